@@ -1,0 +1,50 @@
+# Everything a developer or a newcomer runs; `make help` lists it. Only Python (with venv) and make are assumed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PYTEST := $(BIN)/python -X dev -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format cluster bench soak clean
+
+help: ## list these targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): uv.lock pyproject.toml .ci/uv.txt
+	@$(PYTHON) -c 'import sys; sys.exit("gpu-webhook needs Python 3.11 or newer; say: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .ci/uv.txt
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --quiet --locked
+	@touch $@
+
+setup: $(READY) ## create .venv and install the hash-locked dependencies
+
+run: setup ## start the webhook (https://127.0.0.1:8443) and the console, without a cluster
+	@$(BIN)/python -m webhook.playground
+
+test: setup ## run every test, the real control plane included
+	@$(PYTEST)
+
+check: setup ## lint, types, layers, formatting, and the shipped rules with their examples
+	@$(BIN)/ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/gpu-webhook check rules
+
+format: setup ## rewrite the code the way `make check` wants it
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format --quiet .
+
+cluster: setup ## a real local kube-apiserver with the webhook registered; Ctrl-C takes it down
+	@$(BIN)/python -m tests.cluster
+
+bench: setup ## reviews per second beside a Go server that only says yes
+	@$(BIN)/python -m tests.bench
+
+soak: setup ## the same tests with larger numbers
+	@SOAK=1 $(PYTEST)
+
+clean: ## remove what the targets above made inside this folder
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
