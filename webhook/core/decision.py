@@ -1,0 +1,37 @@
+"""The answer to one review, before it becomes bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from webhook.core.violations import Violation
+
+Operation = Mapping[str, Any]
+"""One JSON Patch operation (RFC 6902): `{"op": "add", "path": "/spec/...", "value": ...}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Whether a pod is admitted, and with what changes.
+
+    `backends` maps container names to the back end that serves each; `code` is the HTTP status inside the
+    answer (200, 422 for what cannot be understood or satisfied, 403 for policy, 503 for "try again").
+    """
+
+    allowed: bool
+    code: int = HTTPStatus.OK
+    violations: Sequence[Violation] = ()
+    warnings: Sequence[str] = ()
+    patch: Sequence[Operation] = ()
+    backends: Mapping[str, str] = field(default_factory=dict)
+    audit: Mapping[str, str] = field(default_factory=dict)
+
+
+def denied(violations: Sequence[Violation], warnings: Sequence[str] = ()) -> Decision:
+    """A denial that names every violation: the request cannot be understood or satisfied."""
+    return Decision(
+        allowed=False, code=HTTPStatus.UNPROCESSABLE_ENTITY, violations=violations, warnings=warnings
+    )

@@ -1,0 +1,140 @@
+"""The wire: `AdmissionReview` v1 bytes in, a frozen request out; a decision in, bytes out.
+
+The pod stays the raw mapping that was received, so fields unknown to this program survive. Formats: Kubernetes
+"Dynamic Admission Control", `admission.k8s.io/v1`; the limits on warnings and audit keys were measured on a
+v1.36 API server.
+"""
+
+from __future__ import annotations
+
+import base64
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+
+from webhook.core.decision import Decision
+
+WARNING_LENGTH: Final = 256
+WARNINGS_LENGTH: Final = 4096
+
+
+class NotAReviewError(ValueError):
+    """The body is not an `AdmissionReview` v1 that this program can answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionRequest:
+    """One review as the API server sent it.
+
+    `pod` and `old_pod` are decoded JSON objects, None where the review has none (`object` on DELETE,
+    `oldObject` on CREATE). `name` is empty under generateName in a mutating review.
+    """
+
+    uid: str
+    operation: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    dry_run: bool
+    pod: Mapping[str, Any] | None
+    old_pod: Mapping[str, Any] | None
+
+
+def decode(body: bytes) -> AdmissionRequest:
+    """Read the bytes of an AdmissionReview; raises NotAReviewError with a sentence saying what is wrong."""
+    try:
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise NotAReviewError(f"the body is not JSON: {error}") from None
+    if not isinstance(review, dict) or review.get("kind") != "AdmissionReview":
+        raise NotAReviewError('the body is not an AdmissionReview: its "kind" says otherwise')
+    if review.get("apiVersion") != "admission.k8s.io/v1":
+        raise NotAReviewError("only admission.k8s.io/v1 is spoken: set admissionReviewVersions: [v1]")
+    request = review.get("request")
+    if not isinstance(request, dict) or not isinstance(request.get("uid"), str) or not request["uid"]:
+        raise NotAReviewError("the review has no request with a uid")
+    return _decode_request(request)
+
+
+def _decode_request(request: dict[str, Any]) -> AdmissionRequest:
+    resource = request.get("resource")
+    return AdmissionRequest(
+        uid=request["uid"],
+        operation=_text(request, "operation"),
+        resource=_text(resource, "resource") if isinstance(resource, dict) else "",
+        subresource=_text(request, "subResource"),
+        namespace=_text(request, "namespace"),
+        name=_text(request, "name"),
+        dry_run=request.get("dryRun") is True,
+        pod=_mapping(request, "object"),
+        old_pod=_mapping(request, "oldObject"),
+    )
+
+
+def _text(request: dict[str, Any], key: str) -> str:
+    value = request.get(key, "")
+    if not isinstance(value, str):
+        raise NotAReviewError(f"request.{key} is not a string")
+    return value
+
+
+def _mapping(request: dict[str, Any], key: str) -> dict[str, Any] | None:
+    value = request.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise NotAReviewError(f"request.{key} is not an object")
+    return value
+
+
+def encode(uid: str, decision: Decision) -> bytes:
+    """The bytes of the AdmissionReview that answers the request `uid`."""
+    response: dict[str, Any] = {"uid": uid, "allowed": decision.allowed}
+    if decision.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(decision.patch)).decode("ascii")
+    if decision.warnings:
+        response["warnings"] = list(printable(decision.warnings))
+    if decision.audit:
+        response["auditAnnotations"] = dict(decision.audit)
+    if not decision.allowed:
+        response["status"] = _status(decision)
+    return orjson.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+    )
+
+
+def _status(decision: Decision) -> dict[str, Any]:
+    """A Status that kubectl prints whole: a reason of "Invalid" would make it drop the message [measured]."""
+    status: dict[str, Any] = {
+        "status": "Failure",
+        "code": int(decision.code),
+        "message": "\n".join(map(str, decision.violations)),
+        "details": {
+            "causes": [
+                {"reason": violation.code, "field": violation.path, "message": violation.message}
+                for violation in decision.violations
+            ]
+        },
+    }
+    if decision.code == HTTPStatus.FORBIDDEN:
+        status["reason"] = "Forbidden"
+    return status
+
+
+def printable(warnings: Iterable[str]) -> Iterator[str]:
+    """Warnings as the API server passes them on: one line, 256 characters each and 4,096 in all.
+
+    A warning with a control character vanishes without a word, and one too many cuts all the others [measured].
+    """
+    room = WARNINGS_LENGTH
+    for warning in dict.fromkeys(warnings):
+        line = "".join(" " if unicodedata.category(char)[0] == "C" else char for char in warning).strip()
+        short = line if len(line) <= WARNING_LENGTH else line[: WARNING_LENGTH - 1] + "…"
+        if not short or len(short) > room:
+            continue
+        room -= len(short)
+        yield short

@@ -1,0 +1,62 @@
+"""What is wrong with a pod, said so that its author can act: code, field, rule, arithmetic, fix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+CODES: Final = {
+    "GPU001": "the object is not a pod that can be read",
+    "GPU201": "a value of the shorthand cannot be understood",
+    "GPU202": "two places ask for different things",
+    "GPU203": "the shorthand and a resource on the container disagree",
+    "GPU204": "the container that the shorthand names does not exist, or cannot have a GPU",
+    "GPU301": "no back end of this cluster can serve the request",
+    "GPU302": "the back end asked for is unknown here, or not enabled",
+    "GPU303": "the GPU model asked for is unknown, or the back end cannot select it",
+    "GPU304": "the size of the card has to be known, and nothing says it",
+    "GPU305": "an amount is outside of what the back end can express",
+    "GPU401": "a request differs from its limit",
+    "GPU402": "a GPU resource is not a whole number",
+    "GPU403": "a GPU resource is not written as a plain whole number",
+    "GPU404": "a GPU resource has a request and no limit, and the rule wants it refused",
+    "GPU405": "the resources on the container are not a request the back end can serve",
+    "GPU501": "two back ends, or the pod and a back end, want different runtime classes or schedulers",
+    "GPU502": "the pod's own node selection excludes every node that the back end needs",
+    "GPU503": "the pod has something the back end cannot work with, or lacks something it needs",
+    "GPU601": "the pod asks for a GPU in shorthand and was not translated",
+    "GPU602": "the pod as it would be stored gives less than its shorthand asks",
+}
+"""Every code that a message can begin with. Stable: 2xx understanding, 3xx back ends, 4xx limits, 5xx the rest
+of the pod, 6xx the final check; 1xx is kept for policy and quota."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One reason to refuse a pod.
+
+    `path` is a field path (`spec.containers[0].resources.limits["nvidia.com/gpu"]`-like), `rule` is
+    `name (file:line)` of the rule that says so, or empty.
+    """
+
+    code: str
+    path: str
+    message: str
+    fix: str
+    rule: str = ""
+
+    def __str__(self) -> str:
+        """The form people see: a first line that suffices by itself, then where, which rule, and what to do."""
+        lines = [f"[{self.code}] {self.message}", f"  at   {self.path}"]
+        if self.rule:
+            lines.append(f"  rule {self.rule}")
+        lines.append(f"  fix  {self.fix}")
+        return "\n".join(lines)
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer to a user, not an error of ours
+    """Violations on their way up to the decision."""
+
+    def __init__(self, *violations: Violation) -> None:
+        super().__init__("\n".join(map(str, violations)))
+        self.violations = violations
