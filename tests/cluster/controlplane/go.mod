@@ -1,5 +1,5 @@
 // The control plane that the cluster tests and `make cluster` run on: kube-apiserver, etcd, kubectl and
-// kube-controller-manager, built from these pinned modules by controlplane.py. kubernetes replaces its own
+// kube-controller-manager, built from these pinned modules by binaries.py. kubernetes replaces its own
 // staging modules by folders, which a consumer of the module cannot: hence one replace line for each.
 module gpu-webhook.io/controlplane
 

@@ -1,0 +1,153 @@
+"""Finds the programs of the control plane, or builds them once from the pinned modules in `controlplane/`.
+
+KUBEBUILDER_ASSETS, where set, is believed. Otherwise a folder in the user's cache, named by everything that
+decides its content, holds what was built: nothing is downloaded ready-made, and `go.sum` vouches for every source.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MODULE = Path(__file__).with_name("controlplane")
+REQUIRED = ("etcd", "kube-apiserver", "kubectl")
+BUILT = (*REQUIRED, "kube-controller-manager")
+
+Announce = Callable[[str], object]
+
+
+class UnavailableError(Exception):
+    """There is no control plane here, and none can be built; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """A folder that holds the programs."""
+
+    folder: Path
+
+    def path(self, program: str) -> Path:
+        """Where a program is; UnavailableError when the folder does not hold it."""
+        path = self.folder / program
+        if not path.is_file():
+            raise UnavailableError(f"{self.folder} holds no {program}")
+        return path
+
+
+def find(announce: Announce = print) -> Binaries:
+    """The programs of the control plane, built now when there are none yet."""
+    if given := os.environ.get("KUBEBUILDER_ASSETS"):
+        binaries = Binaries(Path(given))
+        for program in REQUIRED:
+            binaries.path(program)
+        return binaries
+    folder = _cache() / _digest()
+    if not folder.is_dir():
+        _build_once(folder, announce)
+    return Binaries(folder)
+
+
+def _cache() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "gpu-webhook" / "controlplane"
+
+
+def _digest() -> str:
+    digest = hashlib.sha256("\0".join(_flags()).encode())
+    for name in ("go.mod", "go.sum"):
+        digest.update((MODULE / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _flags() -> list[str]:
+    """What `go build` is told: small programs that know which version they are."""
+    version = _required(r"k8s\.io/kubernetes (v[\d.]+)")
+    major, minor, _ = version.removeprefix("v").split(".")
+    stamp = "k8s.io/component-base/version.git"
+    stamps = f"-X {stamp}Version={version} -X {stamp}Major={major} -X {stamp}Minor={minor}"
+    return ["-trimpath", "-modcacherw", "-ldflags", f"-s -w {stamps}"]
+
+
+def _required(pattern: str) -> str:
+    found = re.search(pattern, (MODULE / "go.mod").read_text())
+    assert found, f"go.mod says nothing like {pattern}"
+    return found[1]
+
+
+def _build_once(folder: Path, announce: Announce) -> None:
+    """Build into a folder of another name and rename it, alone: a second run waits here and finds it done."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(folder.with_suffix(".lock")):
+        if folder.is_dir():
+            return
+        announce("building kube-apiserver, etcd and kubectl: about ten minutes, the first time only")
+        with tempfile.TemporaryDirectory(prefix="build-", dir=folder.parent) as scratch:
+            _build(Path(scratch)).rename(folder)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(scratch: Path) -> Path:
+    output = scratch / "bin"
+    go, environment = _go(scratch)
+    _run([str(go), "build", *_flags(), "-o", f"{output}/", "tool"], MODULE, environment)
+    (output / "server").rename(output / "etcd")
+    return output
+
+
+def _go(scratch: Path) -> tuple[Path, dict[str, str]]:
+    """A Go that is new enough, and its environment: the one on PATH, else the locked wheel, its caches in scratch."""
+    if (go := shutil.which("go")) and _new_enough(go):
+        return Path(go), {"GOTOOLCHAIN": "local"}
+    environment = scratch / "environment"
+    _run(
+        [str(Path(sys.executable).with_name("uv")), "sync", "--locked", "--only-group", "go"],
+        ROOT,
+        {"UV_PROJECT_ENVIRONMENT": str(environment)},
+    )
+    caches = {"GOPATH": str(scratch / "path"), "GOCACHE": str(scratch / "cache")}
+    return environment / "bin" / "go", {"GOTOOLCHAIN": "local", "GOFLAGS": "", **caches}
+
+
+def _new_enough(go: str) -> bool:
+    said = subprocess.run(
+        [go, "env", "GOVERSION"],
+        env={**os.environ, "GOTOOLCHAIN": "local"},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    found = re.match(r"go(\d+)\.(\d+)", said)
+    wanted = _required(r"\ngo (\d+\.\d+)").split(".")
+    return found is not None and (int(found[1]), int(found[2])) >= (int(wanted[0]), int(wanted[1]))
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        raise UnavailableError(f"{command[0]}: {error}") from error
+    if done.returncode != 0:
+        raise UnavailableError(f"{' '.join(command[:2])} failed:\n{done.stderr[-2000:]}")

@@ -1,0 +1,165 @@
+"""Talks to the API server: JSON over HTTPS for what a test asserts on, kubectl for what a person sees."""
+
+import http.client
+import json
+import os
+import re
+import ssl
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+Object = Mapping[str, Any]
+
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_TIMEOUT = 40  # seconds; the API server itself gives up after 34
+
+
+class Answer(dict[str, Any]):
+    """The object that came back, and the warnings that came with it."""
+
+    warnings: tuple[str, ...] = ()
+
+
+class RefusedError(Exception):
+    """The API server said no."""
+
+    def __init__(self, code: int, status: dict[str, Any], warnings: tuple[str, ...]) -> None:
+        super().__init__(status.get("message", ""))
+        self.code = code
+        self.status = status
+        self.warnings = warnings
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """An administrator of one cluster."""
+
+    url: str
+    tls: ssl.SSLContext
+    kubectl_path: Path
+    kubeconfig: Path
+    _resources: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
+
+    def create(self, obj: Object, *, dry_run: bool = False) -> Answer:
+        """Create the object in its namespace (or `default`)."""
+        return self.send("POST", self.collection(obj), obj, query=_dry(dry_run))
+
+    def get(self, obj: Object) -> Answer:
+        """The stored object of the same kind, namespace and name."""
+        return self.send("GET", self.path(obj))
+
+    def exists(self, obj: Object) -> bool:
+        """Whether `get` finds anything."""
+        try:
+            self.get(obj)
+        except RefusedError as refusal:
+            if refusal.code != http.client.NOT_FOUND:
+                raise
+            return False
+        return True
+
+    def update(self, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Answer:
+        """Replace the object, or one of its subresources."""
+        return self.send("PUT", self.path(obj, subresource), obj, query=_dry(dry_run))
+
+    def patch(self, obj: Object, change: Object, *, subresource: str = "") -> Answer:
+        """Merge a change into the stored object."""
+        path = self.path(obj, subresource)
+        return self.send("PATCH", path, change, content_type="application/merge-patch+json")
+
+    def apply(self, obj: Object, *, manager: str = "tests", dry_run: bool = False) -> Answer:
+        """Apply on the server's side, taking over fields that others own."""
+        query = {"fieldManager": manager, "force": "true", **_dry(dry_run)}
+        content_type = "application/apply-patch+yaml"
+        return self.send("PATCH", self.path(obj), obj, query=query, content_type=content_type)
+
+    def delete(self, obj: Object) -> Answer:
+        """Delete at once; a finalizer still holds the object."""
+        return self.send("DELETE", self.path(obj), query={"gracePeriodSeconds": "0"})
+
+    def list(self, obj: Object, **query: str) -> list[dict[str, Any]]:
+        """The stored objects of this kind in the object's namespace."""
+        items: list[dict[str, Any]] = self.send("GET", self.collection(obj), query=query)["items"]
+        return items
+
+    def path(self, obj: Object, subresource: str = "") -> str:
+        """The URL path of an object, or of one of its subresources."""
+        return f"{self.collection(obj)}/{obj['metadata']['name']}{'/' if subresource else ''}{subresource}"
+
+    def collection(self, obj: Object) -> str:
+        """The URL path of all objects of this kind in the object's namespace."""
+        version = obj["apiVersion"]
+        prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        plural, namespaced = self._resource(prefix, obj["kind"])
+        namespace = obj.get("metadata", {}).get("namespace", "default")
+        return f"{prefix}/namespaces/{namespace}/{plural}" if namespaced else f"{prefix}/{plural}"
+
+    def _resource(self, prefix: str, kind: str) -> tuple[str, bool]:
+        """A kind's plural, and whether it lives in namespaces: asked of the API server once."""
+        if (prefix, kind) not in self._resources:
+            for resource in self.send("GET", prefix)["resources"]:
+                if "/" not in resource["name"]:
+                    self._resources[prefix, resource["kind"]] = (resource["name"], resource["namespaced"])
+        return self._resources[prefix, kind]
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Answer:
+        """One request; RefusedError for every answer that is not a success."""
+        sent = None if body is None else json.dumps(body).encode()
+        code, headers, received = self._exchange(method, f"{path}?{urlencode(query or {})}", sent, content_type)
+        answer = Answer(json.loads(received))
+        answer.warnings = _warnings(headers)
+        if code >= http.client.BAD_REQUEST:
+            raise RefusedError(code, dict(answer), answer.warnings)
+        return answer
+
+    def text(self, path: str) -> str:
+        """What a path answers that is not JSON, or "" when it does not answer well (yet)."""
+        try:
+            code, _, received = self._exchange("GET", path, None, "")
+        except OSError:
+            return ""
+        return received.decode() if code == http.client.OK else ""
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, content_type: str
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        connection = http.client.HTTPSConnection(urlsplit(self.url).netloc, context=self.tls, timeout=_TIMEOUT)
+        try:
+            connection.request(method, path, body, {"Content-Type": content_type} if body else {})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def kubectl(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run kubectl against this cluster; it prints and exits as it does for a person."""
+        caches = self.kubeconfig.parent / "kubectl-cache"
+        return subprocess.run(
+            [str(self.kubectl_path), *args],
+            input=stdin,
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(caches)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def _dry(dry_run: bool) -> dict[str, str]:  # noqa: FBT001  private, and named by its only callers
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _warnings(headers: http.client.HTTPMessage) -> tuple[str, ...]:
+    texts = _WARNING.findall(", ".join(headers.get_all("Warning", [])))
+    return tuple(re.sub(r"\\(.)", r"\1", text) for text in texts)

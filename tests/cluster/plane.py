@@ -1,0 +1,140 @@
+"""A control plane: etcd, kube-apiserver and, where Deployments must make pods, kube-controller-manager.
+
+There are no nodes: pods are stored, admitted, updated and deleted, and never run. Every feature is as the release
+has it; the one admission plugin switched off is ServiceAccount, which adds a token volume to every pod and refuses
+pods until somebody made the account.
+"""
+
+import random
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster import credentials
+from tests.cluster.binaries import Binaries
+from tests.cluster.client import Client
+from tests.cluster.credentials import Credentials
+from tests.cluster.processes import Process, Processes
+from tests.cluster.waiting import until
+
+CONTROLLERS = (
+    "deployment-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "statefulset-controller",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """A running control plane."""
+
+    client: Client
+    processes: Processes
+    apiserver: Process
+
+
+@contextmanager
+def control_plane(binaries: Binaries, *, controller_manager: bool = False) -> Iterator[ControlPlane]:
+    """Start one on free loopback ports, await its readiness, and leave nothing of it behind."""
+    with Processes() as processes:
+        made = credentials.issue(processes.folder)
+        port = free_port()
+        kubeconfig = processes.folder / "kubeconfig"
+        kubeconfig.touch(mode=0o600)
+        kubeconfig.write_text(made.kubeconfig(f"https://127.0.0.1:{port}"))
+        apiserver = _start_apiserver(processes, binaries, made, _start_etcd(processes, binaries), port)
+        client = Client(
+            url=f"https://127.0.0.1:{port}",
+            tls=_tls(made),
+            kubectl_path=binaries.path("kubectl"),
+            kubeconfig=kubeconfig,
+        )
+        _await_ready(client, apiserver)
+        if controller_manager:
+            _start_controllers(processes, binaries, made, kubeconfig)
+        yield ControlPlane(client, processes, apiserver)
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on, below those the kernel gives to clients: it stays free for a moment."""
+    while True:
+        port = random.randrange(20000, 32000)  # noqa: S311  not a secret
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def _start_etcd(processes: Processes, binaries: Binaries) -> str:
+    """Etcd on Unix sockets, which nobody else can reach; the addresses it advertises are never used."""
+    client, peer = (f"unix://{processes.folder / name}.sock" for name in ("client", "peer"))
+    processes.start(
+        "etcd",
+        binaries.path("etcd"),
+        f"--data-dir={processes.folder / 'etcd'}",
+        "--unsafe-no-fsync",
+        "--name=test",
+        f"--listen-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        "--advertise-client-urls=http://localhost:1",
+        "--initial-advertise-peer-urls=http://localhost:1",
+        "--initial-cluster=test=http://localhost:1",
+        "--log-level=warn",
+    )
+    return client
+
+
+def _start_apiserver(processes: Processes, binaries: Binaries, made: Credentials, etcd: str, port: int) -> Process:
+    return processes.start(
+        "kube-apiserver",
+        binaries.path("kube-apiserver"),
+        f"--etcd-servers={etcd}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--tls-cert-file={made.server}",
+        f"--tls-private-key-file={made.server_key}",
+        f"--client-ca-file={made.authority}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={made.service_account_key}",
+        f"--service-account-signing-key-file={made.service_account_key}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--endpoint-reconciler-type=none",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",
+        "--allow-privileged=true",
+    )
+
+
+def _start_controllers(processes: Processes, binaries: Binaries, made: Credentials, kubeconfig: Path) -> None:
+    processes.start(
+        "kube-controller-manager",
+        binaries.path("kube-controller-manager"),
+        f"--kubeconfig={kubeconfig}",
+        f"--controllers={','.join(CONTROLLERS)}",
+        f"--root-ca-file={made.authority}",
+        "--leader-elect=false",
+        "--secure-port=0",
+    )
+
+
+def _tls(made: Credentials) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(made.authority))
+    context.load_cert_chain(made.admin, made.admin_key)
+    return context
+
+
+def _await_ready(client: Client, apiserver: Process) -> None:
+    def ready() -> bool:
+        apiserver.assert_running()
+        return client.text("/readyz") == "ok"
+
+    until(ready, "kube-apiserver is ready", within=60)
