@@ -1,0 +1,96 @@
+"""`python -m certs`: the certificate program's command line.
+
+`self-signed` keeps a good pair in a directory: it leaves one that is good alone, and replaces one that is missing,
+broken, mismatched, for other names or about to expire.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from certs.issue import LOOPBACK, Pair, self_signed, why_reissue
+
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, or 1 with a line that says what could not be done."""
+    options = _parser().parse_args(arguments)
+    names = [*LOOPBACK, *options.name]
+    try:
+        with _alone_in(options.directory):
+            reason = keep(options.directory, names, datetime.now(UTC))
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"certs: no certificate could be written to {options.directory}: {error}\n")
+        return 1
+    if reason is not None:
+        sys.stderr.write(f"certs: made a new certificate in {options.directory}: {reason}\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m certs", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True, metavar="command")
+    command = commands.add_parser("self-signed", help="keep a good self-signed pair in a directory")
+    command.add_argument("--directory", type=Path, required=True, help=f"where {CERTIFICATE} and {KEY} are kept")
+    command.add_argument(
+        "--name", action="append", default=[], help="a DNS name or IP address, besides those of loopback"
+    )
+    return parser
+
+
+def keep(directory: Path, names: Sequence[str], now: datetime) -> str | None:
+    """Make sure that `directory` holds a good pair; says why it had to make one, or None."""
+    try:
+        present = Pair((directory / CERTIFICATE).read_bytes(), (directory / KEY).read_bytes())
+    except FileNotFoundError:
+        reason: str | None = "there was none"
+    else:
+        reason = why_reissue(present, names, now)
+    if reason is not None:
+        pair = self_signed(names, now)
+        replace(directory / KEY, pair.key, mode=0o600)
+        replace(directory / CERTIFICATE, pair.certificate, mode=0o644)
+    return reason
+
+
+def replace(path: Path, content: bytes, *, mode: int) -> None:
+    """Put `content` at `path` so that a reader sees the old file or the new one, never a part."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)  # mkstemp made it 0600, so a key is at no time readable by others
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Two starts at once must not leave the key of one beside the certificate of the other."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
