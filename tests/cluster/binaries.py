@@ -110,7 +110,7 @@ def _build(scratch: Path) -> Path:
 
 
 def _go(scratch: Path) -> tuple[Path, dict[str, str]]:
-    """A Go that is new enough, and its environment: the one on PATH, else the locked wheel, its caches in scratch."""
+    """A Go that is new enough, and its environment: the one on PATH, else the locked wheel."""
     if (go := shutil.which("go")) and _new_enough(go):
         return Path(go), {"GOTOOLCHAIN": "local"}
     environment = scratch / "environment"

@@ -7,7 +7,7 @@ import re
 import ssl
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -36,16 +36,17 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """An administrator of one cluster."""
+    """An administrator of one cluster, with a namespace for whatever names none itself."""
 
     url: str
     tls: ssl.SSLContext
     kubectl_path: Path
     kubeconfig: Path
+    namespace: str = "default"
     _resources: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Answer:
-        """Create the object in its namespace (or `default`)."""
+        """Create the object."""
         return self.send("POST", self.collection(obj), obj, query=_dry(dry_run))
 
     def get(self, obj: Object) -> Answer:
@@ -95,7 +96,7 @@ class Client:
         version = obj["apiVersion"]
         prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
         plural, namespaced = self._resource(prefix, obj["kind"])
-        namespace = obj.get("metadata", {}).get("namespace", "default")
+        namespace = obj.get("metadata", {}).get("namespace", self.namespace)
         return f"{prefix}/namespaces/{namespace}/{plural}" if namespaced else f"{prefix}/{plural}"
 
     def _resource(self, prefix: str, kind: str) -> tuple[str, bool]:
@@ -143,11 +144,19 @@ class Client:
         finally:
             connection.close()
 
+    def in_namespace(self, name: str) -> "Client":
+        """The same client in a namespace of that name, made when there is none."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        if not self.exists(namespace):
+            self.create(namespace)
+        return replace(self, namespace=name)
+
     def kubectl(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run kubectl against this cluster; it prints and exits as it does for a person."""
         caches = self.kubeconfig.parent / "kubectl-cache"
+        within = [] if self.namespace == "default" else [f"--namespace={self.namespace}"]
         return subprocess.run(
-            [str(self.kubectl_path), *args],
+            [str(self.kubectl_path), *within, *args],
             input=stdin,
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(caches)},
             capture_output=True,

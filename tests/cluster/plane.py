@@ -74,6 +74,12 @@ def free_port() -> int:
             return port
 
 
+def accepts(port: int) -> bool:
+    """Whether something accepts connections on a loopback port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def _start_etcd(processes: Processes, binaries: Binaries) -> str:
     """Etcd on Unix sockets, which nobody else can reach; the addresses it advertises are never used."""
     client, peer = (f"unix://{processes.folder / name}.sock" for name in ("client", "peer"))

@@ -1,0 +1,67 @@
+"""One control plane and one webhook for all tests of this folder, and a namespace of its own for each test."""
+
+import itertools
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from tests.cluster import binaries
+from tests.cluster.binaries import Binaries
+from tests.cluster.client import Client
+from tests.cluster.plane import ControlPlane, control_plane
+from tests.cluster.pods import pod
+from tests.cluster.webhook import Webhook, register, running_webhook
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def programs(request: pytest.FixtureRequest) -> Binaries:
+    """kube-apiserver and its company; without CI=true, a machine that cannot build them skips these tests."""
+    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
+    try:
+        return binaries.find(terminal.write_line if terminal else print)
+    except binaries.UnavailableError as reason:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no control plane: {reason}")
+
+
+@pytest.fixture(scope="session")
+def plane(programs: Binaries) -> Iterator[ControlPlane]:
+    with control_plane(programs, controller_manager=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def old_pod(plane: ControlPlane) -> dict[str, object]:
+    """A pod from before the webhook was registered, which would be refused today; a finalizer holds it."""
+    made = pod("old", labels={"gpu": "1.5"}, finalizers=["example.com/hold"])
+    plane.client.create(made)
+    return made
+
+
+@pytest.fixture(scope="session")
+def webhook(plane: ControlPlane, old_pod: dict[str, object]) -> Iterator[Webhook]:
+    assert plane.client.exists(old_pod)
+    with running_webhook(plane) as running:
+        register(plane.client, running)
+        yield running
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane, webhook: Webhook) -> Client:
+    """The cluster with the webhook enforced, in a namespace nobody else uses."""
+    webhook.process.assert_running()
+    return plane.client.in_namespace(f"test-{next(_numbers)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What the webhook printed stands under a test that failed."""
+    report = yield
+    used = getattr(item, "funcargs", {}).get("webhook")
+    if report.failed and isinstance(used, Webhook):
+        report.sections.append(("the webhook's log", used.process.tail()))
+    return report
