@@ -42,7 +42,8 @@ Ctrl-C here takes all of it down.
 
 def main() -> int:
     """Start everything, say how to use it, and wait for the end."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         return _run()
     except KeyboardInterrupt:
@@ -55,8 +56,8 @@ def main() -> int:
 
 def _run() -> int:
     programs = binaries.find(_say)
-    _say("Starting etcd, kube-apiserver, kube-controller-manager and the webhook ...")
-    with control_plane(programs, controller_manager=True) as plane, running_webhook(plane) as webhook:
+    _say("Starting etcd, kube-apiserver and the webhook ...")
+    with control_plane(programs, controllers=programs.has_controllers) as plane, running_webhook(plane) as webhook:
         register(plane.client, webhook)
         _say(_guide(plane, webhook))
         webhook.process.popen.wait()

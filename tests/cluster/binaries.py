@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MODULE = Path(__file__).with_name("controlplane")
 REQUIRED = ("etcd", "kube-apiserver", "kubectl")
-BUILT = (*REQUIRED, "kube-controller-manager")
+CONTROLLERS = "kube-controller-manager"  # built here, but not part of what KUBEBUILDER_ASSETS promises
 
 Announce = Callable[[str], object]
 
@@ -34,6 +34,11 @@ class Binaries:
     """A folder that holds the programs."""
 
     folder: Path
+
+    @property
+    def has_controllers(self) -> bool:
+        """Whether a Deployment can make pods."""
+        return (self.folder / CONTROLLERS).is_file()
 
     def path(self, program: str) -> Path:
         """Where a program is; UnavailableError when the folder does not hold it."""

@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Generator, Iterator
+from typing import NoReturn
 
 import pytest
 
@@ -23,14 +24,26 @@ def programs(request: pytest.FixtureRequest) -> Binaries:
     try:
         return binaries.find(terminal.write_line if terminal else print)
     except binaries.UnavailableError as reason:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no control plane: {reason}")
+        _skip_unless_ci(f"no control plane: {reason}")
+
+
+@pytest.fixture(scope="session")
+def controllers(programs: Binaries) -> None:
+    """For tests in which a Deployment makes pods."""
+    if not programs.has_controllers:
+        _skip_unless_ci(f"{programs.folder} holds no {binaries.CONTROLLERS}")
+
+
+def _skip_unless_ci(reason: str) -> NoReturn:
+    """In CI whatever is missing is a failure: a test that did not run has proved nothing."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
 def plane(programs: Binaries) -> Iterator[ControlPlane]:
-    with control_plane(programs, controller_manager=True) as running:
+    with control_plane(programs, controllers=programs.has_controllers) as running:
         yield running
 
 

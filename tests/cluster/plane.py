@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster import credentials
-from tests.cluster.binaries import Binaries
+from tests.cluster.binaries import CONTROLLERS, Binaries
 from tests.cluster.client import Client
 from tests.cluster.credentials import Credentials
 from tests.cluster.processes import Process, Processes
 from tests.cluster.waiting import until
 
-CONTROLLERS = (
+LOOPS = (
     "deployment-controller",
     "garbage-collector-controller",
     "job-controller",
@@ -41,7 +41,7 @@ class ControlPlane:
 
 
 @contextmanager
-def control_plane(binaries: Binaries, *, controller_manager: bool = False) -> Iterator[ControlPlane]:
+def control_plane(binaries: Binaries, *, controllers: bool = False) -> Iterator[ControlPlane]:
     """Start one on free loopback ports, await its readiness, and leave nothing of it behind."""
     with Processes() as processes:
         made = credentials.issue(processes.folder)
@@ -57,7 +57,7 @@ def control_plane(binaries: Binaries, *, controller_manager: bool = False) -> It
             kubeconfig=kubeconfig,
         )
         _await_ready(client, apiserver)
-        if controller_manager:
+        if controllers:
             _start_controllers(processes, binaries, made, kubeconfig)
         yield ControlPlane(client, processes, apiserver)
 
@@ -123,9 +123,9 @@ def _start_apiserver(processes: Processes, binaries: Binaries, made: Credentials
 def _start_controllers(processes: Processes, binaries: Binaries, made: Credentials, kubeconfig: Path) -> None:
     processes.start(
         "kube-controller-manager",
-        binaries.path("kube-controller-manager"),
+        binaries.path(CONTROLLERS),
         f"--kubeconfig={kubeconfig}",
-        f"--controllers={','.join(CONTROLLERS)}",
+        f"--controllers={','.join(LOOPS)}",
         f"--root-ca-file={made.authority}",
         "--leader-elect=false",
         "--secure-port=0",

@@ -20,7 +20,7 @@ OTHERS = ["hami-webhook", "kai-admission", "koordinator-mutating-webhook", "volc
 
 @pytest.fixture(scope="module")
 def installed(programs: Binaries) -> Iterator[Client]:
-    with control_plane(programs, controller_manager=True) as plane:
+    with control_plane(programs, controllers=programs.has_controllers) as plane:
         done = plane.client.kubectl("apply", "-k", str(BASE))
         assert (done.returncode, done.stderr) == (0, "")
         yield plane.client
@@ -40,6 +40,7 @@ def test_applying_again_changes_nothing_and_keeps_the_issued_ca_bundle(installed
     assert installed.get(mutating)["webhooks"][0]["clientConfig"]["caBundle"] == "Y2E="
 
 
+@pytest.mark.usefixtures("controllers")
 def test_the_deployments_pods_pass_pod_security_and_the_quota_for_critical_pods(installed: Client) -> None:
     probe = pod("any") | {"metadata": {"name": "any", "namespace": "gpu-webhook-system"}}
 

@@ -1,0 +1,62 @@
+"""`make cluster` as a stranger uses it: paste what it prints, then press Ctrl-C."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.binaries import Binaries
+from tests.cluster.webhook import ROOT
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def started(programs: Binaries) -> Iterator[subprocess.Popen[str]]:
+    assert programs.folder.is_dir()
+    command = [sys.executable, "-m", "tests.cluster"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, process_group=0) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_it_prints_works_when_pasted_and_an_interrupt_leaves_nothing(
+    started: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    printed = _read_until(started, "takes all of it down")
+    example = re.search(r"^\S+ --kubeconfig .* create -f .*^EOF\n.*?$", printed, re.MULTILINE | re.DOTALL)
+    refused = re.search(r"^\S+ --kubeconfig .* run odd .*$", printed, re.MULTILINE)
+    kubeconfig = re.search(r"^kubeconfig +(\S+)$", printed, re.MULTILINE)
+    assert example
+    assert refused
+    assert kubeconfig
+
+    shown = _paste(example[0])
+    assert "pod/third created" in shown.stdout
+    assert 'nvidia.com/gpu: "1"' in shown.stdout
+    assert "denied the request" in _paste(refused[0]).stderr
+
+    started.send_signal(number)
+    assert "Taken down." in _read_until(started, "Taken down.")
+    assert started.wait(20) == 0
+    assert not Path(kubeconfig[1]).parent.exists()
+
+
+def _read_until(process: subprocess.Popen[str], last: str) -> str:
+    """What the program prints, up to and with the line that holds `last`."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if last in line:
+            break
+    return "".join(lines)
+
+
+def _paste(text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
