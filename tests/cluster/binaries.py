@@ -155,4 +155,5 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     except OSError as error:
         raise UnavailableError(f"{command[0]}: {error}") from error
     if done.returncode != 0:
-        raise UnavailableError(f"{' '.join(command[:2])} failed:\n{done.stderr[-2000:]}")
+        said = " / ".join(done.stderr.strip().splitlines()[-3:])
+        raise UnavailableError(f"{' '.join(command[:2])} failed: {said}")
