@@ -1,0 +1,133 @@
+"""JSON lines on standard output: one a decision, and every message of this program and of gunicorn.
+
+Belongs here: the shape of a line and the one way it is written. Nobody may be made to wait for a log: when the
+pipe is full because its reader stands still, lines are dropped and counted, and admission goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+from gunicorn import glogging
+
+from webhook.core.decision import Decision
+from webhook.core.review import AdmissionRequest
+
+LONGEST_NAME: Final = 253
+"""A Kubernetes name is at most this long, but a pod meets its webhooks before anything has checked its name."""
+
+DIGEST_LENGTH: Final = 12
+
+
+class Lines:
+    """Writes JSON lines to a descriptor without ever waiting for its reader."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.dropped = 0
+        self._descriptor = _never_blocking(descriptor)
+        self._torn = False
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        """Write one line, or count it as dropped."""
+        line = orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z)
+        if self._torn:
+            line = b"\n" + line
+        try:
+            written = os.write(self._descriptor, line)
+        except OSError:  # full (EAGAIN), or nobody reads it any more (EPIPE): a log is not worth an admission
+            self.dropped += 1
+            return
+        self._torn = written < len(line)  # only a line longer than PIPE_BUF can be; the next one starts afresh
+        self.dropped += self._torn
+
+
+def _never_blocking(descriptor: int) -> int:
+    """A descriptor of our own for the same pipe or terminal, that does not block; a regular file never does.
+
+    O_NONBLOCK belongs to the open file, which is shared with whoever started us: setting it there would surprise
+    a shell. Opening the pipe anew through /proc gives one of our own; a socket cannot be opened so.
+    """
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    try:
+        return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        os.set_blocking(descriptor, False)
+        return descriptor
+
+
+def decision_line(
+    path: str, request: AdmissionRequest, decision: Decision, *, seconds: float, digest: str, now: datetime
+) -> dict[str, Any]:
+    """What is logged of one decision. Values of the pod are cut, and escaped when the line becomes JSON."""
+    name = request.name
+    metadata = (request.pod or {}).get("metadata")
+    if not name and isinstance(metadata, dict):
+        name = str(metadata.get("generateName", ""))
+    return {
+        "time": now,
+        "level": "info",
+        "message": "decision",
+        "uid": request.uid[:LONGEST_NAME],
+        "operation": request.operation[:LONGEST_NAME],
+        "path": path,
+        "namespace": request.namespace[:LONGEST_NAME],
+        "name" if request.name else "generateName": name[:LONGEST_NAME],
+        "decision": "allow" if decision.allowed else "deny",
+        "dryRun": request.dry_run,
+        "backends": sorted(set(decision.backends.values())),
+        "codes": sorted({violation.code for violation in decision.violations}),
+        "microseconds": round(seconds * 1e6),
+        "patched": bool(decision.patch),
+        "rulebook": digest[:DIGEST_LENGTH],
+    }
+
+
+def configure(lines: Lines, level: str) -> None:
+    """Send every `logging` message of this process, whoever wrote it, to `lines`."""
+    logging.basicConfig(level=level.upper(), handlers=[LineHandler(lines)], force=True)
+
+
+class LineHandler(logging.Handler):
+    """The standard library's messages as JSON lines."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one message, with its traceback if it has one."""
+        entry = {
+            "time": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "message": _writable(record.getMessage()),
+            "logger": record.name,
+            "pid": record.process,
+        }
+        if record.exc_info:
+            entry["traceback"] = _writable("".join(traceback.format_exception(*record.exc_info)))
+        self._lines.write(entry)
+
+
+def _writable(text: str) -> str:
+    """Without the lone surrogates that undecodable bytes become in Python and that JSON has no form for."""
+    return text.encode("utf-8", "replace").decode()
+
+
+class GunicornLogger(glogging.Logger):  # type: ignore[misc] # gunicorn has no types
+    """gunicorn's logger with no stream of its own: what it says goes where everything goes."""
+
+    def setup(self, cfg: Any) -> None:
+        """Let messages rise to the root logger, where `configure` put the only handler."""
+        super().setup(cfg)
+        self.error_log.propagate = True
+
+    def _set_handler(self, *_: Any, **__: Any) -> None:
+        """Add none."""

@@ -1,0 +1,110 @@
+"""What can be set about the admission server, with the reason for each default.
+
+Belongs here: values, nothing that reads a file or the clock. The command line fills one `Settings`; `serve`
+and everything below it only read it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+MEBIBYTE: Final = 1 << 20
+INSTALLED_RULES: Final = Path("/etc/gpu-webhook/rules")
+
+
+def default_rules(package: Path = Path(__file__).parent) -> Path:
+    """The rules/ folder beside the package (a checkout), else the place where a container mounts its rules."""
+    beside = package.parent / "rules"
+    return beside if beside.is_dir() else INSTALLED_RULES
+
+
+def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the certificate made on first start is kept (XDG Base Directory specification)."""
+    base = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "/"), ".local", "state")
+    return Path(base, "gpu-webhook")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything the admission server can be told. Times are seconds, sizes bytes."""
+
+    bind: str = "127.0.0.1:8443"
+    """Address and port to listen on. Loopback by default: a server nobody asked for should reach nobody."""
+
+    rules: Path = field(default_factory=default_rules)
+    """The directory of rule documents."""
+
+    tls_cert: Path | None = None
+    """PEM certificate chain. None, with `tls_key` None: a self-signed pair in `state`, made on first start."""
+
+    tls_key: Path | None = None
+    """PEM private key of `tls_cert`."""
+
+    state: Path = field(default_factory=state_directory)
+    """The directory of the self-signed pair."""
+
+    log_level: str = "info"
+    """Below which the server's own messages are dropped. Decisions are always written."""
+
+    body_bytes: int = 8 * MEBIBYTE
+    """Longest review read. The API server takes objects up to 3 MiB (`--max-request-body-bytes`'s default,
+    apiserver/pkg/server/config.go: 3 * 1024 * 1024) and a review of an UPDATE holds two, plus the envelope and
+    room for strings that grow when they are escaped anew."""
+
+    connections: int = 1000
+    """Connections held at once, those in their handshake included; more wait in the kernel. One API server has
+    at most 200 mutating requests in flight by default (`--max-mutating-requests-inflight`), so this is five."""
+
+    handshake_seconds: float = 10
+    """For the TLS handshake, from accept."""
+
+    header_seconds: float = 10
+    """For the whole head of a request, from its first byte (on a new connection: from the handshake)."""
+
+    body_seconds: float = 10
+    """For the whole body of a request, from the end of its head. The API server's own limit on a call is at
+    most 30 s (`timeoutSeconds`), and it sends a review in one go."""
+
+    keepalive_seconds: float = 120
+    """How long an idle connection is kept. The API server keeps its own 90 s [measured], and whoever closes
+    first must be the client, or a request meets a closing connection."""
+
+    write_seconds: float = 10
+    """For a peer that stopped reading to go on."""
+
+    linger_seconds: float = 2
+    """How long the rest of a refused body is read and dropped: closing on unread bytes resets the connection,
+    and the reset can overtake the answer that says why (RFC 9112, section 9.6)."""
+
+    drain_seconds: float = 10
+    """After SIGTERM, how long new requests are still answered: endpoints and idle connections of the API server
+    go on pointing here for a while."""
+
+    finish_seconds: float = 10
+    """After the drain, how long reviews in flight may take. The sum of both stays under a pod's default
+    `terminationGracePeriodSeconds` of 30."""
+
+    tick_seconds: float = 0.25
+    """How often deadlines and certificate files are looked at."""
+
+    @property
+    def certificate(self) -> tuple[Path, Path]:
+        """The certificate and key files in use."""
+        if self.tls_cert is not None and self.tls_key is not None:
+            return self.tls_cert, self.tls_key
+        return self.state / "tls.crt", self.state / "tls.key"
+
+    @property
+    def self_signed(self) -> bool:
+        """Whether the pair is the one made on first start."""
+        return self.tls_cert is None and self.tls_key is None
+
+    def problem(self) -> str | None:
+        """A sentence when two settings contradict each other."""
+        if (self.tls_cert is None) != (self.tls_key is None):
+            return "give both a certificate and its key, or neither"
+        return None
