@@ -32,6 +32,4 @@ class Decision:
 
 def denied(violations: Sequence[Violation], warnings: Sequence[str] = ()) -> Decision:
     """A denial that names every violation: the request cannot be understood or satisfied."""
-    return Decision(
-        allowed=False, code=HTTPStatus.UNPROCESSABLE_ENTITY, violations=violations, warnings=warnings
-    )
+    return Decision(allowed=False, code=HTTPStatus.UNPROCESSABLE_ENTITY, violations=violations, warnings=warnings)

@@ -102,9 +102,7 @@ def encode(uid: str, decision: Decision) -> bytes:
         response["auditAnnotations"] = dict(decision.audit)
     if not decision.allowed:
         response["status"] = _status(decision)
-    return orjson.dumps(
-        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
-    )
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 
 
 def _status(decision: Decision) -> dict[str, Any]:

@@ -1,0 +1,151 @@
+"""The two questions an API server asks about a pod, answered from values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from webhook.core import edits, interpret, inverse, native, plan, pod, translate
+from webhook.core.amounts import CannotExpressError
+from webhook.core.decision import Decision, denied
+from webhook.core.interpret import Asked
+from webhook.core.plan import Plan
+from webhook.core.pod import Pod
+from webhook.core.request import GpuRequest
+from webhook.core.review import AdmissionRequest
+from webhook.core.rulebook import Rulebook
+from webhook.core.violations import Refusal, Violation
+
+UNTOUCHED: Final = Decision(allowed=True)
+
+
+def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Translate the pod: say what is meant, and deny only what cannot be understood or satisfied."""
+    if request.operation != "CREATE" or request.pod is None or _exempt(request, rulebook):
+        return UNTOUCHED
+    try:
+        seen = pod.read(request.pod)
+        if interpret.asks_nothing(seen, rulebook):
+            return UNTOUCHED
+        planned = plan.make(seen, rulebook)
+    except Refusal as refusal:
+        return denied(refusal.violations)
+    return decide(planned, request, rulebook)
+
+
+def decide(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """The answer that a plan comes to."""
+    if planned.violations:
+        return denied(planned.violations, planned.warnings)
+    return Decision(
+        allowed=True,
+        warnings=planned.warnings,
+        patch=edits.to_patch(planned.edits, request.pod or {}),
+        backends={served.asked.container.name: served.backend.name for served in planned.served},
+        audit=_audit(planned, request, rulebook),
+    )
+
+
+def _audit(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> dict[str, str]:
+    if not planned.served:
+        return {}
+    rules = dict.fromkeys(served.backend.rule for served in planned.served)
+    return {"decision": request.uid, "rules": ", ".join(rules), "rulebook": rulebook.digest[:12]}
+
+
+def _exempt(request: AdmissionRequest, rulebook: Rulebook) -> bool:
+    return request.namespace in rulebook.cluster.system_namespaces
+
+
+def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Check the pod as it would be stored: it has to give at least what its shorthand asks.
+
+    Never chooses a back end again, and accepts what it does not know: rules differ between replicas for a while
+    after every change, and that must refuse nobody. An UPDATE is only warned about.
+    """
+    if request.pod is None or _exempt(request, rulebook) or request.subresource:
+        return UNTOUCHED
+    if request.operation == "UPDATE":
+        return _updated(request, rulebook)
+    try:
+        seen = pod.read(request.pod)
+        if interpret.asks_nothing(seen, rulebook):
+            return UNTOUCHED
+        found = interpret.interpret(seen, rulebook)
+    except Refusal as refusal:
+        return denied(refusal.violations)
+    violations = [*found.violations]
+    for asked in found.asked:
+        violations += _given(asked, seen, rulebook)
+    return denied(violations) if violations else UNTOUCHED
+
+
+def _given(asked: Asked, seen: Pod, rulebook: Rulebook) -> Iterator[Violation]:
+    """A violation if the container's resources are less than its shorthand asks."""
+    if asked.request is None or any(native.foreign(asked.container, rulebook)):
+        return
+    if not asked.native.amounts:
+        yield _untranslated(asked)
+        return
+    if not any(_gives(asked, name, rulebook) for name in asked.native.amounts):
+        yield _less(asked, seen)
+
+
+def _gives(asked: Asked, resource: str, rulebook: Rulebook) -> bool:
+    """Whether some back end that knows the resource reads the container as at least what was asked."""
+    request = asked.request
+    if request is None:
+        return True
+    card = translate.find_card(request, rulebook)
+    for owner in rulebook.resources[resource].known:
+        try:
+            given, _ = inverse.understand(asked.native.amounts, owner)
+            if inverse.gives(given, request, card):
+                return True
+        except CannotExpressError:
+            continue
+    return False
+
+
+def _untranslated(asked: Asked) -> Violation:
+    return Violation(
+        code="GPU601",
+        path=asked.request.path() if asked.request else "",
+        message=f'the container "{asked.container.name}" asks for {asked.request} and has no GPU resource: '
+        "the mutating webhook did not run, or another one took its work away",
+        fix="create the pod again; if it happens again, show this to whoever runs the cluster",
+    )
+
+
+def _less(asked: Asked, seen: Pod) -> Violation:
+    there = ", ".join(f"{name}: {value}" for name, value in asked.native.amounts.items())
+    note = seen.annotations.get(plan.NOTE, "untranslated")
+    return Violation(
+        code="GPU602",
+        path=native.where(asked.container, next(iter(asked.native.amounts))),
+        message=f'the container "{asked.container.name}" asks for {asked.request} and would get {there} ({note})',
+        fix="remove the resource, and the shorthand will write it",
+    )
+
+
+def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Shorthand that changes on a pod that exists changes nothing, and its author should know."""
+    try:
+        before = _requests(request.old_pod or {}, rulebook)
+        after = _requests(request.pod or {}, rulebook)
+    except Refusal:
+        return UNTOUCHED
+    if before == after:
+        return UNTOUCHED
+    return Decision(
+        allowed=True,
+        warnings=["the pod keeps the GPU it was created with; create it again for the new shorthand to count"],
+    )
+
+
+def _requests(raw: object, rulebook: Rulebook) -> list[tuple[str, GpuRequest]]:
+    seen = pod.read(raw if isinstance(raw, dict) else {})
+    if interpret.asks_nothing(seen, rulebook):
+        return []
+    found = interpret.interpret(seen, rulebook)
+    return [(asked.container.name, asked.request) for asked in found.asked if asked.request is not None]

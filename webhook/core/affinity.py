@@ -1,0 +1,118 @@
+"""Node affinity: `key In values`, ANDed into every term a pod has, or refused if the pod excludes those nodes.
+
+Terms of `nodeSelectorTerms` are ORed, so a requirement in one of them binds nothing; and a term without any
+requirement matches no node, so adding one to it would let nodes in (Kubernetes API, NodeSelectorTerm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.core.edits import Append, Edit, Put
+from webhook.core.fields import Path, field
+from webhook.core.pod import Pod
+from webhook.core.violations import Violation
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Nodes whose label `key` has one of `values`, and the rule that says so."""
+
+    key: str
+    values: tuple[str, ...]
+    rule: str
+
+    def expression(self) -> dict[str, Any]:
+        """The requirement as Kubernetes writes it."""
+        return {"key": self.key, "operator": "In", "values": list(self.values)}
+
+
+def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Violation]:
+    """The edits that bind the pod to nodes meeting every requirement, and a violation for each it rules out."""
+    missing: list[Requirement] = []
+    terms = _terms(pod)
+    for requirement in dict.fromkeys(requirements):
+        selected = (pod.spec.get("nodeSelector") or {}).get(requirement.key)
+        if selected is not None:
+            if selected not in requirement.values:
+                path: Path = ("spec", "nodeSelector", requirement.key)
+                yield _excluded(requirement, path, f"selects {selected}")
+        elif conflict := _conflict(terms, requirement):
+            yield _excluded(requirement, (*TERMS, conflict[0]), conflict[1])
+        else:
+            missing.append(requirement)
+    yield from _into_terms(terms, missing)
+
+
+def _terms(pod: Pod) -> Sequence[Mapping[str, Any]]:
+    at: Any = pod.raw
+    for step in TERMS:
+        at = at.get(step) if isinstance(at, dict) else None
+    return at or ()
+
+
+def _into_terms(terms: Sequence[Mapping[str, Any]], missing: Sequence[Requirement]) -> Iterator[Edit]:
+    if not terms and missing:
+        expressions = [requirement.expression() for requirement in missing]
+        yield Put(TERMS, [{"matchExpressions": expressions}], missing[0].rule)
+    for index, term in enumerate(terms):
+        for requirement in missing:
+            if _binds_something(term) and not _meets(term, requirement):
+                path: Path = (*TERMS, index, "matchExpressions")
+                yield Append(path, requirement.expression(), requirement.rule)
+
+
+def _binds_something(term: Mapping[str, Any]) -> bool:
+    return bool(term.get("matchExpressions") or term.get("matchFields"))
+
+
+def _expressions(term: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    return [expression for expression in term.get("matchExpressions") or () if expression.get("key") == key]
+
+
+def _meets(term: Mapping[str, Any], requirement: Requirement) -> bool:
+    """Whether the term already has the requirement, or a narrower one."""
+    return any(
+        expression.get("operator") == "In" and set(expression.get("values") or ()) <= set(requirement.values)
+        for expression in _expressions(term, requirement.key)
+    )
+
+
+def _conflict(terms: Sequence[Mapping[str, Any]], requirement: Requirement) -> tuple[int, str] | None:
+    """The first term and what it says, if every term excludes all of the nodes required."""
+    reasons = [_exclusion(term, requirement) for term in terms if _binds_something(term)]
+    if not reasons or not all(reasons):
+        return None
+    index = next(index for index, term in enumerate(terms) if _binds_something(term))
+    return index, str(reasons[0])
+
+
+def _exclusion(term: Mapping[str, Any], requirement: Requirement) -> str | None:
+    left = set(requirement.values)
+    for expression in _expressions(term, requirement.key):
+        values, operator = set(expression.get("values") or ()), expression.get("operator")
+        if operator == "In":
+            left &= values
+        elif operator == "NotIn":
+            left -= values
+        elif operator == "DoesNotExist":
+            left.clear()
+        if not left:
+            return f"says {operator} {', '.join(sorted(values))}".rstrip()
+    return None
+
+
+def _excluded(requirement: Requirement, path: Path, said: str) -> Violation:
+    wanted = " or ".join(requirement.values)
+    return Violation(
+        code="GPU502",
+        path=field(path),
+        message=f"the pod {said} for {requirement.key}, and the GPU it asks for is on nodes with {wanted}",
+        fix=f"remove {requirement.key} from the pod's node selection, or ask for another GPU",
+        rule=requirement.rule,
+    )

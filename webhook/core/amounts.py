@@ -1,0 +1,195 @@
+"""The verbs of a rule's values: from a request to the number a back end wants, and from the number back.
+
+Both directions are exact: a value is rounded only where the rule says `round: up`, and never down, so nobody gets
+less than was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Final, NoReturn
+
+from webhook.core import quantity
+from webhook.core.quantity import show, show_size
+from webhook.core.request import GpuRequest
+from webhook.core.rulebook import Amount, Device
+
+PERCENT: Final = "percent"
+QUANTITY: Final = "quantity"
+
+MEMORY_UNITS: Final = {
+    PERCENT: Fraction(1),
+    QUANTITY: Fraction(1),
+    "bytes": Fraction(1),
+    "MiB": Fraction(quantity.MIB),
+    "256MiB": Fraction(256 * quantity.MIB),
+    "512MiB": Fraction(512 * quantity.MIB),
+    "GiB": Fraction(quantity.GIB),
+}
+"""Units of `memory`, as what one of them is: bytes, or percent of the card."""
+
+PART_UNITS: Final = {PERCENT: Fraction(1), "sixteenths": Fraction(100, 16), "device": Fraction(100)}
+"""Units of `cores` and `share`, in percent of one device."""
+
+UNITS: Final[Mapping[str, Mapping[str, Fraction]]] = {
+    "count": {"": Fraction(1)},
+    "memory": MEMORY_UNITS,
+    "cores": PART_UNITS,
+    "share": PART_UNITS,
+}
+WORDS: Final = ("model", "product", "profile", "placement", "container")
+"""What a rule can write as text instead of as a number."""
+
+
+class CannotExpressError(Exception):
+    """A back end cannot say what was asked; `code` is the violation's, `fix` what would help."""
+
+    def __init__(self, code: str, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.code, self.message, self.fix = code, message, fix
+
+
+def express(amount: Amount, request: GpuRequest, card: Device | None) -> tuple[int | None, str | None]:
+    """The whole number that says what was asked, None if the key is to be left out; and a warning if rounded."""
+    neutral = _neutral(amount, request, card)
+    if neutral is None:
+        if amount.absent is not None:
+            return None, None
+        raise CannotExpressError("GPU305", *_missing(amount))
+    exact = neutral * (request.count if amount.per_total else 1) / amount.unit
+    number = _fitting(amount, exact)
+    if number == exact:
+        return number, None
+    return number, f"{written(amount, exact)} becomes {written(amount, Fraction(number))}"
+
+
+def _neutral(amount: Amount, request: GpuRequest, card: Device | None) -> Fraction | None:
+    """What was asked, in base units: devices, bytes (or percent) of memory, percent of compute."""
+    if amount.what == "count":
+        return Fraction(request.count)
+    if amount.what == "memory":
+        return _memory(amount, request, card)
+    if amount.what == "cores":
+        return Fraction(100) if request.devices == "whole" else request.cores
+    share = request.share if request.share is not None else request.portion
+    return None if share is None else 100 * share
+
+
+def _memory(amount: Amount, request: GpuRequest, card: Device | None) -> Fraction | None:
+    whole = request.devices == "whole"
+    if whole and amount.absent == "whole":
+        return None
+    portion = Fraction(1) if whole else request.portion
+    if amount.unit_name == PERCENT:
+        if portion is None and request.memory is not None:
+            portion = Fraction(request.memory, _known(card, request).memory)
+        return None if portion is None else 100 * portion
+    if portion is None:
+        return None if request.memory is None else Fraction(request.memory)
+    return portion * _known(card, request).memory
+
+
+def _known(card: Device | None, request: GpuRequest) -> Device:
+    if card is not None:
+        return card
+    share = show_size(request.memory) if request.memory is not None else str(request)
+    raise CannotExpressError(
+        "GPU304",
+        f"what {share} is on a card depends on the card's memory, and nothing says which card it is",
+        "add gpu-model, or ask by size (gpu-memory: 8Gi), or name the card in the Cluster document (device:)",
+    )
+
+
+def _missing(amount: Amount) -> tuple[str, str]:
+    example = {"memory": "8Gi", "cores": "30"}.get(amount.what, "0.5")
+    key = f"gpu-{amount.what}" if amount.what in {"memory", "cores"} else "gpu"
+    return f"it needs to know {key} as well", f"add {key}, as {key}: {example}"
+
+
+def _fitting(amount: Amount, exact: Fraction) -> int:
+    """The value to write: `exact` itself, or the next one up where the rule rounds."""
+    number = _next(amount, exact) if amount.round_up or amount.fit else _exactly(amount, exact)
+    if number is None or (amount.maximum is not None and number > amount.maximum):
+        _out_of_range(amount, exact)
+    return number
+
+
+def _next(amount: Amount, exact: Fraction) -> int | None:
+    if amount.fit:
+        return min((option for option in amount.fit if option >= exact), default=None)
+    return max(-(-exact // amount.step) * amount.step, amount.minimum or 0)
+
+
+def _exactly(amount: Amount, exact: Fraction) -> int:
+    if not admits(amount, exact):
+        _out_of_range(amount, exact)
+    return exact.numerator
+
+
+def _out_of_range(amount: Amount, exact: Fraction) -> NoReturn:
+    raise CannotExpressError("GPU305", f"{written(amount, exact)} {outside(amount, exact)}", near(amount, exact))
+
+
+def admits(amount: Amount, value: Fraction) -> bool:
+    """Whether a rule could have written this value."""
+    if amount.fit and value not in amount.fit:
+        return False
+    low = value >= (1 if amount.minimum is None else amount.minimum)
+    high = amount.maximum is None or value <= amount.maximum
+    return low and high and value.denominator == 1 and value % amount.step == 0
+
+
+def outside(amount: Amount, value: Fraction) -> str:
+    """Why a value is not one that the rule could have written."""
+    if amount.fit:
+        return f"is not one of {', '.join(map(str, amount.fit))}"
+    if amount.maximum is not None and value > amount.maximum:
+        return f"is more than {amount.maximum}, the most it can express"
+    if amount.minimum is not None and value < amount.minimum:
+        return f"is less than {amount.minimum}, the least it can express"
+    return f"is not a multiple of {amount.step}" if amount.step > 1 else "is not a whole number"
+
+
+def near(amount: Amount, value: Fraction) -> str:
+    """The values closest to one that is not possible: `write 30 or 35`."""
+    below = max((v for v in _grid(amount, value) if v <= value), default=None)
+    above = min((v for v in _grid(amount, value) if v >= value), default=None)
+    found = dict.fromkeys(written(amount, Fraction(v)) for v in (below, above) if v is not None)
+    return f"ask for {' or '.join(found)}" if found else "ask for less"
+
+
+def _grid(amount: Amount, value: Fraction) -> list[int]:
+    if amount.fit:
+        return list(amount.fit)
+    low = value // amount.step * amount.step
+    ends = [amount.minimum or amount.step, *([] if amount.maximum is None else [amount.maximum])]
+    return [v for v in (low, low + amount.step, *ends) if admits(amount, Fraction(v))]
+
+
+def written(amount: Amount, value: Fraction) -> str:
+    """A value with its unit, for people: `33 %`, `4608 MiB`, `1 device`."""
+    if amount.unit_name == QUANTITY:
+        return show_size(round(value))
+    if amount.what == "count":
+        return f"{show(value)} device{'' if value == 1 else 's'}"
+    if amount.unit_name == "device":
+        return f"{show(value)} of a device"
+    return f"{_short(value)} {'%' if amount.unit_name == PERCENT else amount.unit_name}"
+
+
+def _short(value: Fraction) -> str:
+    text = show(value)
+    return f"{float(value):.2f}" if "/" in text else text
+
+
+def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:
+    """The fields of a GpuRequest that a value on a container stands for; the inverse of `express`."""
+    neutral = value * amount.unit / (count if amount.per_total else 1)
+    if amount.what == "memory" and amount.unit_name == PERCENT:
+        return {} if neutral == 100 else {"portion": neutral / 100}
+    if amount.what == "memory":
+        return {"memory": int(neutral)}
+    if amount.what == "cores":
+        return {"cores": neutral}
+    return {"share": neutral / 100, "portion": neutral / 100} if neutral < 100 else {}

@@ -1,0 +1,226 @@
+"""Which back end serves a container: explicit, then the tenant's default, then the cluster's defaults and order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from webhook.core import inverse, native, translate
+from webhook.core.amounts import CannotExpressError
+from webhook.core.document import nearest
+from webhook.core.interpret import Asked
+from webhook.core.request import GpuRequest
+from webhook.core.rulebook import Amount, Backend, Mode, Rulebook
+from webhook.core.violations import Refusal, Violation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A container's request as one back end serves it; `limits` is all of the resources it has to end up with."""
+
+    asked: Asked
+    request: GpuRequest
+    backend: Backend
+    mode: Mode
+    limits: Mapping[str, int | str]
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One back end that was considered: how it would serve, or why it cannot."""
+
+    backend: Backend
+    served: Served | None
+    lost: CannotExpressError | None
+
+
+def choose(asked: Asked, rulebook: Rulebook, preferred: str | None = None) -> Served | None:
+    """The first candidate that can serve; None for resources of back ends this cluster does not enable.
+
+    Raises Refusal naming every candidate and why it cannot.
+    """
+    lost: list[Candidate] = []
+    for candidate in candidates(asked, rulebook, preferred):
+        if candidate.served is not None:
+            return candidate.served
+        lost.append(candidate)
+    if not lost and asked.request is None:
+        return None
+    raise Refusal(_nobody(asked, lost))
+
+
+def candidates(asked: Asked, rulebook: Rulebook, preferred: str | None = None) -> Iterator[Candidate]:
+    """The back ends that may serve, in order of preference, each judged when it is asked for."""
+    for backend in _order(asked, rulebook, preferred):
+        try:
+            yield Candidate(backend, consider(asked, backend, rulebook), None)
+        except CannotExpressError as reason:
+            yield Candidate(backend, None, reason)
+
+
+def _order(asked: Asked, rulebook: Rulebook, preferred: str | None) -> Sequence[Backend]:
+    owners = _owners(asked, rulebook)
+    if named := asked.stated.get("gpu-backend"):
+        backend = rulebook.backends.get(named.value)
+        if backend is None or backend not in rulebook.enabled:
+            raise Refusal(_not_enabled(named.path, named.value, rulebook))
+        return [backend]
+    if asked.request is None:
+        return owners or ()
+    order = rulebook.order(asked.request.devices)
+    if preferred is not None and preferred in rulebook.backends:
+        order = [rulebook.backends[preferred], *order]
+    if owners is None:
+        return order
+    return [backend for backend in order if backend in owners] or order
+
+
+def _owners(asked: Asked, rulebook: Rulebook) -> Sequence[Backend] | None:
+    """The enabled back ends that own every resource on the container; None if it has none."""
+    names = [*asked.native.amounts, *([asked.fraction] if asked.fraction else ())]
+    if not names:
+        return None
+    groups = [rulebook.resources[name].owners for name in names]
+    common = [owner for owner in groups[0] if all(owner in group for group in groups[1:])]
+    if not common and all(groups):
+        raise Refusal(_two_systems(asked, names, rulebook))
+    return common
+
+
+def consider(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
+    """How one back end serves what is asked; raises CannotExpressError if it cannot."""
+    if asked.request is None:
+        return _as_it_stands(asked, backend, rulebook)
+    _check_sharing(asked.request, backend)
+    done = translate.translate(asked.request, backend, rulebook)
+    served = Served(
+        asked=asked,
+        request=done.request,
+        backend=backend,
+        mode=done.mode,
+        limits=done.limits,
+        warnings=done.warnings,
+    )
+    if asked.native.amounts or asked.native.zeros & done.limits.keys():
+        _check_agreement(served, rulebook)
+    return served
+
+
+def _as_it_stands(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
+    """Resources that somebody wrote in the back end's own words: understood, kept, and completed."""
+    amounts = asked.native.amounts
+    request, mode = inverse.understand(amounts, backend)
+    said = asked.stated.get("gpu-model")
+    request = replace(request, models=said.value if said else (), placement=_placement(asked))
+    translate.check_models(request, backend, rulebook)
+    missing = {
+        name: output.absent
+        for name, output in mode.limits.items()
+        if name not in amounts and isinstance(output, Amount) and isinstance(output.absent, int)
+    }
+    return Served(asked=asked, request=request, backend=backend, mode=mode, limits={**amounts, **missing})
+
+
+def _placement(asked: Asked) -> str | None:
+    said = asked.stated.get("gpu-placement")
+    return said.value if said else None
+
+
+def _check_sharing(request: GpuRequest, backend: Backend) -> None:
+    if request.sharing is not None and request.sharing not in backend.sharing:
+        kinds = ", ".join(sorted(backend.sharing))
+        raise CannotExpressError(
+            "GPU301", f"it shares {kinds}, not {request.sharing}", "leave gpu-sharing out, or ask for another kind"
+        )
+
+
+def _check_agreement(served: Served, rulebook: Rulebook) -> None:
+    """The resources that are there already have to be what the shorthand becomes.
+
+    More is accepted only where it says what the shorthand leaves open, as a back end's own mutator may add it.
+    """
+    there = served.asked.native.amounts
+    same = all(there.get(name) == value for name, value in served.limits.items())
+    if same and there.keys() <= served.limits.keys():
+        return
+    given, _ = inverse.understand(there, served.backend) if same else (None, None)
+    if given is None or not inverse.gives(given, served.request, translate.find_card(served.request, rulebook)):
+        becomes = ", ".join(f"{name}: {value}" for name, value in served.limits.items())
+        raise CannotExpressError(
+            "GPU203",
+            f"{_said(served.asked)}, which is {becomes} on {served.backend.name}, and {_there(served.asked)}",
+            "keep one of the two: remove the resources, and the shorthand will write them",
+        )
+
+
+def _said(asked: Asked) -> str:
+    """Where the shorthand stands and what it says."""
+    said = [str(stated) for key, stated in asked.stated.items() if key.startswith("gpu") and key != "gpu-container"]
+    return " and ".join(said)
+
+
+def _there(asked: Asked) -> str:
+    present = {**asked.native.amounts, **dict.fromkeys(sorted(asked.native.zeros), 0)}
+    return " and ".join(f"{native.where(asked.container, name)} says {value}" for name, value in present.items())
+
+
+def _nobody(asked: Asked, lost: Sequence[Candidate]) -> Violation:
+    """Why nobody can serve: the reason of the preferred back end first, the others below it."""
+    first = lost[0]
+    reason = _of(first)
+    others = "".join(f"; {other.backend.name}: {_of(other).message}" for other in lost[1:MENTIONED])
+    more = f"; and {len(lost) - MENTIONED} more" if len(lost) > MENTIONED else ""
+    subject = f"{asked.request} cannot be served" if reason.code != "GPU203" else "shorthand and resources disagree"
+    if asked.request is None:
+        subject = "the container's GPU resources cannot be served"
+    code = _code(asked, reason)
+    return Violation(
+        code=code,
+        path=_path(asked),
+        message=f"{subject}: {first.backend.name}: {reason.message}{others}{more}",
+        fix=reason.fix,
+        rule=first.backend.rule,
+    )
+
+
+MENTIONED = 4
+"""How many back ends a message names; `explain` lists them all."""
+
+
+def _of(candidate: Candidate) -> CannotExpressError:
+    if candidate.lost is None:
+        raise AssertionError("a candidate that serves has not lost")
+    return candidate.lost
+
+
+def _code(asked: Asked, reason: CannotExpressError) -> str:
+    return "GPU402" if asked.fraction and reason.code == "GPU301" else reason.code
+
+
+def _path(asked: Asked) -> str:
+    if asked.request is not None:
+        return asked.request.path()
+    return native.where(asked.container, next(iter(asked.native.amounts)))
+
+
+def _not_enabled(path: str, name: str, rulebook: Rulebook) -> Violation:
+    enabled = [backend.name for backend in rulebook.enabled]
+    known = "is not enabled in this cluster" if name in rulebook.backends else "is not known here"
+    return Violation(
+        code="GPU302",
+        path=path,
+        message=f'the back end "{name[:63]}" {known}{nearest(name, enabled)}',
+        fix=f"use one of: {', '.join(enabled)}",
+        rule=f"{rulebook.cluster.name} ({rulebook.cluster.at.line_only})",
+    )
+
+
+def _two_systems(asked: Asked, names: Sequence[str], rulebook: Rulebook) -> Violation:
+    owned = [f"{name} ({', '.join(b.name for b in rulebook.resources[name].owners[:3])})" for name in names]
+    return Violation(
+        code="GPU405",
+        path=native.where(asked.container, names[0]),
+        message=f"one container asks for resources of different systems: {' and '.join(owned)}",
+        fix="keep the resources of one system, or use two containers",
+    )

@@ -1,0 +1,22 @@
+"""Field paths: where something stands in a Kubernetes object, for people and for JSON Patch."""
+
+from __future__ import annotations
+
+Path = tuple[str | int, ...]
+"""Steps from the root of the object: `("spec", "containers", 0, "resources")`."""
+
+
+def field(path: Path) -> str:
+    """The path as Kubernetes prints it: `spec.containers[0].resources.limits["a.b/c"]`."""
+    return "".join(map(_step, path)).removeprefix(".")
+
+
+def _step(step: str | int) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f'["{step}"]' if "/" in step or "." in step else f".{step}"
+
+
+def pointer(path: Path) -> str:
+    """The path as a JSON Pointer (RFC 6901): `/spec/containers/0/resources`."""
+    return "".join([f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path])

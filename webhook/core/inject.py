@@ -1,0 +1,169 @@
+"""What a pod needs beside resources: runtime class, scheduler, env, tolerations, node affinity, labels, annotations.
+
+Only into pods that get a GPU, and only what the rule of the back end that serves says. What the user set is kept,
+unless the rule says `enforce`; what cannot be kept without breaking the back end is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from webhook.core import affinity, words
+from webhook.core.backend import Served
+from webhook.core.edits import Append, Edit, Put, Remove
+from webhook.core.fields import Path, field
+from webhook.core.pod import Container, Pod
+from webhook.core.rulebook import Amount, Constant, Output, Rulebook
+from webhook.core.violations import Violation
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+Injected = Edit | Violation
+
+
+def inject(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[Injected]:
+    """The edits that the back ends' rules want on this pod, and the reasons why some cannot be made."""
+    if not served:
+        return
+    yield from _scheduler(pod, served)
+    yield from _runtime_class(pod, served)
+    yield from _tolerations(pod, served)
+    for one in served:
+        yield from _env(one, rulebook)
+    for section in ("annotations", "labels"):
+        yield from _metadata(pod, served, section, rulebook)
+    yield from affinity.require(pod, _node_affinity(served, rulebook))
+
+
+def rule_of(served: Served, output: Output) -> str:
+    """The rule line an output stands on: `hami-vgpu (hami-vgpu.yaml:21)`."""
+    return f"{served.backend.name} ({output.at.line_only})"
+
+
+def _wanted(served: Sequence[Served], attribute: str) -> list[tuple[Served, Constant]]:
+    found = [(one, getattr(one.backend.inject, attribute)) for one in served]
+    return [(one, constant) for one, constant in found if constant is not None and constant.value]
+
+
+def _scheduler(pod: Pod, served: Sequence[Served]) -> Iterator[Injected]:
+    yield from _agreed(_wanted(served, "scheduler"), "schedulerName")
+    for one, wanted in _wanted(served, "scheduler")[:1]:
+        present = pod.spec.get("schedulerName")
+        if present in {None, "", DEFAULT_SCHEDULER}:
+            yield Put(("spec", "schedulerName"), wanted.value, rule_of(one, wanted))
+        elif present != wanted.value:
+            yield Violation(
+                code="GPU501",
+                path="spec.schedulerName",
+                message=f"{one.backend.name} works only with the scheduler {wanted.value}; the pod names {present}",
+                fix=f"leave schedulerName out, or name {wanted.value}",
+                rule=rule_of(one, wanted),
+            )
+
+
+def _runtime_class(pod: Pod, served: Sequence[Served]) -> Iterator[Injected]:
+    wanted = _wanted(served, "runtime_class")
+    if pod.spec.get("runtimeClassName"):
+        return
+    yield from _agreed(wanted, "runtimeClassName")
+    for one, constant in wanted[:1]:
+        yield Put(("spec", "runtimeClassName"), constant.value, rule_of(one, constant))
+
+
+def _agreed(wanted: Sequence[tuple[Served, Constant]], name: str) -> Iterator[Violation]:
+    """A violation where two back ends want a different value of a field that a pod has once."""
+    for one, constant in wanted[1:]:
+        first, value = wanted[0]
+        if constant.value != value.value:
+            yield Violation(
+                code="GPU501",
+                path=f"spec.{name}",
+                message=f"two back ends of this pod want a different {name}: {first.backend.name} wants "
+                f"{value.value}, {one.backend.name} wants {constant.value}",
+                fix="use one back end for the whole pod (gpu-backend), or two pods",
+                rule=rule_of(one, constant),
+            )
+
+
+def _tolerations(pod: Pod, served: Sequence[Served]) -> Iterator[Injected]:
+    present = [*(pod.spec.get("tolerations") or ())]
+    for one in served:
+        for wanted, at in one.backend.inject.tolerations:
+            if not any(_tolerates(toleration, wanted) for toleration in present):
+                present.append(wanted)
+                yield Append(("spec", "tolerations"), dict(wanted), f"{one.backend.name} ({at.line_only})")
+
+
+def _tolerates(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a toleration that is there already covers the wanted one."""
+    key, operator = present.get("key") or "", present.get("operator") or "Equal"
+    if key != (wanted.get("key") or "") and not (key == "" and operator == "Exists"):
+        return False
+    if operator == "Equal" and (
+        (wanted.get("operator") or "Equal") != "Equal" or present.get("value", "") != wanted.get("value", "")
+    ):
+        return False
+    forever = present.get("tolerationSeconds") in {None, wanted.get("tolerationSeconds")}
+    return forever and present.get("effect") in {None, "", wanted.get("effect")}
+
+
+def _env(served: Served, rulebook: Rulebook) -> Iterator[Injected]:
+    """Each variable once: a user's own is kept, or with `enforce` replaced, wherever it got its value from."""
+    container = served.asked.container
+    for name, output in {**served.backend.inject.env, **served.mode.env}.items():
+        value = words.text(output, served, rulebook)
+        if value is not None:
+            enforce = isinstance(output, Constant) and output.enforce
+            yield from _one_variable(container, name, value, rule_of(served, output), enforce=enforce)
+
+
+def _one_variable(container: Container, name: str, value: str, rule: str, *, enforce: bool) -> Iterator[Edit]:
+    entry = {"name": name, "value": value}
+    path: Path = (*container.path, "env")
+    present = [index for index, variable in enumerate(container.env) if variable.get("name") == name]
+    if not present:
+        yield Append(path, entry, rule)
+        return
+    if not enforce or [container.env[index] for index in present] == [entry]:
+        return
+    yield Put((*path, present[0]), entry, rule)
+    for index in reversed(present[1:]):
+        yield Remove((*path, index), rule)
+
+
+def _metadata(pod: Pod, served: Sequence[Served], section: str, rulebook: Rulebook) -> Iterator[Injected]:
+    """Labels or annotations. A user's own constant is kept; one that contradicts the request is refused."""
+    present = dict(pod.labels if section == "labels" else pod.annotations)
+    ours: set[str] = set()
+    for one in served:
+        for key, output in {**getattr(one.backend.inject, section), **getattr(one.mode, section)}.items():
+            value = words.text(output, one, rulebook)
+            if value is None or present.get(key) == value:
+                continue
+            if key not in present:
+                yield Put(("metadata", section, key), value, rule_of(one, output))
+            elif isinstance(output, Amount) or key in ours:
+                yield _contradicts(("metadata", section, key), present[key], value, one, output)
+                continue
+            present.setdefault(key, value)
+            ours.add(key)
+
+
+def _contradicts(path: Path, present: Any, wanted: str, served: Served, output: Output) -> Violation:
+    return Violation(
+        code="GPU503",
+        path=field(path),
+        message=f'{field(path)} is "{present}", and {served.backend.name} needs "{wanted}" for the container '
+        f'"{served.asked.container.name}"',
+        fix=f"remove {path[-1]}, or ask for what it says",
+        rule=rule_of(served, output),
+    )
+
+
+def _node_affinity(served: Iterable[Served], rulebook: Rulebook) -> Iterator[affinity.Requirement]:
+    for one in served:
+        for key, output in {**one.backend.inject.node_affinity, **one.mode.node_affinity}.items():
+            values = words.texts(output, one, rulebook)
+            if values:
+                yield affinity.Requirement(key, tuple(values), rule_of(one, output))

@@ -1,0 +1,132 @@
+"""The way back: from the resources on a container to the request they stand for.
+
+A back end's modes are read in reverse, so a value that no rule could have written is refused, with the nearest ones
+that would work; and what one system says can be compared with the shorthand, or judged, in neutral form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from webhook.core import amounts
+from webhook.core.amounts import CannotExpressError
+from webhook.core.request import GpuRequest
+from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, When
+from webhook.core.translate import describe, matches
+
+
+def understand(native: Mapping[str, int], backend: Backend) -> tuple[GpuRequest, Mode]:
+    """The request that resources on a container stand for; raises CannotExpressError where they mean none."""
+    reasons: list[CannotExpressError] = []
+    for mode in backend.modes:
+        try:
+            return _read(native, mode), mode
+        except CannotExpressError as reason:
+            reasons.append(reason)
+    # The mode that shares most of the keys is the one that was meant.
+    meant = max(range(len(reasons)), key=lambda i: (len(native.keys() & backend.modes[i].limits.keys()), i))
+    raise reasons[meant]
+
+
+def _read(native: Mapping[str, int], mode: Mode) -> GpuRequest:
+    _check_keys(native, mode)
+    count = _count(native, mode)
+    found: dict[str, Any] = {"count": count}
+    for resource, output in mode.limits.items():
+        value = native.get(resource)
+        if value is None:
+            continue
+        if isinstance(output, Constant):
+            _equal(resource, value, output.value)
+        else:
+            _admissible(resource, output, value)
+            found |= {} if output.what == "count" else amounts.read_back(output, value, count)
+    return _normal(found, mode)
+
+
+def _check_keys(native: Mapping[str, int], mode: Mode) -> None:
+    for resource in native.keys() - mode.limits.keys():
+        others = ", ".join(mode.limits)
+        raise CannotExpressError("GPU405", f"{resource} does not go together with {others}", f"remove {resource}")
+    for resource, output in mode.limits.items():
+        if resource not in native and not (isinstance(output, Amount) and output.absent is not None):
+            raise CannotExpressError("GPU405", f"{', '.join(native)} needs {resource} as well", f"add {resource}")
+
+
+def _count(native: Mapping[str, int], mode: Mode) -> int:
+    """The number of devices: said by a count, fixed by the mode, or the total of a value that counts for all."""
+    for resource, output in mode.limits.items():
+        if isinstance(output, Amount) and output.what == "count":
+            default = output.absent if isinstance(output.absent, int) else 1
+            return native.get(resource, default)
+    if mode.when.devices == "whole":
+        for resource, output in mode.limits.items():
+            if isinstance(output, Amount) and output.what == "cores" and output.per_total:
+                return _whole_devices(resource, native[resource] * output.unit / 100)
+    return mode.when.count[0]
+
+
+def _whole_devices(resource: str, devices: Fraction) -> int:
+    if devices.denominator != 1 or devices < 1:
+        raise CannotExpressError(
+            "GPU405", f"{resource} is not a whole number of devices", "write a multiple of one whole device"
+        )
+    return devices.numerator
+
+
+def _equal(resource: str, value: int, wanted: object) -> None:
+    if str(value) != str(wanted):
+        raise CannotExpressError("GPU405", f"{resource} has to be {wanted}, not {value}", f"write {wanted}")
+
+
+def _admissible(resource: str, output: Amount, value: int) -> None:
+    if not amounts.admits(output, Fraction(value)):
+        reason = amounts.outside(output, Fraction(value))
+        raise CannotExpressError("GPU405", f"{resource}: {value} {reason}", amounts.near(output, Fraction(value)))
+
+
+def _normal(found: dict[str, Any], mode: Mode) -> GpuRequest:
+    """The request, with whole devices recognised; it has to be one that this mode is for."""
+    if mode.when.devices == "whole":
+        return GpuRequest(count=found["count"])
+    if found.get("portion") is not None and found.get("cores") == 100 * found["portion"]:
+        found["share"] = found["portion"]
+    request = GpuRequest(**found)
+    if not matches(_without_models(mode.when), request):
+        raise CannotExpressError("GPU405", f"this is not {describe(mode.when)}", f"ask for {describe(mode.when)}")
+    all_of_it = request.memory is None and request.portion is None and request.cores == 100
+    return GpuRequest(count=request.count) if all_of_it else request
+
+
+def _without_models(when: When) -> When:
+    """The condition without its models, which resources on a container do not tell."""
+    return replace(when, models=frozenset()) if when.models else when
+
+
+def gives(given: GpuRequest, asked: GpuRequest, card: Device | None) -> bool:
+    """Whether `given` is at least `asked`: as many devices, and of each as much memory and compute."""
+    return (
+        given.count >= asked.count
+        and _enough_memory(given, asked, card)
+        and (given.cores is None or given.cores >= (100 if asked.devices == "whole" else asked.cores or 0))
+    )
+
+
+def _enough_memory(given: GpuRequest, asked: GpuRequest, card: Device | None) -> bool:
+    if given.memory is None and given.portion is None:
+        return True
+    if given.portion is not None and asked.memory is None:
+        return given.portion >= (1 if asked.devices == "whole" else asked.portion or 0)
+    if given.memory is not None and asked.memory is not None:
+        return given.memory >= asked.memory
+    if asked.devices == "whole" or card is None:
+        # Bytes and parts of an unknown card cannot be compared: only a whole card is certainly more.
+        return asked.devices != "whole"
+    return _memory_bytes(given, card) >= _memory_bytes(asked, card)
+
+
+def _memory_bytes(request: GpuRequest, card: Device) -> Fraction:
+    return Fraction(request.memory) if request.memory is not None else (request.portion or 0) * Fraction(card.memory)

@@ -1,0 +1,164 @@
+"""The extended resources that a rule knows, as they stand on a container: limits-only, whole, or explained.
+
+Kubernetes wants of an extended resource a whole number, a limit, and a request equal to it; it checks only after
+webhooks have run, so this is the one place where `nvidia.com/gpu: "0.5"`-like wishes can still be understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from webhook.core import quantity
+from webhook.core.edits import Edit, Put
+from webhook.core.fields import Path
+from webhook.core.fields import field as path_of
+from webhook.core.pod import Container
+from webhook.core.quantity import QuantityError
+from webhook.core.rulebook import Resource, Rulebook
+from webhook.core.violations import Violation
+
+
+@dataclass(slots=True)
+class Native:
+    """What known resources say: whole amounts above zero, and amounts that are a fraction of one."""
+
+    amounts: dict[str, int] = field(default_factory=dict)
+    zeros: set[str] = field(default_factory=set)
+    fractions: dict[str, Fraction] = field(default_factory=dict)
+    edits: list[Edit] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+
+
+def read(container: Container, rulebook: Rulebook) -> Native:
+    """Every known resource of the container, with the repairs it needs and what is wrong with it."""
+    native = Native()
+    known = rulebook.resources
+    for name in [key for key in container.limits if key in known]:
+        _read_limit(native, container, known[name])
+    for name in [key for key in container.requests if key in known and key not in container.limits]:
+        _read_request(native, container, known[name])
+    return native
+
+
+def where(container: Container, name: str) -> str:
+    """The field path of a resource, in limits if it is there."""
+    return path_of(_path(container, "limits" if name in container.limits else "requests", name))
+
+
+def _path(container: Container, section: str, name: str) -> Path:
+    return (*container.path, "resources", section, name)
+
+
+def _read_limit(native: Native, container: Container, resource: Resource) -> None:
+    limit = container.limits[resource.name]
+    request = container.requests.get(resource.name, limit)
+    if not quantity.same(limit, request):
+        native.violations.append(_differs(container, resource.name, limit, request))
+        return
+    _take(native, container, resource, limit)
+
+
+def _read_request(native: Native, container: Container, resource: Resource) -> None:
+    """A request without a limit: Kubernetes refuses it, so it becomes a limit, unless the rule says otherwise."""
+    request = container.requests[resource.name]
+    path = path_of(_path(container, "requests", resource.name))
+    _take(native, container, resource, request)
+    if resource.name not in native.amounts:
+        return
+    if resource.refuse_request_only:
+        native.violations.append(
+            Violation(
+                code="GPU404",
+                path=path,
+                message=f"{resource.name} is requested without a limit",
+                fix=f"write limits: {{{resource.name}: {request}}} instead of requests",
+                rule=resource.known[0].rule,
+            )
+        )
+        return
+    native.edits.append(Put(_path(container, "limits", resource.name), request, resource.known[0].rule))
+    native.warnings.append(f"{path} has no limit; the limit {quantity.text_of(request)} was added. Write limits only")
+
+
+def _take(native: Native, container: Container, resource: Resource, value: Any) -> None:
+    text = quantity.text_of(value)
+    try:
+        amount = _amount(resource, text)
+    except QuantityError as error:
+        native.violations.append(_misread(container, resource, error))
+        return
+    if amount == 0:
+        native.zeros.add(resource.name)
+    elif amount.denominator == 1:
+        native.amounts[resource.name] = amount.numerator
+    elif resource.counts:
+        native.fractions[resource.name] = amount
+    else:
+        native.violations.append(_not_whole(container, resource, text, amount))
+
+
+def _amount(resource: Resource, text: str) -> Fraction:
+    try:
+        return quantity.plain(text)
+    except QuantityError as error:
+        try:
+            in_bytes = quantity.size(text)
+        except QuantityError:
+            raise error from None
+        if resource.in_bytes:
+            return Fraction(in_bytes)
+        raise QuantityError(_unit_hint(resource, text, in_bytes)) from None
+
+
+def _unit_hint(resource: Resource, text: str, in_bytes: int) -> str:
+    if resource.memory_unit is None:
+        return f'"{text}" is not a plain number; write digits only, as 1'
+    value = -(-in_bytes // resource.memory_unit)
+    unit = quantity.show_size(resource.memory_unit.numerator)
+    return f'"{text}" would be read as {in_bytes}; the unit is {unit} already: write {value}'
+
+
+def _misread(container: Container, resource: Resource, error: QuantityError) -> Violation:
+    message, _, fix = str(error).partition("; ")
+    return Violation(
+        code="GPU403",
+        path=where(container, resource.name),
+        message=f"{resource.name}: {message}",
+        fix=fix or "write a plain whole number, as 1",
+        rule=resource.known[0].rule,
+    )
+
+
+def _not_whole(container: Container, resource: Resource, text: str, amount: Fraction) -> Violation:
+    low = amount.numerator // amount.denominator
+    near = f"{low} or {low + 1}" if low else "1"
+    return Violation(
+        code="GPU402",
+        path=where(container, resource.name),
+        message=f"{resource.name} is {text}, and it counts in whole numbers",
+        fix=f"write {near}",
+        rule=resource.known[0].rule,
+    )
+
+
+def _differs(container: Container, name: str, limit: Any, request: Any) -> Violation:
+    limits = path_of(_path(container, "limits", name))
+    requests = path_of(_path(container, "requests", name))
+    return Violation(
+        code="GPU401",
+        path=requests,
+        message=f"{requests} is {quantity.text_of(request)}, and {limits} is {quantity.text_of(limit)}: "
+        "GPUs cannot be overcommitted",
+        fix=f"remove {name} from requests; it will equal the limit",
+    )
+
+
+def foreign(container: Container, rulebook: Rulebook) -> Iterator[str]:
+    """Extended resources on the container that no rule knows."""
+    for name in container.limits:
+        if "/" in name and name not in rulebook.resources and "kubernetes.io/" not in name:
+            yield name

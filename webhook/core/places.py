@@ -1,0 +1,181 @@
+"""Where the shorthand may stand, and whose word counts where several places speak.
+
+Pod-wide: labels `gpu`, `gpu-memory`, ...; annotations `gpu-webhook.io/gpu`, `gpu-webhook.io/memory`, ..., and plain
+`gpu` (other plain `gpu-*` annotations belong to back ends). For one container: annotations
+`gpu.gpu-webhook.io/<container>`, and its resources `gpu`, `gpu-memory`, `gpu-cores` or `gpu-webhook.io/gpu`,
+`/percent`, `/memory`, `/cores`. The more specific place wins; places of the same rank that differ are a violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from webhook.core import quantity, shorthand
+from webhook.core.fields import Path, field
+from webhook.core.pod import Container, Pod
+from webhook.core.quantity import QuantityError
+from webhook.core.request import PREFIX, Devices, Stated
+from webhook.core.violations import Refusal, Violation
+
+SUFFIX: Final = "." + PREFIX
+CONTAINER: Final = PREFIX + "container"
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+
+_ANNOTATIONS: Final = {PREFIX + key.removeprefix("gpu-"): key for key in shorthand.KEYS} | {"gpu": "gpu"}
+_RESOURCES: Final = {
+    "gpu": "gpu",
+    "gpu-memory": "gpu-memory",
+    "gpu-cores": "gpu-cores",
+    PREFIX + "gpu": "gpu",
+    PREFIX + "memory": "gpu-memory",
+    PREFIX + "cores": "gpu-cores",
+}
+PERCENT: Final = PREFIX + "percent"
+RESOURCES: Final = _RESOURCES.keys() | {PERCENT}
+"""Resource names that are shorthand: they leave the container when it is translated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A key at a place: its short name, meaning, and whether a value of another kind is somebody else's label."""
+
+    key: str
+    text: str
+    path: Path
+    tolerant: bool = False
+
+
+def pod_wide(pod: Pod) -> Iterator[Finding]:
+    """What labels and annotations say about the pod as a whole."""
+    for key, text in pod.labels.items():
+        if key.startswith("gpu") and key in shorthand.KEYS:
+            path = ("metadata", "labels", key)
+            yield Finding(key, _string(text, path), path, tolerant=True)
+    for key, text in pod.annotations.items():
+        if short := _ANNOTATIONS.get(key):
+            path = ("metadata", "annotations", key)
+            yield Finding(short, _string(text, path), path, tolerant=key == "gpu")
+
+
+def per_container(pod: Pod) -> Iterator[tuple[str, Finding]]:
+    """What annotations like `gpu.gpu-webhook.io/main: "0.3"` say, each with the container's name."""
+    for key, text in pod.annotations.items():
+        head, suffix, container = key.partition(SUFFIX)
+        if suffix and container:
+            short = "gpu" if head == "gpu" else f"gpu-{head}"
+            path = ("metadata", "annotations", key)
+            if short not in shorthand.KEYS or short == "gpu-container":
+                raise Refusal(_unknown_key(head, path))
+            yield container, Finding(short, _string(text, path), path)
+
+
+def annotation(key: str, container: str) -> str:
+    """The annotation that says `key` (`gpu`, `gpu-memory`, ...) of one container."""
+    return f"{key.removeprefix('gpu-')}{SUFFIX}{container}"
+
+
+def _unknown_key(head: str, path: Path) -> Violation:
+    known = ", ".join(key.removeprefix("gpu-") for key in shorthand.KEYS if key != "gpu-container")
+    message = f'"{head[:40]}{SUFFIX}..." is not a key of the shorthand'
+    return Violation(code="GPU201", path=field(path), message=message, fix=f"use one of {known}")
+
+
+def _string(value: Any, path: Path) -> str:
+    if isinstance(value, str):
+        return value
+    text = quantity.text_of(value)
+    raise Refusal(
+        Violation(
+            code="GPU001",
+            path=field(path),
+            message=f"{field(path)} is {text} without quotes, and Kubernetes takes only strings there",
+            fix=f'quote it: {path[-1]}: "{text}"',
+        )
+    )
+
+
+def parse(finding: Finding) -> Stated:
+    """The meaning of what stands at a place; raises Refusal (GPU201)."""
+    try:
+        value = shorthand.KEYS[finding.key](finding.text)
+    except QuantityError as error:
+        raise Refusal(misread(field(finding.path), str(error))) from None
+    return Stated(value, field(finding.path), finding.text)
+
+
+def misread(path: str, error: str) -> Violation:
+    """The violation (GPU201) for a value that does not parse: the parser's sentence, split at its fix."""
+    message, _, fix = error.partition("; ")
+    return Violation(code="GPU201", path=path, message=message, fix=fix or "write another value")
+
+
+def resources(container: Container) -> dict[str, Stated]:
+    """What the container's own resources say in shorthand, by short key; raises Refusal."""
+    stated: dict[str, Stated] = {}
+    violations: list[Violation] = []
+    for name in sorted(RESOURCES & (container.limits.keys() | container.requests.keys())):
+        section = "limits" if name in container.limits else "requests"
+        path = field((*container.path, "resources", section, name))
+        text = quantity.text_of((container.limits if section == "limits" else container.requests)[name])
+        try:
+            entry = _RESOURCES.get(name, "percent"), Stated(_amount(name, text), path, text)
+        except QuantityError as error:
+            violations.append(misread(path, str(error)))
+        else:
+            violations += merge(stated, *entry)
+    if violations:
+        raise Refusal(*sorted(violations, key=lambda violation: violation.path))
+    return _with_percent(stated)
+
+
+def _amount(name: str, text: str) -> Any:
+    if name == PERCENT:
+        percent = quantity.plain(text)
+        if not 0 < percent < 100:
+            raise QuantityError(f'"{text}" is not a percentage of one GPU; write 1 to 99, or leave it out')
+        return percent / 100
+    key = _RESOURCES[name]
+    if key == "gpu":
+        return shorthand.devices_from(1, quantity.plain(text))
+    return shorthand.KEYS[key](text)
+
+
+def _with_percent(stated: dict[str, Stated]) -> dict[str, Stated]:
+    """`gpu-webhook.io/gpu: 2` with `/percent: 50` is two halves."""
+    percent = stated.pop("percent", None)
+    if percent is None:
+        return stated
+    devices: Stated | None = stated.get("gpu")
+    if devices and (devices.value is None or devices.value.share):
+        raise Refusal(contradiction("gpu", devices, percent))
+    share: Fraction = percent.value
+    count = devices.value.count if devices else 1
+    return stated | {"gpu": Stated(Devices(count, share), percent.path, percent.text)}
+
+
+def merge(into: dict[str, Stated], key: str, entry: Stated) -> Iterator[Violation]:
+    """Add what one more place of the same rank says; yields a violation (GPU202) where two differ."""
+    present = into.setdefault(key, entry)
+    if present.value != entry.value:
+        yield contradiction(key, present, entry)
+
+
+def contradiction(key: str, one: Stated, other: Stated) -> Violation:
+    """Two places that ask for different things, both named."""
+    first, second = sorted((one, other), key=lambda stated: stated.path)
+    return Violation(
+        code="GPU202",
+        path=second.path,
+        message=f"two places ask for a different {key}: {first}, and {second}",
+        fix="keep one of the two",
+    )
+
+
+def overridden(general: Mapping[str, Stated], special: Mapping[str, Stated]) -> Iterator[str]:
+    """A warning for each pod-wide word that a container's own word replaces."""
+    for key in sorted(general.keys() & special.keys()):
+        if general[key].value != special[key].value:
+            yield f"{special[key]} and wins over {general[key]}"

@@ -1,0 +1,131 @@
+"""Everything the webhook would do to a pod, with the reasons: the whole of mutation, before it is an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from webhook.core import backend, inject, places, quantity
+from webhook.core.backend import Served
+from webhook.core.edits import Edit, Put, Remove
+from webhook.core.interpret import Asked, Interpretation, interpret
+from webhook.core.pod import Pod
+from webhook.core.request import PREFIX, Stated
+from webhook.core.rulebook import Rulebook
+from webhook.core.violations import Refusal, Violation
+
+NOTE: Final = PREFIX + "translated"
+"""An annotation that tells people what happened, `gpu=0.3 -> hami-vgpu`. Nothing trusts it."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is asked, who serves each container, and the edits; no edit counts where there is a violation."""
+
+    interpretation: Interpretation
+    served: list[Served] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+
+
+def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
+    """Plan the translation of a pod; `preferred` is the back end its tenant prefers."""
+    interpretation = interpret(pod, rulebook)
+    plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
+    for asked in interpretation.asked:
+        plan.edits += asked.native.edits
+        plan.edits += _without_shorthand(asked)
+        _serve(asked, plan, rulebook, preferred)
+    for injected in inject.inject(pod, plan.served, rulebook):
+        if isinstance(injected, Violation):
+            plan.violations.append(injected)
+        else:
+            plan.edits.append(injected)
+    plan.edits += _notes(pod, plan)
+    return plan
+
+
+def _serve(asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None) -> None:
+    if not asked.anything:
+        return
+    try:
+        served = backend.choose(asked, rulebook, preferred)
+    except Refusal as refusal:
+        plan.violations += refusal.violations
+        return
+    if served is None:
+        plan.warnings += _not_enabled(asked, rulebook)
+        return
+    plan.served.append(served)
+    plan.warnings += served.warnings
+    plan.edits += _resources(served)
+
+
+def _not_enabled(asked: Asked, rulebook: Rulebook) -> Iterator[str]:
+    for name in asked.native.amounts:
+        known = ", ".join(owner.name for owner in rulebook.resources[name].known)
+        yield f"{name} belongs to {known}, which this cluster does not enable; it is left as it is"
+
+
+def _without_shorthand(asked: Asked) -> Iterator[Edit]:
+    """Take the shorthand out of the resources, where Kubernetes or the scheduler would not know it."""
+    container = asked.container
+    for section, present in (("limits", container.limits), ("requests", container.requests)):
+        for name in present:
+            if name in places.RESOURCES:
+                yield Remove((*container.path, "resources", section, name))
+
+
+def _resources(served: Served) -> Iterator[Edit]:
+    """The limits that are missing or differ. Requests follow by themselves, unless they are there already."""
+    container = served.asked.container
+    for name, value in served.limits.items():
+        for section, present in (("limits", container.limits), ("requests", container.requests)):
+            wrong = name not in present if section == "limits" else name in present
+            if name in present:
+                wrong = not quantity.same(present[name], value)
+            if wrong:
+                path = (*container.path, "resources", section, name)
+                yield Put(path, str(value), _rule(served, name))
+    fraction = served.asked.fraction
+    if fraction is not None and fraction not in served.limits:
+        for section, present in (("limits", container.limits), ("requests", container.requests)):
+            if fraction in present:
+                yield Remove((*container.path, "resources", section, fraction), served.backend.rule)
+
+
+def _rule(served: Served, resource: str) -> str:
+    return f"{served.backend.name} ({served.mode.limits[resource].at.line_only})"
+
+
+def _notes(pod: Pod, plan: Plan) -> Iterator[Edit]:
+    """Annotations that keep what was said, so the pod means the same to whoever sees it next."""
+    wanted: dict[str, str] = {}
+    translated = [served for served in plan.served if served.asked.request is not None]
+    for served in translated:
+        container = served.asked.container.name
+        for key, stated in served.asked.persist.items():
+            wanted.setdefault(places.annotation(key, container), _text(stated))
+    if translated:
+        wanted[NOTE] = _note(translated)
+    if plan.interpretation.chosen is not None and translated:
+        wanted[places.CONTAINER] = plan.interpretation.chosen
+    for key, text in wanted.items():
+        if pod.annotations.get(key) != text and (key == NOTE or key not in pod.annotations):
+            yield Put(("metadata", "annotations", key), text)
+
+
+def _text(stated: Stated) -> str:
+    if isinstance(stated.value, int):
+        return quantity.show_size(stated.value)
+    return stated.text.removesuffix("%") if not hasattr(stated.value, "count") else str(stated.value)
+
+
+def _note(translated: Sequence[Served]) -> str:
+    if len(translated) == 1:
+        return f"{translated[0].asked.request} -> {translated[0].backend.name}"
+    return "; ".join(
+        f"{served.asked.container.name}: {served.asked.request} -> {served.backend.name}" for served in translated
+    )

@@ -1,0 +1,104 @@
+"""A read-only view of a pod: its containers of every kind, each with its field path.
+
+One iterator serves every container kind, so nothing can be hidden in a kind that somebody forgot. The pod itself
+stays the mapping it was received as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from webhook.core.fields import Path, field
+from webhook.core.violations import Refusal, Violation
+
+_LISTS: Final = (
+    ("initContainers", "init container"),
+    ("containers", "container"),
+    ("ephemeralContainers", "ephemeral container"),
+)
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container: `kind` is `container`, `init container`, `sidecar` or `ephemeral container`."""
+
+    path: Path
+    kind: str
+    name: str
+    limits: Mapping[str, Any]
+    requests: Mapping[str, Any]
+    env: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What the webhook reads of a pod; `raw` is the object itself."""
+
+    raw: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    labels: Mapping[str, Any]
+    annotations: Mapping[str, Any]
+    containers: Sequence[Container]
+
+
+def read(raw: Mapping[str, Any]) -> Pod:
+    """View `raw` as a pod; raises Refusal (GPU001) naming the first field that has another shape."""
+    metadata = _mapping(raw, ("metadata",))
+    spec = _mapping(raw, ("spec",))
+    return Pod(
+        raw=raw,
+        spec=spec,
+        labels=_mapping(metadata, ("metadata", "labels")),
+        annotations=_mapping(metadata, ("metadata", "annotations")),
+        containers=list(_containers(spec)),
+    )
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
+    for key, kind in _LISTS:
+        if spec.get(key):
+            for index, raw in enumerate(_sequence(spec, ("spec", key))):
+                yield _container(("spec", key, index), kind, raw)
+
+
+def _container(path: Path, kind: str, raw: Any) -> Container:
+    if not isinstance(raw, dict):
+        _refuse(path, "an object")
+    resources = _mapping(raw, (*path, "resources"))
+    sidecar = kind == "init container" and raw.get("restartPolicy") == "Always"
+    return Container(
+        path=path,
+        kind="sidecar" if sidecar else kind,
+        name=str(raw.get("name", "")),
+        limits=_mapping(resources, (*path, "resources", "limits")),
+        requests=_mapping(resources, (*path, "resources", "requests")),
+        env=_sequence(raw, (*path, "env")),
+    )
+
+
+def _mapping(parent: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    value = parent.get(str(path[-1]))
+    if value is None:
+        return _NOTHING
+    if not isinstance(value, dict):
+        _refuse(path, "an object")
+    return value
+
+
+def _sequence(parent: Mapping[str, Any], path: Path) -> Sequence[Any]:
+    value = parent.get(str(path[-1]))
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        _refuse(path, "a list")
+    return value
+
+
+def _refuse(path: Path, shape: str) -> NoReturn:
+    where = field(path)
+    raise Refusal(
+        Violation(code="GPU001", path=where, message=f"{where} is not {shape}", fix=f"write {where} as {shape}")
+    )

@@ -1,0 +1,140 @@
+"""The neutral form of what one container asks, whoever serves it and however it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from webhook.core.quantity import show, show_size
+
+PREFIX: Final = "gpu-webhook.io/"
+"""The one prefix of every label, annotation and resource that belongs to this webhook."""
+
+
+ASKING: Final = ("gpu", "gpu-memory", "gpu-cores", "gpu-tflops", "gpu-profile")
+"""The keys that ask for a GPU by themselves; the others only say which or how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A value, and where somebody wrote it: `path` is a field path, `text` what stands there."""
+
+    value: Any
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f'{self.path} says "{self.text}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The meaning of `gpu`: so many devices, whole, or a `share` (0 < share < 1) of each."""
+
+    count: int
+    share: Fraction | None = None
+
+    def __str__(self) -> str:
+        if self.share is None:
+            return str(self.count)
+        return show(self.share) if self.count == 1 else f"{self.count}x{show(self.share)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRequest:
+    """What one container asks for.
+
+    count       devices, at least 1
+    share       the part of each device that was asked (0 < share < 1), None for whole ones or sizes
+    memory      bytes per device; overrides the share's memory
+    portion     memory as a part of one device, where it is not given in bytes
+    cores       compute percent per device (0 < cores <= 100); None: not limited
+    tflops      compute by size, per device, until the card is known
+    profile     a hardware partition by name; models: catalogue names, any of them will do
+    stated      where each part was written, by the short name of its key (`gpu`, `gpu-memory`, ...)
+    """
+
+    count: int = 1
+    share: Fraction | None = None
+    memory: int | None = None
+    portion: Fraction | None = None
+    cores: Fraction | None = None
+    tflops: Fraction | None = None
+    profile: str | None = None
+    models: tuple[str, ...] = ()
+    sharing: str | None = None
+    backend: str | None = None
+    placement: str | None = None
+    stated: Mapping[str, Stated] = field(default_factory=dict, compare=False)
+
+    @property
+    def devices(self) -> str:
+        """How the devices are taken: `whole`, `part` or `profile`. Rules select their modes by it."""
+        if self.profile is not None:
+            return "profile"
+        sized = self.memory is not None or self.portion is not None or self.tflops is not None
+        return "part" if sized or self.cores is not None else "whole"
+
+    def has(self) -> set[str]:
+        """The dimensions that are given, by the words that a rule's `has:` uses."""
+        names = ("share", "memory", "cores", "profile")
+        given = {name for name in names if getattr(self, name) is not None}
+        return given | {"model"} if self.models else given
+
+    def path(self) -> str:
+        """The field path that a message about the whole request points at."""
+        return next((self.stated[key].path for key in ASKING if key in self.stated), "spec.containers")
+
+    def __str__(self) -> str:
+        """The shorthand that asks for just this: `gpu=2x0.5 gpu-memory=8Gi`."""
+        return " ".join(f"{key}={value}" for key, value in self._words() if value is not None)
+
+    def _words(self) -> list[tuple[str, str | None]]:
+        share = self.share or self.portion
+        cores = None if share is not None and self.cores == 100 * share else self.cores
+        return [
+            ("gpu", None if self.count == 1 and self.devices != "whole" and not share else self._devices()),
+            ("gpu-memory", None if self.memory is None else show_size(self.memory)),
+            ("gpu-cores", None if cores is None else show(cores)),
+            ("gpu-tflops", None if self.tflops is None else show(self.tflops)),
+            ("gpu-profile", self.profile),
+            ("gpu-model", ",".join(self.models) or None),
+        ]
+
+    def _devices(self) -> str:
+        return str(Devices(self.count, self.share or self.portion))
+
+
+def build(stated: Mapping[str, Stated]) -> GpuRequest | None:
+    """The request that the given keys make together (the table in DESIGN "the request"), None if for no GPU.
+
+    `stated` is by short key; values are already parsed (`shorthand.KEYS`). A share is that part of the memory
+    *and* of the compute; an explicit size takes the place of the one or the other.
+    """
+    if stated.keys().isdisjoint(ASKING) or ("gpu" in stated and stated["gpu"].value is None):
+        return None
+    devices: Devices = stated["gpu"].value if "gpu" in stated else Devices(1)
+    memory: int | None = _value(stated, "gpu-memory")
+    tflops: Fraction | None = _value(stated, "gpu-tflops")
+    by_share = 100 * devices.share if devices.share is not None and tflops is None else None
+    return GpuRequest(
+        count=devices.count,
+        share=devices.share,
+        memory=memory,
+        portion=devices.share if memory is None else None,
+        cores=_value(stated, "gpu-cores") or by_share,
+        tflops=tflops,
+        profile=_value(stated, "gpu-profile"),
+        models=_value(stated, "gpu-model") or (),
+        sharing=_value(stated, "gpu-sharing"),
+        backend=_value(stated, "gpu-backend"),
+        placement=_value(stated, "gpu-placement"),
+        stated=stated,
+    )
+
+
+def _value(stated: Mapping[str, Stated], key: str) -> Any:
+    entry = stated.get(key)
+    return None if entry is None else entry.value

@@ -1,0 +1,194 @@
+"""All loaded rules as frozen values, with the indexes that keep a review's cost independent of their number.
+
+Nothing here is computed per review. `webhook.core.schema` makes these from documents; `webhook.core.amounts` and
+`webhook.core.translate` interpret them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from webhook.core.document import Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """One value that a rule computes from a request; the verbs are documented in `rules/README.md`.
+
+    unit        how much of the neutral amount makes 1: bytes for memory, percent for cores and shares
+    per_total   the value is for all devices together, not for each
+    absent      what a missing resource means: `whole`, `none`, a count, or None: it has to be there
+    """
+
+    what: str
+    at: Location
+    unit: Fraction = Fraction(1)
+    unit_name: str = ""
+    round_up: bool = False
+    step: int = 1
+    minimum: int | None = None
+    maximum: int | None = None
+    fit: tuple[int, ...] = ()
+    per_total: bool = False
+    absent: str | int | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    form: Literal["label", "name"] = "label"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that a rule writes as it stands, or several for node affinity; strings may have holes (`{model}`)."""
+
+    value: str | int | tuple[str, ...]
+    at: Location
+    enforce: bool = False
+
+
+Output = Amount | Constant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """The requests that a mode is for; every condition given has to hold."""
+
+    devices: str | None = None
+    count: tuple[int, int | None] = (1, None)
+    has: frozenset[str] = frozenset()
+    models: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """One way in which a back end serves a request: the first whose `when` matches is taken."""
+
+    name: str
+    when: When
+    at: Location
+    limits: Mapping[str, Output] = field(default_factory=dict)
+    annotations: Mapping[str, Output] = field(default_factory=dict)
+    labels: Mapping[str, Output] = field(default_factory=dict)
+    env: Mapping[str, Output] = field(default_factory=dict)
+    node_affinity: Mapping[str, Output] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """What every pod or container that the back end serves gets beside its resources."""
+
+    runtime_class: Constant | None = None
+    scheduler: Constant | None = None
+    tolerations: Sequence[tuple[Mapping[str, Any], Location]] = ()
+    annotations: Mapping[str, Output] = field(default_factory=dict)
+    labels: Mapping[str, Output] = field(default_factory=dict)
+    env: Mapping[str, Output] = field(default_factory=dict)
+    node_affinity: Mapping[str, Output] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A request and what has to come of it; executed by `gpu-webhook check`.
+
+    Exactly one of `refused` (a part of the message) and `expected` (by section: `limits`, `annotations`, ...).
+    """
+
+    name: str
+    ask: Mapping[str, str]
+    expected: Mapping[str, Any] | None
+    refused: str | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One way a vendor exposes GPUs."""
+
+    name: str
+    at: Location
+    description: str
+    vendors: frozenset[str]
+    sharing: frozenset[str]
+    modes: Sequence[Mode]
+    inject: Injection
+    owns: frozenset[str]
+    request_only: Literal["repair", "refuse"] = "repair"
+    excludes: frozenset[str] = frozenset()
+    examples: Sequence[Example] = ()
+
+    @property
+    def rule(self) -> str:
+        """The back end as messages name it: `hami-vgpu (hami-vgpu.yaml:4)`."""
+        return f"{self.name} ({self.at.line_only})"
+
+    def outputs(self) -> list[Output]:
+        """Every output outside of limits, of every mode and of the injection."""
+        places: list[Mode | Injection] = [self.inject, *self.modes]
+        found: list[Output] = []
+        for place in places:
+            for section in (place.annotations, place.labels, place.env, place.node_affinity):
+                found += section.values()
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A card model. `names` are the driver's product names, `memory` is usable bytes, `tflops` dense FP16."""
+
+    model: str
+    vendor: str
+    names: tuple[str, ...]
+    memory: int
+    nominal: int
+    tflops: Fraction | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What one cluster has: its back ends in order of preference, the defaults, the exempt namespaces."""
+
+    name: str
+    at: Location
+    backends: tuple[str, ...]
+    whole: str | None = None
+    part: str | None = None
+    device: str | None = None
+    unknown_value: Literal["warn", "refuse"] = "warn"
+    system_namespaces: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """An extended resource that some rule knows.
+
+    `owners` are the enabled back ends in the cluster's order; `known` are all of them, enabled or not. `counts`:
+    it is a number of devices. `memory_unit`: bytes of one, if it is memory; `in_bytes`: it takes `8Gi`.
+    """
+
+    name: str
+    owners: tuple[Backend, ...]
+    known: tuple[Backend, ...]
+    counts: bool
+    memory_unit: Fraction | None
+    in_bytes: bool
+    refuse_request_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rulebook:
+    """Everything a review is judged by. `devices` is by lower-case model, alias and product name."""
+
+    cluster: Cluster
+    backends: Mapping[str, Backend]
+    enabled: Sequence[Backend]
+    devices: Mapping[str, Device]
+    resources: Mapping[str, Resource]
+    digest: str
+
+    def order(self, devices: str) -> Sequence[Backend]:
+        """The enabled back ends in the order in which a `whole`, `part` or `profile` request tries them."""
+        default = self.cluster.whole if devices == "whole" else self.cluster.part
+        first = self.backends.get(default) if default else None
+        return self.enabled if first is None else [first, *(b for b in self.enabled if b is not first)]

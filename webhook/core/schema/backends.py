@@ -1,0 +1,158 @@
+"""The form of a `Backend` document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+from webhook.core.document import Location, Node, Problem, Section, nearest
+from webhook.core.rulebook import Backend, Constant, Example, Injection, Mode, Output, When
+from webhook.core.schema import outputs
+from webhook.core.shorthand import KEYS, SHARINGS
+from webhook.core.translate import describe
+
+T = TypeVar("T")
+
+EXPECTED = ("limits", "annotations", "labels", "env", "nodeAffinity", "schedulerName", "runtimeClassName")
+"""What an example may expect; each section that is given is compared whole."""
+
+
+def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
+    """Read the spec of a back end, its inheritance and parameters resolved; complaints go to `problems`."""
+    section = Section(Node(spec.value, spec.at, "spec", spec.keys), problems)
+    section.take("parameters", lambda node: node, spec)
+    modes = section.need("modes", lambda node: [_mode(element, problems) for element in node.elements()], [])
+    read = Backend(
+        name=name,
+        at=spec.at,
+        description=section.need("description", Node.text, ""),
+        vendors=frozenset(section.take("vendors", Node.texts, [])),
+        sharing=frozenset(section.need("sharing", lambda node: [n.word(SHARINGS) for n in node.elements()], [])),
+        modes=modes,
+        inject=section.take("inject", lambda node: _injection(node, problems), Injection()),
+        owns=frozenset(resource for mode in modes for resource in mode.limits),
+        request_only=section.take("requestOnly", _request_only, "repair"),
+        examples=section.need("examples", lambda node: _examples(node, problems), []),
+    )
+    section.done()
+    return read
+
+
+def _request_only(node: Node) -> Literal["repair", "refuse"]:
+    return "refuse" if node.word(("repair", "refuse")) == "refuse" else "repair"
+
+
+def _mode(node: Node, problems: list[Problem]) -> Mode:
+    section = Section(node, problems)
+    when = section.take("when", lambda n: _when(n, problems), When())
+    mode = Mode(
+        name=section.take("name", Node.text, describe(when)),
+        when=when,
+        at=node.at,
+        limits=section.take("limits", lambda n: _limits(n, problems), {}),
+        annotations=section.take("annotations", lambda n: _each(n, outputs.text, problems), {}),
+        labels=section.take("labels", lambda n: _each(n, outputs.text, problems), {}),
+        env=section.take("env", lambda n: _each(n, outputs.text, problems), {}),
+        node_affinity=section.take("nodeAffinity", lambda n: _each(n, outputs.labels, problems), {}),
+    )
+    section.done()
+    return mode
+
+
+def _limits(node: Node, problems: list[Problem]) -> Mapping[str, Output]:
+    read = _each(node, outputs.limit, problems)
+    for name in read:
+        if "/" not in name:
+            at = node.keys.get(name, node.at)
+            problems.append(Problem(at, node.path, f'"{name}" is not the name of an extended resource (domain/name)'))
+    return read
+
+
+def _each(node: Node, read: Callable[[Node], T], problems: list[Problem]) -> dict[str, T]:
+    """A mapping whose keys are free and whose values all have one form."""
+    section = Section(node, problems)
+    found: dict[str, T] = {}
+    for key in section.given():
+        value: T | None = section.take(key, read, None)
+        if value is not None:
+            found[key] = value
+    return found
+
+
+def _when(node: Node, problems: list[Problem]) -> When:
+    section = Section(node, problems)
+    when = When(
+        devices=section.take("devices", lambda n: n.word(("whole", "part", "profile")), None),
+        count=section.take("count", lambda n: _range(n, problems), (1, None)),
+        has=frozenset(section.take("has", lambda n: [e.word(_DIMENSIONS) for e in n.elements()], [])),
+        models=frozenset(model.lower() for model in section.take("models", Node.texts, [])),
+    )
+    section.done()
+    return when
+
+
+_DIMENSIONS = ("share", "memory", "cores", "profile", "model")
+
+
+def _range(node: Node, problems: list[Problem]) -> tuple[int, int | None]:
+    if isinstance(node.value, int):
+        return node.integer(1), node.integer(1)
+    section = Section(node, problems)
+    low = section.take("min", lambda n: n.integer(1), 1)
+    high: int | None = section.take("max", lambda n: n.integer(1), None)
+    section.done()
+    return low, high
+
+
+def _injection(node: Node, problems: list[Problem]) -> Injection:
+    section = Section(node, problems)
+    injection = Injection(
+        runtime_class=section.take("runtimeClassName", lambda n: Constant(n.text(), n.at), None),
+        scheduler=section.take("schedulerName", lambda n: Constant(n.text(), n.at), None),
+        tolerations=section.take("tolerations", lambda n: [_toleration(e, problems) for e in n.elements()], []),
+        annotations=section.take("annotations", lambda n: _each(n, outputs.text, problems), {}),
+        labels=section.take("labels", lambda n: _each(n, outputs.text, problems), {}),
+        env=section.take("env", lambda n: _each(n, outputs.text, problems), {}),
+        node_affinity=section.take("nodeAffinity", lambda n: _each(n, outputs.labels, problems), {}),
+    )
+    section.done()
+    return injection
+
+
+def _toleration(node: Node, problems: list[Problem]) -> tuple[Mapping[str, Any], Location]:
+    section = Section(node, problems)
+    fields: dict[str, Any] = {
+        "key": section.take("key", Node.text, None),
+        "operator": section.take("operator", lambda n: n.word(("Exists", "Equal")), None),
+        "value": section.take("value", Node.text, None),
+        "effect": section.take("effect", lambda n: n.word(("NoSchedule", "PreferNoSchedule", "NoExecute")), None),
+        "tolerationSeconds": section.take("tolerationSeconds", Node.integer, None),
+    }
+    section.done()
+    return {key: value for key, value in fields.items() if value is not None}, node.at
+
+
+def _examples(node: Node, problems: list[Problem]) -> list[Example]:
+    examples = [_example(element, problems) for element in node.elements()]
+    if not examples:
+        raise node.problem("needs at least one example, so that somebody sees the rule work")
+    return examples
+
+
+def _example(node: Node, problems: list[Problem]) -> Example:
+    section = Section(node, problems)
+    ask = section.need("ask", lambda n: {key: v.text() for key, v in n.items()}, {})
+    path = f"{node.path}.ask"
+    problems += [
+        Problem(node.at, path, f'"{key}" is no key of the shorthand{nearest(key, KEYS)}')
+        for key in ask
+        if key not in KEYS
+    ]
+    refused: str | None = section.take("refused", Node.text, None)
+    expected = {key: section.take(key, Node.plain, None) for key in EXPECTED}
+    given = {key: value for key, value in expected.items() if value is not None}
+    if (refused is None) == (not given):
+        problems.append(Problem(node.at, node.path, f"needs either refused: or one of {', '.join(EXPECTED)}"))
+    name = section.take("name", Node.text, " ".join(f"{key}={value}" for key, value in ask.items()))
+    section.done()
+    return Example(name=name, ask=ask, expected=given or None, refused=refused, at=node.at)

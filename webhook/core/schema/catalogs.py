@@ -1,0 +1,52 @@
+"""The form of a `DeviceCatalog` document: card models with what sizes and names they have."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from webhook.core import quantity
+from webhook.core.document import Node, Problem, Section
+from webhook.core.rulebook import Device
+
+
+def catalog(spec: Node, problems: list[Problem]) -> dict[str, Device]:
+    """Read the spec of a catalogue: its devices by lower-case model, alias and product name."""
+    section = Section(Node(spec.value, spec.at, "spec", spec.keys), problems)
+    vendor = section.need("vendor", Node.text, "")
+    found: dict[str, Device] = {}
+    for entry in section.need("devices", Node.elements, []):
+        device, aliases = _device(entry, vendor, problems)
+        for name in (device.model, *aliases, *device.names):
+            found[name.lower()] = device
+    section.done()
+    return found
+
+
+def _device(node: Node, vendor: str, problems: list[Problem]) -> tuple[Device, list[str]]:
+    section = Section(node, problems)
+    nominal = section.need("memory", _size, 1)
+    aliases = section.take("aliases", Node.texts, [])
+    device = Device(
+        model=section.need("model", Node.text, ""),
+        vendor=vendor,
+        names=tuple(section.take("names", Node.texts, [])),
+        memory=section.take("usable", _size, nominal),
+        nominal=nominal,
+        tflops=section.take("tflops", _number, None),
+        at=node.at,
+    )
+    section.done()
+    return device, aliases
+
+
+def _size(node: Node) -> int:
+    try:
+        return quantity.size(node.text())
+    except quantity.QuantityError as error:
+        raise node.problem(str(error)) from None
+
+
+def _number(node: Node) -> Fraction:
+    if isinstance(node.value, bool) or not isinstance(node.value, int | float) or node.value <= 0:
+        raise node.problem("has to be a number above 0")
+    return Fraction(str(node.value))

@@ -1,0 +1,61 @@
+"""The form of the `Cluster` document: which back ends there are, in what order, and what is exempt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from webhook.core.document import Node, Problem, Section, nearest
+from webhook.core.rulebook import Cluster
+from webhook.core.schema.inheritance import Parameters
+
+
+def cluster(name: str, spec: Node, problems: list[Problem]) -> tuple[Cluster, Mapping[str, Parameters]]:
+    """Read the spec of a cluster, and the parameters it sets, by back end."""
+    section = Section(Node(spec.value, spec.at, "spec", spec.keys), problems)
+    backends = section.need("backends", Node.elements, [])
+    default = section.take("defaults", lambda node: _defaults(node, problems), {})
+    parameters = section.take("parameters", _parameters, {})
+    read = Cluster(
+        name=name,
+        at=spec.at,
+        backends=tuple(str(node.value) for node in backends),
+        whole=default.get("whole"),
+        part=default.get("part"),
+        device=section.take("device", Node.text, None),
+        unknown_value=section.take("unknownValue", _unknown_value, "warn"),
+        system_namespaces=frozenset(section.take("systemNamespaces", Node.texts, [])),
+    )
+    section.done()
+    return read, parameters
+
+
+def _defaults(node: Node, problems: list[Problem]) -> dict[str, str]:
+    section = Section(node, problems)
+    found = {key: section.take(key, Node.text, None) for key in ("whole", "part")}
+    section.done()
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _parameters(node: Node) -> dict[str, Parameters]:
+    return {backend: dict(values.items()) for backend, values in node.items()}
+
+
+def _unknown_value(node: Node) -> Literal["warn", "refuse"]:
+    return "refuse" if node.word(("warn", "refuse")) == "refuse" else "warn"
+
+
+def check_names(spec: Node, known: Collection[str], enabled: Collection[str], problems: list[Problem]) -> None:
+    """Complain of every back end that the cluster names and nobody defines, or that it does not enable."""
+    section = Section(Node(spec.value, spec.at, "spec", spec.keys), [])
+    for node in section.take("backends", Node.elements, []):
+        _known(node, known, "no rule defines the back end", problems)
+    for _, node in section.take("defaults", lambda n: list(n.items()), []):
+        _known(node, enabled, "spec.backends does not enable", problems)
+    for name, node in section.take("parameters", lambda n: list(n.items()), []):
+        _known(Node(name, node.at, node.path), known, "no rule defines the back end", problems)
+
+
+def _known(node: Node, known: Collection[str], complaint: str, problems: list[Problem]) -> None:
+    if node.value not in known:
+        problems.append(Problem(node.at, node.path, f'{complaint} "{node.value}"{nearest(str(node.value), known)}'))

@@ -1,0 +1,122 @@
+"""The form of one output of a rule: `count`, `{memory: {unit: MiB, round: up}}`, a constant, a text with holes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Final
+
+from webhook.core import amounts
+from webhook.core.document import DocumentError, Node, Problem, Section, nearest
+from webhook.core.rulebook import Amount, Constant, Output
+from webhook.core.words import HOLES
+
+VERBS: Final = (*amounts.UNITS, *amounts.WORDS)
+_HOLE = re.compile(r"\{([^{}]*)\}")
+
+
+def limit(node: Node) -> Output:
+    """An output under `limits`: a verb, or a whole number as it stands."""
+    if isinstance(node.value, int) and not isinstance(node.value, bool):
+        return Constant(node.integer(), node.at)
+    if isinstance(node.value, str):
+        return _amount(node.word([*amounts.UNITS]), Node({}, node.at, node.path))
+    verb, options = _verb(node)
+    if verb not in amounts.UNITS:
+        raise node.problem(f'"{verb}" is text, and a limit is a number; use one of {", ".join(amounts.UNITS)}')
+    return _amount(verb, options)
+
+
+def text(node: Node) -> Output:
+    """An output under annotations, labels or env: text with holes, `{value: ..., enforce: true}`, or a verb."""
+    if isinstance(node.value, str):
+        return Constant(_holes(node), node.at)
+    if isinstance(node.value, dict) and "value" in node.value:
+        problems: list[Problem] = []
+        section = Section(node, problems)
+        value = section.need("value", _holes, "")
+        enforce = section.take("enforce", Node.boolean, default=False)
+        section.done()
+        if problems:
+            raise DocumentError(*problems)
+        return Constant(value, node.at, enforce)
+    verb, options = _verb(node)
+    return _amount(verb, options)
+
+
+def labels(node: Node) -> Output:
+    """An output under nodeAffinity: one text, a list of them, or a verb."""
+    if isinstance(node.value, list):
+        return Constant(tuple(_holes(element) for element in node.elements()), node.at)
+    return text(node)
+
+
+def _holes(node: Node) -> str:
+    value = node.text()
+    for hole in _HOLE.findall(value):
+        if hole not in HOLES:
+            known = ", ".join(f"{{{name}}}" for name in HOLES)
+            raise node.problem(f'unknown hole "{{{hole}}}"{nearest(hole, HOLES)}; there are {known}')
+    return value
+
+
+def _verb(node: Node) -> tuple[str, Node]:
+    entries = list(node.items())
+    if len(entries) != 1:
+        raise node.problem(f"has to be one verb, as {{memory: {{unit: MiB}}}}, not {len(entries)} keys")
+    verb, options = entries[0]
+    if verb not in VERBS:
+        raise node.problem(f'"{verb}" is no verb{nearest(verb, VERBS)}; there are {", ".join(VERBS)}')
+    return verb, Node({}, options.at, options.path) if options.value is None else options
+
+
+def _amount(verb: str, options: Node) -> Amount:
+    problems: list[Problem] = []
+    section = Section(options, problems)
+    made = _number(verb, section) if verb in amounts.UNITS else _word(verb, section)
+    section.done()
+    if problems:
+        raise DocumentError(*problems)
+    return made
+
+
+def _number(verb: str, section: Section) -> Amount:
+    units = amounts.UNITS[verb]
+    unit = section.take("unit", _one_of(*units), next(iter(units)))
+    return Amount(
+        what=verb,
+        at=section.node.at,
+        unit=units[unit],
+        unit_name=unit,
+        round_up=section.take("round", _one_of("exact", "up"), "exact") == "up",
+        step=section.take("step", lambda node: node.integer(1), 1),
+        minimum=section.take("min", lambda node: node.integer(1), None),
+        maximum=section.take("max", lambda node: node.integer(1), None),
+        fit=section.take("fit", lambda node: tuple(sorted(n.integer(1) for n in node.elements())), ()),
+        per_total=section.take("per", _one_of("device", "total"), "device") == "total",
+        absent=section.take("absent", _ABSENT[verb], None),
+    )
+
+
+def _word(verb: str, section: Section) -> Amount:
+    form = section.take("form", _one_of("label", "name"), "label")
+    return Amount(
+        what=verb,
+        at=section.node.at,
+        unit=Fraction(1),
+        form="name" if form == "name" else "label",
+        values=section.take("values", lambda node: {key: n.text() for key, n in node.items()}, {}),
+    )
+
+
+def _one_of(*words: str) -> Callable[[Node], str]:
+    return lambda node: node.word(words)
+
+
+_ABSENT: Final[dict[str, Callable[[Node], str | int]]] = {
+    "count": lambda node: node.integer(1),
+    "memory": _one_of("whole", "none"),
+    "cores": _one_of("whole", "none"),
+    "share": _one_of("whole", "none"),
+}

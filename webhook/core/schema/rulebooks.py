@@ -1,0 +1,156 @@
+"""All documents together: heads, names, references between them, and the indexes of the rulebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from webhook.core import amounts
+from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
+from webhook.core.rulebook import Amount, Backend, Cluster, Device, Resource, Rulebook
+from webhook.core.schema import backends, catalogs, clusters, inheritance
+from webhook.core.schema.inheritance import Parameters
+
+API_VERSION = "gpu-webhook.io/v1alpha1"
+KINDS = ("Backend", "Cluster", "DeviceCatalog")
+
+
+def rulebook(documents: Iterable[Node], digest: str) -> Rulebook:
+    """Everything the documents say; raises DocumentError with all that is wrong with them, in order."""
+    problems: list[Problem] = []
+    specs = _by_kind(documents, problems)
+    _exactly_one_cluster(specs["Cluster"], problems)
+    devices = _devices(specs["DeviceCatalog"], problems)
+    cluster, parameters = _cluster(specs["Cluster"], specs["Backend"], devices, problems)
+    loaded = _backends(specs["Backend"], parameters, problems)
+    if problems or cluster is None:
+        raise DocumentError(*sorted(set(problems)))
+    return index(cluster, loaded, devices, digest)
+
+
+def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str, Device], digest: str) -> Rulebook:
+    """The rulebook of these values, with its resources indexed."""
+    enabled = [loaded[name] for name in dict.fromkeys(cluster.backends)]
+    return Rulebook(
+        cluster=cluster,
+        backends=loaded,
+        enabled=enabled,
+        devices=devices,
+        resources=_resources(cluster, loaded, enabled),
+        digest=digest,
+    )
+
+
+def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, dict[str, Node]]:
+    specs: dict[str, dict[str, Node]] = {kind: {} for kind in KINDS}
+    for document in documents:
+        section = Section(document, problems)
+        version = section.need("apiVersion", lambda node: node.word((API_VERSION,)), "")
+        kind = section.need("kind", lambda node: node.word(KINDS), "")
+        name = section.need("metadata", lambda node: _name(node, problems), "")
+        spec = section.need("spec", lambda node: node, document)
+        section.done()
+        if not version or not kind or not name:
+            continue
+        if name in specs[kind]:
+            first = specs[kind][name].at.line_only
+            problems.append(Problem(document.at, "metadata.name", f'{kind} "{name}" is defined already, at {first}'))
+        specs[kind][name] = spec
+    return specs
+
+
+def _name(node: Node, problems: list[Problem]) -> str:
+    section = Section(node, problems)
+    name = section.need("name", Node.text, "")
+    section.take("annotations", lambda node: node, node)
+    section.done()
+    return name
+
+
+def _exactly_one_cluster(found: Mapping[str, Node], problems: list[Problem]) -> None:
+    if not found:
+        raise DocumentError(*problems, *([] if problems else [_no_cluster()]))
+    for spec in list(found.values())[1:]:
+        first = next(iter(found.values())).at.line_only
+        problems.append(Problem(spec.at, "", f"a second Cluster document; the first is at {first}"))
+
+
+def _no_cluster() -> Problem:
+    return Problem(Location("rules", 1), "", "no Cluster document: nothing says which back ends this cluster has")
+
+
+def _devices(specs: Mapping[str, Node], problems: list[Problem]) -> dict[str, Device]:
+    found: dict[str, Device] = {}
+    for spec in specs.values():
+        for name, device in catalogs.catalog(spec, problems).items():
+            if name in found:
+                first = found[name].at.line_only
+                problems.append(Problem(device.at, "spec.devices", f'"{name}" is a device already, at {first}'))
+            found[name] = device
+    return found
+
+
+def _cluster(
+    found: Mapping[str, Node], known: Mapping[str, Node], devices: Mapping[str, Device], problems: list[Problem]
+) -> tuple[Cluster | None, Mapping[str, Parameters]]:
+    if not found:
+        return None, {}
+    name, spec = next(iter(found.items()))
+    cluster, parameters = clusters.cluster(name, spec, problems)
+    clusters.check_names(spec, known, cluster.backends, problems)
+    if cluster.device is not None and cluster.device.lower() not in devices:
+        models = {device.model for device in devices.values()}
+        hint = nearest(cluster.device, models)
+        problems.append(Problem(spec.at, "spec.device", f'no catalogue knows the model "{cluster.device}"{hint}'))
+    return cluster, parameters
+
+
+def _backends(
+    specs: Mapping[str, Node], parameters: Mapping[str, Parameters], problems: list[Problem]
+) -> dict[str, Backend]:
+    found: dict[str, Backend] = {}
+    for name in specs:
+        try:
+            found[name] = _backend(name, specs, parameters.get(name, {}), problems)
+        except DocumentError as error:
+            problems += error.problems
+    return found
+
+
+def _backend(name: str, specs: Mapping[str, Node], set_here: Parameters, problems: list[Problem]) -> Backend:
+    spec = inheritance.merged(name, specs)
+    defaults = inheritance.declared(spec)
+    for parameter, node in set_here.items():
+        if parameter not in defaults:
+            hint = nearest(parameter, defaults)
+            problems.append(Problem(node.at, node.path, f'{name} has no parameter "{parameter}"{hint}'))
+    resolved = inheritance.substituted(spec, {**defaults, **set_here})
+    return backends.backend(name, resolved, problems)
+
+
+def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:
+    preferred = [loaded[name] for name in (cluster.whole, cluster.part) if name is not None]
+    order = list(dict.fromkeys([backend.name for backend in (*preferred, *enabled)]))
+    known: dict[str, list[Backend]] = {}
+    for name in dict.fromkeys([*order, *loaded]):
+        for resource in loaded[name].owns:
+            known.setdefault(resource, []).append(loaded[name])
+    on = set(order)
+    return {name: _resource(name, owners, on) for name, owners in sorted(known.items())}
+
+
+def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resource:
+    owners = [backend for backend in known if backend.name in enabled]
+    outputs = [mode.limits[name] for owner in owners or known for mode in owner.modes if name in mode.limits]
+    numbers = [output for output in outputs if isinstance(output, Amount)]
+    memory = [output for output in numbers if output.what == "memory" and output.unit_name != amounts.PERCENT]
+    unit: Fraction | None = memory[0].unit if memory else None
+    return Resource(
+        name=name,
+        owners=tuple(owners),
+        known=tuple(known),
+        counts=any(output.what == "count" for output in numbers),
+        memory_unit=unit,
+        in_bytes=any(output.unit_name == amounts.QUANTITY for output in numbers),
+        refuse_request_only=any(owner.request_only == "refuse" for owner in owners),
+    )

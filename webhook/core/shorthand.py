@@ -1,0 +1,134 @@
+"""The words of the shorthand: which keys there are, and what a value of each may look like.
+
+A parser takes the text of a value and returns its meaning, or raises QuantityError with a sentence that says how
+to write it. Where a key may stand is `webhook.core.places`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+from webhook.core.quantity import QuantityError, plain, show, size
+from webhook.core.request import Devices
+
+MAX_DEVICES: Final = 1024
+"""No node has more devices, replicas counted; a larger number is a slip of the keyboard."""
+
+SHARINGS: Final = ("exclusive", "fractional", "partitioned", "time-sliced", "mps")
+PLACEMENTS: Final = ("binpack", "spread", "topology")
+
+_DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
+
+
+def devices(text: str) -> Devices | None:
+    """`2`, `0.3`, `30%`, `2x0.5`; `0` and `none` are no request, None."""
+    if text == "none":
+        return None
+    match = _DEVICES.fullmatch(_percent_as_decimal(text))
+    if match is None:
+        raise QuantityError(f'"{text[:40]}" is not a number of GPUs; write 1, 2, 0.5, 2x0.5 or none')
+    return devices_from(int(match[1] or 1), Fraction(match[2]), explicit=match[1] is not None)
+
+
+def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devices | None:
+    """`times` x `each` devices: whole ones, or a share of each; refuses 1.5, which no system can mean."""
+    if each == 0 and not explicit:
+        return None
+    if not 0 < times <= MAX_DEVICES or each > MAX_DEVICES or times * each > MAX_DEVICES:
+        raise QuantityError(f"the number of GPUs has to be from 1 to {MAX_DEVICES}")
+    if each == 0:
+        raise QuantityError("a share of 0 is nothing; write none for no GPU")
+    if each < 1:
+        return Devices(times, each)
+    if each.denominator == 1:
+        return Devices(times * each.numerator)
+    low, cards = each.numerator // each.denominator, -(-each.numerator // each.denominator)
+    raise QuantityError(
+        f"{show(each)} is neither a share of one GPU nor a whole number; ask {low}, {cards} or "
+        f"{cards}x{show(each / cards)}"
+    )
+
+
+def _percent_as_decimal(text: str) -> str:
+    """`30%` as `0.3`, and `2x30%` as `2x0.3`; anything else as it is."""
+    match = re.fullmatch(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%", text)
+    if match is None:
+        return text
+    if int(match[2]) > 100:
+        raise QuantityError(f"{match[2]}% is more than one GPU; write a number of GPUs, as 2, or 2x50%")
+    return f"{match[1]}{int(match[2]) // 100}.{int(match[2]) % 100:02d}"
+
+
+def memory(text: str) -> int:
+    """`8Gi` or `8192Mi`, per device."""
+    amount = size(text)
+    if amount == 0:
+        raise QuantityError("0 is no memory; leave the key out for all of it")
+    return amount
+
+
+def cores(text: str) -> Fraction:
+    """Compute percent per device, `30` or `30%`."""
+    percent = plain(text.removesuffix("%"))
+    if not 0 < percent <= 100:
+        raise QuantityError(f'"{text[:40]}" is not a percentage of one GPU; write 1 to 100')
+    return percent
+
+
+def tflops(text: str) -> Fraction:
+    """Dense FP16 TFLOPS per device, `20`."""
+    amount = plain(text)
+    if amount == 0:
+        raise QuantityError("0 is no compute; leave the key out for all of it")
+    return amount
+
+
+def names(text: str) -> tuple[str, ...]:
+    """One name or a comma-separated list: `A100-80GB` or `A100-40GB, A100-80GB`."""
+    return tuple(dict.fromkeys(name(part.strip()) for part in text.split(",")))
+
+
+def name(text: str) -> str:
+    """A name as the catalogue, a back end or Kubernetes has it."""
+    if not _NAME.fullmatch(text):
+        raise QuantityError(f'"{text[:40]}" is not a name')
+    return text
+
+
+def profile(text: str) -> str:
+    """A partition: `1g.10gb`, `vir02`, `1g.10gb+me` (in a label, which cannot hold `+`, `1g.10gb.me`)."""
+    head, dot, attribute = name(text).rpartition(".")
+    return f"{head}+{attribute}" if dot and attribute in {"me", "gfx"} else text
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """A parser that takes one of a few words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise QuantityError(f'"{text[:40]}" is not one of {", ".join(words)}')
+        return text
+
+    return parse
+
+
+KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "gpu": devices,
+    "gpu-memory": memory,
+    "gpu-cores": cores,
+    "gpu-model": names,
+    "gpu-profile": profile,
+    "gpu-sharing": one_of(*SHARINGS),
+    "gpu-backend": name,
+    "gpu-container": name,
+    "gpu-tflops": tflops,
+    "gpu-placement": one_of(*PLACEMENTS),
+}
+"""Every key, by the short form of a label, with the parser of its value."""
+
+QUALIFIERS: Final = frozenset({"gpu-model", "gpu-sharing", "gpu-backend", "gpu-placement"})
+"""Keys that say which or how, not how much: said of a pod they hold for all of its containers."""

@@ -1,0 +1,134 @@
+"""One request, one back end: what the container's resources become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from webhook.core import amounts
+from webhook.core.amounts import CannotExpressError
+from webhook.core.quantity import show_size
+from webhook.core.request import GpuRequest
+from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Rulebook, When
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """A request in the words of one back end: `limits` by resource, each with the output that made it."""
+
+    request: GpuRequest
+    backend: Backend
+    mode: Mode
+    limits: Mapping[str, int | str]
+    warnings: tuple[str, ...] = ()
+    card: Device | None = field(default=None, compare=False)
+
+    def rule(self, resource: str) -> str:
+        """The rule line that a limit comes from: `hami-vgpu (hami-vgpu.yaml:21)`."""
+        return f"{self.backend.name} ({self.mode.limits[resource].at.line_only})"
+
+
+def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Translation:
+    """The request in the back end's words; raises CannotExpressError with what would help."""
+    check_models(request, backend, rulebook)
+    card = find_card(request, rulebook)
+    request = _with_cores(request, card)
+    mode = _mode_for(request, backend)
+    limits: dict[str, int | str] = {}
+    warnings: list[str] = []
+    for resource, output in mode.limits.items():
+        if isinstance(output, Constant):
+            limits[resource] = str(output.value)
+            continue
+        value, warning = amounts.express(output, request, card)
+        if value is not None:
+            limits[resource] = show_size(value) if output.unit_name == amounts.QUANTITY else value
+        if warning:
+            warnings.append(f"{resource}: {warning}, rounded up by {backend.name}")
+    return Translation(
+        request=request, backend=backend, mode=mode, limits=limits, warnings=tuple(warnings), card=card
+    )
+
+
+def find_card(request: GpuRequest, rulebook: Rulebook) -> Device | None:
+    """The card whose size counts: the model asked for, else the cluster's; None if several sizes are possible."""
+    if not request.models:
+        named = rulebook.cluster.device
+        return None if named is None else rulebook.devices[named.lower()]
+    cards = [rulebook.devices[model.lower()] for model in request.models]
+    same = all((card.memory, card.tflops) == (cards[0].memory, cards[0].tflops) for card in cards)
+    return cards[0] if same else None
+
+
+def check_models(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
+    """Raise CannotExpressError unless the back end serves the models asked for, and can select them."""
+    for model in request.models:
+        card = rulebook.devices[model.lower()]
+        if backend.vendors and card.vendor not in backend.vendors:
+            serves = ", ".join(sorted(backend.vendors))
+            raise CannotExpressError(
+                "GPU303", f"{model} is made by {card.vendor}; it serves {serves}", "ask for another model"
+            )
+    if request.models and not _selects(backend):
+        raise CannotExpressError("GPU303", "it has no way to select a model", "leave gpu-model out")
+
+
+def _selects(backend: Backend) -> bool:
+    return any(isinstance(output, Amount) and output.what in {"model", "product"} for output in backend.outputs())
+
+
+def _with_cores(request: GpuRequest, card: Device | None) -> GpuRequest:
+    """Compute by size as a percentage of the card."""
+    if request.tflops is None:
+        return request
+    if card is None or card.tflops is None:
+        raise CannotExpressError(
+            "GPU304",
+            f"what {request.tflops} TFLOPS are on a card depends on the card, and nothing says which card it is",
+            "add gpu-model, or ask by percentage (gpu-cores: 30)",
+        )
+    percent = 100 * request.tflops / card.tflops
+    if percent > 100:
+        raise CannotExpressError(
+            "GPU305",
+            f"{card.model} has {card.tflops} TFLOPS, less than {request.tflops}",
+            f"ask for {card.tflops}",
+        )
+    return replace(request, cores=percent, tflops=None)
+
+
+def _mode_for(request: GpuRequest, backend: Backend) -> Mode:
+    for mode in backend.modes:
+        if matches(mode.when, request):
+            return mode
+    modes = "; ".join(describe(mode.when) for mode in backend.modes)
+    raise CannotExpressError("GPU301", f"it has no mode for {request}; it serves: {modes}", f"ask for {modes}")
+
+
+def matches(when: When, request: GpuRequest) -> bool:
+    """Whether a mode is for a request."""
+    low, high = when.count
+    return (
+        when.devices in {None, request.devices}
+        and low <= request.count
+        and (high is None or request.count <= high)
+        and when.has <= request.has()
+        and (not when.models or bool(when.models & {model.lower() for model in request.models}))
+    )
+
+
+def describe(when: When) -> str:
+    """A condition in words: `a part of 1 device, given memory`."""
+    low, high = when.count
+    count = "any number of devices" if (low, high) == (1, None) else _range(low, high)
+    kind = {"whole": "whole cards", "part": "a part of each of", "profile": "partitions of"}.get(
+        when.devices or "", ""
+    )
+    text = count if when.devices is None else f"{kind}, {count}" if when.devices == "whole" else f"{kind} {count}"
+    return text + (f", given {' and '.join(sorted(when.has))}" if when.has else "")
+
+
+def _range(low: int, high: int | None) -> str:
+    if low == high:
+        return f"{low} device{'' if low == 1 else 's'}"
+    return f"{low} or more devices" if high is None else f"{low} to {high} devices"

@@ -1,0 +1,71 @@
+"""The text that rules write into annotations, labels, env and node affinity."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from webhook.core import amounts, translate
+from webhook.core.backend import Served
+from webhook.core.quantity import show_size
+from webhook.core.rulebook import Constant, Output, Rulebook
+
+HOLES: Final = ("profile", "product", "model", "container", "tenant", "memory")
+"""What a string of a rule may leave open, as `{model}`. A string whose hole has nothing to fill it is not written."""
+
+_HOLE = re.compile(r"\{([a-z]+)\}")
+
+
+def texts(output: Output, served: Served, rulebook: Rulebook) -> Sequence[str]:
+    """The values that an output stands for, in order; empty if it is to be left out."""
+    if isinstance(output, Constant):
+        values: Sequence[str] = output.value if isinstance(output.value, tuple) else (str(output.value),)
+        filled = (_fill(value, served, rulebook) for value in values)
+        return [value for value in filled if value]
+    if output.what in amounts.UNITS:
+        number, _ = amounts.express(output, served.request, translate.find_card(served.request, rulebook))
+        return [] if number is None else [str(number)]
+    values = _word(output.what, output.form, served, rulebook)
+    return [output.values.get(value, value) for value in values]
+
+
+def text(output: Output, served: Served, rulebook: Rulebook) -> str | None:
+    """The same as one string, a list joined by commas; None if it is to be left out."""
+    return ",".join(texts(output, served, rulebook)) or None
+
+
+def _word(what: str, form: str, served: Served, rulebook: Rulebook) -> Sequence[str]:
+    request = served.request
+    if what == "product":
+        names = [name for model in request.models for name in rulebook.devices[model.lower()].names]
+        return [as_label(name) for name in names] if form == "label" else names
+    single: Mapping[str, str | None] = {
+        "profile": request.profile,
+        "placement": request.placement,
+        "container": served.asked.container.name,
+        "memory": None if request.memory is None else show_size(request.memory),
+        "tenant": None,
+    }
+    if what == "model":
+        return [rulebook.devices[model.lower()].model for model in request.models]
+    value = single[what]
+    return [] if value is None else [value]
+
+
+def _fill(template: str, served: Served, rulebook: Rulebook) -> str | None:
+    filled = template
+    for hole in _HOLE.findall(template):
+        words = _word(hole, "label", served, rulebook)
+        if not words:
+            return None
+        filled = filled.replace(f"{{{hole}}}", ",".join(words))
+    return filled
+
+
+def as_label(name: str) -> str:
+    """A driver's product name as GPU feature discovery writes it into a node label.
+
+    Characters outside `[A-Za-z0-9-_. ]` go, spaces become dashes [NVIDIA/k8s-device-plugin internal/lm/resource.go].
+    """
+    return re.sub(r"[^A-Za-z0-9_. -]", "", name).replace(" ", "-")
