@@ -128,7 +128,10 @@ def _exactly(amount: Amount, exact: Fraction) -> int:
 
 
 def _out_of_range(amount: Amount, exact: Fraction) -> NoReturn:
-    raise CannotExpressError("GPU305", f"{written(amount, exact)} {outside(amount, exact)}", near(amount, exact))
+    options = " or ".join(written(amount, Fraction(option)) for option in near(amount, exact))
+    raise CannotExpressError(
+        "GPU305", f"{written(amount, exact)} {outside(amount, exact)}", f"ask for {options or 'less'}"
+    )
 
 
 def admits(amount: Amount, value: Fraction) -> bool:
@@ -151,12 +154,12 @@ def outside(amount: Amount, value: Fraction) -> str:
     return f"is not a multiple of {amount.step}" if amount.step > 1 else "is not a whole number"
 
 
-def near(amount: Amount, value: Fraction) -> str:
-    """The values closest to one that is not possible: `write 30 or 35`."""
-    below = max((v for v in _grid(amount, value) if v <= value), default=None)
-    above = min((v for v in _grid(amount, value) if v >= value), default=None)
-    found = dict.fromkeys(written(amount, Fraction(v)) for v in (below, above) if v is not None)
-    return f"ask for {' or '.join(found)}" if found else "ask for less"
+def near(amount: Amount, value: Fraction) -> list[int]:
+    """The values closest to one that is not possible, below and above."""
+    grid = _grid(amount, value)
+    below = max((v for v in grid if v <= value), default=None)
+    above = min((v for v in grid if v >= value), default=None)
+    return list(dict.fromkeys(v for v in (below, above) if v is not None))
 
 
 def _grid(amount: Amount, value: Fraction) -> list[int]:

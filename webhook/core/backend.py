@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from webhook.core import inverse, native, translate
 from webhook.core.amounts import CannotExpressError
@@ -26,13 +27,8 @@ class Served:
     warnings: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One back end that was considered: how it would serve, or why it cannot."""
-
-    backend: Backend
-    served: Served | None
-    lost: CannotExpressError | None
+Candidate = Served | tuple[Backend, CannotExpressError]
+"""One back end that was considered: how it serves, or why it cannot."""
 
 
 def choose(asked: Asked, rulebook: Rulebook, preferred: str | None = None) -> Served | None:
@@ -40,10 +36,10 @@ def choose(asked: Asked, rulebook: Rulebook, preferred: str | None = None) -> Se
 
     Raises Refusal naming every candidate and why it cannot.
     """
-    lost: list[Candidate] = []
+    lost: list[tuple[Backend, CannotExpressError]] = []
     for candidate in candidates(asked, rulebook, preferred):
-        if candidate.served is not None:
-            return candidate.served
+        if isinstance(candidate, Served):
+            return candidate
         lost.append(candidate)
     if not lost and asked.request is None:
         return None
@@ -54,9 +50,9 @@ def candidates(asked: Asked, rulebook: Rulebook, preferred: str | None = None) -
     """The back ends that may serve, in order of preference, each judged when it is asked for."""
     for backend in _order(asked, rulebook, preferred):
         try:
-            yield Candidate(backend, consider(asked, backend, rulebook), None)
+            yield consider(asked, backend, rulebook)
         except CannotExpressError as reason:
-            yield Candidate(backend, None, reason)
+            yield backend, reason
 
 
 def _order(asked: Asked, rulebook: Rulebook, preferred: str | None) -> Sequence[Backend]:
@@ -149,6 +145,7 @@ def _check_agreement(served: Served, rulebook: Rulebook) -> None:
         becomes = ", ".join(f"{name}: {value}" for name, value in served.limits.items())
         raise CannotExpressError(
             "GPU203",
+            "the shorthand and the container's resources disagree: "
             f"{_said(served.asked)}, which is {becomes} on {served.backend.name}, and {_there(served.asked)}",
             "keep one of the two: remove the resources, and the shorthand will write them",
         )
@@ -165,37 +162,40 @@ def _there(asked: Asked) -> str:
     return " and ".join(f"{native.where(asked.container, name)} says {value}" for name, value in present.items())
 
 
-def _nobody(asked: Asked, lost: Sequence[Candidate]) -> Violation:
-    """Why nobody can serve: the reason of the preferred back end first, the others below it."""
-    first = lost[0]
-    reason = _of(first)
-    others = "".join(f"; {other.backend.name}: {_of(other).message}" for other in lost[1:MENTIONED])
-    more = f"; and {len(lost) - MENTIONED} more" if len(lost) > MENTIONED else ""
-    subject = f"{asked.request} cannot be served" if reason.code != "GPU203" else "shorthand and resources disagree"
-    if asked.request is None:
-        subject = "the container's GPU resources cannot be served"
-    code = _code(asked, reason)
+_RANK: Final = {"GPU203": 0, "GPU303": 2}
+"""Which reason a message begins with: a disagreement before all, "not my vendor" after all; else by preference."""
+
+
+def _nobody(asked: Asked, lost: Sequence[tuple[Backend, CannotExpressError]]) -> Violation:
+    """Why nobody can serve: the reason of the preferred back end, and below it those of the others."""
+    ranked = sorted(lost, key=lambda one: _RANK.get(one[1].code, 1))
+    first, reason = ranked[0]
+    others = [] if reason.code == "GPU203" else ranked[1:]
+    message = reason.message
+    if reason.code != "GPU203":
+        message = f"{first.name} cannot serve {_subject(asked)}: {reason.message}"
+    if others:
+        message = f"no back end of this cluster can serve {_subject(asked)}; {first.name}: {reason.message}"
+    more = [f"{len(others) - MENTIONED} more back ends cannot"] if len(others) > MENTIONED else []
+    wrong = asked.fraction is not None and reason.code == "GPU301"
     return Violation(
-        code=code,
+        code="GPU402" if wrong else reason.code,
         path=_path(asked),
-        message=f"{subject}: {first.backend.name}: {reason.message}{others}{more}",
-        fix=reason.fix,
-        rule=first.backend.rule,
+        message=message,
+        fix=f"write {asked.fraction}: 1, which is a whole device" if wrong else reason.fix,
+        rule=first.rule,
+        notes=(*(f"{backend.name}: {why.message}" for backend, why in others[:MENTIONED]), *more),
     )
 
 
 MENTIONED = 4
-"""How many back ends a message names; `explain` lists them all."""
+"""How many further back ends a message names; `explain` lists them all."""
 
 
-def _of(candidate: Candidate) -> CannotExpressError:
-    if candidate.lost is None:
-        raise AssertionError("a candidate that serves has not lost")
-    return candidate.lost
-
-
-def _code(asked: Asked, reason: CannotExpressError) -> str:
-    return "GPU402" if asked.fraction and reason.code == "GPU301" else reason.code
+def _subject(asked: Asked) -> str:
+    if asked.request is not None:
+        return str(asked.request)
+    return " and ".join(f"{name}: {value}" for name, value in asked.native.amounts.items())
 
 
 def _path(asked: Asked) -> str:

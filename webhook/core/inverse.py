@@ -85,7 +85,8 @@ def _equal(resource: str, value: int, wanted: object) -> None:
 def _admissible(resource: str, output: Amount, value: int) -> None:
     if not amounts.admits(output, Fraction(value)):
         reason = amounts.outside(output, Fraction(value))
-        raise CannotExpressError("GPU405", f"{resource}: {value} {reason}", amounts.near(output, Fraction(value)))
+        options = " or ".join(map(str, amounts.near(output, Fraction(value))))
+        raise CannotExpressError("GPU405", f"{resource}: {value} {reason}", f"write {options or 'less'}")
 
 
 def _normal(found: dict[str, Any], mode: Mode) -> GpuRequest:

@@ -28,7 +28,7 @@ class Native:
     amounts: dict[str, int] = field(default_factory=dict)
     zeros: set[str] = field(default_factory=set)
     fractions: dict[str, Fraction] = field(default_factory=dict)
-    edits: list[Edit] = field(default_factory=list)
+    repairs: dict[str, Edit] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
 
@@ -80,7 +80,7 @@ def _read_request(native: Native, container: Container, resource: Resource) -> N
             )
         )
         return
-    native.edits.append(Put(_path(container, "limits", resource.name), request, resource.known[0].rule))
+    native.repairs[resource.name] = Put(_path(container, "limits", resource.name), request, resource.known[0].rule)
     native.warnings.append(f"{path} has no limit; the limit {quantity.text_of(request)} was added. Write limits only")
 
 
@@ -119,7 +119,7 @@ def _unit_hint(resource: Resource, text: str, in_bytes: int) -> str:
         return f'"{text}" is not a plain number; write digits only, as 1'
     value = -(-in_bytes // resource.memory_unit)
     unit = quantity.show_size(resource.memory_unit.numerator)
-    return f'"{text}" would be read as {in_bytes}; the unit is {unit} already: write {value}'
+    return f'"{text}" would be read as {in_bytes} times {unit}; write {value}'
 
 
 def _misread(container: Container, resource: Resource, error: QuantityError) -> Violation:

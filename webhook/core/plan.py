@@ -35,9 +35,10 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
     interpretation = interpret(pod, rulebook)
     plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
     for asked in interpretation.asked:
-        plan.edits += asked.native.edits
         plan.edits += _without_shorthand(asked)
-        _serve(asked, plan, rulebook, preferred)
+        served = _serve(asked, plan, rulebook, preferred)
+        done = served.limits if served else {}
+        plan.edits += [repair for name, repair in asked.native.repairs.items() if name not in done]
     for injected in inject.inject(pod, plan.served, rulebook):
         if isinstance(injected, Violation):
             plan.violations.append(injected)
@@ -47,20 +48,21 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
     return plan
 
 
-def _serve(asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None) -> None:
+def _serve(asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None) -> Served | None:
     if not asked.anything:
-        return
+        return None
     try:
         served = backend.choose(asked, rulebook, preferred)
     except Refusal as refusal:
         plan.violations += refusal.violations
-        return
+        return None
     if served is None:
         plan.warnings += _not_enabled(asked, rulebook)
-        return
+        return None
     plan.served.append(served)
     plan.warnings += served.warnings
     plan.edits += _resources(served)
+    return served
 
 
 def _not_enabled(asked: Asked, rulebook: Rulebook) -> Iterator[str]:

@@ -101,8 +101,16 @@ def _mode_for(request: GpuRequest, backend: Backend) -> Mode:
     for mode in backend.modes:
         if matches(mode.when, request):
             return mode
-    modes = "; ".join(describe(mode.when) for mode in backend.modes)
-    raise CannotExpressError("GPU301", f"it has no mode for {request}; it serves: {modes}", f"ask for {modes}")
+    serves = "; ".join(mode.name for mode in backend.modes)
+    raise CannotExpressError("GPU301", f"it serves only: {serves}", f"ask for {_nearest(request, backend)}")
+
+
+def _nearest(request: GpuRequest, backend: Backend) -> str:
+    """Something close to the request that the back end has a mode for."""
+    for other in (GpuRequest(count=request.count), replace(request, count=1), GpuRequest()):
+        if any(matches(mode.when, other) for mode in backend.modes):
+            return ", ".join(str(other).replace("=", ": ").split(" gpu"))
+    return "what it serves"
 
 
 def matches(when: When, request: GpuRequest) -> bool:

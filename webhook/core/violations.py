@@ -36,7 +36,7 @@ class Violation:
     """One reason to refuse a pod.
 
     `path` is a field path (`spec.containers[0].resources.limits["nvidia.com/gpu"]`-like), `rule` is
-    `name (file:line)` of the rule that says so, or empty.
+    `name (file:line)` of the rule that says so, or empty; `notes` are further lines, as for other candidates.
     """
 
     code: str
@@ -44,10 +44,12 @@ class Violation:
     message: str
     fix: str
     rule: str = ""
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """The form people see: a first line that suffices by itself, then where, which rule, and what to do."""
         lines = [f"[{self.code}] {self.message}", f"  at   {self.path}"]
+        lines += [f"  also {note}" for note in self.notes]
         if self.rule:
             lines.append(f"  rule {self.rule}")
         lines.append(f"  fix  {self.fix}")
