@@ -103,7 +103,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """One way a vendor exposes GPUs."""
+    """One way a vendor exposes GPUs. `parametrised`: the cluster sets some of its parameters."""
 
     name: str
     at: Location
@@ -116,6 +116,7 @@ class Backend:
     request_only: Literal["repair", "refuse"] = "repair"
     excludes: frozenset[str] = frozenset()
     examples: Sequence[Example] = ()
+    parametrised: bool = False
 
     @property
     def rule(self) -> str:

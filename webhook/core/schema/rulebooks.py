@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
-from webhook.core import amounts
+from webhook.core import amounts, examples
 from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
 from webhook.core.rulebook import Amount, Backend, Cluster, Device, Resource, Rulebook
 from webhook.core.schema import backends, catalogs, clusters, inheritance
@@ -23,6 +24,8 @@ def rulebook(documents: Iterable[Node], digest: str) -> Rulebook:
     devices = _devices(specs["DeviceCatalog"], problems)
     cluster, parameters = _cluster(specs["Cluster"], specs["Backend"], devices, problems)
     loaded = _backends(specs["Backend"], parameters, problems)
+    if not problems:
+        problems += _failing_examples(specs["Backend"], loaded, devices)
     if problems or cluster is None:
         raise DocumentError(*sorted(set(problems)))
     return index(cluster, loaded, devices, digest)
@@ -117,6 +120,16 @@ def _backends(
     return found
 
 
+def _failing_examples(
+    specs: Mapping[str, Node], loaded: Mapping[str, Backend], devices: Mapping[str, Device]
+) -> Iterator[Problem]:
+    """Examples hold for a rule as it is written; parameters that this cluster sets are not part of that."""
+    for name, backend in loaded.items():
+        as_written = _backend(name, specs, {}, []) if backend.parametrised else backend
+        alone = Cluster(name="example", at=backend.at, backends=(name,), whole=name, part=name)
+        yield from examples.failing(as_written, index(alone, {name: as_written}, devices, ""))
+
+
 def _backend(name: str, specs: Mapping[str, Node], set_here: Parameters, problems: list[Problem]) -> Backend:
     spec = inheritance.merged(name, specs)
     defaults = inheritance.declared(spec)
@@ -125,7 +138,7 @@ def _backend(name: str, specs: Mapping[str, Node], set_here: Parameters, problem
             hint = nearest(parameter, defaults)
             problems.append(Problem(node.at, node.path, f'{name} has no parameter "{parameter}"{hint}'))
     resolved = inheritance.substituted(spec, {**defaults, **set_here})
-    return backends.backend(name, resolved, problems)
+    return replace(backends.backend(name, resolved, problems), parametrised=bool(set_here))
 
 
 def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:

@@ -1,0 +1,24 @@
+"""What a request costs a tenant, in devices."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from webhook.core.request import GpuRequest
+from webhook.core.rulebook import Device
+
+
+def charge(request: GpuRequest, card: Device | None) -> Fraction:
+    """Devices charged for a request: of each device the larger of its memory's and its compute's part.
+
+    A size on an unknown card is charged as the whole card: nobody else can be promised the rest.
+    """
+    if request.devices != "part":
+        return Fraction(request.count)
+    memory = request.portion or Fraction(0)
+    if request.memory is not None:
+        memory = min(Fraction(1), Fraction(request.memory, card.memory)) if card else Fraction(1)
+    compute = (request.cores or Fraction(0)) / 100
+    if request.tflops is not None:
+        compute = min(Fraction(1), request.tflops / card.tflops) if card and card.tflops else Fraction(1)
+    return request.count * max(memory, compute)

@@ -1,0 +1,75 @@
+"""The examples that rules carry, executed: each back end alone, on a pod with one container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from webhook.core import affinity, edits, plan, pod
+from webhook.core.document import Problem
+from webhook.core.request import PREFIX
+from webhook.core.rulebook import Backend, Example, Rulebook
+
+
+def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
+    """A problem for each example that does not come out; `alone` is a rulebook with this back end only."""
+    for example in backend.examples:
+        raw = _pod(example.ask)
+        planned = plan.make(pod.read(raw), alone)
+        wrong = _refusal(example, planned) if planned.violations else _result(example, planned, raw)
+        if wrong:
+            yield Problem(example.at, "spec.examples", f'the example "{example.name}" {wrong}')
+
+
+def _pod(ask: Mapping[str, str]) -> dict[str, Any]:
+    annotations = {PREFIX + key.removeprefix("gpu-"): value for key, value in ask.items()}
+    return {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "main"}]}}
+
+
+def _refusal(example: Example, planned: plan.Plan) -> str | None:
+    said = "\n".join(map(str, planned.violations))
+    if example.refused is None:
+        return f"is refused: {planned.violations[0].message}"
+    return (
+        None if example.refused in said else f'is refused, but not with "{example.refused}": {said.splitlines()[0]}'
+    )
+
+
+def _result(example: Example, planned: plan.Plan, raw: Mapping[str, Any]) -> str | None:
+    found = sections(edits.apply(planned.edits, raw))
+    if example.refused is not None:
+        return f"is not refused; it becomes {found['limits'] or 'nothing'}"
+    for section, value in (example.expected or {}).items():
+        if found[section] != _texts(value):
+            return f"expects {section} {_texts(value)}, and gets {found[section]}"
+    return None
+
+
+def sections(after: Mapping[str, Any]) -> dict[str, Any]:
+    """What a translation has put on the example's pod, by the sections that an example may expect."""
+    spec, metadata = after["spec"], after["metadata"]
+    container = spec["containers"][0]
+    return {
+        "limits": (container.get("resources") or {}).get("limits") or {},
+        "env": {variable["name"]: variable["value"] for variable in container.get("env") or ()},
+        "annotations": {key: value for key, value in metadata["annotations"].items() if not key.startswith(PREFIX)},
+        "labels": metadata.get("labels") or {},
+        "nodeAffinity": _affinity(spec),
+        "schedulerName": spec.get("schedulerName"),
+        "runtimeClassName": spec.get("runtimeClassName"),
+    }
+
+
+def _affinity(spec: Mapping[str, Any]) -> dict[str, Any]:
+    at: Any = {"spec": spec}
+    for step in affinity.TERMS:
+        at = (at or {}).get(step)
+    terms = at or [{}]
+    return {expression["key"]: expression["values"] for expression in terms[0].get("matchExpressions", ())}
+
+
+def _texts(value: Any) -> Any:
+    """The expected value as Kubernetes would hold it: every scalar a string."""
+    if isinstance(value, dict):
+        return {key: _texts(entry) for key, entry in value.items()}
+    return [str(entry) for entry in value] if isinstance(value, list) else str(value)
