@@ -21,7 +21,7 @@ UNTOUCHED: Final = Decision(allowed=True)
 
 def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Translate the pod: say what is meant, and deny only what cannot be understood or satisfied."""
-    if request.operation != "CREATE" or request.pod is None or _exempt(request, rulebook):
+    if request.operation != "CREATE" or request.pod is None or exempt(request, rulebook):
         return UNTOUCHED
     try:
         seen = pod.read(request.pod)
@@ -53,7 +53,8 @@ def _audit(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> dict
     return {"decision": request.uid, "rules": ", ".join(rules), "rulebook": rulebook.digest[:12]}
 
 
-def _exempt(request: AdmissionRequest, rulebook: Rulebook) -> bool:
+def exempt(request: AdmissionRequest, rulebook: Rulebook) -> bool:
+    """Whether the pod is in a namespace of GPU infrastructure, which the Cluster document exempts by name."""
     return request.namespace in rulebook.cluster.system_namespaces
 
 
@@ -63,7 +64,7 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     Never chooses a back end again, and accepts what it does not know: rules differ between replicas for a while
     after every change, and that must refuse nobody. An UPDATE is only warned about.
     """
-    if request.pod is None or _exempt(request, rulebook) or request.subresource:
+    if request.pod is None or exempt(request, rulebook) or request.subresource:
         return UNTOUCHED
     if request.operation == "UPDATE":
         return _updated(request, rulebook)

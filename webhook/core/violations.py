@@ -7,6 +7,7 @@ from typing import Final
 
 CODES: Final = {
     "GPU001": "the object is not a pod that can be read",
+    "GPU002": "a pod template holds what Kubernetes takes only in a pod",
     "GPU201": "a value of the shorthand cannot be understood",
     "GPU202": "two places ask for different things",
     "GPU203": "the shorthand and a resource on the container disagree",

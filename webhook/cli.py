@@ -1,0 +1,214 @@
+"""The command line, `gpu-webhook`.
+
+Exit codes: 0 fine, 1 findings or a denial, 2 wrong usage or an error of the program or its surroundings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from webhook import manifests, rulefiles, settings
+from webhook.core import explain
+from webhook.core.explain import Explanation
+from webhook.core.rulebook import Rulebook
+
+FINE: Final = 0
+FINDINGS: Final = 1
+FAILED: Final = 2
+
+
+class UsageError(Exception):
+    """What was asked cannot be done; the message is for the person who typed it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except (UsageError, manifests.ManifestError) as error:
+        return _fail(str(error))
+    except rulefiles.RuleFilesError as error:
+        return _fail(f"the rules cannot be used:\n{error}")
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+    except OSError as error:
+        return _fail(str(error))
+
+
+def _fail(message: str) -> int:
+    print(f"gpu-webhook: {message}", file=sys.stderr)
+    return FAILED
+
+
+def parser() -> argparse.ArgumentParser:
+    """The grammar of the command line."""
+    whole = argparse.ArgumentParser(
+        prog="gpu-webhook",
+        description='Kubernetes admission for clusters that share GPUs: gpu: "0.3" in, a vendor\'s request out.',
+        epilog="exit codes: 0 fine, 1 findings or a denial, 2 usage or internal error",
+    )
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    _serve_parser(commands.add_parser("serve", help="answer admission reviews over HTTPS"))
+    _console_parser(commands.add_parser("console", help="the page for people: what is loaded, and try a pod"))
+    _explain_parser(commands.add_parser("explain", help="show what would become of a pod, and why"))
+    _check_parser(commands.add_parser("check", help="check rule files and run their examples"))
+    return whole
+
+
+def _rules_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--rules",
+        type=Path,
+        default=settings.default_rules(),
+        metavar="DIR",
+        help="rule files (default: %(default)s)",
+    )
+
+
+def _output_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: %(default)s")
+
+
+def _serve_parser(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="default: %(default)s")
+    command.add_argument("--tls-cert", type=Path, metavar="FILE", help="default: a self-signed pair, made once")
+    command.add_argument("--tls-key", type=Path, metavar="FILE")
+    _rules_option(command)
+    command.set_defaults(command=_serve)
+
+
+def _console_parser(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--bind", default="127.0.0.1:8080", metavar="HOST:PORT", help="default: %(default)s")
+    _rules_option(command)
+    command.set_defaults(command=_console)
+
+
+def _explain_parser(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", metavar="FILE|-", help="pods, workloads, lists or reviews, as YAML or JSON")
+    command.add_argument("--backend", metavar="NAME", help="as if the cluster had only this back end")
+    _rules_option(command)
+    _output_option(command)
+    command.set_defaults(command=_explain)
+
+
+def _check_parser(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "directory",
+        nargs="?",
+        type=Path,
+        default=settings.default_rules(),
+        metavar="DIR",
+        help="default: %(default)s",
+    )
+    _output_option(command)
+    command.set_defaults(command=_check)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    # Imported here so that `explain` starts without the server, and the server without what `explain` needs.
+    from webhook import server
+
+    return server.serve(
+        settings.Settings(bind=options.bind, rules=options.rules, tls_cert=options.tls_cert, tls_key=options.tls_key)
+    )
+
+
+def _console(options: argparse.Namespace) -> int:
+    from webhook import console
+
+    host, _, port = options.bind.rpartition(":")
+    if not port.isdecimal():
+        raise UsageError(f"--bind {options.bind}: write HOST:PORT, as 127.0.0.1:8080")
+    return console.serve(host.strip("[]"), int(port), options.rules)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    rulebook = rulefiles.load(options.rules)
+    if options.backend is not None:
+        rulebook = _only(options.backend, rulebook)
+    found = [
+        explanation
+        for document in manifests.parse(*_read(options.file))
+        for explanation in explain.explain(document, rulebook)
+    ]
+    if not found:
+        raise UsageError(f"{options.file} holds no pod and nothing that makes pods")
+    _print_json(found) if options.output == "json" else _print_text(found)
+    return FINE if all(explanation.decision.allowed for explanation in found) else FINDINGS
+
+
+def _only(name: str, rulebook: Rulebook) -> Rulebook:
+    if name not in rulebook.backends:
+        known = ", ".join(sorted(rulebook.backends))
+        raise UsageError(f'no back end is called "{name}"; there are {known}')
+    return explain.only(name, rulebook)
+
+
+def _read(file: str) -> tuple[bytes, str]:
+    if file == "-":
+        return sys.stdin.buffer.read(manifests.MAX_BYTES + 1), "standard input"
+    return Path(file).read_bytes(), file
+
+
+def _print_json(found: Sequence[Explanation]) -> None:
+    contracts = [explanation.contract() for explanation in found]
+    _dump(contracts[0] if len(contracts) == 1 else contracts)
+
+
+def _dump(value: Any) -> None:
+    print(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def _print_text(found: Sequence[Explanation]) -> None:
+    from webhook import trace
+
+    style = trace.TERMINAL if sys.stdout.isatty() and "NO_COLOR" not in os.environ else trace.PLAIN
+    print("\n\n".join("\n".join(trace.lines(explanation, style)) for explanation in found))
+
+
+def _check(options: argparse.Namespace) -> int:
+    try:
+        rulebook = rulefiles.load(options.directory)
+    except rulefiles.RuleFilesError as error:
+        if options.output == "json":
+            _dump({"fine": False, "problems": [_problem(problem) for problem in error.problems]})
+        else:
+            print(error)
+        return FINDINGS
+    if options.output == "json":
+        _dump({"fine": True, "problems": [], **summary(rulebook)})
+    else:
+        print(f"{options.directory}: {describe(rulebook)}: all fine")
+    return FINE
+
+
+def _problem(problem: Any) -> dict[str, Any]:
+    at = problem.at
+    return {"file": at.file, "line": at.line, "column": at.column, "path": problem.path, "message": problem.message}
+
+
+def summary(rulebook: Rulebook) -> dict[str, int]:
+    """How much is loaded, for people and scripts."""
+    return {
+        "backends": len(rulebook.backends),
+        "enabled": len(rulebook.enabled),
+        "devices": len({device.model for device in rulebook.devices.values()}),
+        "examples": sum(len(backend.examples) for backend in rulebook.backends.values()),
+    }
+
+
+def describe(rulebook: Rulebook) -> str:
+    """The same as a phrase: `4 back ends, 28 card models, 27 examples`."""
+    counted = summary(rulebook)
+    return f"{counted['backends']} back ends, {counted['devices']} card models, {counted['examples']} examples"

@@ -1,0 +1,158 @@
+"""One object explained: the pods it would make, what each asks, who serves it and why, and what it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from webhook.core import admit, backend, charge, edits, plan, pod, translate
+from webhook.core.backend import Candidate, Served
+from webhook.core.decision import Decision, denied
+from webhook.core.fields import Path
+from webhook.core.fields import field as path_of
+from webhook.core.interpret import Asked
+from webhook.core.plan import Plan
+from webhook.core.review import AdmissionRequest
+from webhook.core.rulebook import Rulebook
+from webhook.core.schema import rulebooks
+from webhook.core.violations import Refusal, Violation
+
+TEMPLATES: Mapping[str, Path] = {
+    "Pod": (),
+    "PodTemplate": ("template",),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+"""Where a kind keeps its pod; every other kind that has `spec.template` keeps it there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What would become of one pod. `title` names the object, `before` and `after` are the pod."""
+
+    title: str
+    decision: Decision
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    planned: Plan | None = None
+    candidates: Mapping[str, Sequence[Candidate]] = field(default_factory=dict)
+    charges: Mapping[str, Fraction] = field(default_factory=dict)
+
+    def contract(self) -> dict[str, Any]:
+        """The form of `explain -o json`, which scripts rely on."""
+        return {
+            "allowed": self.decision.allowed,
+            "code": int(self.decision.code),
+            "violations": [
+                {"code": v.code, "path": v.path, "message": v.message, "fix": v.fix} for v in self.decision.violations
+            ],
+            "warnings": list(self.decision.warnings),
+            "backends": dict(self.decision.backends),
+            "patch": [dict(operation) for operation in self.decision.patch],
+            "pod": self.after,
+        }
+
+
+def explain(document: Mapping[str, Any], rulebook: Rulebook) -> list[Explanation]:
+    """Explain every pod that a document has; an empty list for a kind without pods."""
+    return [_explain(title, raw, namespace, rulebook) for title, raw, namespace in _pods(document)]
+
+
+def only(name: str, rulebook: Rulebook) -> Rulebook:
+    """The rulebook of a cluster that has just one back end; raises KeyError if nothing is called so."""
+    rulebook.backends[name]
+    cluster = replace(rulebook.cluster, backends=(name,), whole=name, part=name)
+    return rulebooks.index(cluster, rulebook.backends, rulebook.devices, rulebook.digest)
+
+
+def _pods(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """The pods of a document: title, pod, namespace."""
+    kind = str(document.get("kind", ""))
+    if kind == "AdmissionReview":
+        request = document.get("request") or {}
+        yield from _pods({"kind": "Pod", **(request.get("object") or {})})
+    elif kind.endswith("List") and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            yield from _pods({"kind": kind.removesuffix("List"), **item})
+    else:
+        template = _at(document, TEMPLATES.get(kind, ("spec", "template")))
+        if isinstance(template, Mapping) and isinstance(template.get("spec"), Mapping):
+            metadata = document.get("metadata") or {}
+            name = metadata.get("name") or metadata.get("generateName") or "(no name)"
+            yield f"{kind} {name}", template, str(metadata.get("namespace") or "default")
+
+
+def _at(document: Any, path: Path) -> Any:
+    for step in path:
+        document = document.get(step) if isinstance(document, Mapping) else None
+    return document
+
+
+def _explain(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook) -> Explanation:
+    review = _review(raw, namespace)
+    if admit.exempt(review, rulebook):
+        return Explanation(title=f"{title} (exempt: {namespace})", decision=admit.UNTOUCHED, before=raw, after=raw)
+    try:
+        seen = pod.read(raw)
+        rejected = [] if title.startswith("Pod ") else list(_not_in_a_template(seen))
+        planned = plan.make(seen, rulebook)
+    except Refusal as refusal:
+        return Explanation(title=title, decision=denied(refusal.violations), before=raw, after=raw)
+    planned.violations += rejected
+    decision = admit.decide(planned, review, rulebook)
+    return Explanation(
+        title=title,
+        decision=decision,
+        before=raw,
+        after=edits.apply(planned.edits, raw) if decision.allowed else raw,
+        planned=planned,
+        candidates={asked.container.name: _candidates(asked, rulebook) for asked in _asking(planned)},
+        charges={one.asked.container.name: _charge(one, rulebook) for one in planned.served},
+    )
+
+
+def _review(raw: Mapping[str, Any], namespace: str) -> AdmissionRequest:
+    return AdmissionRequest(
+        uid="explain",
+        operation="CREATE",
+        resource="pods",
+        subresource="",
+        namespace=namespace,
+        name="",
+        dry_run=True,
+        pod=raw,
+        old_pod=None,
+    )
+
+
+def _asking(planned: Plan) -> list[Asked]:
+    return [asked for asked in planned.interpretation.asked if asked.anything]
+
+
+def _candidates(asked: Asked, rulebook: Rulebook) -> Sequence[Candidate]:
+    try:
+        return list(backend.candidates(asked, rulebook))
+    except Refusal:
+        return []
+
+
+def _charge(served: Served, rulebook: Rulebook) -> Fraction:
+    return charge.charge(served.request, translate.find_card(served.request, rulebook))
+
+
+def _not_in_a_template(seen: pod.Pod) -> Iterator[Violation]:
+    """Kubernetes validates a template before any pod exists, so nothing can be rescued there."""
+    for container in seen.containers:
+        for section, present in (("limits", container.limits), ("requests", container.requests)):
+            for name, value in present.items():
+                path = path_of((*container.path, "resources", section, name))
+                if "/" not in name and name.startswith("gpu"):
+                    yield _template(path, f"{name} is no resource name that Kubernetes takes in a pod template")
+                elif "/" in name and not str(value).isdecimal():
+                    yield _template(path, f"{name}: {value} is no whole number, and a pod template needs one")
+
+
+def _template(path: str, message: str) -> Violation:
+    fix = 'say it with a label or annotation of the template, as gpu: "0.3"'
+    return Violation(code="GPU002", path=path, message=message, fix=fix)
