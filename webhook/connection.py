@@ -1,169 +1,236 @@
-r"""One connection of the admission server: gunicorn's HTTP/1.1 protocol, and what it lacks.
+r"""One TLS connection: HTTP/1.1 framing over gunicorn's parser in C, with a deadline for every wait.
 
-gunicorn 27's ASGI protocol waits for ever for a head, a body or a reader [measured], closes a connection on
-bytes it has not read, and forgets to say so. Here every state but "answer" has a deadline, which the worker
-compares with the clock a few times a second: a number per connection, where timers would cost one each per
-request.
+A review is answered inside the callback that received its last byte: no task, no queue, no timer. That is what
+makes it cost half of what it does through ASGI [measured, see README]. Deadlines are numbers that the worker
+compares with the clock a few times a second, where timers would cost one each per request.
 
-    idle ---> header ---> body ---> answer ---> idle      a request
-                 \          \          \---> write          its peer does not read
-                  \----------\---> linger ---> close       refused: what is unread is read and dropped
+    idle ---> header ---> body ---> idle        a request and its answer
+                  \          \
+                   \          \---> write       its peer does not read the answers
+                    \----------\--> linger      refused: what is still coming is read and dropped
+    every state ---> close                      the TLS farewell
 """
 
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from math import inf
 from time import monotonic
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, cast
 
-from gunicorn.asgi.protocol import ASGIProtocol
+import gunicorn_h1c
 
-from webhook.metrics import Metrics
-from webhook.settings import Settings
+from webhook.lane import Answer, Lane
+from webhook.settings import KIBIBYTE, Settings
 
-State = Literal["idle", "header", "body", "answer", "write", "linger", "close"]
+State = Literal["idle", "header", "body", "write", "linger", "close"]
 
+HEAD_BYTES: Final = 32 * KIBIBYTE
+"""Longest head of a request. The API server's is 0.3 KiB; Go's own default is 1 MiB. The parser checks its limits
+only once a head is complete, so the bytes are counted here."""
 
-def has_fast_parser() -> bool:
-    """Whether gunicorn finds its HTTP parser in C.
+CHUNKING_BYTES: Final = 64 * KIBIBYTE
+"""What the framing of a chunked body may add: the parser buffers endless chunk sizes and extensions."""
 
-    It keeps what it found on the class it was asked through and reads a part of that from its own: this has to be
-    called once, before the first `Connection`.
-    """
-    return bool(ASGIProtocol._check_h1c_protocol_available())  # noqa: SLF001 - there is no other way to ask
+REASONS: Final = {status: status.phrase.encode() for status in HTTPStatus}
 
 
 class Owner(Protocol):
-    """What a connection needs of its worker, besides what gunicorn's own protocol does."""
+    """What a connection needs of its worker."""
 
     settings: Settings
-    metrics: Metrics
-    draining: bool
+    lane: Lane
     connections: set[Connection]
-    loop: asyncio.AbstractEventLoop
+    date: bytes
 
 
-class Connection(ASGIProtocol):  # type: ignore[misc] # gunicorn has no types
+class RefusedError(Exception):
+    """The request on its way in is refused; the connection ends with it."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Connection(asyncio.Protocol):
     """One connection, from the end of its TLS handshake."""
 
-    def __init__(self, worker: Owner) -> None:
-        super().__init__(worker)
-        self.owner = worker
-        self.settings = worker.settings
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.settings = owner.settings
         self.state: State = "idle"
         self.deadline = inf
-        self._closed = False
-        self.gone: asyncio.Future[None] = worker.loop.create_future()
+        self.gone = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.Transport
+        self._received = 0
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._unread = b""
+        self._parser = gunicorn_h1c.H1CProtocol(
+            on_headers_complete=self._on_head, on_body=self._on_body, limit_remaining=0
+        )
+
+    # From asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin idle: Go's client may open a connection it has no request for yet (net/http, dialConnFor)."""
+        """Begin idle: Go's client opens connections that it has no request for yet (net/http, dialConnFor)."""
+        self._transport = cast("asyncio.Transport", transport)
         self._enter("idle", self.settings.keepalive_seconds)
         self.owner.connections.add(self)
-        super().connection_made(transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         """Give the place back."""
         self.owner.connections.discard(self)
-        super().connection_lost(exc)
-        if not self.gone.done():
-            self.gone.set_result(None)
+        self.gone.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """The first byte of a request starts its clock; what comes after a refusal is dropped."""
-        if self.state == "idle":
-            self._enter("header", self.settings.header_seconds)
-        elif self.state in ("linger", "close"):
-            return
-        super().data_received(data)
+        """Answer every request that is complete now."""
+        data = self._unread + data
+        try:
+            while data and self.state in ("idle", "header", "body"):
+                data = self._feed(data)
+        except RefusedError as refused:
+            self._refuse(refused.status, str(refused))
+        except ValueError as error:  # the base of all that the parser raises, which has two ParseErrors
+            self._refuse(_status_of(error), f"not HTTP/1.1: {error}")
+        else:
+            self._unread = data if self.state == "write" else b""
 
     def pause_writing(self) -> None:
-        """The peer does not read: it has until the deadline."""
-        super().pause_writing()
-        if self.state == "answer":
+        """Stop reading too: the peer does not take the answers it has."""
+        if self.state == "idle":
             self._enter("write", self.settings.write_seconds)
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """It reads again."""
-        super().resume_writing()
+        """Go on where reading stopped."""
         if self.state == "write":
-            self._enter("answer", inf)
+            self._enter("idle", self.settings.keepalive_seconds)
+            self._transport.resume_reading()
+            self.data_received(b"")
+
+    # From the worker
 
     def expire(self) -> None:
         """Do what is due at the deadline."""
-        self.owner.metrics.timeouts[(self.state,)] += 1
+        self.owner.lane.metrics.timeouts[(self.state,)] += 1
         if self.state in ("header", "body"):
             seconds = getattr(self.settings, f"{self.state}_seconds")
-            self._send_error_response(408, f"the {self.state} of the request did not arrive within {seconds:g} s\n")
-            self._close_transport()
-        elif self.state == "idle":
-            self.retire()
-        elif self.state == "linger":
-            self._end()
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the {self.state} did not arrive within {seconds:g} s")
+        elif self.state in ("idle", "linger"):
+            self._close()
         else:
-            self.deadline = inf
-            self.transport.abort()
+            self.abort()
 
     def retire(self) -> None:
         """Close, if no request is under way."""
         if self.state == "idle":
-            self._close_transport()
+            self._close()
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        self.deadline = inf
+        self._transport.abort()
+
+    # Requests
+
+    def _feed(self, data: bytes) -> bytes:
+        """Feed the parser; when that completes a request, answer it and return what came after it."""
+        if self.state == "idle":
+            self._enter("header", self.settings.header_seconds)
+            self._received = 0
+        self._received += len(data)
+        self._parser.feed(data)
+        if not self._parser.is_complete:
+            self._check_size()
+            return b""
+        rest: bytes = self._parser.remaining()
+        self._respond()
+        self._parser.reset()
+        return rest
+
+    def _check_size(self) -> None:
+        if self.state == "header" and self._received > HEAD_BYTES:
+            text = f"the head of the request is over {HEAD_BYTES} bytes"
+            raise RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+        if self._received > HEAD_BYTES + self.settings.body_bytes + CHUNKING_BYTES:
+            raise self._too_large(self._received)
+
+    def _on_head(self) -> bool:
+        """The parser has a whole head."""
+        self._enter("body", self.settings.body_seconds)
+        self._chunks, self._size = [], 0
+        parser = self._parser
+        if (parser.content_length or 0) > self.settings.body_bytes:
+            raise self._too_large(parser.content_length)
+        if parser.get_header(b"transfer-encoding") and not parser.is_chunked:  # h1c 0.6.9 takes it for no body
+            raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "the only transfer coding known here is chunked")
+        if parser.get_header(b"expect") and parser.http_version >= (1, 1):
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return False  # there is a body to parse, as the head says
+
+    def _on_body(self, chunk: bytes) -> None:
+        """The parser has a part of the body."""
+        self._size += len(chunk)
+        if self._size > self.settings.body_bytes:
+            raise self._too_large(self._size)
+        self._chunks.append(chunk)
+
+    def _too_large(self, size: int) -> RefusedError:
+        self.owner.lane.metrics.refused_bytes += size
+        text = f"the body is over {self.settings.body_bytes} bytes: no review is that long"
+        return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+
+    # Answers
+
+    def _respond(self) -> None:
+        parser = self._parser
+        self._enter("idle", self.settings.keepalive_seconds)
+        answer = self.owner.lane.answer(parser.method, parser.path, b"".join(self._chunks))
+        self._chunks = []
+        ends = self.owner.lane.draining or not parser.should_keep_alive
+        kept = b"" if parser.http_version >= (1, 1) else b"Connection: keep-alive\r\n"
+        self._write(answer, b"Connection: close\r\n" if ends else kept, with_body=parser.method != b"HEAD")
+        if ends:
+            self._close()
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        """Say why, and leave the peer time to read it: closing on unread bytes would reset the connection."""
+        if self.state not in ("header", "body"):
+            return
+        self._enter("linger", self.settings.linger_seconds)
+        self._chunks = []
+        self._write(self.owner.lane.refuse(status, text), b"Connection: close\r\n")
+
+    def _write(self, answer: Answer, connection: bytes, *, with_body: bool = True) -> None:
+        allow = b"Allow: %b\r\n" % answer.allow if answer.allow else b""
+        self._transport.write(
+            b"HTTP/1.1 %d %b\r\nDate: %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n%b"
+            % (
+                answer.status,
+                REASONS[answer.status],
+                self.owner.date,
+                answer.content_type,
+                len(answer.body),
+                allow,
+                connection,
+                answer.body if with_body else b"",
+            )
+        )
+
+    def _close(self) -> None:
+        self._enter("close", self.settings.linger_seconds)
+        self._transport.close()
 
     def _enter(self, state: State, seconds: float) -> None:
         self.state = state
         self.deadline = monotonic() + seconds
 
-    # What follows replaces methods of gunicorn's protocol; each says what gunicorn calls it for.
 
-    def _on_headers_complete(self) -> Any:
-        """The parser has a head."""
-        self._enter("body", self.settings.body_seconds)
-        return super()._on_headers_complete()
-
-    def _on_message_complete(self) -> None:
-        """The parser has a whole request."""
-        self._enter("answer", inf)
-        super()._on_message_complete()
-
-    def _arm_keepalive_timer(self) -> None:
-        """The answer is out and no other request has come."""
-        if self.state == "answer":
-            self._enter("idle", self.settings.keepalive_seconds)
-
-    def _is_websocket_upgrade(self, _: Any) -> bool:
-        """Whether to leave HTTP: never, an upgrade may be ignored (RFC 9110, section 7.8)."""
-        return False
-
-    def _will_close(self, request: Any, response_requires_close: Any) -> bool:
-        """Whether to announce that this answer is the last: also while leaving, and before a whole body."""
-        return self.owner.draining or self.state == "body" or super()._will_close(request, response_requires_close)
-
-    def _send_error_response(self, status: int, message: str, extra_headers: Any = ()) -> None:
-        """An answer without the application: what cannot be parsed, or came too slowly. One at most."""
-        if not self._closed:
-            self.owner.metrics.refused[(str(status),)] += 1
-            super()._send_error_response(status, message, extra_headers)
-
-    def _close_transport(self) -> None:
-        """Close; with a request half read, only after the peer had time to read why."""
-        if self._closed:
-            return
-        if self.state not in ("header", "body"):
-            self._end()
-            return
-        self._closed = True
-        self._enter("linger", self.settings.linger_seconds)
-        self._resume_reading()
-        self._wake()
-
-    def _end(self) -> None:
-        self._closed = True
-        self._enter("close", self.settings.linger_seconds)
-        self.transport.close()
-        self._wake()
-
-    def _wake(self) -> None:
-        """Let the tasks that wait for this connection see that it is closed."""
-        self._request_ready.set()
-        if self._body_receiver is not None:
-            self._body_receiver.signal_disconnect()
+def _status_of(error: Any) -> HTTPStatus:
+    if isinstance(error, gunicorn_h1c.LimitRequestLine):
+        return HTTPStatus.REQUEST_URI_TOO_LONG
+    if isinstance(error, gunicorn_h1c.LimitRequestHeaders):
+        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    return HTTPStatus.BAD_REQUEST

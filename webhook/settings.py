@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+KIBIBYTE: Final = 1 << 10
 MEBIBYTE: Final = 1 << 20
 INSTALLED_RULES: Final = Path("/etc/gpu-webhook/rules")
 

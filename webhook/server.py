@@ -1,0 +1,143 @@
+"""Starts the admission server: certificate, rules, then gunicorn with one worker.
+
+Everything that can fail at the start fails here, in one sentence, before a port is open. The rules are loaded
+once, before the fork, so that the two processes share them.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from gunicorn.app.base import BaseApplication
+
+from webhook import logs, rulefiles, tls
+from webhook.core import admit
+from webhook.core.rulebook import Rulebook
+from webhook.lane import Lane
+from webhook.settings import Settings
+
+STDOUT: Final = 1
+FAILED: Final = 2  # as everywhere on the command line: the program or its surroundings are at fault
+HEARTBEAT_SECONDS: Final = 30
+"""After this long without a sign of life the arbiter replaces the worker."""
+
+log = logging.getLogger(__name__)
+
+
+class CannotStartError(Exception):
+    """Why the server cannot start, in a sentence."""
+
+
+def serve(settings: Settings) -> int:
+    """Serve until told to stop; the exit code."""
+    lines = logs.Lines(STDOUT)
+    logs.configure(lines, settings.log_level)
+    try:
+        _check(settings)
+    except CannotStartError as error:
+        log.critical("cannot start: %s", error)
+        return FAILED
+    judges = {"mutate": admit.mutate, "validate": admit.validate}
+    lane = Lane(judges, _rulebook(settings.rules), lines)
+    return _run(Application(settings, lane))
+
+
+def _check(settings: Settings) -> None:
+    if problem := settings.problem():
+        raise CannotStartError(problem)
+    if settings.self_signed:
+        _keep_self_signed(settings.state)
+    try:
+        tls.context(settings.certificate)
+    except OSError as error:
+        certificate, key = settings.certificate
+        raise CannotStartError(f"{certificate} and {key} are no certificate with its key: {error}") from None
+
+
+def _keep_self_signed(directory: Path) -> None:
+    """Run the certificate program, which replaces the pair only when it has to: 0.2 s at each start.
+
+    -P keeps a `certs` in the working directory from being the one that runs.
+    """
+    command = [sys.executable, "-P", "-m", "certs", "self-signed", "--directory", str(directory)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603 - no shell, and our own program
+    if done.returncode:
+        raise CannotStartError(done.stderr.strip() or f"the certificate program ended with {done.returncode}")
+    if said := done.stderr.strip():
+        log.info(said)
+
+
+def _rulebook(directory: Path) -> Rulebook | None:
+    """The rules, or None: the server still starts, says at /readyz and to the cluster what is wrong, and waits."""
+    try:
+        rulebook = rulefiles.load(directory)
+    except rulefiles.RuleFilesError as error:
+        log.error("no rules: %s", error)  # noqa: TRY400 - the sentence is all there is to say
+        return None
+    log.info(
+        "rules %s from %s: %d back ends", rulebook.digest[: logs.DIGEST_LENGTH], directory, len(rulebook.backends)
+    )
+    return rulebook
+
+
+def _run(application: Application) -> int:
+    gc.collect()
+    gc.freeze()  # what is loaded now stays for good; a collection need not touch, and so copy, its pages
+    arbiter = os.getpid()
+    try:
+        application.run()
+    except SystemExit as stop:
+        if os.getpid() != arbiter:
+            raise  # the worker leaves through here as well
+        return FAILED if stop.code else 0
+    return 0
+
+
+def gunicorn_settings(settings: Settings) -> dict[str, Any]:
+    """The settings of gunicorn that differ from its defaults."""
+    certificate, key = settings.certificate
+    return {
+        "bind": settings.bind,
+        "workers": 1,  # one process keeps counters and usage simple; replicas of the pod are how it grows
+        "worker_class": "webhook.worker.AdmissionWorker",
+        "worker_tmp_dir": _heartbeat_directory(),
+        "proc_name": "gpu-webhook",
+        "certfile": str(certificate),
+        "keyfile": str(key),
+        "control_socket_disable": True,  # gunicorn 27 opens one by default: a way in that nobody needs
+        "logger_class": logs.GunicornLogger,
+        "loglevel": settings.log_level,
+        "accesslog": None,  # a decision line says more
+        "timeout": HEARTBEAT_SECONDS,
+        "graceful_timeout": round(settings.drain_seconds + settings.finish_seconds) + 2,
+    }
+
+
+def _heartbeat_directory() -> str | None:
+    """Memory, where there is a choice: a container's root is read-only, and a slow disk must not stop a heartbeat."""
+    shared = "/dev/shm"  # noqa: S108 - gunicorn makes the file there with mkstemp and unlinks it at once
+    return shared if os.access(shared, os.W_OK) else None
+
+
+class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
+    """gunicorn's view of this program."""
+
+    def __init__(self, settings: Settings, lane: Lane) -> None:
+        self.settings = settings
+        self.lane = lane
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Set gunicorn up from `settings` alone: no file, no GUNICORN_CMD_ARGS."""
+        for name, value in gunicorn_settings(self.settings).items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Lane:
+        """The application, loaded before the fork."""
+        return self.lane

@@ -1,0 +1,211 @@
+"""The process that serves: gunicorn's worker with an event loop, places, deadlines and a drain.
+
+gunicorn's own ASGI worker accepts without limit, keeps one TLS context for good, serves without TLS when that
+cannot be made, and stops accepting at once on SIGTERM (gunicorn/workers/gasgi.py, 27.0.1). What stays gunicorn's
+is what it is best at: the arbiter, the signals between the two processes, the heartbeat, and the HTTP parser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import ssl
+from asyncio import sslproto
+from email.utils import formatdate
+from math import inf
+from time import monotonic
+from typing import Any, Final
+
+from gunicorn.arbiter import Arbiter
+from gunicorn.workers.base import Worker
+
+from webhook import tls
+from webhook.connection import Connection
+
+log = logging.getLogger(__name__)
+
+READ_SIZE: Final = 32 * 1024
+"""Bytes asyncio's TLS asks OpenSSL for at once. Its own 256 KiB are allocated per read and zeroed per connection
+(asyncio/sslproto.py, `SSLProtocol.max_size`): memory for a thousand connections, and time on each review."""
+
+FULL_EVERY: Final = 60.0
+"""Seconds between two warnings that all places are taken."""
+
+
+class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
+    """One process, one thread, one event loop."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.settings = self.app.settings
+        self.lane = self.app.lane
+        self.connections: set[Connection] = set()
+        self.date = b""
+        self._held: set[asyncio.Task[None]] = set()
+        self._listening = self._left = False
+        self._stops_accepting = self._gives_up = inf
+        self._warn_again = 0.0
+        self._loop: asyncio.AbstractEventLoop
+        self._context: ssl.SSLContext
+        self._stamp: tls.Stamp
+
+    def run(self) -> None:
+        """Serve until told to stop; gunicorn calls this once, in the new process."""
+        faulthandler.enable()  # the arbiter ends a hanging worker with SIGABRT: say where it hung
+        sslproto.SSLProtocol.max_size = READ_SIZE
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGTERM, self._begin_to_leave)
+        for at_once in (signal.SIGINT, signal.SIGQUIT):
+            self._loop.add_signal_handler(at_once, self._stop)
+        self._load_certificate()
+        self._listen()
+        log.info("serving on %s", ", ".join(str(listener) for listener in self.sockets))
+        while self.alive:
+            self._tick(monotonic())
+            await asyncio.sleep(self.settings.tick_seconds)
+        await self._abandon()
+
+    def _tick(self, now: float) -> None:
+        """Everything that is done from time to time."""
+        self.notify()
+        self.date = formatdate(usegmt=True).encode()
+        self.lane.metrics.connections = len(self._held)
+        if self.ppid != os.getppid() and not self.lane.draining:
+            log.warning("the parent process is gone")
+            self._begin_to_leave()
+        for connection in [each for each in self.connections if each.deadline < now]:
+            connection.expire()
+        if tls.stamp(self.settings.certificate) != self._stamp:
+            self._reload_certificate()
+        if now > self._stops_accepting:
+            self._leave(now)
+        elif not self._listening and len(self._held) < self.settings.connections:
+            self._listen()
+
+    # Accepting
+
+    def _listen(self) -> None:
+        self._listening = True
+        for listener in self.sockets:
+            self._loop.add_reader(listener.sock, self._accept, listener.sock)
+
+    def _stop_listening(self) -> None:
+        """Leave what comes in the kernel's queue."""
+        self._listening = False
+        for listener in self.sockets:
+            self._loop.remove_reader(listener.sock)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept whoever is waiting, while there are places."""
+        while len(self._held) < self.settings.connections:
+            try:
+                accepted, _ = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # out of descriptors or memory; the next tick tries again
+                log.warning("accept failed: %s", error)
+                self._stop_listening()
+                return
+            accepted.settimeout(0)
+            held = self._loop.create_task(self._hold(accepted))
+            self._held.add(held)
+            held.add_done_callback(self._free)
+        self._stop_listening()
+        self._make_room()
+
+    async def _hold(self, accepted: socket.socket) -> None:
+        """Hold a place from accept to the end of the connection."""
+        try:
+            _, connection = await self._loop.connect_accepted_socket(
+                lambda: Connection(self),
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=self.settings.handshake_seconds,
+                ssl_shutdown_timeout=self.settings.linger_seconds,
+            )
+        except ConnectionAbortedError:  # asyncio's word for a handshake that took too long
+            self.lane.metrics.timeouts[("handshake",)] += 1
+        except OSError as error:  # no TLS, not our TLS, or the peer does not trust our certificate
+            log.debug("handshake failed: %s", error)
+            self.lane.metrics.failed_handshakes += 1
+        else:
+            await connection.gone
+
+    def _free(self, held: asyncio.Task[None]) -> None:
+        self._held.discard(held)
+        if not self._listening and not self._left:
+            self._listen()
+
+    def _make_room(self) -> None:
+        """Close the connection that has been idle longest, so that one with a request can come in."""
+        if monotonic() > self._warn_again:
+            self._warn_again = monotonic() + FULL_EVERY
+            log.warning("all %d connections are taken; the longest idle one makes room", self.settings.connections)
+        idle = [connection for connection in self.connections if connection.state == "idle"]
+        if idle:
+            min(idle, key=lambda connection: connection.deadline).retire()
+
+    # Leaving
+
+    def _begin_to_leave(self) -> None:
+        """SIGTERM: answer on for a while, but say that every answer is the last on its connection."""
+        if not self.lane.draining:
+            self.lane.draining = True
+            self._stops_accepting = monotonic() + self.settings.drain_seconds
+            self._gives_up = self._stops_accepting + self.settings.finish_seconds
+            log.info("leaving: new requests are answered for %g s more", self.settings.drain_seconds)
+
+    def _stop(self) -> None:
+        """SIGINT, SIGQUIT: go at once."""
+        self.alive = False
+
+    def _leave(self, now: float) -> None:
+        """After the drain: accept no more, close what is idle, go when nothing is left."""
+        if not self._left:
+            self._left = True
+            for listener in self.sockets:
+                self._accept(listener.sock)
+            self._stop_listening()
+            for listener in self.sockets:
+                listener.close()
+        for connection in list(self.connections):
+            connection.retire()
+        if now > self._gives_up or not self._held:
+            self.alive = False
+
+    async def _abandon(self) -> None:
+        """Cut what is still open, and let the transports notice."""
+        for connection in list(self.connections):
+            connection.abort()
+        if self._held:
+            log.warning("%d connections are cut", len(self._held))
+            await asyncio.wait(self._held, timeout=1)
+
+    # The certificate
+
+    def _load_certificate(self) -> None:
+        self._stamp = tls.stamp(self.settings.certificate)
+        try:
+            self._context = tls.context(self.settings.certificate)
+        except OSError as error:
+            log.critical("no certificate: %s", error)
+            raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
+
+    def _reload_certificate(self) -> None:
+        """Use changed files for new handshakes; a pair that does not fit leaves the present one in use."""
+        self._stamp = tls.stamp(self.settings.certificate)
+        try:
+            self._context = tls.context(self.settings.certificate)
+        except OSError as error:
+            self.lane.metrics.reloads["certificate", "failed"] += 1
+            log.error("the changed certificate is not usable, the last good one stays: %s", error)  # noqa: TRY400 - the sentence is all there is to say
+        else:
+            self.lane.metrics.reloads["certificate", "done"] += 1
+            log.info("the certificate was reloaded")
