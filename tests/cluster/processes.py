@@ -5,6 +5,7 @@ that the owner is gone, kills the group the children are in, and removes the fol
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ class Process:
     name: str
     popen: subprocess.Popen[bytes]
     log: Path
+    farewell: signal.Signals = signal.SIGTERM
 
     def assert_running(self) -> None:
         """Raise RuntimeError with the end of the log when the program has ended."""
@@ -37,7 +39,7 @@ class Process:
 
     def stop(self) -> None:
         """End the program: politely, then not."""
-        self.popen.terminate()
+        self.popen.send_signal(self.farewell)
         try:
             self.popen.wait(GRACE)
         except subprocess.TimeoutExpired:
@@ -63,7 +65,13 @@ class Processes:
         self.folder = Path(folder)
         self._running: list[Process] = []
 
-    def start(self, name: str, *command: str | Path, env: Mapping[str, str] | None = None) -> Process:
+    def start(
+        self,
+        name: str,
+        *command: str | Path,
+        env: Mapping[str, str] | None = None,
+        farewell: signal.Signals = signal.SIGTERM,
+    ) -> Process:
         """Start a program; its output goes to `<name>.log` in the folder, and so do its temporary files."""
         log = self.folder / f"{name}.log"
         with log.open("ab") as output:
@@ -75,7 +83,7 @@ class Processes:
                 env={**os.environ, "TMPDIR": str(self.folder), **(env or {})},
                 process_group=self._group,
             )
-        process = Process(name, popen, log)
+        process = Process(name, popen, log, farewell)
         self._running.append(process)
         return process
 

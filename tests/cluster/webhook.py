@@ -2,6 +2,7 @@
 
 import base64
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ def running_webhook(plane: ControlPlane, *, rules: Path = ROOT / "rules") -> Ite
         f"--bind=127.0.0.1:{port}",
         f"--rules={rules}",
         env={"XDG_STATE_HOME": str(state)},
+        farewell=signal.SIGINT,  # gunicorn's quick end; SIGTERM drains for ten seconds
     )
     certificate = state / "gpu-webhook" / "tls.crt"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from webhook.core import quantity
 from webhook.core.edits import Edit, Put
@@ -18,6 +18,7 @@ from webhook.core.fields import field as path_of
 from webhook.core.pod import Container
 from webhook.core.quantity import QuantityError
 from webhook.core.rulebook import Resource, Rulebook
+from webhook.core.shorthand import MAX_DEVICES
 from webhook.core.violations import Violation
 
 
@@ -103,23 +104,38 @@ def _take(native: Native, container: Container, resource: Resource, value: Any) 
 
 def _amount(resource: Resource, text: str) -> Fraction:
     try:
-        return quantity.plain(text)
+        amount = quantity.served(text)
     except QuantityError as error:
-        try:
-            in_bytes = quantity.size(text)
-        except QuantityError:
+        in_bytes = _size(text)
+        if in_bytes is None:
             raise error from None
         if resource.in_bytes:
             return Fraction(in_bytes)
         raise QuantityError(_unit_hint(resource, text, in_bytes)) from None
+    if resource.counts and amount > MAX_DEVICES:
+        raise QuantityError(f'"{text}" is {amount} devices; write a number of GPUs, as 1')
+    if resource.memory_unit is not None and amount * resource.memory_unit > MAX_MEMORY:
+        raise QuantityError(_unit_hint(resource, text, _size(text)))
+    return amount
 
 
-def _unit_hint(resource: Resource, text: str, in_bytes: int) -> str:
+MAX_MEMORY: Final = 4 << 40
+"""Bytes; no node's GPUs have more together, so a larger amount was written in another unit."""
+
+
+def _size(text: str) -> int | None:
+    try:
+        return quantity.size(text)
+    except QuantityError:
+        return None
+
+
+def _unit_hint(resource: Resource, text: str, in_bytes: int | None) -> str:
     if resource.memory_unit is None:
         return f'"{text}" is not a plain number; write digits only, as 1'
-    value = -(-in_bytes // resource.memory_unit)
     unit = quantity.show_size(resource.memory_unit.numerator)
-    return f'"{text}" would be read as {in_bytes} times {unit}; write {value}'
+    fix = f"{-(-in_bytes // resource.memory_unit)}" if in_bytes else "a smaller number"
+    return f'"{text}" would be so many times {unit}; write {fix}'
 
 
 def _misread(container: Container, resource: Resource, error: QuantityError) -> Violation:

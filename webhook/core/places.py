@@ -133,14 +133,17 @@ def resources(container: Container) -> dict[str, Stated]:
 
 def _amount(name: str, text: str) -> Any:
     if name == PERCENT:
-        percent = quantity.plain(text)
+        percent = quantity.served(text)
         if not 0 < percent < 100:
             raise QuantityError(f'"{text}" is not a percentage of one GPU; write 1 to 99, or leave it out')
         return percent / 100
-    key = _RESOURCES[name]
-    if key == "gpu":
-        return shorthand.devices_from(1, quantity.plain(text))
-    return shorthand.KEYS[key](text)
+    match _RESOURCES[name]:
+        case "gpu":
+            return shorthand.devices_from(1, quantity.served(text))
+        case "gpu-cores":
+            return shorthand.cores_from(quantity.served(text))
+        case key:
+            return shorthand.KEYS[key](text)
 
 
 def _with_percent(stated: dict[str, Stated]) -> dict[str, Stated]:

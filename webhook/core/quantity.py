@@ -1,7 +1,7 @@
 """Amounts as people and Kubernetes write them, read exactly: shares as fractions, memory as bytes, never a float.
 
 The grammar of Kubernetes quantities is `apimachinery/pkg/api/resource/quantity.go`; what the API server makes of
-`0.5` (`500m`), `1000m` (`1`) and `1e0` (kept, and accepted) was measured on v1.36.
+`0.5` (`500m`), `1000m` (`1`), `4000` (`4k`) and `1e0` (kept, and accepted) was measured on v1.36.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ INT64_MAX: Final = 2**63 - 1
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
-_PLAIN = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,18}))?([mun]?)")
+_DECIMAL = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
+_SERVED = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,18})?)([munkMGTPE]?)")
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)(Ki|Mi|Gi|Ti|[kMGT])")
 _SIZE_UNITS: Final = {
     "Ki": 1 << 10, "Mi": MIB, "Gi": GIB, "Ti": 1 << 40,
     "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
 }  # fmt: skip
-_SUBUNITS: Final = {"": 1, "m": 10**3, "u": 10**6, "n": 10**9}
+_SUFFIXES: Final = {
+    "": Fraction(1), "m": Fraction(1, 10**3), "u": Fraction(1, 10**6), "n": Fraction(1, 10**9),
+    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9),
+    "T": Fraction(10**12), "P": Fraction(10**15), "E": Fraction(10**18),
+}  # fmt: skip
 
 
 class QuantityError(ValueError):
@@ -34,19 +39,28 @@ def text_of(value: object) -> str:
     return str(value)
 
 
-def plain(text: str) -> Fraction:
-    """A plain decimal, not negative: `2`, `0.3`, and `300m`, `333300u`, which the API server makes of fractions.
+def decimal(text: str) -> Fraction:
+    """A number as a person writes it, not negative: `2`, `0.3`. Refuses signs, exponents, hexadecimal, suffixes."""
+    if _DECIMAL.fullmatch(text) is None:
+        raise QuantityError(f'"{_short(text)}" is not a plain number; write digits only, as 1 or 0.5')
+    return _within_64_bits(text, Fraction(text))
 
-    Refuses signs, exponents, hexadecimal, NaN, size suffixes (`4k`, `8Gi`) and what does not fit 64 bits:
-    a quantity of that form is legal in Kubernetes, and in a count of GPUs always a mistake.
+
+def served(text: str) -> Fraction:
+    """A number in a container's resources, as the API server serves it: `0.3` as `300m`, and `4000` as `4k`.
+
+    Who wrote `4000` and who wrote `4k` cannot be told apart there, so decimal suffixes are read. Signs, exponents
+    and binary suffixes are kept by the API server as they were written, and in a count of GPUs are a mistake.
     """
-    match = _PLAIN.fullmatch(text)
+    match = _SERVED.fullmatch(text)
     if match is None:
         raise QuantityError(f'"{_short(text)}" is not a plain number; write digits only, as 1 or 0.5')
-    whole, decimals, subunit = match.groups()
-    number = Fraction(int(whole + (decimals or "")), 10 ** len(decimals or "") * _SUBUNITS[subunit])
+    return _within_64_bits(text, Fraction(match[1]) * _SUFFIXES[match[2]])
+
+
+def _within_64_bits(text: str, number: Fraction) -> Fraction:
     if number > INT64_MAX:
-        raise QuantityError(f'"{_short(text)}" does not fit into 64 bits')
+        raise QuantityError(f'"{_short(text)}" does not fit into 64 bits; write a smaller number')
     return number
 
 
@@ -57,7 +71,9 @@ def size(text: str) -> int:
         raise QuantityError(_size_hint(text))
     exact = Fraction(match[1]) * _SIZE_UNITS[match[2]]
     if exact.denominator != 1 or exact > INT64_MAX:
-        raise QuantityError(f'"{_short(text)}" is not a whole number of bytes within 64 bits')
+        raise QuantityError(f'"{_short(text)}" is not a whole number of bytes; write it in Mi, as 8192Mi')
+    if 0 < exact < MIB:
+        raise QuantityError(f'"{_short(text)}" is {exact} bytes, less than any GPU shares; write 8Gi or 8192Mi')
     return exact.numerator
 
 
@@ -75,7 +91,7 @@ def same(one: object, other: object) -> bool:
     if one == other:
         return True
     try:
-        return plain(text_of(one)) == plain(text_of(other))
+        return served(text_of(one)) == served(text_of(other))
     except QuantityError:
         return False
 

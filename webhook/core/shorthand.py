@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from webhook.core.quantity import QuantityError, plain, show, size
+from webhook.core.quantity import QuantityError, decimal, show, size
 from webhook.core.request import Devices
 
 MAX_DEVICES: Final = 1024
@@ -73,15 +73,19 @@ def memory(text: str) -> int:
 
 def cores(text: str) -> Fraction:
     """Compute percent per device, `30` or `30%`."""
-    percent = plain(text.removesuffix("%"))
+    return cores_from(decimal(text.removesuffix("%")))
+
+
+def cores_from(percent: Fraction) -> Fraction:
+    """Compute percent per device, from 1 to 100."""
     if not 0 < percent <= 100:
-        raise QuantityError(f'"{text[:40]}" is not a percentage of one GPU; write 1 to 100')
+        raise QuantityError(f"{show(percent)} is not a percentage of one GPU; write 1 to 100")
     return percent
 
 
 def tflops(text: str) -> Fraction:
     """Dense FP16 TFLOPS per device, `20`."""
-    amount = plain(text)
+    amount = decimal(text)
     if amount == 0:
         raise QuantityError("0 is no compute; leave the key out for all of it")
     return amount
