@@ -86,9 +86,9 @@ def _owners(asked: Asked, rulebook: Rulebook) -> Sequence[Backend] | None:
 
 def consider(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
     """How one back end serves what is asked; raises CannotExpressError if it cannot."""
+    _check_sharing(asked, backend)
     if asked.request is None:
         return _as_it_stands(asked, backend, rulebook)
-    _check_sharing(asked.request, backend)
     done = translate.translate(asked.request, backend, rulebook)
     served = Served(
         asked=asked,
@@ -123,12 +123,12 @@ def _placement(asked: Asked) -> str | None:
     return said.value if said else None
 
 
-def _check_sharing(request: GpuRequest, backend: Backend) -> None:
-    if request.sharing is not None and request.sharing not in backend.sharing:
-        kinds = ", ".join(sorted(backend.sharing))
-        raise CannotExpressError(
-            "GPU301", f"it shares {kinds}, not {request.sharing}", "leave gpu-sharing out, or ask for another kind"
-        )
+def _check_sharing(asked: Asked, backend: Backend) -> None:
+    wanted = asked.stated.get("gpu-sharing")
+    if wanted is not None and wanted.value not in backend.sharing:
+        kinds = " or ".join(sorted(backend.sharing))
+        message = f"its sharing is {kinds}, not {wanted.value}"
+        raise CannotExpressError("GPU301", message, f"ask for gpu-sharing: {kinds}, or leave it out")
 
 
 def _check_agreement(served: Served, rulebook: Rulebook) -> None:

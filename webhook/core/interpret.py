@@ -251,9 +251,16 @@ def _check_consistent(request: GpuRequest | None, result: Interpretation) -> Non
         if wrong:
             others = [name for name in ("gpu", "gpu-memory", "gpu-cores", "gpu-tflops") if name in request.stated]
             other = next((name for name in reversed(others) if name != key), "gpu")
-            result.violations.append(
-                places.contradiction(f"{key} and {other}", request.stated[key], request.stated[other])
-            )
+            result.violations.append(_together(key, other, request.stated))
+
+
+def _together(key: str, other: str, stated: Mapping[str, Stated]) -> Violation:
+    return Violation(
+        code="GPU202",
+        path=stated[key].path,
+        message=f"{key} and {other} cannot hold together: {stated[other]}, and {stated[key]}",
+        fix=f"keep {key} or {other}",
+    )
 
 
 def _ephemeral(container: Container) -> Violation:

@@ -135,7 +135,7 @@ def _unit_hint(resource: Resource, text: str, in_bytes: int | None) -> str:
         return f'"{text}" is not a plain number; write digits only, as 1'
     unit = quantity.show_size(resource.memory_unit.numerator)
     fix = f"{-(-in_bytes // resource.memory_unit)}" if in_bytes else "a smaller number"
-    return f'"{text}" would be so many times {unit}; write {fix}'
+    return f'"{text}" is not a number of units of {unit}; write {fix}'
 
 
 def _misread(container: Container, resource: Resource, error: QuantityError) -> Violation:

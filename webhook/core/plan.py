@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.core import backend, inject, places, quantity
+from webhook.core.amounts import CannotExpressError
 from webhook.core.backend import Served
 from webhook.core.edits import Edit, Put, Remove
 from webhook.core.interpret import Asked, Interpretation, interpret
@@ -39,13 +40,21 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
         served = _serve(asked, plan, rulebook, preferred)
         done = served.limits if served else {}
         plan.edits += [repair for name, repair in asked.native.repairs.items() if name not in done]
-    for injected in inject.inject(pod, plan.served, rulebook):
-        if isinstance(injected, Violation):
-            plan.violations.append(injected)
-        else:
-            plan.edits.append(injected)
+    _inject(pod, plan, rulebook)
     plan.edits += _notes(pod, plan)
     return plan
+
+
+def _inject(pod: Pod, plan: Plan, rulebook: Rulebook) -> None:
+    try:
+        for injected in inject.inject(pod, plan.served, rulebook):
+            if isinstance(injected, Violation):
+                plan.violations.append(injected)
+            else:
+                plan.edits.append(injected)
+    except CannotExpressError as reason:
+        violation = Violation(code=reason.code, path="spec", message=reason.message, fix=reason.fix)
+        plan.violations.append(violation)
 
 
 def _serve(asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None) -> Served | None:

@@ -31,7 +31,7 @@ class Translation:
 def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Translation:
     """The request in the back end's words; raises CannotExpressError with what would help."""
     check_models(request, backend, rulebook)
-    card = find_card(request, rulebook)
+    card = find_card(request, rulebook, backend)
     request = _with_cores(request, card)
     mode = _mode_for(request, backend)
     limits: dict[str, int | str] = {}
@@ -50,11 +50,16 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     )
 
 
-def find_card(request: GpuRequest, rulebook: Rulebook) -> Device | None:
-    """The card whose size counts: the model asked for, else the cluster's; None if several sizes are possible."""
+def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend | None = None) -> Device | None:
+    """The card whose size counts: the model asked for, else the cluster's, if the back end serves such cards.
+
+    None if nothing says which it is, or several sizes are possible.
+    """
     if not request.models:
         named = rulebook.cluster.device
-        return None if named is None else rulebook.devices[named.lower()]
+        card = None if named is None else rulebook.devices[named.lower()]
+        foreign = card is not None and backend is not None and backend.vendors and card.vendor not in backend.vendors
+        return None if foreign else card
     cards = [rulebook.devices[model.lower()] for model in request.models]
     same = all((card.memory, card.tflops) == (cards[0].memory, cards[0].tflops) for card in cards)
     return cards[0] if same else None
