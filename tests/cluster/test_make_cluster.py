@@ -26,8 +26,9 @@ def started(programs: Binaries) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_it_prints_works_when_pasted_and_an_interrupt_leaves_nothing(
-    started: subprocess.Popen[str], number: signal.Signals
+    started: subprocess.Popen[str], number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("KUBECACHEDIR", str(tmp_path))  # or kubectl keeps what it learns in ~/.kube
     printed = _read_until(started, "takes all of it down")
     example = re.search(r"^\S+ --kubeconfig .* create -f .*^EOF\n.*?$", printed, re.MULTILINE | re.DOTALL)
     refused = re.search(r"^\S+ --kubeconfig .* run odd .*$", printed, re.MULTILINE)
