@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from webhook import rulefiles
+from webhook import documents
 from webhook.core.document import DocumentError
 
 MAX_BYTES = 8 << 20
@@ -20,10 +20,10 @@ def parse(content: bytes, name: str) -> list[Mapping[str, Any]]:
     if len(content) > MAX_BYTES:
         raise ManifestError(f"{name} is larger than {MAX_BYTES >> 20} MiB")
     try:
-        documents = [node.plain() for node in rulefiles.parse(content, name)]
+        objects = [node.plain() for node in documents.parse(content, name)]
     except DocumentError as error:
         raise ManifestError(str(error)) from None
-    for document in documents:
-        if not isinstance(document, dict):
+    for found in objects:
+        if not isinstance(found, dict):
             raise ManifestError(f"{name} holds something that is not an object")
-    return documents
+    return objects

@@ -1,19 +1,16 @@
-"""Rule files on disk: YAML read into documents that know the line and column of every key and value."""
+"""Rule files on disk: a directory in, a rulebook out, or everything that is wrong with it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from webhook.core.document import DocumentError, Location, Node, Problem
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema import rulebooks
+from webhook.documents import parse
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NOT_RULES = {"kustomization.yaml", "kustomization.yml"}
 
 
@@ -53,49 +50,3 @@ def _files(directory: Path) -> list[Path]:
         raise RuleFilesError([Problem(Location(str(directory), 1), "", "is not a directory")])
     found = sorted(file for file in directory.iterdir() if file.suffix in {".yaml", ".yml"})
     return [file for file in found if file.name not in _NOT_RULES]
-
-
-def parse(content: bytes, name: str) -> list[Node]:
-    """The documents of one YAML file; raises DocumentError for what is not YAML, or has a key twice."""
-    try:
-        loader = _LOADER(content)
-        try:
-            return list(_documents(loader, name))
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        at = Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1)
-        raise DocumentError(Problem(at, "", f"is not YAML: {error.problem or error.context}")) from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise DocumentError(Problem(Location(name, 1), "", f"is not YAML: {error}")) from None
-
-
-def _documents(loader: Any, name: str) -> Iterator[Node]:
-    while loader.check_node():
-        node = loader.get_node()
-        if node.tag != "tag:yaml.org,2002:null":
-            yield _node(node, loader, name)
-
-
-def _node(node: Any, loader: Any, name: str) -> Node:
-    at = Location(name, node.start_mark.line + 1, node.start_mark.column + 1)
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(node, loader, name, at)
-    if isinstance(node, yaml.SequenceNode):
-        return Node([_node(child, loader, name) for child in node.value], at)
-    return Node(loader.construct_object(node), at)
-
-
-def _mapping(node: Any, loader: Any, name: str, at: Location) -> Node:
-    entries: dict[str, Node] = {}
-    keys: dict[str, Location] = {}
-    for key_node, value_node in node.value:
-        where = Location(name, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-        key = str(key_node.value)
-        if key in entries:
-            first = keys[key].line_only
-            raise DocumentError(Problem(where, "", f'the key "{key}" stands here a second time; first at {first}'))
-        entries[key] = _node(value_node, loader, name)
-        keys[key] = where
-    return Node(entries, at, keys=keys)

@@ -13,7 +13,7 @@ from webhook.core.rulebook import Amount, Constant, Output
 from webhook.core.words import HOLES
 
 VERBS: Final = (*amounts.UNITS, *amounts.WORDS)
-_HOLE = re.compile(r"\{([^{}]*)\}")
+_HOLE = re.compile(r"\{([A-Za-z]+)\}")
 
 
 def limit(node: Node) -> Output:
