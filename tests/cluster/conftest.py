@@ -20,9 +20,14 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def programs(request: pytest.FixtureRequest) -> Binaries:
     """kube-apiserver and its company; without CI=true, a machine that cannot build them skips these tests."""
-    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def announce(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{text}", flush=True)  # noqa: T201  ten silent minutes would look like a hang
+
     try:
-        return binaries.find(terminal.write_line if terminal else print)
+        return binaries.find(announce)
     except binaries.UnavailableError as reason:
         _skip_unless_ci(f"no control plane: {reason}")
 

@@ -11,6 +11,7 @@ import pytest
 from tests.cluster.client import Client
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.waiting import until
+from tests.cluster.webhook import VALIDATE, calls
 
 pytestmark = pytest.mark.cluster
 
@@ -122,14 +123,29 @@ def test_a_sidecar_is_rewritten(cluster: Client) -> None:
 
 
 def test_a_debug_container_can_join_a_gpu_pod_and_gets_none(cluster: Client) -> None:
-    stored = cluster.create(pod("asking", labels={"gpu": "0.3"}))
-    stored["spec"]["ephemeralContainers"] = [container("debugger", targetContainerName="main")]
+    asking = cluster.create(pod("asking", labels={"gpu": "0.3"}))
+    before = calls(cluster)
 
-    joined = cluster.update(stored, subresource="ephemeralcontainers")
+    done = cluster.kubectl("debug", "asking", "--image=none", "--container=debugger", "--attach=false")
 
+    assert done.returncode == 0, done.stderr
+    joined = cluster.get(asking)
     assert [debugger["name"] for debugger in joined["spec"]["ephemeralContainers"]] == ["debugger"]
     assert "limits" not in joined["spec"]["ephemeralContainers"][0].get("resources", {})
     assert joined["spec"]["containers"][0]["resources"] == _both(SHARE)
+    assert calls(cluster)[VALIDATE] == before[VALIDATE] + 1
+
+
+def test_the_cpu_of_a_gpu_pod_can_be_resized(cluster: Client) -> None:
+    resources = {"limits": {"cpu": "1", "gpu": "0.3"}}
+    asking = cluster.create(pod("asking", containers=[container("main", resources=resources)]))
+    before = calls(cluster)
+
+    asking["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "2"
+    resized = cluster.update(asking, subresource="resize")
+
+    assert resized["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "2", **SHARE}
+    assert calls(cluster)[VALIDATE] == before[VALIDATE] + 1
 
 
 def test_a_generated_name_is_no_obstacle(cluster: Client) -> None:
