@@ -49,6 +49,16 @@ def test_every_create_of_a_gpu_pod_is_seen_by_both(cluster: Client) -> None:
     assert after[VALIDATE] > before[VALIDATE]
 
 
+def test_an_update_that_takes_the_only_trace_of_a_gpu_away_is_seen(cluster: Client) -> None:
+    labelled = cluster.create(pod("labelled", labels={"gpu": "none"}))
+    before = calls(cluster)
+
+    bare = cluster.patch(labelled, {"metadata": {"labels": {"gpu": None}}})
+    cluster.patch(bare, {"metadata": {"labels": {"app": "web"}}})
+
+    assert calls(cluster) == {**before, VALIDATE: before[VALIDATE] + 1}
+
+
 def test_a_dry_run_is_answered_like_a_create_and_stores_nothing(cluster: Client) -> None:
     asking = pod("asking", labels={"gpu": "0.3"})
 
