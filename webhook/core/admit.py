@@ -7,8 +7,8 @@ from typing import Final
 
 from webhook.core import edits, interpret, inverse, native, plan, pod, translate
 from webhook.core.amounts import CannotExpressError
+from webhook.core.asked import Asked
 from webhook.core.decision import Decision, denied
-from webhook.core.interpret import Asked
 from webhook.core.plan import Plan
 from webhook.core.pod import Pod
 from webhook.core.request import GpuRequest

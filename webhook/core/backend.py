@@ -8,8 +8,8 @@ from typing import Final
 
 from webhook.core import inverse, native, translate
 from webhook.core.amounts import CannotExpressError
+from webhook.core.asked import Asked
 from webhook.core.document import nearest
-from webhook.core.interpret import Asked
 from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Amount, Backend, Mode, Rulebook
 from webhook.core.violations import Refusal, Violation

@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from webhook.core import admit, backend, charge, edits, plan, pod, translate
+from webhook.core.asked import Asked
 from webhook.core.backend import Candidate, Served
 from webhook.core.decision import Decision, denied
 from webhook.core.fields import Path
 from webhook.core.fields import field as path_of
-from webhook.core.interpret import Asked
 from webhook.core.plan import Plan
 from webhook.core.review import AdmissionRequest
 from webhook.core.rulebook import Rulebook

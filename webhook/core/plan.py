@@ -8,9 +8,10 @@ from typing import Final
 
 from webhook.core import backend, inject, places, quantity
 from webhook.core.amounts import CannotExpressError
+from webhook.core.asked import Asked
 from webhook.core.backend import Served
 from webhook.core.edits import Edit, Put, Remove
-from webhook.core.interpret import Asked, Interpretation, interpret
+from webhook.core.interpret import Interpretation, interpret
 from webhook.core.pod import Pod
 from webhook.core.request import PREFIX, Stated
 from webhook.core.rulebook import Rulebook
