@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.core import edits, interpret, inverse, native, plan, pod, translate
+from webhook.core import edits, interpret, inverse, native, places, plan, pod, translate
 from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
 from webhook.core.decision import Decision, denied
@@ -126,7 +126,7 @@ def _untranslated(asked: Asked) -> Violation:
 
 def _less(asked: Asked, seen: Pod) -> Violation:
     there = ", ".join(f"{name}: {value}" for name, value in asked.native.amounts.items())
-    note = seen.annotations.get(plan.NOTE, "untranslated")
+    note = seen.annotations.get(places.NOTE, "untranslated")
     return Violation(
         code="GPU602",
         path=native.where(asked.container, next(iter(asked.native.amounts))),

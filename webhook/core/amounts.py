@@ -43,11 +43,11 @@ WORDS: Final = ("model", "product", "profile", "placement", "container")
 
 
 class CannotExpressError(Exception):
-    """A back end cannot say what was asked; `code` is the violation's, `fix` what would help."""
+    """A back end cannot say what was asked; `fix` is what would help, `key` the word of the shorthand at fault."""
 
-    def __init__(self, code: str, message: str, fix: str) -> None:
+    def __init__(self, code: str, message: str, fix: str, key: str = "") -> None:
         super().__init__(message)
-        self.code, self.message, self.fix = code, message, fix
+        self.code, self.message, self.fix, self.key = code, message, fix, key
 
 
 def express(amount: Amount, request: GpuRequest, card: Device | None) -> tuple[int | None, str | None]:

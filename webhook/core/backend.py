@@ -128,7 +128,7 @@ def _check_sharing(asked: Asked, backend: Backend) -> None:
     if wanted is not None and wanted.value not in backend.sharing:
         kinds = " or ".join(sorted(backend.sharing))
         message = f"its sharing is {kinds}, not {wanted.value}"
-        raise CannotExpressError("GPU301", message, f"ask for gpu-sharing: {kinds}, or leave it out")
+        raise CannotExpressError("GPU301", message, f"ask for gpu-sharing: {kinds}, or leave it out", "gpu-sharing")
 
 
 def _check_agreement(served: Served, rulebook: Rulebook) -> None:
@@ -172,24 +172,34 @@ def _nobody(asked: Asked, lost: Sequence[tuple[Backend, CannotExpressError]]) ->
     first, reason = ranked[0]
     others = [] if reason.code == "GPU203" else ranked[1:]
     message = reason.message
-    if reason.code != "GPU203":
+    if reason.code != "GPU203" and not (others and all(why.message == reason.message for _, why in others)):
         message = f"{first.name} cannot serve {_subject(asked)}: {reason.message}"
-    if others:
+    if any(why.message != reason.message for _, why in others):
         message = f"no back end of this cluster can serve {_subject(asked)}; {first.name}: {reason.message}"
-    more = [f"{len(others) - MENTIONED} more back ends cannot"] if len(others) > MENTIONED else []
     wrong = asked.fraction is not None and reason.code == "GPU301"
     return Violation(
         code="GPU402" if wrong else reason.code,
-        path=_path(asked),
+        path=asked.stated[reason.key].path if reason.key in asked.stated else _path(asked),
         message=message,
         fix=f"write {asked.fraction}: 1, which is a whole device" if wrong else reason.fix,
         rule=first.rule,
-        notes=(*(f"{backend.name}: {why.message}" for backend, why in others[:MENTIONED]), *more),
+        notes=tuple(_also(reason, others)),
     )
 
 
+def _also(first: CannotExpressError, others: Sequence[tuple[Backend, CannotExpressError]]) -> Iterator[str]:
+    """The reasons of the other back ends, each said once; one that is the same as the first needs no line."""
+    names: dict[str, list[str]] = {}
+    for backend, reason in others:
+        names.setdefault(reason.message, []).append(backend.name)
+    names.pop(first.message, None)
+    for message in list(names)[:MENTIONED]:
+        shown = ", ".join(names[message][:MENTIONED]) + (", ..." if len(names[message]) > MENTIONED else "")
+        yield f"{shown}: {message}"
+
+
 MENTIONED = 4
-"""How many further back ends a message names; `explain` lists them all."""
+"""How many further reasons, and back ends of each, a message names; `explain` lists them all."""
 
 
 def _subject(asked: Asked) -> str:

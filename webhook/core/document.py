@@ -165,9 +165,9 @@ class Section:
             self.problems.append(Problem(at, self.node.path, message))
 
 
-def nearest(text: str, known: Collection[str]) -> str:
+def nearest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
     """` (did you mean "..."?)`, or nothing."""
-    close = difflib.get_close_matches(text, sorted(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(text, sorted(known), n=1, cutoff=cutoff)
     return f' (did you mean "{close[0]}"?)' if close else ""
 
 

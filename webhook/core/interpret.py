@@ -42,6 +42,8 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         else:
             result.asked.append(asked)
             result.warnings += asked.warnings
+    if any(asked.anything for asked in result.asked):
+        result.warnings += places.misspelt(pod)
     result.violations += [_no_such_container(pod, next(iter(left.values()))) for left in special.values()]
     return result
 
@@ -101,7 +103,10 @@ def _unknown_value(finding: Finding, rulebook: Rulebook, result: Interpretation)
         fix = "write a value of the shorthand, as gpu: 1, or remove it"
         result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
     else:
-        result.warnings.append(f"{path}: {message}; it is left alone, and asks for no GPU")
+        model = f", or gpu-model: {finding.text} for a model" if finding.text.lower() in rulebook.devices else ""
+        result.warnings.append(
+            f"{path}: {message}; it is left alone, and asks for no GPU. Write gpu: 1 for one{model}"
+        )
 
 
 def _per_container(pod: Pod, result: Interpretation) -> dict[str, dict[str, Stated]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
-from webhook.core import quantity
+from webhook.core import places, quantity
 from webhook.core.edits import Edit, Put
 from webhook.core.fields import Path
 from webhook.core.fields import field as path_of
@@ -58,7 +58,7 @@ def _read_limit(native: Native, container: Container, resource: Resource) -> Non
     limit = container.limits[resource.name]
     request = container.requests.get(resource.name, limit)
     if not quantity.same(limit, request):
-        native.violations.append(_differs(container, resource.name, limit, request))
+        native.violations.append(places.overcommitted(container, resource.name))
         return
     _take(native, container, resource, limit)
 
@@ -68,7 +68,7 @@ def _read_request(native: Native, container: Container, resource: Resource) -> N
     request = container.requests[resource.name]
     path = path_of(_path(container, "requests", resource.name))
     _take(native, container, resource, request)
-    if resource.name not in native.amounts:
+    if resource.name not in native.amounts and resource.name not in native.fractions:
         return
     if resource.refuse_request_only:
         native.violations.append(
@@ -81,8 +81,11 @@ def _read_request(native: Native, container: Container, resource: Resource) -> N
             )
         )
         return
-    native.repairs[resource.name] = Put(_path(container, "limits", resource.name), request, resource.known[0].rule)
-    native.warnings.append(f"{path} has no limit; the limit {quantity.text_of(request)} was added. Write limits only")
+    if resource.name in native.amounts:
+        native.repairs[resource.name] = Put(
+            _path(container, "limits", resource.name), request, resource.known[0].rule
+        )
+    native.warnings.append(f"{path} has no limit; it becomes one. Write limits only")
 
 
 def _take(native: Native, container: Container, resource: Resource, value: Any) -> None:
@@ -158,18 +161,6 @@ def _not_whole(container: Container, resource: Resource, text: str, amount: Frac
         message=f"{resource.name} is {text}, and it counts in whole numbers",
         fix=f"write {near}",
         rule=resource.known[0].rule,
-    )
-
-
-def _differs(container: Container, name: str, limit: Any, request: Any) -> Violation:
-    limits = path_of(_path(container, "limits", name))
-    requests = path_of(_path(container, "requests", name))
-    return Violation(
-        code="GPU401",
-        path=requests,
-        message=f"{requests} is {quantity.text_of(request)}, and {limits} is {quantity.text_of(limit)}: "
-        "GPUs cannot be overcommitted",
-        fix=f"remove {name} from requests; it will equal the limit",
     )
 
 

@@ -1,19 +1,20 @@
 """Where the shorthand may stand, and whose word counts where several places speak.
 
-Pod-wide: labels `gpu`, `gpu-memory`, ...; annotations `gpu-webhook.io/gpu`, `gpu-webhook.io/memory`, ..., and plain
-`gpu` (other plain `gpu-*` annotations belong to back ends). For one container: annotations
+Pod-wide: labels `gpu`, `gpu-memory`, ...; labels and annotations `gpu-webhook.io/gpu`, `gpu-webhook.io/memory`, ...,
+and the annotation `gpu` (other plain `gpu-*` annotations belong to back ends). For one container: annotations
 `gpu.gpu-webhook.io/<container>`, and its resources `gpu`, `gpu-memory`, `gpu-cores` or `gpu-webhook.io/gpu`,
 `/percent`, `/memory`, `/cores`. The more specific place wins; places of the same rank that differ are a violation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 from webhook.core import quantity, shorthand
+from webhook.core.document import nearest
 from webhook.core.fields import Path, field
 from webhook.core.pod import Container, Pod
 from webhook.core.quantity import QuantityError
@@ -24,7 +25,10 @@ SUFFIX: Final = "." + PREFIX
 CONTAINER: Final = PREFIX + "container"
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
-_ANNOTATIONS: Final = {PREFIX + key.removeprefix("gpu-"): key for key in shorthand.KEYS} | {"gpu": "gpu"}
+NOTE: Final = PREFIX + "translated"
+"""An annotation that tells people what happened, `gpu=0.3 -> hami-vgpu`. Nothing trusts it."""
+
+_QUALIFIED: Final = {PREFIX + key.removeprefix("gpu-"): key for key in shorthand.KEYS}
 _RESOURCES: Final = {
     "gpu": "gpu",
     "gpu-memory": "gpu-memory",
@@ -49,15 +53,35 @@ class Finding:
 
 
 def pod_wide(pod: Pod) -> Iterator[Finding]:
-    """What labels and annotations say about the pod as a whole."""
+    """What labels and annotations say about the pod as a whole; raises Refusal for an unknown key of our prefix."""
     for key, text in pod.labels.items():
-        if key.startswith("gpu") and key in shorthand.KEYS:
+        if key.startswith("gpu"):
             path = ("metadata", "labels", key)
-            yield Finding(key, _string(text, path), path, tolerant=True)
+            if short := key if key in shorthand.KEYS else _qualified(key, path):
+                yield Finding(short, _string(text, path), path, tolerant=key == short)
     for key, text in pod.annotations.items():
-        if short := _ANNOTATIONS.get(key):
+        if key.startswith("gpu"):
             path = ("metadata", "annotations", key)
-            yield Finding(short, _string(text, path), path, tolerant=key == "gpu")
+            if short := key if key == "gpu" else _qualified(key, path):
+                yield Finding(short, _string(text, path), path, tolerant=key == short)
+
+
+def _qualified(key: str, path: Path) -> str | None:
+    """The short form of `gpu-webhook.io/memory`; None for what is no shorthand."""
+    if not key.startswith(PREFIX) or key == NOTE:
+        return None
+    if key not in _QUALIFIED:
+        raise Refusal(_unknown_key(key, _QUALIFIED, path))
+    return _QUALIFIED[key]
+
+
+def misspelt(pod: Pod) -> Iterator[str]:
+    """A warning for each label that is nearly a key of the shorthand."""
+    for key in pod.labels:
+        if key.startswith("gpu-") and key not in shorthand.KEYS and not key.startswith(PREFIX):
+            hint = nearest(key, shorthand.KEYS, cutoff=0.8)
+            if hint:
+                yield f"the label {key} means nothing here{hint}"
 
 
 def per_container(pod: Pod) -> Iterator[tuple[str, Finding]]:
@@ -68,7 +92,8 @@ def per_container(pod: Pod) -> Iterator[tuple[str, Finding]]:
             short = "gpu" if head == "gpu" else f"gpu-{head}"
             path = ("metadata", "annotations", key)
             if short not in shorthand.KEYS or short == "gpu-container":
-                raise Refusal(_unknown_key(head, path))
+                known = [annotation(name, container) for name in shorthand.KEYS if name != "gpu-container"]
+                raise Refusal(_unknown_key(key, known, path))
             yield container, Finding(short, _string(text, path), path)
 
 
@@ -77,10 +102,13 @@ def annotation(key: str, container: str) -> str:
     return f"{key.removeprefix('gpu-')}{SUFFIX}{container}"
 
 
-def _unknown_key(head: str, path: Path) -> Violation:
-    known = ", ".join(key.removeprefix("gpu-") for key in shorthand.KEYS if key != "gpu-container")
-    message = f'"{head[:40]}{SUFFIX}..." is not a key of the shorthand'
-    return Violation(code="GPU201", path=field(path), message=message, fix=f"use one of {known}")
+def _unknown_key(key: str, known: Collection[str], path: Path) -> Violation:
+    return Violation(
+        code="GPU201",
+        path=field(path),
+        message=f'"{key[:80]}" is not a key of the shorthand{nearest(key, known)}',
+        fix=f"use one of {', '.join(known)}",
+    )
 
 
 def _string(value: Any, path: Path) -> str:
@@ -102,7 +130,7 @@ def parse(finding: Finding) -> Stated:
     try:
         value = shorthand.KEYS[finding.key](finding.text)
     except QuantityError as error:
-        raise Refusal(misread(field(finding.path), str(error))) from None
+        raise Refusal(misread(field(finding.path), f"{finding.key}: {error}")) from None
     return Stated(value, field(finding.path), finding.text)
 
 
@@ -117,13 +145,16 @@ def resources(container: Container) -> dict[str, Stated]:
     stated: dict[str, Stated] = {}
     violations: list[Violation] = []
     for name in sorted(RESOURCES & (container.limits.keys() | container.requests.keys())):
+        limit = container.limits.get(name, container.requests.get(name))
         section = "limits" if name in container.limits else "requests"
         path = field((*container.path, "resources", section, name))
-        text = quantity.text_of((container.limits if section == "limits" else container.requests)[name])
+        text = quantity.text_of(limit)
+        if not quantity.same(limit, container.requests.get(name, limit)):
+            violations.append(overcommitted(container, name))
         try:
             entry = _RESOURCES.get(name, "percent"), Stated(_amount(name, text), path, text)
         except QuantityError as error:
-            violations.append(misread(path, str(error)))
+            violations.append(misread(path, f"{name}: {error}"))
         else:
             violations += merge(stated, *entry)
     if violations:
@@ -135,7 +166,9 @@ def _amount(name: str, text: str) -> Any:
     if name == PERCENT:
         percent = quantity.served(text)
         if not 0 < percent < 100:
-            raise QuantityError(f'"{text}" is not a percentage of one GPU; write 1 to 99, or leave it out')
+            raise QuantityError(
+                f'"{text}" is not a percentage of one GPU; write 1 to 99, or gpu-webhook.io/gpu: 1 for a whole one'
+            )
         return percent / 100
     match _RESOURCES[name]:
         case "gpu":
@@ -144,6 +177,18 @@ def _amount(name: str, text: str) -> Any:
             return shorthand.cores_from(quantity.served(text))
         case key:
             return shorthand.KEYS[key](text)
+
+
+def overcommitted(container: Container, name: str) -> Violation:
+    """A request that differs from its limit (GPU401), both fields and values named."""
+    limits, requests = (field((*container.path, "resources", section, name)) for section in ("limits", "requests"))
+    return Violation(
+        code="GPU401",
+        path=requests,
+        message=f"{requests} is {quantity.text_of(container.requests[name])}, and {limits} is "
+        f"{quantity.text_of(container.limits[name])}: GPUs cannot be overcommitted",
+        fix=f"remove {name} from requests; it will equal the limit",
+    )
 
 
 def _with_percent(stated: dict[str, Stated]) -> dict[str, Stated]:
@@ -181,4 +226,4 @@ def overridden(general: Mapping[str, Stated], special: Mapping[str, Stated]) -> 
     """A warning for each pod-wide word that a container's own word replaces."""
     for key in sorted(general.keys() & special.keys()):
         if general[key].value != special[key].value:
-            yield f"{special[key]} and wins over {general[key]}"
+            yield f'{special[key]} and wins over {general[key].path}, which says "{general[key].text}"'

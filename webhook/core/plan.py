@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from webhook.core import backend, inject, places, quantity
 from webhook.core.amounts import CannotExpressError
@@ -13,12 +12,9 @@ from webhook.core.backend import Served
 from webhook.core.edits import Edit, Put, Remove
 from webhook.core.interpret import Interpretation, interpret
 from webhook.core.pod import Pod
-from webhook.core.request import PREFIX, Stated
+from webhook.core.request import Stated
 from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
-
-NOTE: Final = PREFIX + "translated"
-"""An annotation that tells people what happened, `gpu=0.3 -> hami-vgpu`. Nothing trusts it."""
 
 
 @dataclass(slots=True)
@@ -121,11 +117,11 @@ def _notes(pod: Pod, plan: Plan) -> Iterator[Edit]:
         for key, stated in served.asked.persist.items():
             wanted.setdefault(places.annotation(key, container), _text(stated))
     if translated:
-        wanted[NOTE] = _note(translated)
+        wanted[places.NOTE] = _note(translated)
     if plan.interpretation.chosen is not None and translated:
         wanted[places.CONTAINER] = plan.interpretation.chosen
     for key, text in wanted.items():
-        if pod.annotations.get(key) != text and (key == NOTE or key not in pod.annotations):
+        if pod.annotations.get(key) != text and (key == places.NOTE or key not in pod.annotations):
             yield Put(("metadata", "annotations", key), text)
 
 

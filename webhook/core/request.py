@@ -101,6 +101,7 @@ class GpuRequest:
             ("gpu-tflops", None if self.tflops is None else show(self.tflops)),
             ("gpu-profile", self.profile),
             ("gpu-model", ",".join(self.models) or None),
+            ("gpu-sharing", self.sharing),
         ]
 
     def _devices(self) -> str:

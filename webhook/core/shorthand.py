@@ -39,7 +39,7 @@ def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devic
     if each == 0 and not explicit:
         return None
     if not 0 < times <= MAX_DEVICES or each > MAX_DEVICES or times * each > MAX_DEVICES:
-        raise QuantityError(f"the number of GPUs has to be from 1 to {MAX_DEVICES}")
+        raise QuantityError(f"no pod gets {show(times * each)} GPUs; write 1 to {MAX_DEVICES}")
     if each == 0:
         raise QuantityError("a share of 0 is nothing; write none for no GPU")
     if each < 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from webhook.core import amounts
 from webhook.core.amounts import CannotExpressError
-from webhook.core.quantity import show_size
+from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Rulebook, When
 
@@ -70,12 +70,12 @@ def check_models(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> N
     for model in request.models:
         card = rulebook.devices[model.lower()]
         if backend.vendors and card.vendor not in backend.vendors:
-            serves = ", ".join(sorted(backend.vendors))
-            raise CannotExpressError(
-                "GPU303", f"{model} is made by {card.vendor}; it serves {serves}", "ask for another model"
-            )
+            message = f"{model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
+            several = len({rulebook.devices[name.lower()].vendor for name in request.models}) > 1
+            fix = "ask for models of one vendor" if several else "ask for another model"
+            raise CannotExpressError("GPU303", message, fix, "gpu-model")
     if request.models and not _selects(backend):
-        raise CannotExpressError("GPU303", "it has no way to select a model", "leave gpu-model out")
+        raise CannotExpressError("GPU303", "it has no way to select a model", "leave gpu-model out", "gpu-model")
 
 
 def _selects(backend: Backend) -> bool:
@@ -86,20 +86,19 @@ def _with_cores(request: GpuRequest, card: Device | None) -> GpuRequest:
     """Compute by size as a percentage of the card."""
     if request.tflops is None:
         return request
+    asked = show(request.tflops)
     if card is None or card.tflops is None:
         raise CannotExpressError(
             "GPU304",
-            f"what {request.tflops} TFLOPS are on a card depends on the card, and nothing says which card it is",
+            f"how much of a card {asked} TFLOPS are depends on the card, and "
+            + ("nothing says which card it is" if card is None else f"the catalogue has no figure for {card.model}"),
             "add gpu-model, or ask by percentage (gpu-cores: 30)",
+            "gpu-tflops",
         )
-    percent = 100 * request.tflops / card.tflops
-    if percent > 100:
-        raise CannotExpressError(
-            "GPU305",
-            f"{card.model} has {card.tflops} TFLOPS, less than {request.tflops}",
-            f"ask for {card.tflops}",
-        )
-    return replace(request, cores=percent, tflops=None)
+    if request.tflops > card.tflops:
+        message = f"{card.model} has {show(card.tflops)} TFLOPS, and gpu-tflops asks for {asked}"
+        raise CannotExpressError("GPU305", message, f"ask for {show(card.tflops)} or less", "gpu-tflops")
+    return replace(request, cores=100 * request.tflops / card.tflops, tflops=None)
 
 
 def _mode_for(request: GpuRequest, backend: Backend) -> Mode:
