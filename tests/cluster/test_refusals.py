@@ -12,12 +12,12 @@ from tests.cluster.waiting import until
 pytestmark = pytest.mark.cluster
 
 MORE_THAN_ONE = """\
-[GPU201] 1.5 is neither a share of one GPU nor a whole number
+[GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number
   at   metadata.labels.gpu
   fix  ask 1, 2 or 2x0.75
 """
 NO_UNIT = """\
-[GPU201] "8" has no unit
+[GPU201] gpu-memory: "8" has no unit
   at   metadata.labels.gpu-memory
   fix  write 8Gi or 8Mi
 """
@@ -99,8 +99,8 @@ def test_a_request_without_a_limit_gets_one_and_a_hint(cluster: Client) -> None:
     stored = cluster.create(pod("asking", containers=[container("main", resources=resources)]))
 
     assert stored["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    (warning,) = stored.warnings
-    assert "the limit 1 was added" in warning
+    field = 'spec.containers[0].resources.requests["nvidia.com/gpu"]'
+    assert stored.warnings == [f"{field} has no limit; it becomes one. Write limits only"]
 
 
 @pytest.mark.parametrize(
