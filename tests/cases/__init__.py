@@ -1,0 +1,17 @@
+"""Golden cases: a folder is a case, and its name is the sentence that it proves.
+
+    tests/cases/<group>/<the-sentence>/
+      pod.yaml       the pod as its author wrote it
+      mutated.yaml   the same pod after /mutate ... or
+      denied.txt     the whole message its author reads
+      warnings.txt   what /mutate warns of, one to a line; without the file there must be no warning
+      rules/*.yaml   files that replace or join the shipped rules of the same name
+
+A folder without pod.yaml is about the rules: problems.txt is all that is said of them.
+
+To add a case write pod.yaml, run `python -m tests.cases --write`, and read what it wrote: it is what the webhook
+does, which is not yet what it should do. Without `--write` it shows how the expectations differ from what happens.
+
+Every pod is tried twice: as written, and as the API server serves it to webhooks (`served`). `denied.txt` and
+`warnings.txt` are of the second, because that is what people get to see.
+"""

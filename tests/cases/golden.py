@@ -1,0 +1,138 @@
+"""One case: its files, what really happens to its pod, and the two compared."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import yaml
+
+from tests import builders
+from tests.cases.served import NeverServedError, as_served
+from webhook.core import admit
+from webhook.core.decision import Decision
+from webhook.core.rulebook import Rulebook
+from webhook.rulefiles import RuleFilesError
+
+CASES = Path(__file__).parent
+EXPECTATIONS = ("mutated.yaml", "denied.txt", "warnings.txt", "problems.txt")
+
+Outcome = Mapping[str, str]
+"""What happens, as the files that say so: name to content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A folder; `name` is `group/the-sentence`."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.folder.relative_to(CASES))
+
+    @property
+    def has_pod(self) -> bool:
+        return (self.folder / "pod.yaml").exists()
+
+    def pod(self) -> dict[str, Any]:
+        """The pod as its author wrote it."""
+        pod: dict[str, Any] = yaml.safe_load((self.folder / "pod.yaml").read_text())
+        return pod
+
+    def rulebook(self) -> Rulebook:
+        """The shipped rules with those of the case laid over them; raises RuleFilesError."""
+        own = sorted((self.folder / "rules").glob("*.yaml"))
+        return _rulebook(tuple((file.name, file.read_text()) for file in own))
+
+    def expected(self) -> Outcome:
+        """The expectations as they stand in the folder."""
+        files = (self.folder / name for name in EXPECTATIONS)
+        return {file.name: file.read_text() for file in files if file.exists()}
+
+
+@cache
+def _rulebook(own: tuple[tuple[str, str], ...]) -> Rulebook:
+    return builders.rulebook(builders.shipped_files() | dict(own))
+
+
+def find() -> list[Case]:
+    """Every case, in the order of names."""
+    folders = {file.parent for name in ("pod.yaml", "problems.txt") for file in CASES.glob(f"*/*/{name}")}
+    folders |= {file.parent.parent for file in CASES.glob("*/*/rules/*.yaml")}
+    return [Case(folder) for folder in sorted(folders)]
+
+
+def outcome(case: Case) -> Outcome:
+    """What happens in truth."""
+    try:
+        rules = case.rulebook()
+    except RuleFilesError as error:
+        return {"problems.txt": f"{error}\n"}
+    if not case.has_pod:
+        return {}
+    decision = admit.mutate(builders.creating(_seen(case.pod())), rules)
+    said = {"warnings.txt": "".join(f"{warning}\n" for warning in decision.warnings)} if decision.warnings else {}
+    if not decision.allowed:
+        return said | {"denied.txt": f"{message(decision)}\n"}
+    return said | {"mutated.yaml": dump(_mutated(case.pod(), rules)[1])}
+
+
+def _seen(pod: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return as_served(pod)
+    except NeverServedError:
+        return pod
+
+
+def message(decision: Decision) -> str:
+    """The text that the author of a denied pod reads."""
+    return "\n".join(map(str, decision.violations))
+
+
+def dump(pod: Mapping[str, Any]) -> str:
+    """A pod as YAML, its keys in their order."""
+    text: str = yaml.dump(pod, Dumper=_Dumper, sort_keys=False, width=120)
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  the signature is PyYAML's
+        return True
+
+
+def _mutated(pod: dict[str, Any], rules: Rulebook) -> tuple[Decision, dict[str, Any]]:
+    decision = admit.mutate(builders.creating(pod), rules)
+    after: dict[str, Any] = jsonpatch.apply_patch(pod, decision.patch)
+    return decision, after
+
+
+def broken_promises(case: Case) -> Iterator[str]:
+    """What holds for every pod, and does not for this one; in both of its forms."""
+    rules, written = case.rulebook(), case.pod()
+    results: dict[str, Any] = {}
+    for form, pod in {"as written": written, "as served": _seen(written)}.items():
+        before = copy.deepcopy(pod)
+        decision, after = _mutated(pod, rules)
+        if pod != before:
+            yield f"{form}: the pod itself was modified"
+        results[form] = (
+            as_served(after) if decision.allowed else sorted((v.code, v.path) for v in decision.violations),
+            len(decision.warnings),
+        )
+        if decision.allowed:
+            yield from (f"{form}: {promise}" for promise in _once_stored(as_served(after), rules))
+    if any(result != results["as written"] for result in results.values()):
+        yield f"the two forms differ: {results}"
+
+
+def _once_stored(pod: dict[str, Any], rules: Rulebook) -> Iterator[str]:
+    again = admit.mutate(builders.creating(pod), rules)
+    if again.patch or not again.allowed:
+        yield f"/mutate changes its own result: {again.patch or message(again)}"
+    final = admit.validate(builders.creating(pod), rules)
+    if not final.allowed:
+        yield f"/validate refuses the result of /mutate: {message(final)}"
