@@ -100,7 +100,7 @@ def test_a_request_without_a_limit_gets_one_and_a_hint(cluster: Client) -> None:
 
     assert stored["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
     field = 'spec.containers[0].resources.requests["nvidia.com/gpu"]'
-    assert stored.warnings == [f"{field} has no limit; it becomes one. Write limits only"]
+    assert stored.warnings == (f"{field} has no limit; it becomes one. Write limits only",)
 
 
 @pytest.mark.parametrize(

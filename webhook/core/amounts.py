@@ -6,7 +6,7 @@ less than was asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NoReturn
 
@@ -43,11 +43,14 @@ WORDS: Final = ("model", "product", "profile", "placement", "container")
 
 
 class CannotExpressError(Exception):
-    """A back end cannot say what was asked; `fix` is what would help, `key` the word of the shorthand at fault."""
+    """A back end cannot say what was asked; `fix` is what would help.
 
-    def __init__(self, code: str, message: str, fix: str, key: str = "") -> None:
+    `key` is the word of the shorthand, or the resource, at fault; `near` are values of it that would work.
+    """
+
+    def __init__(self, code: str, message: str, fix: str, key: str = "", near: Sequence[int] = ()) -> None:
         super().__init__(message)
-        self.code, self.message, self.fix, self.key = code, message, fix, key
+        self.code, self.message, self.fix, self.key, self.near = code, message, fix, key, near
 
 
 def express(amount: Amount, request: GpuRequest, card: Device | None) -> tuple[int | None, str | None]:
@@ -80,6 +83,8 @@ def _memory(amount: Amount, request: GpuRequest, card: Device | None) -> Fractio
     whole = request.devices == "whole"
     if whole and amount.absent == "whole":
         return None
+    if card is not None and request.memory is not None:
+        _fits(request.memory, card)
     portion = Fraction(1) if whole else request.portion
     if amount.unit_name == PERCENT:
         if portion is None and request.memory is not None:
@@ -90,13 +95,28 @@ def _memory(amount: Amount, request: GpuRequest, card: Device | None) -> Fractio
     return portion * _known(card, request).memory
 
 
+def _fits(memory: int, card: Device) -> None:
+    if memory > card.memory:
+        usable = show_size(card.memory)
+        raise CannotExpressError(
+            "GPU305",
+            f"{card.model} has {usable} of usable memory, less than {show_size(memory)}",
+            f"ask for {usable} or less",
+            "gpu-memory",
+        )
+
+
 def _known(card: Device | None, request: GpuRequest) -> Device:
     if card is not None:
         return card
-    share = show_size(request.memory) if request.memory is not None else str(request)
+    asked = show_size(request.memory) if request.memory is not None else show(request.portion or 1)
+    what = f"how much memory {asked} of a card is depends on the card"
+    if len(request.models) > 1:
+        message = f"{what}, and {' and '.join(request.models)} have different memory"
+        raise CannotExpressError("GPU304", message, "name one model, or ask by size (gpu-memory: 8Gi)", "gpu-model")
     raise CannotExpressError(
         "GPU304",
-        f"what {share} is on a card depends on the card's memory, and nothing says which card it is",
+        f"{what}, and nothing says which card it is",
         "add gpu-model, or ask by size (gpu-memory: 8Gi), or name the card in the Cluster document (device:)",
     )
 

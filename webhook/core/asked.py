@@ -11,7 +11,7 @@ from webhook.core.document import nearest
 from webhook.core.fields import field as path_of
 from webhook.core.native import Native
 from webhook.core.pod import Container
-from webhook.core.quantity import QuantityError, text_of
+from webhook.core.quantity import QuantityError, show
 from webhook.core.request import GpuRequest, Stated, build
 from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
@@ -56,7 +56,7 @@ def ask(
     wrong = [violation for key, entry in own.items() for violation in places.merge(said, key, entry)]
     wrong += known.violations
     stated = {**general, **said}
-    fraction, differing = _fraction(container, known, stated)
+    fraction, differing = _fraction(container, known, stated, rulebook)
     request = build(stated)
     wrong += differing
     wrong += _inconsistent(container, request, known, stated)
@@ -75,17 +75,20 @@ def ask(
     )
 
 
-def _fraction(container: Container, known: Native, stated: dict[str, Stated]) -> tuple[str | None, list[Violation]]:
+def _fraction(
+    container: Container, known: Native, stated: dict[str, Stated], rulebook: Rulebook
+) -> tuple[str | None, list[Violation]]:
     """A fraction of a count (`0.5` of a card) is shorthand in another place: it joins `stated`."""
     name = next(iter(known.fractions), None)
     if name is None:
         return None, []
-    section = container.limits if name in container.limits else container.requests
-    path = native.where(container, name)
+    amount = known.fractions[name]
     try:
-        said = Stated(shorthand.devices_from(1, known.fractions[name]), path, text_of(section[name]))
+        devices = shorthand.devices_from(1, amount)
     except QuantityError as error:
-        raise Refusal(places.misread(path, f"{name}: {error} in the label gpu")) from None
+        fix = f"{str(error).partition('; ')[2]}, in the label gpu"
+        raise Refusal(native.not_whole(container, rulebook.resources[name], amount, fix)) from None
+    said = Stated(devices, native.where(container, name), show(amount))
     present = stated.setdefault("gpu", said)
     return name, [] if present.value == said.value else [disagree(present, said)]
 

@@ -41,6 +41,8 @@ def choose(asked: Asked, rulebook: Rulebook, preferred: str | None = None) -> Se
         if isinstance(candidate, Served):
             return candidate
         lost.append(candidate)
+        if candidate[1].code == "GPU203" and not asked.native.amounts:
+            break  # a zero contradicts the shorthand, and another system's card would be no answer to that
     if not lost and asked.request is None:
         return None
     raise Refusal(_nobody(asked, lost))
@@ -171,15 +173,19 @@ def _nobody(asked: Asked, lost: Sequence[tuple[Backend, CannotExpressError]]) ->
     ranked = sorted(lost, key=lambda one: _RANK.get(one[1].code, 1))
     first, reason = ranked[0]
     others = [] if reason.code == "GPU203" else ranked[1:]
-    message = reason.message
-    if reason.code != "GPU203" and not (others and all(why.message == reason.message for _, why in others)):
-        message = f"{first.name} cannot serve {_subject(asked)}: {reason.message}"
-    if any(why.message != reason.message for _, why in others):
+    same = bool(others) and all(why.message == reason.message for _, why in others)
+    if reason.code == "GPU203" or (same and reason.key == "gpu-tflops"):
+        message = reason.message
+    elif same:
+        message = f"no back end of this cluster can serve {_subject(asked)}: {reason.message}"
+    elif others:
         message = f"no back end of this cluster can serve {_subject(asked)}; {first.name}: {reason.message}"
+    else:
+        message = f"{first.name} cannot serve {_subject(asked)}: {reason.message}"
     wrong = asked.fraction is not None and reason.code == "GPU301"
     return Violation(
         code="GPU402" if wrong else reason.code,
-        path=asked.stated[reason.key].path if reason.key in asked.stated else _path(asked),
+        path=_path(asked, reason.key),
         message=message,
         fix=f"write {asked.fraction}: 1, which is a whole device" if wrong else reason.fix,
         rule=first.rule,
@@ -208,19 +214,24 @@ def _subject(asked: Asked) -> str:
     return " and ".join(f"{name}: {value}" for name, value in asked.native.amounts.items())
 
 
-def _path(asked: Asked) -> str:
+def _path(asked: Asked, key: str) -> str:
+    """Where the word at fault stands: a key of the shorthand, or a resource."""
+    if key in asked.stated:
+        return asked.stated[key].path
     if asked.request is not None:
         return asked.request.path()
-    return native.where(asked.container, next(iter(asked.native.amounts)))
+    return native.where(asked.container, key or next(iter(asked.native.amounts)))
 
 
 def _not_enabled(path: str, name: str, rulebook: Rulebook) -> Violation:
     enabled = [backend.name for backend in rulebook.enabled]
-    known = "is not enabled in this cluster" if name in rulebook.backends else "is not known here"
+    known = "is not enabled in this cluster"
+    if name not in rulebook.backends:
+        known = f"is not known here{nearest(name, enabled)}"
     return Violation(
         code="GPU302",
         path=path,
-        message=f'the back end "{name[:63]}" {known}{nearest(name, enabled)}',
+        message=f'the back end "{name[:63]}" {known}',
         fix=f"use one of: {', '.join(enabled)}",
         rule=f"{rulebook.cluster.name} ({rulebook.cluster.at.line_only})",
     )

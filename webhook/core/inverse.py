@@ -6,7 +6,7 @@ that would work; and what one system says can be compared with the shorthand, or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -28,32 +28,54 @@ def understand(native: Mapping[str, int], backend: Backend) -> tuple[GpuRequest,
             reasons.append(reason)
     # The mode that shares most of the keys is the one that was meant.
     meant = max(range(len(reasons)), key=lambda i: (len(native.keys() & backend.modes[i].limits.keys()), i))
-    raise reasons[meant]
+    raise _with_all_near(reasons[meant], reasons, native)
+
+
+def _with_all_near(
+    reason: CannotExpressError, reasons: Sequence[CannotExpressError], native: Mapping[str, int]
+) -> CannotExpressError:
+    """The reason, with the nearest values that any mode would take."""
+    if not reason.near:
+        return reason
+    here = native[reason.key]
+    values = {value for other in reasons if other.key == reason.key for value in other.near}
+    ends = (max((v for v in values if v < here), default=None), min((v for v in values if v > here), default=None))
+    fix = f"write {' or '.join(str(value) for value in ends if value is not None)}"
+    return CannotExpressError(reason.code, reason.message, fix, reason.key)
 
 
 def _read(native: Mapping[str, int], mode: Mode) -> GpuRequest:
     _check_keys(native, mode)
+    _check_values(native, mode)
     count = _count(native, mode)
     found: dict[str, Any] = {"count": count}
     for resource, output in mode.limits.items():
         value = native.get(resource)
         if value is None:
             continue
-        if isinstance(output, Constant):
-            _equal(resource, value, output.value)
-        else:
-            _admissible(resource, output, value)
-            found |= {} if output.what == "count" else amounts.read_back(output, value, count)
+        if isinstance(output, Amount) and output.what != "count":
+            found |= amounts.read_back(output, value, count)
     return _normal(found, mode)
 
 
 def _check_keys(native: Mapping[str, int], mode: Mode) -> None:
-    for resource in native.keys() - mode.limits.keys():
+    for resource in sorted(native.keys() - mode.limits.keys()):
         others = ", ".join(mode.limits)
-        raise CannotExpressError("GPU405", f"{resource} does not go together with {others}", f"remove {resource}")
+        raise CannotExpressError(
+            "GPU405", f"{resource} does not go together with {others}", f"remove {resource}", resource
+        )
     for resource, output in mode.limits.items():
         if resource not in native and not (isinstance(output, Amount) and output.absent is not None):
             raise CannotExpressError("GPU405", f"{', '.join(native)} needs {resource} as well", f"add {resource}")
+
+
+def _check_values(native: Mapping[str, int], mode: Mode) -> None:
+    for resource, value in native.items():
+        output = mode.limits[resource]
+        if isinstance(output, Constant):
+            _equal(resource, value, output.value)
+        else:
+            _admissible(resource, output, value)
 
 
 def _count(native: Mapping[str, int], mode: Mode) -> int:
@@ -85,8 +107,9 @@ def _equal(resource: str, value: int, wanted: object) -> None:
 def _admissible(resource: str, output: Amount, value: int) -> None:
     if not amounts.admits(output, Fraction(value)):
         reason = amounts.outside(output, Fraction(value))
-        options = " or ".join(map(str, amounts.near(output, Fraction(value))))
-        raise CannotExpressError("GPU405", f"{resource}: {value} {reason}", f"write {options or 'less'}")
+        near = amounts.near(output, Fraction(value))
+        fix = f"write {' or '.join(map(str, near)) or 'less'}"
+        raise CannotExpressError("GPU405", f"{resource}: {value} {reason}", fix, resource, near)
 
 
 def _normal(found: dict[str, Any], mode: Mode) -> GpuRequest:

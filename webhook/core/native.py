@@ -68,7 +68,7 @@ def _read_request(native: Native, container: Container, resource: Resource) -> N
     request = container.requests[resource.name]
     path = path_of(_path(container, "requests", resource.name))
     _take(native, container, resource, request)
-    if resource.name not in native.amounts and resource.name not in native.fractions:
+    if resource.name not in {*native.amounts, *native.fractions, *native.zeros}:
         return
     if resource.refuse_request_only:
         native.violations.append(
@@ -77,14 +77,12 @@ def _read_request(native: Native, container: Container, resource: Resource) -> N
                 path=path,
                 message=f"{resource.name} is requested without a limit",
                 fix=f"write limits: {{{resource.name}: {request}}} instead of requests",
-                rule=resource.known[0].rule,
+                rule=resource.rule,
             )
         )
         return
-    if resource.name in native.amounts:
-        native.repairs[resource.name] = Put(
-            _path(container, "limits", resource.name), request, resource.known[0].rule
-        )
+    if resource.name not in native.fractions:
+        native.repairs[resource.name] = Put(_path(container, "limits", resource.name), request, resource.rule)
     native.warnings.append(f"{path} has no limit; it becomes one. Write limits only")
 
 
@@ -102,7 +100,7 @@ def _take(native: Native, container: Container, resource: Resource, value: Any) 
     elif resource.counts:
         native.fractions[resource.name] = amount
     else:
-        native.violations.append(_not_whole(container, resource, text, amount))
+        native.violations.append(not_whole(container, resource, amount))
 
 
 def _amount(resource: Resource, text: str) -> Fraction:
@@ -148,19 +146,19 @@ def _misread(container: Container, resource: Resource, error: QuantityError) -> 
         path=where(container, resource.name),
         message=f"{resource.name}: {message}",
         fix=fix or "write a plain whole number, as 1",
-        rule=resource.known[0].rule,
+        rule=resource.rule,
     )
 
 
-def _not_whole(container: Container, resource: Resource, text: str, amount: Fraction) -> Violation:
+def not_whole(container: Container, resource: Resource, amount: Fraction, fix: str = "") -> Violation:
+    """A fraction (GPU402) where the back end counts in whole numbers."""
     low = amount.numerator // amount.denominator
-    near = f"{low} or {low + 1}" if low else "1"
     return Violation(
         code="GPU402",
         path=where(container, resource.name),
-        message=f"{resource.name} is {text}, and it counts in whole numbers",
-        fix=f"write {near}",
-        rule=resource.known[0].rule,
+        message=f"{resource.name} is {quantity.show(amount)}, and it counts in whole numbers",
+        fix=fix or f"write {f'{low} or {low + 1}' if low else '1'}",
+        rule=resource.rule,
     )
 
 

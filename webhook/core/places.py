@@ -152,7 +152,7 @@ def resources(container: Container) -> dict[str, Stated]:
         if not quantity.same(limit, container.requests.get(name, limit)):
             violations.append(overcommitted(container, name))
         try:
-            entry = _RESOURCES.get(name, "percent"), Stated(_amount(name, text), path, text)
+            entry = _RESOURCES.get(name, "percent"), Stated(_amount(name, text), path, _as_written(text))
         except QuantityError as error:
             violations.append(misread(path, f"{name}: {error}"))
         else:
@@ -160,6 +160,14 @@ def resources(container: Container) -> dict[str, Stated]:
     if violations:
         raise Refusal(*sorted(violations, key=lambda violation: violation.path))
     return _with_percent(stated)
+
+
+def _as_written(text: str) -> str:
+    """The number that an author wrote and the API server serves in another form: `0.3` for `300m`."""
+    try:
+        return quantity.show(quantity.served(text))
+    except QuantityError:
+        return text
 
 
 def _amount(name: str, text: str) -> Any:

@@ -164,13 +164,15 @@ class Cluster:
 class Resource:
     """An extended resource that some rule knows.
 
-    `owners` are the enabled back ends in the cluster's order; `known` are all of them, enabled or not. `counts`:
-    it is a number of devices. `memory_unit`: bytes of one, if it is memory; `in_bytes`: it takes `8Gi`.
+    `owners` are the enabled back ends in the cluster's order; `known` are all of them, enabled or not. `rule` is the
+    line that knows it. `counts`: it is a number of devices. `memory_unit`: bytes of one, if it is memory; `in_bytes`:
+    it takes `8Gi`.
     """
 
     name: str
     owners: tuple[Backend, ...]
     known: tuple[Backend, ...]
+    rule: str
     counts: bool
     memory_unit: Fraction | None
     in_bytes: bool

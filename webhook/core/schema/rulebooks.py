@@ -158,8 +158,10 @@ def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resourc
     numbers = [output for output in outputs if isinstance(output, Amount)]
     memory = [output for output in numbers if output.what == "memory" and output.unit_name != amounts.PERCENT]
     unit: Fraction | None = memory[0].unit if memory else None
+    first = owners[0] if owners else known[0]
     return Resource(
         name=name,
+        rule=f"{first.name} ({outputs[0].at.line_only})",
         owners=tuple(owners),
         known=tuple(known),
         counts=any(output.what == "count" for output in numbers),
