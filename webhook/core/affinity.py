@@ -7,7 +7,7 @@ requirement matches no node, so adding one to it would let nodes in (Kubernetes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.core.edits import Append, Edit, Put
@@ -21,11 +21,12 @@ TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelect
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Nodes whose label `key` has one of `values`, and the rule that says so."""
+    """Nodes whose label `key` has one of `values`, for one container, and the rule that says so."""
 
     key: str
     values: tuple[str, ...]
     rule: str
+    container: str = ""
 
     def expression(self) -> dict[str, Any]:
         """The requirement as Kubernetes writes it."""
@@ -36,17 +37,37 @@ def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Vi
     """The edits that bind the pod to nodes meeting every requirement, and a violation for each it rules out."""
     missing: list[Requirement] = []
     terms = _terms(pod)
-    for requirement in dict.fromkeys(requirements):
+    together: dict[str, Requirement] = {}
+    for requirement in requirements:
+        yield from _join(requirement, together)
+    for requirement in together.values():
         selected = (pod.spec.get("nodeSelector") or {}).get(requirement.key)
         if selected is not None:
             if selected not in requirement.values:
                 path: Path = ("spec", "nodeSelector", requirement.key)
-                yield _excluded(requirement, path, f"selects {selected}")
+                yield _excluded(requirement, path, f"nodeSelector wants {requirement.key}={selected}")
         elif conflict := _conflict(terms, requirement):
             yield _excluded(requirement, (*TERMS, conflict[0]), conflict[1])
         else:
             missing.append(requirement)
     yield from _into_terms(terms, missing)
+
+
+def _join(requirement: Requirement, together: dict[str, Requirement]) -> Iterator[Violation]:
+    """Containers of a pod share a node: it has to suit all of them."""
+    other = together.setdefault(requirement.key, requirement)
+    both = tuple(value for value in other.values if value in requirement.values)
+    if both:
+        together[requirement.key] = replace(other, values=both)
+        return
+    yield Violation(
+        code="GPU502",
+        path=field(TERMS),
+        message=f'the containers "{other.container}" and "{requirement.container}" need different nodes: '
+        f"{requirement.key} {' or '.join(other.values)}, and {' or '.join(requirement.values)}",
+        fix="ask for one model in the whole pod, or use two pods",
+        rule=requirement.rule,
+    )
 
 
 def _terms(pod: Pod) -> Sequence[Mapping[str, Any]]:
@@ -103,7 +124,8 @@ def _exclusion(term: Mapping[str, Any], requirement: Requirement) -> str | None:
         elif operator == "DoesNotExist":
             left.clear()
         if not left:
-            return f"says {operator} {', '.join(sorted(values))}".rstrip()
+            listed = f" [{', '.join(sorted(values))}]" if values else ""
+            return f"node affinity wants {requirement.key} {operator}{listed}"
     return None
 
 
@@ -112,7 +134,7 @@ def _excluded(requirement: Requirement, path: Path, said: str) -> Violation:
     return Violation(
         code="GPU502",
         path=field(path),
-        message=f"the pod {said} for {requirement.key}, and the GPU it asks for is on nodes with {wanted}",
+        message=f"the pod's {said}, and the GPU it asks for is on nodes with {requirement.key}={wanted}",
         fix=f"remove {requirement.key} from the pod's node selection, or ask for another GPU",
         rule=requirement.rule,
     )

@@ -6,7 +6,7 @@ less than was asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NoReturn
 
@@ -149,9 +149,10 @@ def _exactly(amount: Amount, exact: Fraction) -> int:
 
 def _out_of_range(amount: Amount, exact: Fraction) -> NoReturn:
     options = " or ".join(written(amount, Fraction(option)) for option in near(amount, exact))
-    raise CannotExpressError(
-        "GPU305", f"{written(amount, exact)} {outside(amount, exact)}", f"ask for {options or 'less'}"
-    )
+    key = {"memory": "gpu-memory", "cores": "gpu-cores"}.get(amount.what, "gpu")
+    reason = outside(amount, exact, lambda value: written(amount, Fraction(value)))
+    fix = f"ask for {key}: {options}" if options else "ask for less"
+    raise CannotExpressError("GPU305", f"{written(amount, exact)} {reason}", fix, key)
 
 
 def admits(amount: Amount, value: Fraction) -> bool:
@@ -163,15 +164,15 @@ def admits(amount: Amount, value: Fraction) -> bool:
     return low and high and value.denominator == 1 and value % amount.step == 0
 
 
-def outside(amount: Amount, value: Fraction) -> str:
+def outside(amount: Amount, value: Fraction, show_value: Callable[[int], str] = str) -> str:
     """Why a value is not one that the rule could have written."""
     if amount.fit:
-        return f"is not one of {', '.join(map(str, amount.fit))}"
+        return f"is not one of {', '.join(map(show_value, amount.fit))}"
     if amount.maximum is not None and value > amount.maximum:
-        return f"is more than {amount.maximum}, the most it can express"
+        return f"is more than {show_value(amount.maximum)}, the most it can express"
     if amount.minimum is not None and value < amount.minimum:
-        return f"is less than {amount.minimum}, the least it can express"
-    return f"is not a multiple of {amount.step}" if amount.step > 1 else "is not a whole number"
+        return f"is less than {show_value(amount.minimum)}, the least it can express"
+    return f"is not a multiple of {show_value(amount.step)}" if amount.step > 1 else "is not a whole number"
 
 
 def near(amount: Amount, value: Fraction) -> list[int]:
@@ -191,14 +192,13 @@ def _grid(amount: Amount, value: Fraction) -> list[int]:
 
 
 def written(amount: Amount, value: Fraction) -> str:
-    """A value with its unit, for people: `33 %`, `4608 MiB`, `1 device`."""
-    if amount.unit_name == QUANTITY:
-        return show_size(round(value))
+    """A value of the rule's unit in the words of the shorthand: `33%`, `4608Mi`, `1 device`."""
     if amount.what == "count":
         return f"{show(value)} device{'' if value == 1 else 's'}"
-    if amount.unit_name == "device":
-        return f"{show(value)} of a device"
-    return f"{_short(value)} {'%' if amount.unit_name == PERCENT else amount.unit_name}"
+    if amount.unit_name == PERCENT or amount.what != "memory":
+        return f"{_short(value * amount.unit)}%"
+    in_bytes = value * amount.unit
+    return show_size(in_bytes.numerator) if in_bytes.denominator == 1 else f"{_short(in_bytes / quantity.MIB)}Mi"
 
 
 def _short(value: Fraction) -> str:

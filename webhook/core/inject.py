@@ -134,29 +134,30 @@ def _one_variable(container: Container, name: str, value: str, rule: str, *, enf
 
 def _metadata(pod: Pod, served: Sequence[Served], section: str, rulebook: Rulebook) -> Iterator[Injected]:
     """Labels or annotations. A user's own constant is kept; one that contradicts the request is refused."""
-    present = dict(pod.labels if section == "labels" else pod.annotations)
-    ours: set[str] = set()
+    present = pod.labels if section == "labels" else pod.annotations
+    ours: dict[str, tuple[str, str]] = {}
     for one in served:
+        name = one.asked.container.name
         for key, output in {**getattr(one.backend.inject, section), **getattr(one.mode, section)}.items():
             value = words.text(output, one, rulebook)
-            if value is None or present.get(key) == value:
+            if value is None:
                 continue
-            if key not in present:
-                yield Put(("metadata", section, key), value, rule_of(one, output))
-            elif isinstance(output, Amount) or key in ours:
-                yield _contradicts(("metadata", section, key), present[key], value, one, output)
-                continue
-            present.setdefault(key, value)
-            ours.add(key)
+            path: Path = ("metadata", section, key)
+            first, before = ours.setdefault(key, (name, value))
+            if before != value:
+                yield _differ(path, f'the containers "{first}" and "{name}" need', before, value, one, output)
+            elif key not in present and first == name:
+                yield Put(path, value, rule_of(one, output))
+            elif key in present and present[key] != value and isinstance(output, Amount):
+                yield _differ(path, f'the pod and its container "{name}" want', present[key], value, one, output)
 
 
-def _contradicts(path: Path, present: Any, wanted: str, served: Served, output: Output) -> Violation:
+def _differ(path: Path, who: str, one: Any, other: str, served: Served, output: Output) -> Violation:
     return Violation(
         code="GPU503",
         path=field(path),
-        message=f'{field(path)} is "{present}", and {served.backend.name} needs "{wanted}" for the container '
-        f'"{served.asked.container.name}"',
-        fix=f"remove {path[-1]}, or ask for what it says",
+        message=f'{who} different values of {field(path)}: "{one}", and "{other}"',
+        fix=f"remove {path[-1]} from the pod" if who.startswith("the pod") else "ask for the same, or use two pods",
         rule=rule_of(served, output),
     )
 
@@ -166,4 +167,4 @@ def _node_affinity(served: Iterable[Served], rulebook: Rulebook) -> Iterator[aff
         for key, output in {**one.backend.inject.node_affinity, **one.mode.node_affinity}.items():
             values = words.texts(output, one, rulebook)
             if values:
-                yield affinity.Requirement(key, tuple(values), rule_of(one, output))
+                yield affinity.Requirement(key, tuple(values), rule_of(one, output), one.asked.container.name)
