@@ -78,7 +78,7 @@ class Node:
         if not isinstance(self.value, dict):
             raise self.problem(f"has to be a mapping, not {kind(self.value)}")
         for key, node in self.value.items():
-            yield key, Node(node.value, node.at, f"{self.path}.{key}" if self.path else key, node.keys)
+            yield key, Node(node.value, node.at, self.path + _step(key) if self.path else key, node.keys)
 
     def elements(self) -> list[Node]:
         """The elements of a list, with their key paths filled in; raises DocumentError for another type."""
@@ -99,7 +99,9 @@ class Node:
     def integer(self, least: int = 0) -> int:
         """A whole number of at least `least`; raises DocumentError."""
         if isinstance(self.value, bool) or not isinstance(self.value, int):
-            raise self.problem(f"has to be a whole number, not {kind(self.value)}")
+            digits = isinstance(self.value, str) and self.value.isdecimal()
+            hint = f"; write it without quotes: {self.value}" if digits else ""
+            raise self.problem(f"has to be a whole number, not {kind(self.value)}{hint}")
         if self.value < least:
             raise self.problem(f"has to be {least} or more, not {self.value}")
         return self.value
@@ -120,6 +122,10 @@ class Node:
     def texts(self) -> list[str]:
         """A list of strings."""
         return [node.text() for node in self.elements()]
+
+
+def _step(key: str) -> str:
+    return f'["{key}"]' if "." in key or "/" in key else f".{key}"
 
 
 class Section:

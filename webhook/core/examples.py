@@ -13,12 +13,12 @@ from webhook.core.rulebook import Backend, Example, Rulebook
 
 def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
     """A problem for each example that does not come out; `alone` is a rulebook with this back end only."""
-    for example in backend.examples:
+    for index, example in enumerate(backend.examples):
         raw = _pod(example.ask)
         planned = plan.make(pod.read(raw), alone)
         wrong = _refusal(example, planned) if planned.violations else _result(example, planned, raw)
         if wrong:
-            yield Problem(example.at, "spec.examples", f'the example "{example.name}" {wrong}')
+            yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {wrong}')
 
 
 def _pod(ask: Mapping[str, str]) -> dict[str, Any]:
@@ -38,10 +38,10 @@ def _refusal(example: Example, planned: plan.Plan) -> str | None:
 def _result(example: Example, planned: plan.Plan, raw: Mapping[str, Any]) -> str | None:
     found = sections(edits.apply(planned.edits, raw))
     if example.refused is not None:
-        return f"is not refused; it becomes {found['limits'] or 'nothing'}"
+        return f"is not refused; it becomes {_show(found['limits'])}"
     for section, value in (example.expected or {}).items():
         if found[section] != _texts(value):
-            return f"expects {section} {_texts(value)}, and gets {found[section]}"
+            return f"expects {section} {_show(_texts(value))}, and gets {_show(found[section])}"
     return None
 
 
@@ -66,6 +66,13 @@ def _affinity(spec: Mapping[str, Any]) -> dict[str, Any]:
         at = (at or {}).get(step)
     terms = at or [{}]
     return {expression["key"]: expression["values"] for expression in terms[0].get("matchExpressions", ())}
+
+
+def _show(value: Any) -> str:
+    """A value as a rule's author would write it: `{acme.example/card: 2}`."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_show(entry)}" for key, entry in value.items()) + "}"
+    return f"[{', '.join(map(_show, value))}]" if isinstance(value, list) else str(value)
 
 
 def _texts(value: Any) -> Any:

@@ -40,6 +40,8 @@ def _device(node: Node, vendor: str, problems: list[Problem]) -> tuple[Device, l
 
 
 def _size(node: Node) -> int:
+    if isinstance(node.value, int) and not isinstance(node.value, bool):
+        raise node.problem(f"has no unit; write {node.value}Mi or {node.value}Gi")
     try:
         return quantity.size(node.text())
     except quantity.QuantityError as error:

@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from webhook.core.document import Node, Problem, Section, nearest
-from webhook.core.rulebook import Cluster
+from webhook.core.rulebook import Cluster, Device
 from webhook.core.schema.inheritance import Parameters
 
 
 def cluster(name: str, spec: Node, problems: list[Problem]) -> tuple[Cluster, Mapping[str, Parameters]]:
     """Read the spec of a cluster, and the parameters it sets, by back end."""
     section = Section(Node(spec.value, spec.at, "spec", spec.keys), problems)
-    backends = section.need("backends", Node.elements, [])
+    backends = section.need("backends", _at_least_one, [])
     default = section.take("defaults", lambda node: _defaults(node, problems), {})
     parameters = section.take("parameters", _parameters, {})
     read = Cluster(
@@ -28,6 +28,12 @@ def cluster(name: str, spec: Node, problems: list[Problem]) -> tuple[Cluster, Ma
     )
     section.done()
     return read, parameters
+
+
+def _at_least_one(node: Node) -> list[Node]:
+    if not node.elements():
+        raise node.problem("needs at least one back end: a cluster without any would refuse every GPU")
+    return node.elements()
 
 
 def _defaults(node: Node, problems: list[Problem]) -> dict[str, str]:
@@ -45,13 +51,20 @@ def _unknown_value(node: Node) -> Literal["warn", "refuse"]:
     return "refuse" if node.word(("warn", "refuse")) == "refuse" else "warn"
 
 
-def check_names(spec: Node, known: Collection[str], enabled: Collection[str], problems: list[Problem]) -> None:
-    """Complain of every back end that the cluster names and nobody defines, or that it does not enable."""
+def check_names(
+    spec: Node, known: Collection[str], cluster: Cluster, devices: Mapping[str, Device], problems: list[Problem]
+) -> None:
+    """Complain of every name in the document that nobody defines, and of defaults that are not enabled."""
     section = Section(Node(spec.value, spec.at, "spec", spec.keys), [])
+    enabled = cluster.backends
     for node in section.take("backends", Node.elements, []):
         _known(node, known, "no rule defines the back end", problems)
     for _, node in section.take("defaults", lambda n: list(n.items()), []):
         _known(node, enabled, "spec.backends does not enable", problems)
+    device = section.take("device", lambda node: node, None)
+    if device is not None and str(device.value).lower() not in devices:
+        hint = nearest(str(device.value), {known.model for known in devices.values()})
+        problems.append(Problem(device.at, device.path, f'no catalogue knows the model "{device.value}"{hint}'))
     for name, node in section.take("parameters", lambda n: list(n.items()), []):
         _known(Node(name, node.at, node.path), known, "no rule defines the back end", problems)
 

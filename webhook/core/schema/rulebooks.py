@@ -46,6 +46,7 @@ def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str,
 
 def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, dict[str, Node]]:
     specs: dict[str, dict[str, Node]] = {kind: {} for kind in KINDS}
+    named: dict[tuple[str, str], Location] = {}
     for document in documents:
         section = Section(document, problems)
         version = section.need("apiVersion", lambda node: node.word((API_VERSION,)), "")
@@ -55,9 +56,11 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
         section.done()
         if not version or not kind or not name:
             continue
-        if name in specs[kind]:
-            first = specs[kind][name].at.line_only
-            problems.append(Problem(document.at, "metadata.name", f'{kind} "{name}" is defined already, at {first}'))
+        at = document.value["metadata"].value["name"].at
+        first = named.setdefault((kind, name), at)
+        if first is not at:
+            message = f'{kind} "{name}" is defined already, at {first.line_only}'
+            problems.append(Problem(at, "metadata.name", message))
         specs[kind][name] = spec
     return specs
 
@@ -100,11 +103,7 @@ def _cluster(
         return None, {}
     name, spec = next(iter(found.items()))
     cluster, parameters = clusters.cluster(name, spec, problems)
-    clusters.check_names(spec, known, cluster.backends, problems)
-    if cluster.device is not None and cluster.device.lower() not in devices:
-        models = {device.model for device in devices.values()}
-        hint = nearest(cluster.device, models)
-        problems.append(Problem(spec.at, "spec.device", f'no catalogue knows the model "{cluster.device}"{hint}'))
+    clusters.check_names(spec, known, cluster, devices, problems)
     return cluster, parameters
 
 
