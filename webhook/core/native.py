@@ -38,9 +38,9 @@ def read(container: Container, rulebook: Rulebook) -> Native:
     """Every known resource of the container, with the repairs it needs and what is wrong with it."""
     native = Native()
     known = rulebook.resources
-    for name in [key for key in container.limits if key in known]:
+    for name in sorted(key for key in container.limits if key in known):
         _read_limit(native, container, known[name])
-    for name in [key for key in container.requests if key in known and key not in container.limits]:
+    for name in sorted(key for key in container.requests if key in known and key not in container.limits):
         _read_request(native, container, known[name])
     return native
 
