@@ -6,13 +6,12 @@ Exit codes: 0 fine, 1 findings or a denial, 2 wrong usage or an error of the pro
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
-
-import orjson
 
 from webhook import manifests, rulefiles, settings
 from webhook.core import explain
@@ -44,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FINE
     except OSError as error:
         return _fail(str(error))
+    except Exception as error:
+        if "GPU_WEBHOOK_TRACE" in os.environ:
+            raise
+        return _fail(f"an error of the program, not of yours: {error!r}; GPU_WEBHOOK_TRACE=1 shows where")
 
 
 def _fail(message: str) -> int:
@@ -167,7 +170,7 @@ def _print_json(found: Sequence[Explanation]) -> None:
 
 
 def _dump(value: Any) -> None:
-    print(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def _print_text(found: Sequence[Explanation]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 from webhook.core import quantity
 from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Device
+from webhook.core.rulebook import Amount, Device, Output
 
 PERCENT: Final = "percent"
 QUANTITY: Final = "quantity"
@@ -204,6 +204,12 @@ def written(amount: Amount, value: Fraction) -> str:
 def _short(value: Fraction) -> str:
     text = show(value)
     return f"{float(value):.2f}" if "/" in text else text
+
+
+def as_text(output: Output, value: int) -> str:
+    """A value as it stands on a container: digits, or `8Gi` where the rule writes quantities."""
+    quantities = isinstance(output, Amount) and output.unit_name == QUANTITY
+    return show_size(value) if quantities else str(value)
 
 
 def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:

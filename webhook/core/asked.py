@@ -83,6 +83,8 @@ def _fraction(
     if name is None:
         return None, []
     amount = known.fractions[name]
+    if not rulebook.resources[name].owners:
+        raise Refusal(native.not_whole(container, rulebook.resources[name], amount))
     try:
         devices = shorthand.devices_from(1, amount)
     except QuantityError as error:

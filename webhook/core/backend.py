@@ -10,7 +10,7 @@ from webhook.core import inverse, native, translate
 from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
 from webhook.core.document import nearest
-from webhook.core.request import GpuRequest
+from webhook.core.request import GpuRequest, Stated
 from webhook.core.rulebook import Amount, Backend, Mode, Rulebook
 from webhook.core.violations import Refusal, Violation
 
@@ -23,7 +23,7 @@ class Served:
     request: GpuRequest
     backend: Backend
     mode: Mode
-    limits: Mapping[str, int | str]
+    limits: Mapping[str, int]
     warnings: Sequence[str] = ()
 
 
@@ -63,6 +63,8 @@ def _order(asked: Asked, rulebook: Rulebook, preferred: str | None) -> Sequence[
         backend = rulebook.backends.get(named.value)
         if backend is None or backend not in rulebook.enabled:
             raise Refusal(_not_enabled(named.path, named.value, rulebook))
+        if owners is not None and backend not in owners:
+            raise Refusal(_not_its_resources(asked, named, rulebook))
         return [backend]
     if asked.request is None:
         return owners or ()
@@ -76,7 +78,7 @@ def _order(asked: Asked, rulebook: Rulebook, preferred: str | None) -> Sequence[
 
 def _owners(asked: Asked, rulebook: Rulebook) -> Sequence[Backend] | None:
     """The enabled back ends that own every resource on the container; None if it has none."""
-    names = [*asked.native.amounts, *([asked.fraction] if asked.fraction else ())]
+    names = _resources(asked)
     if not names:
         return None
     groups = [rulebook.resources[name].owners for name in names]
@@ -84,6 +86,10 @@ def _owners(asked: Asked, rulebook: Rulebook) -> Sequence[Backend] | None:
     if not common and all(groups):
         raise Refusal(_two_systems(asked, names, rulebook))
     return common
+
+
+def _resources(asked: Asked) -> list[str]:
+    return [*asked.native.amounts, *([asked.fraction] if asked.fraction else ())]
 
 
 def consider(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
@@ -234,6 +240,18 @@ def _not_enabled(path: str, name: str, rulebook: Rulebook) -> Violation:
         message=f'the back end "{name[:63]}" {known}',
         fix=f"use one of: {', '.join(enabled)}",
         rule=f"{rulebook.cluster.name} ({rulebook.cluster.at.line_only})",
+    )
+
+
+def _not_its_resources(asked: Asked, named: Stated, rulebook: Rulebook) -> Violation:
+    names = _resources(asked)
+    owned = [name for name in names if all(owner.name != named.value for owner in rulebook.resources[name].owners)]
+    owners = [owner.name for owner in rulebook.resources[owned[0]].owners] or ["no back end of this cluster"]
+    return Violation(
+        code="GPU203",
+        path=native.where(asked.container, owned[0]),
+        message=f"{named}, and {owned[0]} on the container belongs to {' or '.join(owners[:MENTIONED])}",
+        fix=f"remove {owned[0]}, or name {owners[0]}, or say gpu-backend for one container only",
     )
 
 

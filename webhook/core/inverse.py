@@ -45,8 +45,9 @@ def _with_all_near(
 
 
 def _read(native: Mapping[str, int], mode: Mode) -> GpuRequest:
-    _check_keys(native, mode)
+    _check_foreign(native, mode)
     _check_values(native, mode)
+    _check_missing(native, mode)
     count = _count(native, mode)
     found: dict[str, Any] = {"count": count}
     for resource, output in mode.limits.items():
@@ -58,12 +59,15 @@ def _read(native: Mapping[str, int], mode: Mode) -> GpuRequest:
     return _normal(found, mode)
 
 
-def _check_keys(native: Mapping[str, int], mode: Mode) -> None:
+def _check_foreign(native: Mapping[str, int], mode: Mode) -> None:
     for resource in sorted(native.keys() - mode.limits.keys()):
         others = ", ".join(mode.limits)
         raise CannotExpressError(
             "GPU405", f"{resource} does not go together with {others}", f"remove {resource}", resource
         )
+
+
+def _check_missing(native: Mapping[str, int], mode: Mode) -> None:
     for resource, output in mode.limits.items():
         if resource not in native and not (isinstance(output, Amount) and output.absent is not None):
             raise CannotExpressError("GPU405", f"{', '.join(native)} needs {resource} as well", f"add {resource}")
@@ -73,7 +77,7 @@ def _check_values(native: Mapping[str, int], mode: Mode) -> None:
     for resource, value in native.items():
         output = mode.limits[resource]
         if isinstance(output, Constant):
-            _equal(resource, value, output.value)
+            _equal(resource, value, output.number)
         else:
             _admissible(resource, output, value)
 
@@ -99,8 +103,8 @@ def _whole_devices(resource: str, devices: Fraction) -> int:
     return devices.numerator
 
 
-def _equal(resource: str, value: int, wanted: object) -> None:
-    if str(value) != str(wanted):
+def _equal(resource: str, value: int, wanted: int) -> None:
+    if value != wanted:
         raise CannotExpressError("GPU405", f"{resource} has to be {wanted}, not {value}", f"write {wanted}")
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from webhook.core import backend, inject, places, quantity
-from webhook.core.amounts import CannotExpressError
+from webhook.core.amounts import CannotExpressError, as_text
 from webhook.core.asked import Asked
 from webhook.core.backend import Served
 from webhook.core.edits import Edit, Put, Remove
 from webhook.core.interpret import Interpretation, interpret
-from webhook.core.pod import Pod
+from webhook.core.pod import Container, Pod
 from webhook.core.request import Stated
 from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
@@ -33,7 +34,7 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
     interpretation = interpret(pod, rulebook)
     plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
     for asked in interpretation.asked:
-        plan.edits += _without_shorthand(asked)
+        plan.edits += _without(asked.container, places.RESOURCES)
         served = _serve(asked, plan, rulebook, preferred)
         done = served.limits if served else {}
         plan.edits += [repair for name, repair in asked.native.repairs.items() if name not in done]
@@ -77,35 +78,26 @@ def _not_enabled(asked: Asked, rulebook: Rulebook) -> Iterator[str]:
         yield f"{name} belongs to {known}, which this cluster does not enable; it is left as it is"
 
 
-def _without_shorthand(asked: Asked) -> Iterator[Edit]:
-    """Take the shorthand out of the resources, where Kubernetes or the scheduler would not know it."""
-    container = asked.container
+def _without(container: Container, names: Collection[str], rule: str = "") -> Iterator[Edit]:
+    """Take resources away, from limits and requests."""
     for section, present in (("limits", container.limits), ("requests", container.requests)):
         for name in present:
-            if name in places.RESOURCES:
-                yield Remove((*container.path, "resources", section, name))
+            if name in names:
+                yield Remove((*container.path, "resources", section, name), rule)
 
 
 def _resources(served: Served) -> Iterator[Edit]:
     """The limits that are missing or differ. Requests follow by themselves, unless they are there already."""
-    container = served.asked.container
-    for name, value in served.limits.items():
-        for section, present in (("limits", container.limits), ("requests", container.requests)):
-            wrong = name not in present if section == "limits" else name in present
-            if name in present:
-                wrong = not quantity.same(present[name], value)
-            if wrong:
-                path = (*container.path, "resources", section, name)
-                yield Put(path, str(value), _rule(served, name))
-    fraction = served.asked.fraction
+    container, fraction = served.asked.container, served.asked.fraction
+    for name, number in served.limits.items():
+        output = served.mode.limits[name]
+        value, rule = as_text(output, number), inject.rule_of(served, output)
+        if name not in container.limits or not quantity.same(container.limits[name], value):
+            yield Put((*container.path, "resources", "limits", name), value, rule)
+        if name in container.requests and not quantity.same(container.requests[name], value):
+            yield Put((*container.path, "resources", "requests", name), value, rule)
     if fraction is not None and fraction not in served.limits:
-        for section, present in (("limits", container.limits), ("requests", container.requests)):
-            if fraction in present:
-                yield Remove((*container.path, "resources", section, fraction), served.backend.rule)
-
-
-def _rule(served: Served, resource: str) -> str:
-    return f"{served.backend.name} ({served.mode.limits[resource].at.line_only})"
+        yield from _without(container, {fraction}, served.backend.rule)
 
 
 def _notes(pod: Pod, plan: Plan) -> Iterator[Edit]:
@@ -126,9 +118,14 @@ def _notes(pod: Pod, plan: Plan) -> Iterator[Edit]:
 
 
 def _text(stated: Stated) -> str:
-    if isinstance(stated.value, int):
-        return quantity.show_size(stated.value)
-    return stated.text.removesuffix("%") if not hasattr(stated.value, "count") else str(stated.value)
+    """What a container's resource said, as its annotation says it."""
+    match stated.value:
+        case int():
+            return quantity.show_size(stated.value)
+        case Fraction():
+            return quantity.show(stated.value)
+        case value:
+            return str(value)
 
 
 def _note(translated: Sequence[Served]) -> str:

@@ -6,6 +6,7 @@ The grammar of Kubernetes quantities is `apimachinery/pkg/api/resource/quantity.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from fractions import Fraction
 from typing import Final
@@ -87,13 +88,19 @@ def _size_hint(text: str) -> str:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two quantities are equal: `1`, `1000m` and `1.0` are."""
+    """Whether two quantities are equal: `1`, `1000m` and `1.0` are, and `1Gi` and `1024Mi`."""
     if one == other:
         return True
-    try:
-        return served(text_of(one)) == served(text_of(other))
-    except QuantityError:
-        return False
+    amount = _amount(one)
+    return amount is not None and amount == _amount(other)
+
+
+def _amount(value: object) -> Fraction | None:
+    text = text_of(value)
+    for read in (served, size):
+        with contextlib.suppress(QuantityError):
+            return Fraction(read(text))
+    return None
 
 
 def show(number: Fraction | int) -> str:

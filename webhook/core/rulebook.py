@@ -46,6 +46,13 @@ class Constant:
     at: Location
     enforce: bool = False
 
+    @property
+    def number(self) -> int:
+        """The value of a limit, where the form of rules lets nothing but whole numbers pass."""
+        if not isinstance(self.value, int):
+            raise TypeError(f"{self.at}: {self.value!r} is no number")
+        return self.value
+
 
 Output = Amount | Constant
 

@@ -7,25 +7,21 @@ from dataclasses import dataclass, field, replace
 
 from webhook.core import amounts
 from webhook.core.amounts import CannotExpressError
-from webhook.core.quantity import show, show_size
+from webhook.core.quantity import show
 from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Rulebook, When
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """A request in the words of one back end: `limits` by resource, each with the output that made it."""
+    """A request in the words of one back end; `limits` are numbers, of bytes where the rule writes quantities."""
 
     request: GpuRequest
     backend: Backend
     mode: Mode
-    limits: Mapping[str, int | str]
+    limits: Mapping[str, int]
     warnings: tuple[str, ...] = ()
     card: Device | None = field(default=None, compare=False)
-
-    def rule(self, resource: str) -> str:
-        """The rule line that a limit comes from: `hami-vgpu (hami-vgpu.yaml:21)`."""
-        return f"{self.backend.name} ({self.mode.limits[resource].at.line_only})"
 
 
 def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Translation:
@@ -34,15 +30,15 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     card = find_card(request, rulebook, backend)
     request = _with_cores(request, card)
     mode = _mode_for(request, backend)
-    limits: dict[str, int | str] = {}
+    limits: dict[str, int] = {}
     warnings: list[str] = []
     for resource, output in mode.limits.items():
         if isinstance(output, Constant):
-            limits[resource] = str(output.value)
+            limits[resource] = output.number
             continue
         value, warning = amounts.express(output, request, card)
         if value is not None:
-            limits[resource] = show_size(value) if output.unit_name == amounts.QUANTITY else value
+            limits[resource] = value
         if warning:
             warnings.append(f"{resource}: {warning}, rounded up by {backend.name}")
     return Translation(
