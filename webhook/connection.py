@@ -30,6 +30,10 @@ HEAD_BYTES: Final = 32 * KIBIBYTE
 """Longest head of a request. The API server's is 0.3 KiB; Go's own default is 1 MiB. The parser checks its limits
 only once a head is complete, so the bytes are counted here."""
 
+LINE_BYTES: Final = 4 * KIBIBYTE
+FIELD_BYTES: Final = 8 * KIBIBYTE
+FIELDS: Final = 100
+
 CHUNKING_BYTES: Final = 64 * KIBIBYTE
 """What the framing of a chunked body may add: the parser buffers endless chunk sizes and extensions."""
 
@@ -68,7 +72,12 @@ class Connection(asyncio.Protocol):
         self._size = 0
         self._unread = b""
         self._parser = gunicorn_h1c.H1CProtocol(
-            on_headers_complete=self._on_head, on_body=self._on_body, limit_remaining=0
+            on_headers_complete=self._on_head,
+            on_body=self._on_body,
+            limit_request_line=LINE_BYTES,
+            limit_request_field_size=FIELD_BYTES,
+            limit_request_fields=FIELDS,
+            limit_remaining=0,  # what follows a request is at most one read, see worker.READ_SIZE
         )
 
     # From asyncio
@@ -123,10 +132,12 @@ class Connection(asyncio.Protocol):
         else:
             self.abort()
 
-    def retire(self) -> None:
-        """Close, if no request is under way."""
-        if self.state == "idle":
+    def retire(self, idle_seconds: float = 0) -> None:
+        """Close if it has been idle so long, without waiting for the peer's part of the TLS farewell."""
+        since = self.deadline - self.settings.keepalive_seconds
+        if self.state == "idle" and monotonic() - since >= idle_seconds:
             self._close()
+            self.abort()
 
     def abort(self) -> None:
         """Cut the connection."""

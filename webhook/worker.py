@@ -25,12 +25,17 @@ from gunicorn.workers.base import Worker
 
 from webhook import tls
 from webhook.connection import Connection
+from webhook.lane import Lane
+from webhook.settings import Settings
 
 log = logging.getLogger(__name__)
 
 READ_SIZE: Final = 32 * 1024
 """Bytes asyncio's TLS asks OpenSSL for at once. Its own 256 KiB are allocated per read and zeroed per connection
 (asyncio/sslproto.py, `SSLProtocol.max_size`): memory for a thousand connections, and time on each review."""
+
+JUST_MADE_SECONDS: Final = 0.5
+"""A connection as young as this has a request on its way: it is not closed for being idle."""
 
 FULL_EVERY: Final = 60.0
 """Seconds between two warnings that all places are taken."""
@@ -41,8 +46,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.settings = self.app.settings
-        self.lane = self.app.lane
+        self.settings: Settings = self.app.settings
+        self.lane: Lane = self.app.lane
         self.connections: set[Connection] = set()
         self.date = b""
         self._held: set[asyncio.Task[None]] = set()
@@ -76,7 +81,6 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         """Everything that is done from time to time."""
         self.notify()
         self.date = formatdate(usegmt=True).encode()
-        self.lane.metrics.connections = len(self._held)
         if self.ppid != os.getppid() and not self.lane.draining:
             log.warning("the parent process is gone")
             self._begin_to_leave()
@@ -86,8 +90,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._reload_certificate()
         if now > self._stops_accepting:
             self._leave(now)
-        elif not self._listening and len(self._held) < self.settings.connections:
-            self._listen()
+        elif not self._listening:
+            self._make_room()
 
     # Accepting
 
@@ -103,8 +107,11 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._loop.remove_reader(listener.sock)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept whoever is waiting, while there are places."""
-        while len(self._held) < self.settings.connections:
+        """Accept whoever is waiting, while there are places; without one, make one."""
+        if self._full():
+            self._stop_listening()
+            self._make_room()
+        while not self._full():
             try:
                 accepted, _ = listener.accept()
             except BlockingIOError:
@@ -116,9 +123,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             accepted.settimeout(0)
             held = self._loop.create_task(self._hold(accepted))
             self._held.add(held)
+            self.lane.metrics.connections += 1
             held.add_done_callback(self._free)
-        self._stop_listening()
-        self._make_room()
 
     async def _hold(self, accepted: socket.socket) -> None:
         """Hold a place from accept to the end of the connection."""
@@ -140,17 +146,24 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
 
     def _free(self, held: asyncio.Task[None]) -> None:
         self._held.discard(held)
+        self.lane.metrics.connections -= 1
         if not self._listening and not self._left:
             self._listen()
 
+    def _full(self) -> bool:
+        return len(self._held) >= self.settings.connections
+
     def _make_room(self) -> None:
         """Close the connection that has been idle longest, so that one with a request can come in."""
+        if not self._full():
+            self._listen()
+            return
         if monotonic() > self._warn_again:
             self._warn_again = monotonic() + FULL_EVERY
             log.warning("all %d connections are taken; the longest idle one makes room", self.settings.connections)
         idle = [connection for connection in self.connections if connection.state == "idle"]
         if idle:
-            min(idle, key=lambda connection: connection.deadline).retire()
+            min(idle, key=lambda connection: connection.deadline).retire(JUST_MADE_SECONDS)
 
     # Leaving
 
@@ -176,7 +189,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             for listener in self.sockets:
                 listener.close()
         for connection in list(self.connections):
-            connection.retire()
+            connection.retire(JUST_MADE_SECONDS)
         if now > self._gives_up or not self._held:
             self.alive = False
 

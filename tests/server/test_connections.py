@@ -1,0 +1,100 @@
+"""How connections are reused, shared out and given up."""
+
+import contextlib
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.server.peer import Peer, request
+from tests.server.process import Server, running
+
+
+def test_a_connection_serves_many_reviews(peer: Peer, fraction: bytes) -> None:
+    answers = [peer.ask("POST", "/mutate", fraction) for _ in range(20)]
+
+    assert {answered.status for answered in answers} == {200}
+    assert not any(answered.closes for answered in answers)
+
+
+def test_pipelined_requests_are_answered_in_order(peer: Peer, plain: bytes) -> None:
+    peer.send(request("GET", "/healthz") + request("POST", "/mutate", plain) + request("GET", "/nowhere"))
+
+    assert [peer.answer().status for _ in range(3)] == [200, 200, 404]
+
+
+@pytest.mark.parametrize("at", [1, 20, 60, 100, 3000])
+def test_a_pipelined_request_may_come_in_two_pieces(peer: Peer, plain: bytes, at: int) -> None:
+    sent = request("GET", "/healthz") + request("POST", "/mutate", plain)
+    peer.send(sent[:at])
+    peer.send(sent[at:])
+
+    assert [peer.answer().status for _ in range(2)] == [200, 200]
+
+
+def test_a_request_may_come_byte_by_byte(peer: Peer) -> None:
+    for byte in request("POST", "/mutate", b"{}"):
+        peer.send(bytes([byte]))
+
+    assert peer.answer().status == 400
+
+
+def test_close_is_honoured(peer: Peer) -> None:
+    answered = peer.ask("GET", "/healthz", headers={"Connection": "close"})
+
+    assert (answered.status, answered.closes) == (200, True)
+    assert peer.ended()
+
+
+def test_http_1_0_closes(peer: Peer) -> None:
+    peer.send(b"GET /healthz HTTP/1.0\r\n\r\n")
+    answered = peer.answer()
+
+    assert (answered.status, answered.body, answered.closes) == (200, b"ok\n", True)
+    assert peer.ended()
+
+
+def test_http_1_0_may_ask_to_stay(peer: Peer) -> None:
+    for _ in range(2):
+        peer.send(b"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        assert peer.answer().headers["connection"] == "keep-alive"
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_tls_1_2_and_1_3_are_spoken(server: Server, version: ssl.TLSVersion) -> None:
+    context = ssl.create_default_context(cafile=str(server.folder / "tls.crt"))
+    context.minimum_version = context.maximum_version = version
+    with contextlib.closing(Peer.connect(server.port, context)) as peer:
+        assert peer.ask("GET", "/healthz").status == 200
+
+
+def test_http_2_is_not_offered(server: Server) -> None:
+    context = ssl.create_default_context(cafile=str(server.folder / "tls.crt"))
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with contextlib.closing(Peer.connect(server.port, context)) as peer:
+        assert isinstance(peer.socket, ssl.SSLSocket)
+        assert peer.socket.selected_alpn_protocol() == "http/1.1"
+
+
+def test_when_all_places_are_taken_the_longest_idle_connection_makes_room(folder: Path) -> None:
+    with running(folder, connections=3) as server:
+        peers = [server.connect() for _ in range(3)]
+        try:
+            assert [peer.ask("GET", "/healthz").status for peer in peers] == [200, 200, 200]
+            with contextlib.closing(server.connect()) as late:
+                assert late.ask("GET", "/healthz").status == 200
+            assert peers[0].ended()
+            assert peers[2].ask("GET", "/healthz").status == 200
+        finally:
+            for peer in peers:
+                peer.close()
+        assert len(server.lines("all 3 connections are taken")) == 1
+
+
+def test_a_request_under_way_keeps_its_place(folder: Path) -> None:
+    alone = {"connections": 1, "body_seconds": 0.5}
+    with running(folder, **alone) as server, contextlib.closing(server.connect()) as holder:
+        holder.send(b"POST /mutate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        with contextlib.closing(server.connect()) as late:  # waits in the kernel until the holder is sent away
+            assert late.ask("GET", "/healthz").status == 200
+        assert holder.answer().status == 408
