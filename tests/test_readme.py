@@ -1,0 +1,73 @@
+"""What the README shows is what happens."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests import builders, readme
+from webhook.core import admit, edits, plan, pod, shorthand
+from webhook.rulefiles import RuleFilesError, load
+
+TEXT = readme.README.read_text()
+RULES_TEXT = (readme.ROOT / "rules" / "README.md").read_text()
+
+
+def test_the_pod_at_the_top_becomes_the_pod_below_it() -> None:
+    before = yaml.safe_load(readme.block("before", TEXT))
+    planned = plan.make(pod.read(before), load(readme.ROOT / "rules"))
+
+    assert edits.apply(planned.edits, before) == yaml.safe_load(readme.block("after", TEXT))
+
+
+@pytest.mark.parametrize("name", readme.TABLES)
+def test_tables_are_up_to_date(name: str) -> None:
+    assert readme.marked(name, TEXT) == readme.TABLES[name](), "run: python -m tests.readme"
+
+
+def test_every_key_of_the_shorthand_is_in_the_table() -> None:
+    assert [key for key in shorthand.KEYS if f"| `{key}` |" not in TEXT] == []
+
+
+def test_the_command_shown_prints_what_is_shown(tmp_path: Path) -> None:
+    shown = readme.block("run", TEXT)
+    command, _, printed = shown.removeprefix("$ ").partition("\nPOD\n")
+    program = Path(sys.executable).parent
+
+    ran = subprocess.run(
+        ["bash", "-c", f"{command}\nPOD\n"],
+        env={"PATH": f"{program}:/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ran.stdout, ran.returncode) == (printed, 1)
+
+
+def test_the_back_end_of_the_walk_through_works() -> None:
+    rule = RULES_TEXT.partition("```yaml\n")[2].partition("```")[0]
+    assert len(rule.splitlines()) < 30
+    files = builders.shipped_files()
+    cluster = files["cluster.yaml"].replace("backends: [", "backends: [acme, ")
+    rulebook = builders.rulebook(files | {"acme.yaml": rule, "cluster.yaml": cluster})
+    asking = {"gpu-webhook.io/backend": "acme", "gpu-webhook.io/gpu": "2"}
+
+    decision = admit.mutate(
+        builders.creating({"metadata": {"annotations": asking}, "spec": {"containers": [{"name": "main"}]}}), rulebook
+    )
+
+    assert decision.backends == {"main": "acme"}
+
+
+def test_the_mistake_shown_to_authors_is_answered_so() -> None:
+    files = builders.shipped_files()
+    mistaken = files["cluster.yaml"].replace("[nvidia-gpu, hami-vgpu,", "[nvidia-gpu, hami-vgp,")
+
+    with pytest.raises(RuleFilesError) as error:
+        builders.rulebook(files | {"cluster.yaml": mistaken})
+
+    shown = next(line.strip() for line in RULES_TEXT.splitlines() if "did you mean" in line)
+    assert shown in str(error.value).splitlines()
