@@ -20,7 +20,7 @@ def all_reviews() -> Mapping[str, bytes]:
 
 def large_pod() -> Document:
     """Twenty containers with ten variables each; one of them gets the fraction."""
-    containers = [container(f"worker-{number}", 10, padding=130) for number in range(20)]
+    containers = [container(f"worker-{number}", 10, padding=200) for number in range(20)]
     return pod(containers, {"gpu": "0.3", "gpu-container": "worker-7"})
 
 

@@ -1,0 +1,134 @@
+"""Starts the two servers on one core, loads them in turns from another, and measures."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.figures import NOOP, OURS, Figures
+from tests.cluster.processes import Process, Processes
+from tests.cluster.waiting import until
+
+LAUNCH = Path(__file__).parents[1] / "server" / "launch.py"
+WARMUP = 0.5
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One server under test."""
+
+    name: str
+    port: int
+    process: Process
+
+    def processes(self) -> list[int]:
+        """Its processes: gunicorn's arbiter and worker, or the one of Go."""
+        first = self.process.popen.pid
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return [first, *map(int, children)]
+
+    def memory(self) -> float:
+        """MiB, what processes share divided among them."""
+        rollups = (Path(f"/proc/{each}/smaps_rollup").read_text() for each in self.processes())
+        return sum(float(rollup.split("\nPss:", 1)[1].split()[0]) for rollup in rollups) / 1024
+
+    def cpu_seconds(self) -> float:
+        """User and system time since the start."""
+        stats = (Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split() for each in self.processes())
+        return sum(int(fields[11]) + int(fields[12]) for fields in stats) / TICKS
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How the servers are loaded."""
+
+    program: Path
+    roots: Path
+    connections: int
+    seconds: float
+
+    def run(self, contestant: Contestant, review: Path, *, patched: bool) -> Figures:
+        """Load one server with one review; every answer is checked by the program, and the patches here."""
+        before = contestant.cpu_seconds()
+        with on(load_core()):
+            done = subprocess.run(
+                self._command(contestant, review),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60 + self.seconds,
+            )
+        if done.returncode:
+            raise RuntimeError(f"{contestant.name}: {done.stderr}")
+        said = json.loads(done.stdout)
+        assert said["patched"] == (said["answered"] if patched else 0), f"{contestant.name} patched {said}"
+        cpu = (contestant.cpu_seconds() - before) / said["answered"]
+        return Figures(said["per_second"], said["p50_us"] / 1000, said["p99_us"] / 1000, cpu * 1e6)
+
+    def _command(self, contestant: Contestant, review: Path) -> list[str]:
+        options = {
+            "address": f"127.0.0.1:{contestant.port}",
+            "review": review,
+            "roots": self.roots,
+            "connections": self.connections,
+            "warmup": f"{WARMUP}s",
+            "run": f"{self.seconds}s",
+        }
+        return [str(self.program), *(f"-{name}={value}" for name, value in options.items())]
+
+
+def start(processes: Processes, noop: Path) -> Mapping[str, Contestant]:
+    """Both servers, with one certificate, on one core."""
+    folder = processes.folder
+    ours, other = _free_port(), _free_port()
+    settings = {"bind": f"127.0.0.1:{ours}", "state": str(folder), "drain_seconds": 0.1}
+    pair = ("-certificate", str(folder / "tls.crt"), "-key", str(folder / "tls.key"))
+    with on(server_core()):
+        first = Contestant(OURS, ours, processes.start("ours", sys.executable, LAUNCH, json.dumps(settings)))
+        _await(first)
+        second = Contestant(NOOP, other, processes.start("noop", noop, "-address", f"127.0.0.1:{other}", *pair))
+        _await(second)
+    return {each.name: each for each in (first, second)}
+
+
+def _await(contestant: Contestant) -> None:
+    def listening() -> bool:
+        contestant.process.assert_running()
+        with socket.socket() as trial:
+            return trial.connect_ex(("127.0.0.1", contestant.port)) == 0
+
+    until(listening, contestant.name)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def server_core() -> int:
+    """The core of the servers."""
+    return min(os.sched_getaffinity(0))
+
+
+def load_core() -> int:
+    """The core of the load: another one, where there is one."""
+    return max(os.sched_getaffinity(0))
+
+
+@contextmanager
+def on(core: int) -> Iterator[None]:
+    """Start programs on one core: they inherit what this process is bound to meanwhile."""
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, everywhere)
