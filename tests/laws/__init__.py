@@ -1,0 +1,20 @@
+"""Laws that hold for every pod, tried on generated ones.
+
+`SOAK=1` multiplies the number of pods; the laws say how many they try without it.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+SOAK = int(os.environ.get("SOAK") or 0)
+
+
+def tried(pods: int) -> settings:
+    """So many examples, twenty times as many in a soak; no deadline, as machines differ."""
+    return settings(
+        max_examples=pods * (20 if SOAK else 1),
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
