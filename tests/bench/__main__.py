@@ -63,8 +63,8 @@ def heading(options: argparse.Namespace) -> None:
     model = next((line.split(":", 1)[1].strip() for line in info if "model name" in line), platform.machine())
     other = "another" if len(os.sched_getaffinity(0)) > 1 else "the same"
     sys.stdout.write(
-        f"\n{options.connections} TLS keep-alive connections, {options.rounds} x {options.seconds:g} s in turns, medians; "
-        f"servers on one core, load on {other}; {model}, Python {platform.python_version()}\n\n"
+        f"\n{options.connections} TLS keep-alive connections, {options.rounds} x {options.seconds:g} s in turns, "
+        f"medians; servers on one core, load on {other}; {model}, Python {platform.python_version()}\n\n"
     )
 
 
