@@ -9,11 +9,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from webhook import manifests, rulefiles, settings
+from webhook import manifests, rulefiles, settings, summary
 from webhook.core import explain
 from webhook.core.explain import Explanation
 from webhook.core.rulebook import Rulebook
@@ -22,6 +23,8 @@ FINE: Final = 0
 FINDINGS: Final = 1
 FAILED: Final = 2
 
+MAX_PORT: Final = 65535
+
 
 class UsageError(Exception):
     """What was asked cannot be done; the message is for the person who typed it."""
@@ -29,24 +32,32 @@ class UsageError(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    options = parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
+    grammar = parser()
+    options = grammar.parse_args(arguments)
+    if "command" not in options:
+        grammar.print_help(sys.stderr)
+        return FAILED
     try:
-        return command(options)
-    except (UsageError, manifests.ManifestError) as error:
-        return _fail(str(error))
-    except rulefiles.RuleFilesError as error:
-        return _fail(f"the rules cannot be used:\n{error}")
+        return int(options.command(options))
     except BrokenPipeError:
         # Whoever read the output has seen enough; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
-    except OSError as error:
-        return _fail(str(error))
     except Exception as error:
         if "GPU_WEBHOOK_TRACE" in os.environ:
             raise
-        return _fail(f"an error of the program, not of yours: {error!r}; GPU_WEBHOOK_TRACE=1 shows where")
+        return _fail(_said(error))
+
+
+def _said(error: Exception) -> str:
+    match error:
+        case UsageError() | manifests.ManifestError():
+            return str(error)
+        case rulefiles.RuleFilesError():
+            return f"the rules cannot be used:\n{error}"
+        case OSError():
+            return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return f"an error of the program, not of yours: {error!r}; GPU_WEBHOOK_TRACE=1 shows where"
 
 
 def _fail(message: str) -> int:
@@ -61,7 +72,8 @@ def parser() -> argparse.ArgumentParser:
         description='Kubernetes admission for clusters that share GPUs: gpu: "0.3" in, a vendor\'s request out.',
         epilog="exit codes: 0 fine, 1 findings or a denial, 2 usage or internal error",
     )
-    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    whole.add_argument("--version", action="version", version=f"gpu-webhook {metadata.version('gpu-webhook')}")
+    commands = whole.add_subparsers(metavar="COMMAND")
     _serve_parser(commands.add_parser("serve", help="answer admission reviews over HTTPS"))
     _console_parser(commands.add_parser("console", help="the page for people: what is loaded, and try a pod"))
     _explain_parser(commands.add_parser("explain", help="show what would become of a pod, and why"))
@@ -122,6 +134,7 @@ def _serve(options: argparse.Namespace) -> int:
     # Imported here so that `explain` starts without the server, and the server without what `explain` needs.
     from webhook import server
 
+    _address(options.bind)
     return server.serve(
         settings.Settings(bind=options.bind, rules=options.rules, tls_cert=options.tls_cert, tls_key=options.tls_key)
     )
@@ -130,10 +143,14 @@ def _serve(options: argparse.Namespace) -> int:
 def _console(options: argparse.Namespace) -> int:
     from webhook import console
 
-    host, _, port = options.bind.rpartition(":")
-    if not port.isdecimal():
-        raise UsageError(f"--bind {options.bind}: write HOST:PORT, as 127.0.0.1:8080")
-    return console.serve(host.strip("[]"), int(port), options.rules)
+    return console.serve(*_address(options.bind), options.rules)
+
+
+def _address(bind: str) -> tuple[str, int]:
+    host, _, port = bind.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > MAX_PORT:
+        raise UsageError(f"--bind {bind}: write HOST:PORT, as 127.0.0.1:8443")
+    return host.strip("[]"), int(port)
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -176,42 +193,27 @@ def _dump(value: Any) -> None:
 def _print_text(found: Sequence[Explanation]) -> None:
     from webhook import trace
 
-    style = trace.TERMINAL if sys.stdout.isatty() and "NO_COLOR" not in os.environ else trace.PLAIN
-    print("\n\n".join("\n".join(trace.lines(explanation, style)) for explanation in found))
+    colours = trace.TERMINAL if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
+    print("\n\n".join("\n".join(trace.paint(trace.trace(explanation), colours)) for explanation in found))
 
 
 def _check(options: argparse.Namespace) -> int:
+    if not options.directory.is_dir():
+        raise UsageError(f"{options.directory} is not a directory")
     try:
         rulebook = rulefiles.load(options.directory)
     except rulefiles.RuleFilesError as error:
         if options.output == "json":
-            _dump({"fine": False, "problems": [_problem(problem) for problem in error.problems]})
+            _dump({"fine": False, "problems": [summary.located(problem) for problem in error.problems]})
         else:
             print(error)
         return FINDINGS
     if options.output == "json":
-        _dump({"fine": True, "problems": [], **summary(rulebook)})
+        _dump({"fine": True, "problems": [], **summary.counts(rulebook)})
     else:
-        print(f"{options.directory}: {describe(rulebook)}: all fine")
+        print(f"{options.directory}: {summary.describe(rulebook)}: all fine")
     return FINE
 
 
-def _problem(problem: Any) -> dict[str, Any]:
-    at = problem.at
-    return {"file": at.file, "line": at.line, "column": at.column, "path": problem.path, "message": problem.message}
-
-
-def summary(rulebook: Rulebook) -> dict[str, int]:
-    """How much is loaded, for people and scripts."""
-    return {
-        "backends": len(rulebook.backends),
-        "enabled": len(rulebook.enabled),
-        "devices": len({device.model for device in rulebook.devices.values()}),
-        "examples": sum(len(backend.examples) for backend in rulebook.backends.values()),
-    }
-
-
-def describe(rulebook: Rulebook) -> str:
-    """The same as a phrase: `4 back ends, 28 card models, 27 examples`."""
-    counted = summary(rulebook)
-    return f"{counted['backends']} back ends, {counted['devices']} card models, {counted['examples']} examples"
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,6 +7,7 @@ twice is an error, as it is for the API server's strict decoding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,19 +16,27 @@ import yaml
 from webhook.core.document import DocumentError, Location, Node, Problem
 
 MAX_DEPTH: Final = 100
+MAX_NUMBER: Final = 2**63
 MAX_NODES: Final = 500_000
-"""With aliases counted as often as they are used. A list of a thousand large pods stays below a quarter of it."""
+"""In all documents of a file, aliases counted as often as used. A thousand large pods stay below a quarter of it."""
 
-_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
-"""Left as text: JSON, and so Kubernetes, knows no dates."""
+_TAG: Final = "tag:yaml.org,2002:"
+_TEXTS: Final = {_TAG + "str", _TAG + "timestamp", _TAG + "value"}
+"""Read as text: JSON, and so Kubernetes, knows no dates."""
+
+_NUMBERS: Final = {_TAG + "int", _TAG + "float"}
+_PLAIN: Final = _TEXTS | _NUMBERS | {_TAG + "bool", _TAG + "null"}
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def parse(content: bytes, name: str) -> list[Node]:
-    """The documents of one YAML file; raises DocumentError for what is not YAML, or has a key twice."""
+def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
+    """The documents of one YAML file; raises DocumentError for what is not YAML, or has a key twice.
+
+    `most` is how many values they may hold together.
+    """
     try:
-        return list(_Composer(content, name).documents())
+        return list(_Composer(content, name, most).documents())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1)
@@ -39,8 +48,8 @@ def parse(content: bytes, name: str) -> list[Node]:
 class _Composer:
     """Turns the events of one file into nodes; `sizes` and `anchors` are those of the document at hand."""
 
-    def __init__(self, content: bytes, name: str) -> None:
-        self.name = name
+    def __init__(self, content: bytes, name: str, most: int) -> None:
+        self.name, self.most = name, most
         self.loader = _LOADER(content)
         self.anchors: dict[str, tuple[Node, int]] = {}
         self.size = 0
@@ -50,7 +59,7 @@ class _Composer:
             self._next(yaml.StreamStartEvent)
             while not self.loader.check_event(yaml.StreamEndEvent):
                 self._next(yaml.DocumentStartEvent)
-                self.anchors, self.size = {}, 0
+                self.anchors = {}
                 node = self._node(0)
                 self._next(yaml.DocumentEndEvent)
                 if node.value is not None:
@@ -84,8 +93,8 @@ class _Composer:
 
     def _count(self, event: Any, size: int) -> None:
         self.size += size
-        if self.size > MAX_NODES:
-            raise self._error(event, f"holds more than {MAX_NODES} values")
+        if self.size > self.most:
+            raise self._error(event, f"holds more than {self.most} values")
 
     def _alias(self, event: Any) -> Node:
         if event.anchor not in self.anchors:
@@ -99,11 +108,18 @@ class _Composer:
             return self._sequence(event, depth)
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(event, depth)
+        return Node(self._scalar(event), self._at(event))
+
+    def _scalar(self, event: Any) -> Any:
         tag = event.tag or self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)
-        if tag == _TIMESTAMP:
-            return Node(event.value, self._at(event))
-        scalar = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
-        return Node(self.loader.construct_object(scalar), self._at(event))
+        if tag not in _PLAIN:
+            raise self._error(event, f"has the tag {tag.replace(_TAG, '!!')}, which JSON and so Kubernetes has not")
+        if tag in _TEXTS or (tag in _NUMBERS and ":" in event.value):
+            return event.value  # 1:30 is base 60 in YAML 1.1, and text to everybody else
+        value = self.loader.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
+        if tag in _NUMBERS and not (math.isfinite(value) and abs(value) < MAX_NUMBER):
+            raise self._error(event, "is no number that JSON can hold")
+        return value
 
     def _sequence(self, event: Any, depth: int) -> Node:
         elements = []

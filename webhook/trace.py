@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -18,42 +18,44 @@ from webhook.core.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
-    """How lines are marked up: `plain` leaves them alone."""
+class Line:
+    """One line; `kind` is `plain`, `strong`, `added` or `removed`."""
 
-    added: str = ""
-    removed: str = ""
-    strong: str = ""
-    end: str = ""
-
-    def paint(self, colour: str, text: str) -> str:
-        """The text in a colour, if there are colours."""
-        return f"{colour}{text}{self.end}" if colour else text
+    text: str
+    kind: str = "plain"
 
 
-PLAIN = Style()
-TERMINAL = Style(added="\x1b[32m", removed="\x1b[31m", strong="\x1b[1m", end="\x1b[0m")
+TERMINAL: Final[Mapping[str, str]] = {"strong": "\x1b[1m", "added": "\x1b[32m", "removed": "\x1b[31m"}
+"""What a terminal is sent before a line of each kind."""
 
 
-def lines(explanation: Explanation, style: Style = PLAIN) -> Iterator[str]:
+def paint(lines: Iterable[Line], colours: Mapping[str, str]) -> Iterator[str]:
+    """The lines as text, in colours if there are any; control characters out of a pod are shown, not sent."""
+    for line in lines:
+        shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in line.text)
+        colour = colours.get(line.kind)
+        yield f"{colour}{shown}\x1b[0m" if colour else shown
+
+
+def trace(explanation: Explanation) -> Iterator[Line]:
     """The explanation, line by line."""
-    yield style.paint(style.strong, explanation.title)
+    yield Line(explanation.title, "strong")
     if explanation.planned is not None:
-        yield from _asked(explanation, explanation.planned)
+        yield from map(Line, _asked(explanation, explanation.planned))
     for warning in explanation.decision.warnings:
-        yield f"  warning   {warning}"
+        yield Line(f"  warning   {warning}")
     if not explanation.decision.allowed:
-        yield style.paint(style.removed, "  denied")
+        yield Line("  denied", "removed")
         for violation in explanation.decision.violations:
-            yield from ("    " + line for line in str(violation).splitlines())
+            yield from (Line(f"    {line}") for line in str(violation).splitlines())
     elif explanation.planned is not None and explanation.planned.edits:
-        yield from _edits(explanation.planned.edits)
-        yield ""
-        yield from _diff(explanation.before, explanation.after, style)
+        yield from map(Line, _edits(explanation.planned.edits))
+        yield Line("")
+        yield from diff(explanation.before, explanation.after)
     elif not explanation.decision.backends:
-        yield "  admitted as it is: no container asks for a GPU"
+        yield Line("  admitted as it is: no container asks for a GPU")
     else:
-        yield "  admitted as it is: nothing is missing"
+        yield Line("  admitted as it is: nothing is missing")
 
 
 def _asked(explanation: Explanation, planned: Plan) -> Iterator[str]:
@@ -73,8 +75,9 @@ def _asked(explanation: Explanation, planned: Plan) -> Iterator[str]:
 
 def _candidates(explanation: Explanation, name: str, served: Served | None) -> Iterator[str]:
     if served is not None:
-        charged = quantity.show(explanation.charges[name])
-        yield f"  served    {name}: by {served.backend.rule}: {served.mode.name}; counts as {charged} devices"
+        charge = explanation.charges[name]
+        counts = f"{quantity.show(charge)} device{'' if charge == 1 else 's'}"
+        yield f"  served    {name}: by {served.backend.rule}: {served.mode.name}; counts as {counts}"
     for candidate in explanation.candidates.get(name, ()):
         if isinstance(candidate, Served):
             if served is not None and candidate.backend.name != served.backend.name:
@@ -99,13 +102,14 @@ def _short(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
 
 
-def _diff(before: Mapping[str, Any], after: Mapping[str, Any], style: Style) -> Iterator[str]:
+def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Line]:
+    """The pod before and after as one text, what is new and what is gone marked."""
     one, other = (yaml.safe_dump(side, sort_keys=False).splitlines() for side in (before, after))
     for line in difflib.ndiff(one, other):
         match line[:1]:
             case "+":
-                yield style.paint(style.added, line)
+                yield Line(line, "added")
             case "-":
-                yield style.paint(style.removed, line)
+                yield Line(line, "removed")
             case " ":
-                yield line
+                yield Line(line)

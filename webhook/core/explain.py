@@ -66,21 +66,28 @@ def only(name: str, rulebook: Rulebook) -> Rulebook:
     return rulebooks.index(cluster, rulebook.backends, rulebook.devices, rulebook.digest)
 
 
-def _pods(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """The pods of a document: title, pod, namespace."""
-    kind = str(document.get("kind", ""))
+    if not isinstance(document, Mapping):
+        return
+    kind = str(document.get("kind") or kind)
     if kind == "AdmissionReview":
-        request = document.get("request") or {}
-        yield from _pods({"kind": "Pod", **(request.get("object") or {})})
+        yield from _reviewed(_at(document, ("request",)))
     elif kind.endswith("List") and isinstance(document.get("items"), list):
         for item in document["items"]:
-            yield from _pods({"kind": kind.removesuffix("List"), **item})
+            yield from _pods(item, kind.removesuffix("List"))
     else:
         template = _at(document, TEMPLATES.get(kind, ("spec", "template")))
-        if isinstance(template, Mapping) and isinstance(template.get("spec"), Mapping):
-            metadata = document.get("metadata") or {}
-            name = metadata.get("name") or metadata.get("generateName") or "(no name)"
-            yield f"{kind} {name}", template, str(metadata.get("namespace") or "default")
+        if isinstance(template, Mapping):
+            name = _at(document, ("metadata", "name")) or _at(document, ("metadata", "generateName"))
+            namespace = _at(document, ("metadata", "namespace"))
+            yield f"{kind} {name or '(no name)'}", template, str(namespace or "default")
+
+
+def _reviewed(request: Any) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """The pod of a review; its namespace is the review's, which the object need not have yet."""
+    for title, raw, namespace in _pods(_at(request, ("object",)), "Pod"):
+        yield title, raw, str(_at(request, ("namespace",)) or namespace)
 
 
 def _at(document: Any, path: Path) -> Any:
@@ -90,6 +97,9 @@ def _at(document: Any, path: Path) -> Any:
 
 
 def _explain(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook) -> Explanation:
+    if not isinstance(raw.get("spec"), Mapping):
+        missing = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
+        return Explanation(title=title, decision=denied([missing]), before=raw, after=raw)
     review = _review(raw, namespace)
     if admit.exempt(review, rulebook):
         return Explanation(title=f"{title} (exempt: {namespace})", decision=admit.UNTOUCHED, before=raw, after=raw)
