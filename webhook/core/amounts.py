@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 from webhook.core import quantity
 from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Device, Output
+from webhook.core.rulebook import Amount, Constant, Device, Output
 
 PERCENT: Final = "percent"
 QUANTITY: Final = "quantity"
@@ -29,15 +29,14 @@ MEMORY_UNITS: Final = {
 }
 """Units of `memory`, as what one of them is: bytes, or percent of the card."""
 
-PART_UNITS: Final = {PERCENT: Fraction(1), "sixteenths": Fraction(100, 16), "device": Fraction(100)}
-"""Units of `cores` and `share`, in percent of one device."""
-
 UNITS: Final[Mapping[str, Mapping[str, Fraction]]] = {
     "count": {"": Fraction(1)},
     "memory": MEMORY_UNITS,
-    "cores": PART_UNITS,
-    "share": PART_UNITS,
+    "cores": {PERCENT: Fraction(1)},
+    "share": {PERCENT: Fraction(1)},
 }
+"""What a rule can write as a number, with the units of each; `parts: 16` is one more for cores and shares."""
+
 WORDS: Final = ("model", "product", "profile", "placement", "container")
 """What a rule can write as text instead of as a number."""
 
@@ -60,11 +59,10 @@ def express(amount: Amount, request: GpuRequest, card: Device | None) -> tuple[i
         if amount.absent is not None:
             return None, None
         raise CannotExpressError("GPU305", *_missing(amount))
-    exact = neutral * (request.count if amount.per_total else 1) / amount.unit
+    exact = neutral / amount.unit
     number = _fitting(amount, exact)
-    if number == exact:
-        return number, None
-    return number, f"{written(amount, exact)} becomes {written(amount, Fraction(number))}"
+    warning = None if number == exact else f"{written(amount, exact)} becomes {written(amount, Fraction(number))}"
+    return number * (request.count if amount.per_total else 1), warning
 
 
 def _neutral(amount: Amount, request: GpuRequest, card: Device | None) -> Fraction | None:
@@ -75,8 +73,18 @@ def _neutral(amount: Amount, request: GpuRequest, card: Device | None) -> Fracti
         return _memory(amount, request, card)
     if amount.what == "cores":
         return Fraction(100) if request.devices == "whole" else request.cores
-    share = request.share if request.share is not None else request.portion
-    return None if share is None else 100 * share
+    return _share(request, card)
+
+
+def _share(request: GpuRequest, card: Device | None) -> Fraction | None:
+    """The part of a device, in percent, that has the memory as well as the compute asked for."""
+    if request.devices == "whole":
+        return Fraction(100)
+    portion = request.portion
+    if request.memory is not None:
+        portion = Fraction(request.memory, _known(card, request).memory)
+    parts = [part for part in (None if portion is None else 100 * portion, request.cores) if part is not None]
+    return max(parts, default=None)
 
 
 def _memory(amount: Amount, request: GpuRequest, card: Device | None) -> Fraction | None:
@@ -208,8 +216,11 @@ def _short(value: Fraction) -> str:
 
 def as_text(output: Output, value: int) -> str:
     """A value as it stands on a container: digits, or `8Gi` where the rule writes quantities."""
-    quantities = isinstance(output, Amount) and output.unit_name == QUANTITY
-    return show_size(value) if quantities else str(value)
+    if isinstance(output, Constant):
+        return str(value)
+    if output.unit_name == QUANTITY:
+        return show_size(value)
+    return show(Fraction(value, 10**output.digits))
 
 
 def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def _with_all_near(
     reason: CannotExpressError, reasons: Sequence[CannotExpressError], native: Mapping[str, int]
 ) -> CannotExpressError:
     """The reason, with the nearest values that any mode would take."""
-    if not reason.near:
+    if not reason.near or reason.key not in native:
         return reason
     here = native[reason.key]
     values = {value for other in reasons if other.key == reason.key for value in other.near}
@@ -46,15 +46,13 @@ def _with_all_near(
 
 def _read(native: Mapping[str, int], mode: Mode) -> GpuRequest:
     _check_foreign(native, mode)
-    _check_values(native, mode)
-    _check_missing(native, mode)
     count = _count(native, mode)
+    _check_values(native, mode, count)
+    _check_missing(native, mode)
     found: dict[str, Any] = {"count": count}
     for resource, output in mode.limits.items():
         value = native.get(resource)
-        if value is None:
-            continue
-        if isinstance(output, Amount) and output.what != "count":
+        if value is not None and isinstance(output, Amount) and output.what != "count":
             found |= amounts.read_back(output, value, count)
     return _normal(found, mode)
 
@@ -73,45 +71,47 @@ def _check_missing(native: Mapping[str, int], mode: Mode) -> None:
             raise CannotExpressError("GPU405", f"{', '.join(native)} needs {resource} as well", f"add {resource}")
 
 
-def _check_values(native: Mapping[str, int], mode: Mode) -> None:
+def _check_values(native: Mapping[str, int], mode: Mode, count: int) -> None:
     for resource, value in native.items():
         output = mode.limits[resource]
         if isinstance(output, Constant):
             _equal(resource, value, output.number)
         else:
-            _admissible(resource, output, value)
+            _admissible(resource, output, value, count if output.per_total else 1)
 
 
 def _count(native: Mapping[str, int], mode: Mode) -> int:
     """The number of devices: said by a count, fixed by the mode, or the total of a value that counts for all."""
     for resource, output in mode.limits.items():
         if isinstance(output, Amount) and output.what == "count":
-            default = output.absent if isinstance(output.absent, int) else 1
-            return native.get(resource, default)
+            return native.get(resource, output.absent if isinstance(output.absent, int) else 1)
     if mode.when.devices == "whole":
         for resource, output in mode.limits.items():
             if isinstance(output, Amount) and output.what == "cores" and output.per_total:
-                return _whole_devices(resource, native[resource] * output.unit / 100)
+                return _whole_devices(resource, native.get(resource, 0), 100 / output.unit)
     return mode.when.count[0]
 
 
-def _whole_devices(resource: str, devices: Fraction) -> int:
-    if devices.denominator != 1 or devices < 1:
-        raise CannotExpressError(
-            "GPU405", f"{resource} is not a whole number of devices", "write a multiple of one whole device"
-        )
-    return devices.numerator
+def _whole_devices(resource: str, value: int, device: Fraction) -> int:
+    """How many devices a total is, `device` being what the rule writes for one."""
+    devices, rest = divmod(value, device)
+    if rest or not devices:
+        near = [int(count * device) for count in (devices, devices + 1) if count]
+        message = f"{resource}: {value} is not a whole number of devices"
+        raise CannotExpressError("GPU405", message, f"write {' or '.join(map(str, near))}", resource, near)
+    return int(devices)
 
 
 def _equal(resource: str, value: int, wanted: int) -> None:
     if value != wanted:
-        raise CannotExpressError("GPU405", f"{resource} has to be {wanted}, not {value}", f"write {wanted}")
+        raise CannotExpressError("GPU405", f"{resource} has to be {wanted}, not {value}", f"write {wanted}", resource)
 
 
-def _admissible(resource: str, output: Amount, value: int) -> None:
-    if not amounts.admits(output, Fraction(value)):
-        reason = amounts.outside(output, Fraction(value))
-        near = amounts.near(output, Fraction(value))
+def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
+    each = Fraction(value, times)
+    if not amounts.admits(output, each):
+        near = [times * option for option in amounts.near(output, each)]
+        reason = amounts.outside(output, each)
         fix = f"write {' or '.join(map(str, near)) or 'less'}"
         raise CannotExpressError("GPU405", f"{resource}: {value} {reason}", fix, resource, near)
 

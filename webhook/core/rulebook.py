@@ -19,7 +19,8 @@ class Amount:
     """One value that a rule computes from a request; the verbs are documented in `rules/README.md`.
 
     unit        how much of the neutral amount makes 1: bytes for memory, percent for cores and shares
-    per_total   the value is for all devices together, not for each
+    per_total   the value of one device times their number
+    digits      decimals that are written; the number counts in the last of them
     absent      what a missing resource means: `whole`, `none`, a count, or None: it has to be there
     """
 
@@ -33,6 +34,7 @@ class Amount:
     maximum: int | None = None
     fit: tuple[int, ...] = ()
     per_total: bool = False
+    digits: int = 0
     absent: str | int | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     form: Literal["label", "name"] = "label"

@@ -25,7 +25,7 @@ def texts(output: Output, served: Served, rulebook: Rulebook) -> Sequence[str]:
         return [value for value in filled if value]
     if output.what in amounts.UNITS:
         number, _ = amounts.express(output, served.request, translate.find_card(served.request, rulebook))
-        return [] if number is None else [str(number)]
+        return [] if number is None else [amounts.as_text(output, number)]
     values = _word(output.what, output.form, served, rulebook)
     return [output.values.get(value, value) for value in values]
 

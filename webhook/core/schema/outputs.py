@@ -83,12 +83,16 @@ def _amount(verb: str, options: Node) -> Amount:
 
 def _number(verb: str, section: Section) -> Amount:
     units = amounts.UNITS[verb]
-    unit = section.take("unit", _one_of(*units), next(iter(units)))
+    name = section.take("unit", _one_of(*units), next(iter(units)))
+    digits = section.take("digits", lambda node: node.integer(1), 0)
+    parts: int | None = section.take("parts", lambda node: node.integer(1), None) if verb in _PARTS else None
+    unit = units[name] if parts is None else Fraction(100, parts)
     return Amount(
         what=verb,
         at=section.node.at,
-        unit=units[unit],
-        unit_name=unit,
+        unit=unit / 10**digits,
+        unit_name=name,
+        digits=digits,
         round_up=section.take("round", _one_of("exact", "up"), "exact") == "up",
         step=section.take("step", lambda node: node.integer(1), 1),
         minimum=section.take("min", lambda node: node.integer(1), None),
@@ -97,6 +101,9 @@ def _number(verb: str, section: Section) -> Amount:
         per_total=section.take("per", _one_of("device", "total"), "device") == "total",
         absent=section.take("absent", _ABSENT[verb], None),
     )
+
+
+_PARTS: Final = ("cores", "share")
 
 
 def _word(verb: str, section: Section) -> Amount:
