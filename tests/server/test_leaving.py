@@ -118,3 +118,22 @@ def test_a_worker_that_dies_is_replaced(folder: Path) -> None:
         os.kill(server.worker, signal.SIGKILL)
         until(lambda: len(server.lines("serving on")) == 2, "a new worker")
         assert server.get("/healthz") == "ok\n"
+
+
+def test_a_hangup_replaces_the_worker_and_no_request_fails(folder: Path, fraction: bytes) -> None:
+    outcomes: Counter[str] = Counter()
+    stop = threading.Event()
+    with running(folder) as server:
+        asking = threading.Thread(target=asker, args=(server, fraction, outcomes, stop))
+        asking.start()
+        try:
+            until(lambda: outcomes["200"] > 10, "some load")
+            server.popen.send_signal(signal.SIGHUP)
+            until(lambda: len(server.lines("Worker exiting")) == 1, "the old worker gone")
+            before = outcomes["200"]
+            until(lambda: outcomes["200"] > before + 10, "some load on the new one")
+        finally:
+            stop.set()
+            asking.join(30)
+
+        assert set(outcomes) == {"200"}
