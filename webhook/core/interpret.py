@@ -44,7 +44,9 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
             result.warnings += asked.warnings
     if any(asked.anything for asked in result.asked):
         result.warnings += places.misspelt(pod)
-    result.violations += [_no_such_container(pod, next(iter(left.values()))) for left in special.values()]
+    result.violations += [
+        _no_such_container(pod, said) for left in special.values() for said in list(left.values())[:1]
+    ]
     return result
 
 

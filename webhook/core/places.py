@@ -193,8 +193,8 @@ def overcommitted(container: Container, name: str) -> Violation:
     return Violation(
         code="GPU401",
         path=requests,
-        message=f"{requests} is {quantity.text_of(container.requests[name])}, and {limits} is "
-        f"{quantity.text_of(container.limits[name])}: GPUs cannot be overcommitted",
+        message=f"{requests} is {_as_written(quantity.text_of(container.requests[name]))}, and {limits} is "
+        f"{_as_written(quantity.text_of(container.limits[name]))}: GPUs cannot be overcommitted",
         fix=f"remove {name} from requests; it will equal the limit",
     )
 
