@@ -26,7 +26,7 @@ spec:
     limits:
       made-up.example/device: {count: {absent: 1}}
       made-up.example/memory: {memory: {unit: quantity}}
-      made-up.example/sixteenths: {cores: {unit: sixteenths, round: up, per: total, absent: none}}
+      made-up.example/sixteenths: {cores: {parts: 16, round: up, per: total, absent: none}}
     env:
       MADE_UP_MEMORY: "{memory}"
   - name: a share of each device

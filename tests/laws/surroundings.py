@@ -1,5 +1,6 @@
 """What else is in a pod: other labels, variables, tolerations, node selection, volumes, fields nobody here knows."""
 
+import json
 from typing import Any
 
 from hypothesis import strategies as st
@@ -95,7 +96,8 @@ def pods(draw: st.DrawFn) -> Object:
     _scheduling(draw, spec)
     if draw(st.booleans()):
         spec["fieldOfTheFuture"] = {"gpu": "1", "list": [None, {"deep": 1.5}]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    pod: Object = json.loads(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+    return pod  # decoded, as a pod always is: no two of its parts are one object
 
 
 def _scheduling(draw: st.DrawFn, spec: Object) -> None:
