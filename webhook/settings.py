@@ -64,7 +64,8 @@ class Settings:
     """For the TLS handshake, from accept."""
 
     header_seconds: float = 10
-    """For the whole head of a request, from its first byte (on a new connection: from the handshake)."""
+    """For the whole head of a request, from its first byte. A connection that has sent nothing yet is idle: Go's
+    client opens some that it only uses later."""
 
     body_seconds: float = 10
     """For the whole body of a request, from the end of its head. The API server's own limit on a call is at
