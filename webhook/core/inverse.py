@@ -117,16 +117,17 @@ def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
 
 
 def _normal(found: dict[str, Any], mode: Mode) -> GpuRequest:
-    """The request, with whole devices recognised; it has to be one that this mode is for."""
-    if mode.when.devices == "whole":
+    """The request, with whole devices recognised; else it has to be one that this mode is for."""
+    portion, cores = found.get("portion"), found.get("cores")
+    all_of_it = "memory" not in found and portion is None and cores in {None, 100}
+    if mode.when.devices == "whole" or all_of_it:
         return GpuRequest(count=found["count"])
-    if found.get("portion") is not None and found.get("cores") == 100 * found["portion"]:
-        found["share"] = found["portion"]
+    if portion is not None and cores == 100 * portion:
+        found["share"] = portion
     request = GpuRequest(**found)
     if not matches(_without_models(mode.when), request):
         raise CannotExpressError("GPU405", f"this is not {describe(mode.when)}", f"ask for {describe(mode.when)}")
-    all_of_it = request.memory is None and request.portion is None and request.cores == 100
-    return GpuRequest(count=request.count) if all_of_it else request
+    return request
 
 
 def _without_models(when: When) -> When:

@@ -129,10 +129,12 @@ def printable(warnings: Iterable[str]) -> Iterator[str]:
     A warning with a control character vanishes without a word, and one too many cuts all the others [measured].
     """
     room = WARNINGS_LENGTH
-    for warning in dict.fromkeys(warnings):
+    said: set[str] = set()
+    for warning in warnings:
         line = "".join(" " if unicodedata.category(char)[0] == "C" else char for char in warning).strip()
         short = line if len(line) <= WARNING_LENGTH else line[: WARNING_LENGTH - 1] + "…"
-        if not short or len(short) > room:
+        if not short or short in said or len(short) > room:
             continue
+        said.add(short)
         room -= len(short)
         yield short
