@@ -1,0 +1,147 @@
+"""A patch is the edits, and the edits are all that changes."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonpatch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders
+from tests.laws import tried
+from tests.laws.asking import Asking, askings
+from webhook.core import admit, edits, plan, pod
+from webhook.core.edits import Append, Edit, Put, Remove
+from webhook.core.fields import Path
+
+
+@tried(1_000)
+@given(askings())
+def test_the_patch_and_the_edits_come_to_the_same_pod(asked: Asking) -> None:
+    before = copy.deepcopy(asked.pod)
+    planned = plan.make(pod.read(asked.pod), asked.rulebook)
+
+    applied = edits.apply(planned.edits, asked.pod)
+
+    assert jsonpatch.apply_patch(asked.pod, edits.to_patch(planned.edits, asked.pod)) == applied
+    assert asked.pod == before
+
+
+@tried(1_000)
+@given(askings())
+def test_what_nobody_asked_to_change_stays(asked: Asking) -> None:
+    decision = admit.mutate(builders.creating(asked.pod), asked.rulebook)
+    if decision.allowed:
+        after = jsonpatch.apply_patch(asked.pod, decision.patch)
+
+        assert _kept(asked.pod, asked) == _kept(after, asked, asked.pod)
+
+
+def _kept(of: Mapping[str, Any], asked: Asking, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What has to be the same before and after: all but the places where a back end may write.
+
+    Of those places, what the author wrote: `before` says which keys, names and how many elements these are.
+    """
+    before = of if before is None else before
+    spec = {key: value for key, value in of["spec"].items() if key not in _WRITTEN}
+    for kind in _KINDS:
+        if kind in spec:
+            pairs = zip(spec[kind], before["spec"][kind], strict=True)
+            spec[kind] = [
+                _container(container, was) if was["name"] == asked.container else container
+                for container, was in pairs
+            ]
+    metadata = dict(of["metadata"])
+    for section in ("labels", "annotations"):
+        written = before["metadata"].get(section) or {}
+        metadata[section] = {key: (of["metadata"].get(section) or {}).get(key) for key in written}
+    tolerations = (of["spec"].get("tolerations") or [])[: len(before["spec"].get("tolerations") or [])]
+    return {**of, "metadata": metadata, "spec": spec, "tolerations": tolerations}
+
+
+_KINDS = ("initContainers", "containers")
+_WRITTEN = {"schedulerName", "runtimeClassName", "tolerations", "affinity"}
+
+
+def _container(container: Mapping[str, Any], was: Mapping[str, Any]) -> dict[str, Any]:
+    """The container that asks: its own variables but the enforced one, and resources that are nobody's device."""
+    own = [variable for variable in was.get("env") or [] if variable["name"] != "MADE_UP_VISIBLE"]
+    variables = [variable for variable in container.get("env") or [] if variable["name"] != "MADE_UP_VISIBLE"]
+    resources = container.get("resources") or {}
+    return {
+        **{key: value for key, value in container.items() if key not in {"env", "resources"}},
+        "env": variables[: len(own)],
+        "resources": {
+            section: {name: value for name, value in (resources.get(section) or {}).items() if name in _ORDINARY}
+            for section in ("limits", "requests")
+        },
+    }
+
+
+_ORDINARY = {"cpu", "memory", "hugepages-2Mi", "example.com/fpga"}
+
+_KEYS = st.sampled_from(["a", "b~c", "d/e", "", "0"])
+_DOCUMENTS = st.recursive(
+    st.sampled_from([None, 1, "x", True]),
+    lambda inner: (
+        st.dictionaries(_KEYS, inner, max_size=3) | st.lists(st.dictionaries(_KEYS, inner, max_size=2), max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@st.composite
+def _edited(draw: st.DrawFn) -> tuple[dict[str, Any], list[Edit]]:
+    """A document, and edits of different places in it; only a list may be appended to more than once."""
+    document = copy.deepcopy(draw(st.dictionaries(_KEYS, _DOCUMENTS, max_size=4)))
+    possible = list(_possible(document))
+    made: list[Edit] = []
+    for edit in draw(st.lists(st.sampled_from(possible), max_size=6)):
+        if not any(_same_place(edit, before) for before in made):
+            made.append(edit)
+    return document, made
+
+
+def _same_place(edit: Edit, before: Edit) -> bool:
+    if isinstance(edit, Append) and isinstance(before, Append) and edit.path == before.path:
+        return False
+    short, long = sorted((_holder(before), _holder(edit)), key=len)
+    return long[: len(short)] == short
+
+
+def _holder(edit: Edit) -> Path:
+    """The place that an edit is about: of a removed element the whole list, as the others move up."""
+    return edit.path[:-1] if isinstance(edit, Remove) and isinstance(edit.path[-1], int) else edit.path
+
+
+def _possible(document: Any, path: Path = ()) -> Iterator[Edit]:
+    """Edits of every kind, everywhere they make sense."""
+    if isinstance(document, dict):
+        for key in ("a", "b~c", "new/one"):
+            yield Put((*path, key), {"put": 1})
+            if document.get(key) is None or isinstance(document[key], list):
+                yield Append((*path, key), {"appended": 1})
+        if path and "a" not in document:
+            yield Put((*path, "a", "deep", "er"), 1)
+            yield Append((*path, "a", "list"), 1)
+    if isinstance(document, list):
+        for index in range(len(document)):
+            yield Put((*path, index), {"put": 2})
+    for step, value in _items(document):
+        yield Remove((*path, step))
+        yield from _possible(value, (*path, step))
+
+
+def _items(document: Any) -> list[tuple[str | int, Any]]:
+    if isinstance(document, dict):
+        return list(document.items())
+    return list(enumerate(document)) if isinstance(document, list) else []
+
+
+@tried(1_000)
+@given(_edited())
+def test_any_edits_and_their_patch_come_to_the_same(edited: tuple[dict[str, Any], list[Edit]]) -> None:
+    document, made = edited
+
+    assert jsonpatch.apply_patch(document, edits.to_patch(made, document)) == edits.apply(made, document)

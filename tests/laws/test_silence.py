@@ -1,0 +1,146 @@
+"""A pod without a GPU is never patched; and whatever comes, the answer is an answer."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders
+from tests.cases.served import as_served
+from tests.laws import clusters, surroundings, tried
+from webhook.core import admit
+from webhook.core.request import PREFIX
+from webhook.core.review import AdmissionRequest
+
+Way = Callable[[dict[str, Any]], dict[str, Any]]
+WAYS: st.SearchStrategy[Way] = st.sampled_from([copy.deepcopy, as_served])
+"""A pod as written, and as the API server serves it."""
+
+
+@tried(1_000)
+@given(surroundings.pods(), WAYS)
+def test_who_asks_for_nothing_gets_nothing(pod: dict[str, Any], way: Way) -> None:
+    request = builders.creating(way(pod))
+    rules = clusters.rulebook(clusters.ALL)
+
+    for answer in (admit.mutate(request, rules), admit.validate(request, rules)):
+        assert (answer.allowed, list(answer.patch), list(answer.warnings), answer.audit) == (True, [], [], {})
+
+
+@tried(1_000)
+@given(surroundings.pods(), st.sampled_from(sorted(clusters.rulebook(clusters.ALL).resources)), WAYS)
+def test_zero_of_anything_is_nothing(pod: dict[str, Any], resource: str, way: Way) -> None:
+    container = pod["spec"]["containers"][0]
+    container.setdefault("resources", {}).setdefault("limits", {})[resource] = 0
+    request = builders.creating(way(pod))
+    rules = clusters.rulebook(clusters.ALL)
+
+    for answer in (admit.mutate(request, rules), admit.validate(request, rules)):
+        assert (answer.allowed, list(answer.patch), list(answer.warnings), answer.audit) == (True, [], [], {})
+
+
+_NAMES = ("metadata", "labels", "annotations", "spec", "containers", "initContainers", "ephemeralContainers", "name")
+_MORE_NAMES = ("resources", "limits", "requests", "env", "tolerations", "affinity", "nodeAffinity", "nodeSelector")
+_TERM_NAMES = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
+    "matchExpressions",
+    "key",
+    "operator",
+)
+_OURS = (
+    "gpu",
+    "gpu-memory",
+    "gpu-model",
+    "gpu-container",
+    "gpu-backend",
+    PREFIX + "gpu",
+    "gpu." + PREFIX + "x",
+    "." + PREFIX,
+)
+_KEYS = st.sampled_from(
+    (*_NAMES, *_MORE_NAMES, *_TERM_NAMES, *_OURS, "nvidia.com/gpu", "value", "values", "schedulerName")
+)
+_SCALARS = st.sampled_from(
+    [
+        None,
+        True,
+        0,
+        1,
+        -1,
+        2**70,
+        0.3,
+        1e300,
+        "",
+        "1",
+        "0.3",
+        "2x0.5",
+        "x",
+        "1Gi",
+        "T4",
+        "none",
+        "NaN",
+        "\x00",
+        "é" * 300,
+        "9" * 5000,
+    ]
+)
+_JSON = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=5), max_leaves=20
+)
+_PODS = st.fixed_dictionaries(
+    {
+        "metadata": _JSON | st.fixed_dictionaries({"labels": _JSON, "annotations": _JSON}),
+        "spec": _JSON
+        | st.fixed_dictionaries(
+            {
+                "containers": _JSON
+                | st.lists(
+                    _JSON
+                    | st.fixed_dictionaries(
+                        {
+                            "name": _SCALARS,
+                            "resources": _JSON | st.dictionaries(_KEYS, st.dictionaries(_KEYS, _SCALARS)),
+                            "env": _JSON,
+                        }
+                    ),
+                    max_size=3,
+                )
+            },
+            optional={"tolerations": _JSON, "affinity": _JSON, "nodeSelector": _JSON, "schedulerName": _JSON},
+        ),
+    }
+)
+
+
+@tried(1_000)
+@given(_PODS | st.dictionaries(_KEYS, _JSON, max_size=4), _PODS)
+def test_whatever_comes_is_answered(pod: dict[str, Any], old: dict[str, Any]) -> None:
+    rules = clusters.rulebook(clusters.ALL)
+    for request in (builders.creating(pod), builders.updating(old, pod)):
+        for answer in (admit.mutate(request, rules), admit.validate(request, rules)):
+            assert answer.allowed == (not answer.violations)
+
+
+@tried(500)
+@given(
+    _JSON, st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT", ""]), st.sampled_from(["", "status", "resize"])
+)
+def test_whatever_is_asked_of_us_is_answered(pod: Any, operation: str, subresource: str) -> None:
+    request = AdmissionRequest(
+        uid="1",
+        operation=operation,
+        resource="pods",
+        subresource=subresource,
+        namespace="",
+        name="",
+        dry_run=False,
+        pod=pod if isinstance(pod, dict) else None,
+        old_pod=None,
+    )
+    rules = clusters.rulebook(clusters.ALL)
+
+    for answer in (admit.mutate(request, rules), admit.validate(request, rules)):
+        assert answer.allowed == (not answer.violations)
