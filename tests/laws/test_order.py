@@ -33,9 +33,9 @@ def _shuffled(value: Any, dice: random.Random) -> Any:
 
 
 @tried(1_000)
-@given(askings(), st.randoms(use_true_random=False))
-def test_the_order_of_keys_says_nothing(asked: Asking, dice: random.Random) -> None:
-    shuffled = _shuffled(asked.pod, dice)
+@given(askings(), st.integers(0, 2**32))
+def test_the_order_of_keys_says_nothing(asked: Asking, seed: int) -> None:
+    shuffled = _shuffled(asked.pod, random.Random(seed))  # noqa: S311  not a secret
 
     assert _outcome(asked, shuffled) == _outcome(asked, asked.pod)
 

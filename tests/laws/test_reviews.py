@@ -105,7 +105,8 @@ def test_an_answer_says_what_was_decided(
 
 
 def _assert_they_arrive(warnings: list[str]) -> None:
-    """The API server passes these on whole: one line each, short, not too much in all."""
+    """The API server passes these on whole: one line each, short, none twice, not too much in all."""
+    assert len(warnings) == len(set(warnings))
     assert all(0 < len(warning) <= review.WARNING_LENGTH for warning in warnings)
     assert sum(map(len, warnings)) <= review.WARNINGS_LENGTH
     assert not [char for char in "".join(warnings) if unicodedata.category(char) == "Cc"]
