@@ -11,8 +11,12 @@ from webhook.core.rulebook import Device
 def charge(request: GpuRequest, card: Device | None) -> Fraction:
     """Devices charged for a request: of each device the larger of its memory's and its compute's part.
 
-    A size on an unknown card is charged as the whole card: nobody else can be promised the rest.
+    A size or a partition of an unknown card is charged as the whole card: nobody else can be promised the rest.
     """
+    if request.profile is not None and card is not None and request.profile in card.profiles:
+        profile = card.profiles[request.profile]
+        memory = Fraction(profile.memory_slices, card.memory_slices)
+        return request.count * max(memory, Fraction(profile.compute_slices, card.compute_slices))
     if request.devices != "part":
         return Fraction(request.count)
     memory = request.portion or Fraction(0)

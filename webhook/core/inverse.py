@@ -13,6 +13,7 @@ from typing import Any
 
 from webhook.core import amounts
 from webhook.core.amounts import CannotExpressError
+from webhook.core.partitions import has
 from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, When
 from webhook.core.translate import describe, matches
@@ -21,13 +22,14 @@ from webhook.core.translate import describe, matches
 def understand(native: Mapping[str, int], backend: Backend) -> tuple[GpuRequest, Mode]:
     """The request that resources on a container stand for; raises CannotExpressError where they mean none."""
     reasons: list[CannotExpressError] = []
-    for mode in backend.modes:
+    modes = [mode for mode in backend.modes if native.keys() <= mode.limits.keys()] or backend.modes
+    for mode in modes:
         try:
             return _read(native, mode), mode
         except CannotExpressError as reason:
             reasons.append(reason)
     # The mode that shares most of the keys is the one that was meant.
-    meant = max(range(len(reasons)), key=lambda i: (len(native.keys() & backend.modes[i].limits.keys()), i))
+    meant = max(range(len(reasons)), key=lambda i: (len(native.keys() & modes[i].limits.keys()), i))
     raise _with_all_near(reasons[meant], reasons, native)
 
 
@@ -118,8 +120,10 @@ def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
 
 def _normal(found: dict[str, Any], mode: Mode) -> GpuRequest:
     """The request, with whole devices recognised; else it has to be one that this mode is for."""
+    if mode.profile is not None:
+        found = {"count": found["count"], "profile": mode.profile}
     portion, cores = found.get("portion"), found.get("cores")
-    all_of_it = "memory" not in found and portion is None and cores in {None, 100}
+    all_of_it = not found.keys() & {"memory", "portion", "profile"} and cores in {None, 100}
     if mode.when.devices == "whole" or all_of_it:
         return GpuRequest(count=found["count"])
     if portion is not None and cores == 100 * portion:
@@ -137,11 +141,22 @@ def _without_models(when: When) -> When:
 
 def gives(given: GpuRequest, asked: GpuRequest, card: Device | None) -> bool:
     """Whether `given` is at least `asked`: as many devices, and of each as much memory and compute."""
+    if given.profile is not None or asked.profile is not None:
+        return given.count >= asked.count and _enough_partition(given, asked, card)
     return (
         given.count >= asked.count
         and _enough_memory(given, asked, card)
         and (given.cores is None or given.cores >= (100 if asked.devices == "whole" else asked.cores or 0))
     )
+
+
+def _enough_partition(given: GpuRequest, asked: GpuRequest, card: Device | None) -> bool:
+    """The partition that was asked, or for a share one that has it; on an unknown card that cannot be told."""
+    if asked.profile is not None or given.profile is None:
+        return given.profile == asked.profile
+    if asked.devices == "whole":
+        return False
+    return card is None or (given.profile in card.profiles and has(card.profiles[given.profile], asked, card))
 
 
 def _enough_memory(given: GpuRequest, asked: GpuRequest, card: Device | None) -> bool:

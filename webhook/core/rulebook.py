@@ -71,9 +71,13 @@ class When:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
-    """One way in which a back end serves a request: the first whose `when` matches is taken."""
+    """One way in which a back end serves a request: the first whose `when` matches is taken.
+
+    A mode whose resources are named after a profile stands for just that one, in `profile`.
+    """
 
     name: str
+    profile: str | None = None
     when: When
     at: Location
     limits: Mapping[str, Output] = field(default_factory=dict)
@@ -112,7 +116,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """One way a vendor exposes GPUs. `parametrised`: the cluster sets some of its parameters."""
+    """One way a vendor exposes GPUs. `parametrised`: the cluster sets some of its parameters.
+
+    `partitions`: shares are served by hardware partitions; the spelling of each profile that is not the catalogue's.
+    """
 
     name: str
     at: Location
@@ -120,6 +127,7 @@ class Backend:
     vendors: frozenset[str]
     sharing: frozenset[str]
     modes: Sequence[Mode]
+    partitions: Mapping[str, str] | None = None
     inject: Injection
     owns: frozenset[str]
     request_only: Literal["repair", "refuse"] = "repair"
@@ -143,8 +151,22 @@ class Backend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A hardware partition of a card: usable bytes, and how many of the card's slices it takes."""
+
+    name: str
+    memory: int
+    memory_slices: int
+    compute_slices: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A card model. `names` are the driver's product names, `memory` is usable bytes, `tflops` dense FP16."""
+    """A card model. `names` are the driver's product names, `memory` is usable bytes, `tflops` dense FP16.
+
+    `profiles` are the partitions it can be cut into, the smallest first, and `slices` what they are counted in.
+    """
 
     model: str
     vendor: str
@@ -153,6 +175,9 @@ class Device:
     nominal: int
     tflops: Fraction | None
     at: Location
+    memory_slices: int = 0
+    compute_slices: int = 0
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from webhook.core import amounts
+from webhook.core import amounts, partitions
 from webhook.core.amounts import CannotExpressError
 from webhook.core.quantity import show
 from webhook.core.request import GpuRequest
@@ -29,9 +29,11 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     check_models(request, backend, rulebook)
     card = find_card(request, rulebook, backend)
     request = _with_cores(request, card)
-    mode = _mode_for(request, backend)
     limits: dict[str, int] = {}
     warnings: list[str] = []
+    if backend.partitions is not None:
+        request = _partition(request, card, warnings)
+    mode = _mode_for(request, backend)
     for resource, output in mode.limits.items():
         if isinstance(output, Constant):
             limits[resource] = output.number
@@ -46,6 +48,17 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     )
 
 
+def _partition(request: GpuRequest, card: Device | None, warnings: list[str]) -> GpuRequest:
+    if request.devices == "profile":
+        partitions.check(request, card)
+    if request.devices != "part":
+        return request
+    cut = partitions.cut(request, card)
+    said = partitions.warning(request, cut, card) if card else None
+    warnings += [said] if said else []
+    return cut
+
+
 def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend | None = None) -> Device | None:
     """The card whose size counts: the model asked for, else the cluster's, if the back end serves such cards.
 
@@ -57,8 +70,12 @@ def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend | None =
         foreign = card is not None and backend is not None and backend.vendors and card.vendor not in backend.vendors
         return None if foreign else card
     cards = [rulebook.devices[model.lower()] for model in request.models]
-    same = all((card.memory, card.tflops) == (cards[0].memory, cards[0].tflops) for card in cards)
+    same = all(_size(card) == _size(cards[0]) for card in cards)
     return cards[0] if same else None
+
+
+def _size(card: Device) -> tuple[object, ...]:
+    return card.memory, card.tflops, card.profiles
 
 
 def check_models(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
@@ -99,9 +116,9 @@ def _with_cores(request: GpuRequest, card: Device | None) -> GpuRequest:
 
 def _mode_for(request: GpuRequest, backend: Backend) -> Mode:
     for mode in backend.modes:
-        if matches(mode.when, request):
+        if mode.profile in {None, request.profile} and matches(mode.when, request):
             return mode
-    serves = "; ".join(mode.name for mode in backend.modes)
+    serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
     raise CannotExpressError("GPU301", f"it serves only: {serves}", f"ask for {_nearest(request, backend)}")
 
 

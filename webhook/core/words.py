@@ -20,9 +20,8 @@ _HOLE = re.compile(r"\{([a-z]+)\}")
 def texts(output: Output, served: Served, rulebook: Rulebook) -> Sequence[str]:
     """The values that an output stands for, in order; empty if it is to be left out."""
     if isinstance(output, Constant):
-        values: Sequence[str] = output.value if isinstance(output.value, tuple) else (str(output.value),)
-        filled = (_fill(value, served, rulebook) for value in values)
-        return [value for value in filled if value]
+        templates: Sequence[str] = output.value if isinstance(output.value, tuple) else (str(output.value),)
+        return [filled for template in templates for filled in _filled(template, served, rulebook) if filled]
     if output.what in amounts.UNITS:
         number, _ = amounts.express(output, served.request, translate.find_card(served.request, rulebook))
         return [] if number is None else [amounts.as_text(output, number)]
@@ -53,14 +52,13 @@ def _word(what: str, form: str, served: Served, rulebook: Rulebook) -> Sequence[
     return [] if value is None else [value]
 
 
-def _fill(template: str, served: Served, rulebook: Rulebook) -> str | None:
-    filled = template
-    for hole in _HOLE.findall(template):
-        words = _word(hole, "label", served, rulebook)
-        if not words:
-            return None
-        filled = filled.replace(f"{{{hole}}}", ",".join(words))
-    return filled
+def _filled(template: str, served: Served, rulebook: Rulebook) -> Sequence[str]:
+    """The text with its holes filled, once for each product or model; empty if one has nothing to fill it."""
+    texts = [template]
+    for hole in dict.fromkeys(_HOLE.findall(template)):
+        words = _word(hole, "label", served, rulebook) if hole in HOLES else [f"{{{hole}}}"]
+        texts = [text.replace(f"{{{hole}}}", word) for text in texts for word in words]
+    return texts
 
 
 def as_label(name: str) -> str:

@@ -29,6 +29,7 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
         vendors=frozenset(section.take("vendors", Node.texts, [])),
         sharing=frozenset(section.need("sharing", lambda node: [n.word(SHARINGS) for n in node.elements()], [])),
         modes=modes,
+        partitions=section.take("partitions", lambda node: _partitions(node, problems), None),
         inject=section.take("inject", lambda node: _injection(node, problems), Injection()),
         owns=frozenset(resource for mode in modes for resource in mode.limits),
         request_only=section.take("requestOnly", _request_only, "repair"),
@@ -36,6 +37,13 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
     )
     section.done()
     return read
+
+
+def _partitions(node: Node, problems: list[Problem]) -> Mapping[str, str]:
+    section = Section(node, problems)
+    names = section.take("names", lambda n: {key: entry.text() for key, entry in n.items()}, {})
+    section.done()
+    return names
 
 
 def _request_only(node: Node) -> Literal["repair", "refuse"]:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from webhook.core import quantity
 from webhook.core.document import Node, Problem, Section
-from webhook.core.rulebook import Device
+from webhook.core.rulebook import Device, Profile
 
 
 def catalog(spec: Node, problems: list[Problem]) -> dict[str, Device]:
@@ -24,6 +24,7 @@ def catalog(spec: Node, problems: list[Problem]) -> dict[str, Device]:
 
 def _device(node: Node, vendor: str, problems: list[Problem]) -> tuple[Device, list[str]]:
     section = Section(node, problems)
+    memory_slices, compute_slices = section.take("slices", lambda n: _slices(n, problems), (0, 0))
     nominal = section.need("memory", _size, 1)
     aliases = section.take("aliases", Node.texts, [])
     device = Device(
@@ -34,9 +35,37 @@ def _device(node: Node, vendor: str, problems: list[Problem]) -> tuple[Device, l
         nominal=nominal,
         tflops=section.take("tflops", _number, None),
         at=node.at,
+        memory_slices=memory_slices,
+        compute_slices=compute_slices,
+        profiles=section.take("profiles", lambda n: _profiles(n, problems), {}),
     )
     section.done()
     return device, aliases
+
+
+def _slices(node: Node, problems: list[Problem]) -> tuple[int, int]:
+    section = Section(node, problems)
+    memory = section.need("memory", lambda n: n.integer(1), 1)
+    compute = section.need("compute", lambda n: n.integer(1), 1)
+    section.done()
+    return memory, compute
+
+
+def _profiles(node: Node, problems: list[Problem]) -> dict[str, Profile]:
+    return {name: _profile(name, entry, problems) for name, entry in node.items()}
+
+
+def _profile(name: str, node: Node, problems: list[Problem]) -> Profile:
+    section = Section(node, problems)
+    profile = Profile(
+        name=name,
+        memory=section.need("memory", _size, 1),
+        memory_slices=section.need("slices", lambda n: n.integer(1), 1),
+        compute_slices=section.need("compute", lambda n: n.integer(1), 1),
+        most=section.take("most", lambda n: n.integer(1), 1),
+    )
+    section.done()
+    return profile
 
 
 def _size(node: Node) -> int:

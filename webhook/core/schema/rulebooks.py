@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from webhook.core import amounts, examples
+from webhook.core import amounts, examples, partitions
 from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
 from webhook.core.rulebook import Amount, Backend, Cluster, Device, Resource, Rulebook
 from webhook.core.schema import backends, catalogs, clusters, inheritance
@@ -23,7 +23,7 @@ def rulebook(documents: Iterable[Node], digest: str) -> Rulebook:
     _exactly_one_cluster(specs["Cluster"], problems)
     devices = _devices(specs["DeviceCatalog"], problems)
     cluster, parameters = _cluster(specs["Cluster"], specs["Backend"], devices, problems)
-    loaded = _backends(specs["Backend"], parameters, problems)
+    loaded = _backends(specs["Backend"], parameters, devices, problems)
     if not problems:
         problems += _failing_examples(specs["Backend"], loaded, devices)
     if problems or cluster is None:
@@ -108,12 +108,15 @@ def _cluster(
 
 
 def _backends(
-    specs: Mapping[str, Node], parameters: Mapping[str, Parameters], problems: list[Problem]
+    specs: Mapping[str, Node],
+    parameters: Mapping[str, Parameters],
+    devices: Mapping[str, Device],
+    problems: list[Problem],
 ) -> dict[str, Backend]:
     found: dict[str, Backend] = {}
     for name in specs:
         try:
-            found[name] = _backend(name, specs, parameters.get(name, {}), problems)
+            found[name] = _backend(name, specs, parameters.get(name, {}), devices, problems)
         except DocumentError as error:
             problems += error.problems
     return found
@@ -124,12 +127,18 @@ def _failing_examples(
 ) -> Iterator[Problem]:
     """Examples hold for a rule as it is written; parameters that this cluster sets are not part of that."""
     for name, backend in loaded.items():
-        as_written = _backend(name, specs, {}, []) if backend.parametrised else backend
+        as_written = _backend(name, specs, {}, devices, []) if backend.parametrised else backend
         alone = Cluster(name="example", at=backend.at, backends=(name,), whole=name, part=name)
         yield from examples.failing(as_written, index(alone, {name: as_written}, devices, ""))
 
 
-def _backend(name: str, specs: Mapping[str, Node], set_here: Parameters, problems: list[Problem]) -> Backend:
+def _backend(
+    name: str,
+    specs: Mapping[str, Node],
+    set_here: Parameters,
+    devices: Mapping[str, Device],
+    problems: list[Problem],
+) -> Backend:
     spec = inheritance.merged(name, specs)
     defaults = inheritance.declared(spec)
     for parameter, node in set_here.items():
@@ -137,7 +146,16 @@ def _backend(name: str, specs: Mapping[str, Node], set_here: Parameters, problem
             hint = nearest(parameter, defaults)
             problems.append(Problem(node.at, node.path, f'{name} has no parameter "{parameter}"{hint}'))
     resolved = inheritance.substituted(spec, {**defaults, **set_here})
-    return replace(backends.backend(name, resolved, problems), parametrised=bool(set_here))
+    backend = replace(backends.backend(name, resolved, problems), parametrised=bool(set_here))
+    if backend.partitions is None:
+        return backend
+    cards = [device for device in {id(card): card for card in devices.values()}.values() if _serves(backend, device)]
+    modes = list(partitions.expanded(backend.modes, cards, backend.partitions))
+    return replace(backend, modes=modes, owns=frozenset(name for mode in modes for name in mode.limits))
+
+
+def _serves(backend: Backend, device: Device) -> bool:
+    return not backend.vendors or device.vendor in backend.vendors
 
 
 def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:
