@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core import native, places, shorthand
-from webhook.core.document import nearest
 from webhook.core.fields import field as path_of
 from webhook.core.native import Native
 from webhook.core.pod import Container
@@ -42,28 +41,27 @@ class Asked:
 
 
 def ask(
-    container: Container, general: Mapping[str, Stated], special: Mapping[str, Stated], rulebook: Rulebook
+    container: Container, pod_wide: Mapping[str, Stated], annotated: Mapping[str, Stated], rulebook: Rulebook
 ) -> Asked:
-    """What a container asks, `general` being said of the pod and `special` of this container by annotations.
+    """What a container asks: its resources, what is `annotated` for it, and what is said for the whole pod.
 
     Raises Refusal with everything that is wrong with it.
     """
     known = native.read(container, rulebook)
-    own = places.resources(container)
-    if container.kind == EPHEMERAL and (own or known.amounts or known.fractions):
-        raise Refusal(_ephemeral(container))
-    said = dict(special)
-    wrong = [violation for key, entry in own.items() for violation in places.merge(said, key, entry)]
+    own, wrong = places.resources(container)
+    said = dict(annotated)
+    for key, entry in own.items():
+        wrong += places.merge(said, key, entry)
+    stated = {**pod_wide, **said}
     wrong += known.violations
-    stated = {**general, **said}
-    fraction, differing = _fraction(container, known, stated, rulebook)
+    wrong += _join_fraction(container, known, stated, rulebook)
     request = build(stated)
-    wrong += differing
     wrong += _inconsistent(container, request, known, stated)
-    if request is not None or known.amounts:
-        wrong += _unknown_models(stated.get("gpu-model"), rulebook)
+    if container.kind == EPHEMERAL and (own or known.amounts or known.fractions):
+        wrong = [_ephemeral(container)]
     if wrong:
         raise Refusal(*wrong)
+    fraction = next(iter(known.fractions), None)
     return Asked(
         container=container,
         request=request,
@@ -71,28 +69,28 @@ def ask(
         stated=stated,
         persist=own if fraction is None else {**own, "gpu": stated["gpu"]},
         fraction=fraction,
-        warnings=[*places.overridden(general, said), *known.warnings],
+        warnings=[*places.overridden(pod_wide, said), *known.warnings],
     )
 
 
-def _fraction(
+def _join_fraction(
     container: Container, known: Native, stated: dict[str, Stated], rulebook: Rulebook
-) -> tuple[str | None, list[Violation]]:
+) -> Iterator[Violation]:
     """A fraction of a count (`0.5` of a card) is shorthand in another place: it joins `stated`."""
-    name = next(iter(known.fractions), None)
-    if name is None:
-        return None, []
-    amount = known.fractions[name]
-    if not rulebook.resources[name].owners:
-        raise Refusal(native.not_whole(container, rulebook.resources[name], amount))
-    try:
-        devices = shorthand.devices_from(1, amount)
-    except QuantityError as error:
-        fix = f"{str(error).partition('; ')[2]}, in the label gpu"
-        raise Refusal(native.not_whole(container, rulebook.resources[name], amount, fix)) from None
-    said = Stated(devices, native.where(container, name), show(amount))
-    present = stated.setdefault("gpu", said)
-    return name, [] if present.value == said.value else [disagree(present, said)]
+    for name, amount in known.fractions.items():
+        resource = rulebook.resources[name]
+        if not resource.owners:
+            yield native.not_whole(container, resource, amount)
+            continue
+        try:
+            devices = shorthand.devices_from(1, amount)
+        except QuantityError as error:
+            yield native.not_whole(container, resource, amount, f"{error.fix}, in the label gpu")
+            continue
+        said = Stated(devices, native.where(container, name), show(amount))
+        present = stated.setdefault("gpu", said)
+        if present.value != said.value or (present is not said and len(known.fractions) > 1):
+            yield disagree(present, said)
 
 
 def _inconsistent(
@@ -120,18 +118,6 @@ def _together(key: str, other: str, stated: Mapping[str, Stated]) -> Violation:
         message=f"{key} and {other} cannot hold together: {stated[other]}, and {stated[key]}",
         fix=f"keep {key} or {other}",
     )
-
-
-def _unknown_models(said: Stated | None, rulebook: Rulebook) -> Iterator[Violation]:
-    for model in said.value if said else ():
-        if model.lower() not in rulebook.devices:
-            models = {device.model for device in rulebook.devices.values()}
-            yield Violation(
-                code="GPU303",
-                path=said.path if said else "",
-                message=f'no catalogue knows the GPU model "{model}"{nearest(model, models)}',
-                fix=f"ask for one of: {', '.join(sorted(models)[:12])}, ...",
-            )
 
 
 def disagree(asked: Stated, given: Stated) -> Violation:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from webhook.core import places, shorthand
 from webhook.core.asked import EPHEMERAL, Asked, ask
+from webhook.core.document import nearest
 from webhook.core.fields import field as path_of
 from webhook.core.places import Finding
 from webhook.core.pod import Pod
@@ -30,24 +31,32 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     """Everything the pod says about GPUs, with all that is wrong with it collected."""
     result = Interpretation()
     general = _pod_wide(pod, rulebook, result)
-    special = _per_container(pod, result)
+    annotated = _per_container(pod, rulebook, result)
     target = _target(pod, general, result)
+    qualifiers = {key: entry for key, entry in general.items() if key in shorthand.QUALIFIERS}
     for container in pod.containers:
-        said = special.pop(container.name, {})
-        mine = general if container.name == target else _qualifiers(general)
+        said = {} if container.kind == EPHEMERAL else annotated.pop(container.name, {})
         try:
-            asked = ask(container, mine, said, rulebook)
+            asked = ask(container, general if container.name == target else qualifiers, said, rulebook)
         except Refusal as refusal:
             result.violations += refusal.violations
         else:
             result.asked.append(asked)
             result.warnings += asked.warnings
-    if any(asked.anything for asked in result.asked):
-        result.warnings += places.misspelt(pod)
     result.violations += [
-        _no_such_container(pod, said) for left in special.values() for said in list(left.values())[:1]
+        _no_such_container(pod, said) for left in annotated.values() for said in list(left.values())[:1]
     ]
+    result.warnings += _about_nothing(pod, general, result)
     return result
+
+
+def _about_nothing(pod: Pod, general: Mapping[str, Stated], result: Interpretation) -> Iterator[str]:
+    """Words that have no effect, and their author should know."""
+    if any(asked.anything for asked in result.asked):
+        yield from places.misspelt(pod)
+    elif general and not result.violations and "gpu" not in general:
+        first = next(iter(general.values()))
+        yield f"{first}, and nothing asks for a GPU; write gpu: 1 for one"
 
 
 def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
@@ -67,24 +76,40 @@ def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
 
 def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, Stated]:
     stated: dict[str, Stated] = {}
-    try:
-        for finding in places.pod_wide(pod):
-            if finding.tolerant and _somebody_elses(finding):
-                _unknown_value(finding, rulebook, result)
-            else:
-                _add(finding, stated, result)
-    except Refusal as refusal:
-        result.violations += refusal.violations
+    for found in places.pod_wide(pod):
+        if isinstance(found, Finding) and found.tolerant and _somebody_elses(found):
+            _unknown_value(found, rulebook, result)
+        else:
+            _add(found, stated, rulebook, result)
     return stated
 
 
-def _add(finding: Finding, into: dict[str, Stated], result: Interpretation) -> None:
-    try:
-        entry = places.parse(finding)
-    except Refusal as refusal:
-        result.violations += refusal.violations
-    else:
-        result.violations += places.merge(into, finding.key, entry)
+def _add(found: Finding | Violation, into: dict[str, Stated], rulebook: Rulebook, result: Interpretation) -> None:
+    entry = places.parse(found) if isinstance(found, Finding) else found
+    if isinstance(entry, Violation):
+        result.violations.append(entry)
+    elif isinstance(found, Finding):
+        known, unknown = _catalogued(found.key, entry, rulebook)
+        result.violations += [*unknown, *places.merge(into, found.key, known)]
+
+
+def _catalogued(key: str, said: Stated, rulebook: Rulebook) -> tuple[Stated, list[Violation]]:
+    """Models by the names of the catalogue, and a violation (GPU303) for each that no catalogue knows."""
+    if key != "gpu-model":
+        return said, []
+    unknown = [_unknown_model(model, said, rulebook) for model in said.value if model.lower() not in rulebook.devices]
+    models = [rulebook.devices[model.lower()].model for model in said.value if model.lower() in rulebook.devices]
+    return Stated(tuple(dict.fromkeys(models)), said.path, said.text), unknown
+
+
+def _unknown_model(model: str, said: Stated, rulebook: Rulebook) -> Violation:
+    models = {device.model for device in rulebook.devices.values()}
+    return Violation(
+        code="GPU303",
+        path=said.path,
+        message=f'no catalogue knows the GPU model "{model}"{nearest(model, models)}',
+        fix=f"ask for one of: {', '.join(sorted(models)[:12])}, ...",
+    )
 
 
 def _somebody_elses(finding: Finding) -> bool:
@@ -111,18 +136,11 @@ def _unknown_value(finding: Finding, rulebook: Rulebook, result: Interpretation)
         )
 
 
-def _per_container(pod: Pod, result: Interpretation) -> dict[str, dict[str, Stated]]:
+def _per_container(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, dict[str, Stated]]:
     stated: dict[str, dict[str, Stated]] = {}
-    try:
-        for container, finding in places.per_container(pod):
-            _add(finding, stated.setdefault(container, {}), result)
-    except Refusal as refusal:
-        result.violations += refusal.violations
+    for container, found in places.per_container(pod):
+        _add(found, stated.setdefault(container, {}), rulebook, result)
     return stated
-
-
-def _qualifiers(general: Mapping[str, Stated]) -> dict[str, Stated]:
-    return {key: entry for key, entry in general.items() if key in shorthand.QUALIFIERS}
 
 
 def _target(pod: Pod, general: Mapping[str, Stated], result: Interpretation) -> str | None:

@@ -112,11 +112,11 @@ def _amount(resource: Resource, text: str) -> Fraction:
             raise error from None
         if resource.in_bytes:
             return Fraction(in_bytes)
-        raise QuantityError(_unit_hint(resource, text, in_bytes)) from None
+        raise _other_unit(resource, text, in_bytes) from None
     if resource.counts and amount > MAX_DEVICES:
-        raise QuantityError(f'"{text}" is {amount} devices; write a number of GPUs, as 1')
+        raise QuantityError(f'"{text}" is {amount} devices', "write a number of GPUs, as 1")
     if resource.memory_unit is not None and amount * resource.memory_unit > MAX_MEMORY:
-        raise QuantityError(_unit_hint(resource, text, _size(text)))
+        raise _other_unit(resource, text, _size(text))
     return amount
 
 
@@ -131,21 +131,20 @@ def _size(text: str) -> int | None:
         return None
 
 
-def _unit_hint(resource: Resource, text: str, in_bytes: int | None) -> str:
+def _other_unit(resource: Resource, text: str, in_bytes: int | None) -> QuantityError:
     if resource.memory_unit is None:
-        return f'"{text}" is not a plain number; write digits only, as 1'
+        return QuantityError(f'"{text}" is not a plain number', "write digits only, as 1")
     unit = quantity.show_size(resource.memory_unit.numerator)
-    fix = f"{-(-in_bytes // resource.memory_unit)}" if in_bytes else "a smaller number"
-    return f'"{text}" is not a number of units of {unit}; write {fix}'
+    fix = f"write {-(-in_bytes // resource.memory_unit)}" if in_bytes else "write a smaller number"
+    return QuantityError(f'"{text}" is not a number of units of {unit}', fix)
 
 
 def _misread(container: Container, resource: Resource, error: QuantityError) -> Violation:
-    message, _, fix = str(error).partition("; ")
     return Violation(
         code="GPU403",
         path=where(container, resource.name),
-        message=f"{resource.name}: {message}",
-        fix=fix or "write a plain whole number, as 1",
+        message=f"{resource.name}: {error.message}",
+        fix=error.fix,
         rule=resource.rule,
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Final
 
 from webhook.core import quantity, shorthand
@@ -19,7 +18,7 @@ from webhook.core.fields import Path, field
 from webhook.core.pod import Container, Pod
 from webhook.core.quantity import QuantityError
 from webhook.core.request import PREFIX, Devices, Stated
-from webhook.core.violations import Refusal, Violation
+from webhook.core.violations import Violation
 
 SUFFIX: Final = "." + PREFIX
 CONTAINER: Final = PREFIX + "container"
@@ -52,27 +51,22 @@ class Finding:
     tolerant: bool = False
 
 
-def pod_wide(pod: Pod) -> Iterator[Finding]:
-    """What labels and annotations say about the pod as a whole; raises Refusal for an unknown key of our prefix."""
-    for key, text in pod.labels.items():
-        if key.startswith("gpu"):
-            path = ("metadata", "labels", key)
-            if short := key if key in shorthand.KEYS else _qualified(key, path):
-                yield Finding(short, _string(text, path), path, tolerant=key == short)
-    for key, text in pod.annotations.items():
-        if key.startswith("gpu"):
-            path = ("metadata", "annotations", key)
-            if short := key if key == "gpu" else _qualified(key, path):
-                yield Finding(short, _string(text, path), path, tolerant=key == short)
+def pod_wide(pod: Pod) -> Iterator[Finding | Violation]:
+    """What labels and annotations say about the pod as a whole, and each key of our prefix that is none of ours."""
+    for section, entries in (("labels", pod.labels), ("annotations", pod.annotations)):
+        for key, text in entries.items():
+            if key.startswith("gpu"):
+                yield from _found(section, key, text)
 
 
-def _qualified(key: str, path: Path) -> str | None:
-    """The short form of `gpu-webhook.io/memory`; None for what is no shorthand."""
-    if not key.startswith(PREFIX) or key == NOTE:
-        return None
-    if key not in _QUALIFIED:
-        raise Refusal(_unknown_key(key, _QUALIFIED, path))
-    return _QUALIFIED[key]
+def _found(section: str, key: str, text: Any) -> Iterator[Finding | Violation]:
+    path: Path = ("metadata", section, key)
+    plain = key in shorthand.KEYS if section == "labels" else key == "gpu"
+    short = key if plain else _QUALIFIED.get(key)
+    if short is not None:
+        yield Finding(short, text, path, tolerant=plain) if isinstance(text, str) else _no_string(text, path)
+    elif key.startswith(PREFIX) and key != NOTE:
+        yield _unknown_key(key, _QUALIFIED, path)
 
 
 def misspelt(pod: Pod) -> Iterator[str]:
@@ -84,17 +78,19 @@ def misspelt(pod: Pod) -> Iterator[str]:
                 yield f"the label {key} means nothing here{hint}"
 
 
-def per_container(pod: Pod) -> Iterator[tuple[str, Finding]]:
+def per_container(pod: Pod) -> Iterator[tuple[str, Finding | Violation]]:
     """What annotations like `gpu.gpu-webhook.io/main: "0.3"` say, each with the container's name."""
     for key, text in pod.annotations.items():
         head, suffix, container = key.partition(SUFFIX)
-        if suffix and container:
-            short = "gpu" if head == "gpu" else f"gpu-{head}"
-            path = ("metadata", "annotations", key)
-            if short not in shorthand.KEYS or short == "gpu-container":
-                known = [annotation(name, container) for name in shorthand.KEYS if name != "gpu-container"]
-                raise Refusal(_unknown_key(key, known, path))
-            yield container, Finding(short, _string(text, path), path)
+        if not suffix or not container:
+            continue
+        short = "gpu" if head == "gpu" else f"gpu-{head}"
+        path: Path = ("metadata", "annotations", key)
+        if short not in shorthand.KEYS or short == "gpu-container":
+            known = [annotation(name, container) for name in shorthand.KEYS if name != "gpu-container"]
+            yield container, _unknown_key(key, known, path)
+        else:
+            yield container, Finding(short, text, path) if isinstance(text, str) else _no_string(text, path)
 
 
 def annotation(key: str, container: str) -> str:
@@ -111,37 +107,32 @@ def _unknown_key(key: str, known: Collection[str], path: Path) -> Violation:
     )
 
 
-def _string(value: Any, path: Path) -> str:
-    if isinstance(value, str):
-        return value
+def _no_string(value: Any, path: Path) -> Violation:
     text = quantity.text_of(value)
-    raise Refusal(
-        Violation(
-            code="GPU001",
-            path=field(path),
-            message=f"{field(path)} is {text} without quotes, and Kubernetes takes only strings there",
-            fix=f'quote it: {path[-1]}: "{text}"',
-        )
+    return Violation(
+        code="GPU001",
+        path=field(path),
+        message=f"{field(path)} is {text} without quotes, and Kubernetes takes only strings there",
+        fix=f'quote it: {path[-1]}: "{text}"',
     )
 
 
-def parse(finding: Finding) -> Stated:
-    """The meaning of what stands at a place; raises Refusal (GPU201)."""
+def parse(finding: Finding) -> Stated | Violation:
+    """The meaning of what stands at a place, or why it has none (GPU201)."""
+    path = field(finding.path)
     try:
-        value = shorthand.KEYS[finding.key](finding.text)
+        return Stated(shorthand.KEYS[finding.key](finding.text), path, finding.text)
     except QuantityError as error:
-        raise Refusal(misread(field(finding.path), f"{finding.key}: {error}")) from None
-    return Stated(value, field(finding.path), finding.text)
+        return misread(path, finding.key, error)
 
 
-def misread(path: str, error: str) -> Violation:
-    """The violation (GPU201) for a value that does not parse: the parser's sentence, split at its fix."""
-    message, _, fix = error.partition("; ")
-    return Violation(code="GPU201", path=path, message=message, fix=fix or "write another value")
+def misread(path: str, name: str, error: QuantityError) -> Violation:
+    """The violation (GPU201) for a value that does not parse."""
+    return Violation(code="GPU201", path=path, message=f"{name}: {error.message}", fix=error.fix)
 
 
-def resources(container: Container) -> dict[str, Stated]:
-    """What the container's own resources say in shorthand, by short key; raises Refusal."""
+def resources(container: Container) -> tuple[dict[str, Stated], list[Violation]]:
+    """What the container's own resources say in shorthand, by short key, and what is wrong with it."""
     stated: dict[str, Stated] = {}
     violations: list[Violation] = []
     for name in sorted(RESOURCES & (container.limits.keys() | container.requests.keys())):
@@ -154,12 +145,10 @@ def resources(container: Container) -> dict[str, Stated]:
         try:
             entry = _RESOURCES.get(name, "percent"), Stated(_amount(name, text), path, _as_written(text))
         except QuantityError as error:
-            violations.append(misread(path, f"{name}: {error}"))
+            violations.append(misread(path, name, error))
         else:
             violations += merge(stated, *entry)
-    if violations:
-        raise Refusal(*sorted(violations, key=lambda violation: violation.path))
-    return _with_percent(stated)
+    return _with_percent(stated, violations), violations
 
 
 def _as_written(text: str) -> str:
@@ -175,7 +164,7 @@ def _amount(name: str, text: str) -> Any:
         percent = quantity.served(text)
         if not 0 < percent < 100:
             raise QuantityError(
-                f'"{text}" is not a percentage of one GPU; write 1 to 99, or gpu-webhook.io/gpu: 1 for a whole one'
+                f'"{text}" is not a percentage of one GPU', f"write 1 to 99, or {PREFIX}gpu: 1 for a whole one"
             )
         return percent / 100
     match _RESOURCES[name]:
@@ -199,17 +188,17 @@ def overcommitted(container: Container, name: str) -> Violation:
     )
 
 
-def _with_percent(stated: dict[str, Stated]) -> dict[str, Stated]:
+def _with_percent(stated: dict[str, Stated], violations: list[Violation]) -> dict[str, Stated]:
     """`gpu-webhook.io/gpu: 2` with `/percent: 50` is two halves."""
     percent = stated.pop("percent", None)
     if percent is None:
         return stated
     devices: Stated | None = stated.get("gpu")
     if devices and (devices.value is None or devices.value.share):
-        raise Refusal(contradiction("gpu", devices, percent))
-    share: Fraction = percent.value
+        violations.append(contradiction("gpu", devices, percent))
+        return stated
     count = devices.value.count if devices else 1
-    return stated | {"gpu": Stated(Devices(count, share), percent.path, percent.text)}
+    return stated | {"gpu": Stated(Devices(count, percent.value), percent.path, percent.text)}
 
 
 def merge(into: dict[str, Stated], key: str, entry: Stated) -> Iterator[Violation]:

@@ -30,7 +30,11 @@ _SUFFIXES: Final = {
 
 
 class QuantityError(ValueError):
-    """The text is not an amount of the kind asked for; the message says how to write one."""
+    """The text is not an amount of the kind asked for; `fix` says how to write one."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(f"{message}; {fix}")
+        self.message, self.fix = message, fix
 
 
 def text_of(value: object) -> str:
@@ -43,7 +47,7 @@ def text_of(value: object) -> str:
 def decimal(text: str) -> Fraction:
     """A number as a person writes it, not negative: `2`, `0.3`. Refuses signs, exponents, hexadecimal, suffixes."""
     if _DECIMAL.fullmatch(text) is None:
-        raise QuantityError(f'"{_short(text)}" is not a plain number; write digits only, as 1 or 0.5')
+        raise QuantityError(f'"{_short(text)}" is not a plain number', "write digits only, as 1 or 0.5")
     return _within_64_bits(text, Fraction(text))
 
 
@@ -55,13 +59,13 @@ def served(text: str) -> Fraction:
     """
     match = _SERVED.fullmatch(text)
     if match is None:
-        raise QuantityError(f'"{_short(text)}" is not a plain number; write digits only, as 1 or 0.5')
+        raise QuantityError(f'"{_short(text)}" is not a plain number', "write digits only, as 1 or 0.5")
     return _within_64_bits(text, Fraction(match[1]) * _SUFFIXES[match[2]])
 
 
 def _within_64_bits(text: str, number: Fraction) -> Fraction:
     if number > INT64_MAX:
-        raise QuantityError(f'"{_short(text)}" does not fit into 64 bits; write a smaller number')
+        raise QuantityError(f'"{_short(text)}" does not fit into 64 bits', "write a smaller number")
     return number
 
 
@@ -69,22 +73,22 @@ def size(text: str) -> int:
     """A size in bytes, with its unit: `8Gi`, `8192Mi`, `1.5Gi`, `80G`. A bare number is refused, not guessed."""
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise QuantityError(_size_hint(text))
+        raise QuantityError(*_size_hint(text))
     exact = Fraction(match[1]) * _SIZE_UNITS[match[2]]
     if exact.denominator != 1 or exact > INT64_MAX:
-        raise QuantityError(f'"{_short(text)}" is not a whole number of bytes; write it in Mi, as 8192Mi')
+        raise QuantityError(f'"{_short(text)}" is not a whole number of bytes', "write it in Mi, as 8192Mi")
     if 0 < exact < MIB:
-        raise QuantityError(f'"{_short(text)}" is {exact} bytes, less than any GPU shares; write 8Gi or 8192Mi')
+        raise QuantityError(f'"{_short(text)}" is {exact} bytes, less than any GPU shares', "write 8Gi or 8192Mi")
     return exact.numerator
 
 
-def _size_hint(text: str) -> str:
+def _size_hint(text: str) -> tuple[str, str]:
     guess = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?(?:([KMGT])i?[Bb]|([kmgt])i?)?", text)
     if guess is None:
-        return f'"{_short(text)}" is not a size; write 8Gi or 8192Mi'
+        return f'"{_short(text)}" is not a size', "write 8Gi or 8192Mi"
     if unit := (guess[2] or guess[3]):
-        return f'"{_short(text)}" is not a size in the form of Kubernetes; write {guess[1]}{unit.upper()}i'
-    return f'"{_short(text)}" has no unit; write {guess[1]}Gi or {guess[1]}Mi'
+        return f'"{_short(text)}" is not a size in the form of Kubernetes', f"write {guess[1]}{unit.upper()}i"
+    return f'"{_short(text)}" has no unit', f"write {guess[1]}Gi or {guess[1]}Mi"
 
 
 def same(one: object, other: object) -> bool:

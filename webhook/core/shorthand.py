@@ -30,7 +30,7 @@ def devices(text: str) -> Devices | None:
         return None
     match = _DEVICES.fullmatch(_percent_as_decimal(text))
     if match is None:
-        raise QuantityError(f'"{text[:40]}" is not a number of GPUs; write 1, 2, 0.5, 2x0.5 or none')
+        raise QuantityError(f'"{text[:40]}" is not a number of GPUs', "write 1, 2, 0.5, 2x0.5 or none")
     return devices_from(int(match[1] or 1), Fraction(match[2]), explicit=match[1] is not None)
 
 
@@ -39,17 +39,17 @@ def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devic
     if each == 0 and not explicit:
         return None
     if not 0 < times <= MAX_DEVICES or each > MAX_DEVICES or times * each > MAX_DEVICES:
-        raise QuantityError(f"no pod gets {show(times * each)} GPUs; write 1 to {MAX_DEVICES}")
+        raise QuantityError(f"no pod gets {show(times * each)} GPUs", f"write 1 to {MAX_DEVICES}")
     if each == 0:
-        raise QuantityError("a share of 0 is nothing; write none for no GPU")
+        raise QuantityError("a share of 0 is nothing", "write none for no GPU")
     if each < 1:
         return Devices(times, each)
     if each.denominator == 1:
         return Devices(times * each.numerator)
     low, cards = each.numerator // each.denominator, -(-each.numerator // each.denominator)
     raise QuantityError(
-        f"{show(each)} is neither a share of one GPU nor a whole number; ask {low}, {cards} or "
-        f"{cards}x{show(each / cards)}"
+        f"{show(each)} is neither a share of one GPU nor a whole number",
+        f"ask {low}, {cards} or {cards}x{show(each / cards)}",
     )
 
 
@@ -59,7 +59,7 @@ def _percent_as_decimal(text: str) -> str:
     if match is None:
         return text
     if int(match[2]) > 100:
-        raise QuantityError(f"{match[2]}% is more than one GPU; write a number of GPUs, as 2, or 2x50%")
+        raise QuantityError(f"{match[2]}% is more than one GPU", "write a number of GPUs, as 2, or 2x50%")
     return f"{match[1]}{int(match[2]) // 100}.{int(match[2]) % 100:02d}"
 
 
@@ -67,7 +67,7 @@ def memory(text: str) -> int:
     """`8Gi` or `8192Mi`, per device."""
     amount = size(text)
     if amount == 0:
-        raise QuantityError("0 is no memory; leave the key out for all of it")
+        raise QuantityError("0 is no memory", "leave the key out for all of it")
     return amount
 
 
@@ -79,7 +79,7 @@ def cores(text: str) -> Fraction:
 def cores_from(percent: Fraction) -> Fraction:
     """Compute percent per device, from 1 to 100."""
     if not 0 < percent <= 100:
-        raise QuantityError(f"{show(percent)} is not a percentage of one GPU; write 1 to 100")
+        raise QuantityError(f"{show(percent)} is not a percentage of one GPU", "write 1 to 100")
     return percent
 
 
@@ -87,7 +87,7 @@ def tflops(text: str) -> Fraction:
     """Dense FP16 TFLOPS per device, `20`."""
     amount = decimal(text)
     if amount == 0:
-        raise QuantityError("0 is no compute; leave the key out for all of it")
+        raise QuantityError("0 is no compute", "leave the key out for all of it")
     return amount
 
 
@@ -99,7 +99,7 @@ def names(text: str) -> tuple[str, ...]:
 def name(text: str) -> str:
     """A name as the catalogue, a back end or Kubernetes has it."""
     if not _NAME.fullmatch(text):
-        raise QuantityError(f'"{text[:40]}" is not a name')
+        raise QuantityError(f'"{text[:40]}" is not a name', "write a name, of letters and digits")
     return text
 
 
@@ -114,7 +114,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text not in words:
-            raise QuantityError(f'"{text[:40]}" is not one of {", ".join(words)}')
+            raise QuantityError(f'"{text[:40]}" is not a word it knows', f"write one of {', '.join(words)}")
         return text
 
     return parse

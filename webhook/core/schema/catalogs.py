@@ -74,7 +74,7 @@ def _size(node: Node) -> int:
     try:
         return quantity.size(node.text())
     except quantity.QuantityError as error:
-        raise node.problem(str(error)) from None
+        raise node.problem(f"{error.message}; {error.fix}") from None
 
 
 def _number(node: Node) -> Fraction:
