@@ -73,6 +73,7 @@ SIZES = st.one_of(
     st.sampled_from(["4000Mi", "1000Mi", "512Mi", "1.5Gi", "8G", "7777Mi"]),
 )
 PERCENTS = st.integers(1, 100).map(str)
+PROFILES = st.sampled_from(["1g.10gb", "1g.10gb.me", "3g.40gb", "7g.80gb"])
 
 SHAPES: Mapping[str, st.SearchStrategy[Words]] = {
     "whole": st.fixed_dictionaries({"gpu": COUNTS}),
@@ -84,6 +85,7 @@ SHAPES: Mapping[str, st.SearchStrategy[Words]] = {
     "memory and cores": st.fixed_dictionaries({"gpu-memory": SIZES, "gpu-cores": PERCENTS}),
     "share and memory": st.fixed_dictionaries({"gpu": SHARES, "gpu-memory": SIZES}),
     "tflops": st.fixed_dictionaries({"gpu-tflops": st.integers(1, 65).map(str), "gpu-model": st.just("T4")}),
+    "profile": st.fixed_dictionaries({"gpu-profile": PROFILES}, optional={"gpu": st.just("2")}),
 }
 _SAMPLES: Mapping[str, Words] = {
     "whole": {"gpu": "1"},
@@ -95,6 +97,7 @@ _SAMPLES: Mapping[str, Words] = {
     "memory and cores": {"gpu-memory": "8Gi", "gpu-cores": "50"},
     "share and memory": {"gpu": "0.5", "gpu-memory": "8Gi"},
     "tflops": {"gpu-tflops": "20", "gpu-model": "T4"},
+    "profile": {"gpu-profile": "1g.10gb"},
 }
 _SAYABLE: Mapping[str, tuple[str, ...]] = {
     "plain annotation": ("whole", "share", "shares"),
@@ -151,9 +154,10 @@ def _limits(words: Words, backend: str) -> Mapping[str, int | str] | None:
 
 
 @st.composite
-def askings(draw: st.DrawFn, forms: Collection[str] = FORMS) -> Asking:
+def askings(draw: st.DrawFn, forms: Collection[str] = FORMS, backends: Collection[str] = ()) -> Asking:
     """A pod whose one container asks, in one form, in a cluster that has the back end alone or all of them."""
-    form, backend = draw(st.sampled_from([pair for pair in pairs() if pair[0] in forms]))
+    wanted = [(form, name) for form, name in pairs() if form in forms and (not backends or name in backends)]
+    form, backend = draw(st.sampled_from(wanted))
     tenth = draw(st.integers(0, 9))
     shape = draw(st.sampled_from(shapes(backend, form) if tenth else _SAYABLE.get(form, tuple(SHAPES))))
     words = {**draw(SHAPES[shape]), **draw(st.sampled_from(_qualifiers(backend)))}

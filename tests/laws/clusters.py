@@ -60,20 +60,22 @@ spec:
 """
 
 ALL = "every back end"
+CARD = "A100-80GB"
+"""The card of every cluster: large, and one that can be partitioned."""
 
 
 @cache
 def names() -> tuple[str, ...]:
     """Every back end there is."""
-    return tuple(builders.rulebook(_files("nvidia-gpu", "T4")).backends)
+    return tuple(builders.rulebook(_files("nvidia-gpu")).backends)
 
 
 @cache
 def rulebook(name: str) -> Rulebook:
     """The cluster that has only this back end, or `ALL` of them."""
     enabled = ", ".join(names()) if name == ALL else name
-    return builders.rulebook(_files(enabled, "T4"))
+    return builders.rulebook(_files(enabled))
 
 
-def _files(backends: str, device: str) -> dict[str, str]:
-    return builders.shipped_files() | {"made-up.yaml": MADE_UP, "cluster.yaml": CLUSTER % (backends, device)}
+def _files(backends: str) -> dict[str, str]:
+    return builders.shipped_files() | {"made-up.yaml": MADE_UP, "cluster.yaml": CLUSTER % (backends, CARD)}

@@ -15,9 +15,6 @@ from tests.laws.asking import Asking, askings
 from webhook.core import admit, inverse, native, pod, translate
 from webhook.core.request import GpuRequest
 
-T4_MEMORY = 15360 << 20
-"""The usable bytes of the card that every generated cluster has."""
-
 
 def _stored(asked: Asking) -> tuple[str, dict[str, Any]]:
     """The back end that serves, and the pod as it would be stored; only pods that are admitted count."""
@@ -94,13 +91,41 @@ def test_the_vendors_reading_is_at_least_what_was_asked(asked: Asking) -> None:
     backend, stored = _stored(asked)
     if asked.form.startswith("native") or backend not in BY_HAND:
         return
-    card = asked.rulebook.devices[asked.words.get("gpu-model", "T4").lower()]
+    card = asked.rulebook.devices[asked.words.get("gpu-model", clusters.CARD).lower()]
     devices, memory, cores = BY_HAND[backend](_amounts(stored, asked), card.memory)
     least_devices, least_memory, least_cores = _wanted(asked.request, card.memory, card.tflops or Fraction(1))
 
     assert devices == least_devices
     assert memory >= least_memory
     assert cores >= least_cores
+
+
+SHORTHAND = ("labels", "qualified annotations", "plain annotation", "container annotations")
+SLICES: Mapping[str, tuple[int, int, int]] = {
+    "nvidia.com/mig-1g.10gb": (1, 1, 9856),
+    "nvidia.com/mig-1g.10gb.me": (1, 1, 9856),
+    "nvidia.com/mig-1g.20gb": (2, 1, 19968),
+    "nvidia.com/mig-2g.20gb": (2, 2, 19968),
+    "nvidia.com/mig-3g.40gb": (4, 3, 40192),
+    "nvidia.com/mig-4g.40gb": (4, 4, 40192),
+    "nvidia.com/mig-7g.80gb": (8, 7, 80384),
+}
+"""The partitions of an A100 of 80 GB by NVIDIA's tables: eighths of its memory, sevenths of its compute, MiB."""
+
+
+@tried(300)
+@given(askings(SHORTHAND, ["nvidia-mig-mixed"]))
+def test_a_partition_has_the_slices_that_were_asked(asked: Asking) -> None:
+    assume(asked.words.get("gpu-model") in {None, "A100-80GB"} and "gpu-profile" not in asked.words)
+    _, stored = _stored(asked)
+    [(resource, count)] = _amounts(stored, asked).items()
+    eighths, sevenths, mebibytes = SLICES[resource]
+    request = asked.request
+
+    assert count == request.count
+    assert mebibytes << 20 >= (request.memory or 0)
+    assert Fraction(eighths, 8) >= (request.portion or 0)
+    assert Fraction(sevenths, 7) >= (request.cores or 0) / 100
 
 
 @tried(1_000)
@@ -112,7 +137,7 @@ def test_every_replica_accepts_what_another_made(asked: Asking, other: str) -> N
 
 
 @tried(1_000)
-@given(askings(("labels", "qualified annotations", "plain annotation", "container annotations")))
+@given(askings(SHORTHAND))
 def test_who_was_not_translated_is_not_let_in(asked: Asking) -> None:
     assume(admit.mutate(builders.creating(asked.pod), asked.rulebook).allowed)
 
