@@ -108,11 +108,10 @@ def _gives(asked: Asked, resource: str, rulebook: Rulebook) -> bool:
     request = asked.request
     if request is None:
         return True
-    card = translate.find_card(request, rulebook)
     for owner in rulebook.resources[resource].known:
         try:
             given, _ = inverse.understand(asked.native.amounts, owner)
-            if inverse.gives(given, request, card):
+            if inverse.gives(given, request, translate.find_card(request, rulebook, owner)):
                 return True
         except CannotExpressError:
             continue

@@ -52,6 +52,10 @@ class CannotExpressError(Exception):
         self.code, self.message, self.fix, self.key, self.near = code, message, fix, key, near
 
 
+Ratio = tuple[int, int]
+"""An exact amount on the way through a rule: numerator and denominator, several times as fast as a Fraction."""
+
+
 def express(amount: Amount, request: GpuRequest, card: Device | None) -> tuple[int | None, str | None]:
     """The whole number that says what was asked, None if the key is to be left out; and a warning if rounded."""
     neutral = _neutral(amount, request, card)
@@ -59,59 +63,54 @@ def express(amount: Amount, request: GpuRequest, card: Device | None) -> tuple[i
         if amount.absent is not None:
             return None, None
         raise CannotExpressError("GPU305", *_missing(amount))
-    exact = neutral / amount.unit
-    number = _fitting(amount, exact)
-    warning = None if number == exact else f"{written(amount, exact)} becomes {written(amount, Fraction(number))}"
+    above, below = neutral[0] * amount.unit.denominator, neutral[1] * amount.unit.numerator
+    number = _fitting(amount, above, below)
+    warning = None if number * below == above else _rounded(amount, Fraction(above, below), number)
     return number * (request.count if amount.per_total else 1), warning
 
 
-def _neutral(amount: Amount, request: GpuRequest, card: Device | None) -> Fraction | None:
+def _rounded(amount: Amount, exact: Fraction, number: int) -> str:
+    return f"{written(amount, exact)} becomes {written(amount, Fraction(number))}"
+
+
+def _neutral(amount: Amount, request: GpuRequest, card: Device | None) -> Ratio | None:
     """What was asked, in base units: devices, bytes (or percent) of memory, percent of compute."""
     if amount.what == "count":
-        return Fraction(request.count)
+        return request.count, 1
     if amount.what == "memory":
         return _memory(amount, request, card)
+    if request.devices == "whole":
+        return 100, 1
     if amount.what == "cores":
-        return Fraction(100) if request.devices == "whole" else request.cores
+        return None if request.cores is None else (request.cores.numerator, request.cores.denominator)
     return _share(request, card)
 
 
-def _share(request: GpuRequest, card: Device | None) -> Fraction | None:
+def _share(request: GpuRequest, card: Device | None) -> Ratio | None:
     """The part of a device, in percent, that has the memory as well as the compute asked for."""
-    if request.devices == "whole":
-        return Fraction(100)
     portion = request.portion
     if request.memory is not None:
         portion = Fraction(request.memory, _known(card, request).memory)
     parts = [part for part in (None if portion is None else 100 * portion, request.cores) if part is not None]
-    return max(parts, default=None)
+    largest = max(parts, default=None)
+    return None if largest is None else (largest.numerator, largest.denominator)
 
 
-def _memory(amount: Amount, request: GpuRequest, card: Device | None) -> Fraction | None:
+def _memory(amount: Amount, request: GpuRequest, card: Device | None) -> Ratio | None:
     whole = request.devices == "whole"
     if whole and amount.absent == "whole":
         return None
-    if card is not None and request.memory is not None:
-        _fits(request.memory, card)
-    portion = Fraction(1) if whole else request.portion
-    if amount.unit_name == PERCENT:
-        if portion is None and request.memory is not None:
-            portion = Fraction(request.memory, _known(card, request).memory)
-        return None if portion is None else 100 * portion
-    if portion is None:
-        return None if request.memory is None else Fraction(request.memory)
-    return portion * _known(card, request).memory
+    if request.memory is not None:
+        return _sized(amount, request, request.memory, card)
+    above, below = (1, 1) if request.portion is None else (request.portion.numerator, request.portion.denominator)
+    if not whole and request.portion is None:
+        return None
+    return above * (100 if amount.unit_name == PERCENT else _known(card, request).memory), below
 
 
-def _fits(memory: int, card: Device) -> None:
-    if memory > card.memory:
-        usable = show_size(card.memory)
-        raise CannotExpressError(
-            "GPU305",
-            f"{card.model} has {usable} of usable memory, less than {show_size(memory)}",
-            f"ask for {usable} or less",
-            "gpu-memory",
-        )
+def _sized(amount: Amount, request: GpuRequest, memory: int, card: Device | None) -> Ratio:
+    """Memory that was asked by size."""
+    return (100 * memory, _known(card, request).memory) if amount.unit_name == PERCENT else (memory, 1)
 
 
 def _known(card: Device | None, request: GpuRequest) -> Device:
@@ -135,24 +134,20 @@ def _missing(amount: Amount) -> tuple[str, str]:
     return f"it needs to know {key} as well", f"add {key}, as {key}: {example}"
 
 
-def _fitting(amount: Amount, exact: Fraction) -> int:
-    """The value to write: `exact` itself, or the next one up where the rule rounds."""
-    number = _next(amount, exact) if amount.round_up or amount.fit else _exactly(amount, exact)
-    if number is None or (amount.maximum is not None and number > amount.maximum):
-        _out_of_range(amount, exact)
-    return number
-
-
-def _next(amount: Amount, exact: Fraction) -> int | None:
+def _fitting(amount: Amount, above: int, below: int) -> int:
+    """The value to write: `above / below` itself, or the next one up where the rule rounds or lists."""
     if amount.fit:
-        return min((option for option in amount.fit if option >= exact), default=None)
-    return max(-(-exact // amount.step) * amount.step, amount.minimum or 0)
-
-
-def _exactly(amount: Amount, exact: Fraction) -> int:
-    if not admits(amount, exact):
-        _out_of_range(amount, exact)
-    return exact.numerator
+        number = next((option for option in amount.fit if option * below >= above), -1)
+    else:
+        number = -(-above // (below * amount.step)) * amount.step
+        if amount.round_up and amount.minimum is not None:
+            number = max(number, amount.minimum)
+    exact = number * below == above
+    least = 1 if amount.minimum is None else amount.minimum
+    too_much = amount.maximum is not None and number > amount.maximum
+    if number < least or too_much or not (exact or amount.round_up or amount.fit):
+        _out_of_range(amount, Fraction(above, below))
+    return number
 
 
 def _out_of_range(amount: Amount, exact: Fraction) -> NoReturn:
@@ -220,7 +215,7 @@ def as_text(output: Output, value: int) -> str:
         return str(value)
     if output.unit_name == QUANTITY:
         return show_size(value)
-    return show(Fraction(value, 10**output.digits))
+    return show(Fraction(value, 10**output.digits)) if output.digits else str(value)
 
 
 def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +12,7 @@ from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
 from webhook.core.document import nearest
 from webhook.core.request import GpuRequest, Stated
-from webhook.core.rulebook import Amount, Backend, Mode, Rulebook
+from webhook.core.rulebook import Amount, Backend, Device, Mode, Rulebook
 from webhook.core.violations import Refusal, Violation
 
 
@@ -20,9 +21,10 @@ class Served:
     """A container's request as one back end serves it; `limits` is all of the resources it has to end up with."""
 
     asked: Asked
-    request: GpuRequest
     backend: Backend
+    request: GpuRequest
     mode: Mode
+    card: Device | None
     limits: Mapping[str, int]
     warnings: Sequence[str] = ()
 
@@ -57,23 +59,43 @@ def candidates(asked: Asked, rulebook: Rulebook, preferred: str | None = None) -
             yield backend, reason
 
 
-def _order(asked: Asked, rulebook: Rulebook, preferred: str | None) -> Sequence[Backend]:
+def _order(asked: Asked, rulebook: Rulebook, preferred: str | None) -> Iterable[Backend]:
     owners = _owners(asked, rulebook)
     if named := asked.stated.get("gpu-backend"):
-        backend = rulebook.backends.get(named.value)
-        if backend is None or backend not in rulebook.enabled:
-            raise Refusal(_not_enabled(named.path, named.value, rulebook))
-        if owners is not None and backend not in owners:
-            raise Refusal(_not_its_resources(asked, named, rulebook))
-        return [backend]
+        return [_named(named, asked, owners, rulebook)]
     if asked.request is None:
-        return owners or ()
-    order = rulebook.order(asked.request.devices)
-    if preferred is not None and preferred in rulebook.backends:
-        order = [rulebook.backends[preferred], *order]
-    if owners is None:
-        return order
-    return [backend for backend in order if backend in owners] or order
+        return _as_they_read(asked, owners or (), rulebook)
+    order = rulebook.orders[asked.request.devices]
+    if owners:
+        return _ordered(owners, asked.request.devices, rulebook)
+    if preferred is not None and preferred in order:
+        return [order[preferred], *order.values()]
+    return order.values()
+
+
+def _named(named: Stated, asked: Asked, owners: Sequence[Backend] | None, rulebook: Rulebook) -> Backend:
+    backend = rulebook.orders["whole"].get(named.value)
+    if backend is None:
+        raise Refusal(_not_enabled(named.path, named.value, rulebook))
+    if owners is not None and backend not in owners:
+        raise Refusal(_not_its_resources(asked, named, rulebook))
+    return backend
+
+
+def _as_they_read(asked: Asked, owners: Sequence[Backend], rulebook: Rulebook) -> Sequence[Backend]:
+    """The owners of the resources on a container, in the order for what those resources stand for."""
+    if len(owners) < 2:
+        return owners
+    for owner in owners:
+        with contextlib.suppress(CannotExpressError):
+            request, _ = inverse.understand(asked.native.amounts, owner)
+            return _ordered(owners, request.devices, rulebook)
+    return owners
+
+
+def _ordered(owners: Sequence[Backend], devices: str, rulebook: Rulebook) -> Sequence[Backend]:
+    ranks = rulebook.ranks[devices]
+    return sorted(owners, key=lambda owner: ranks[owner.name])
 
 
 def _owners(asked: Asked, rulebook: Rulebook) -> Sequence[Backend] | None:
@@ -100,14 +122,15 @@ def consider(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
     done = translate.translate(asked.request, backend, rulebook)
     served = Served(
         asked=asked,
-        request=done.request,
         backend=backend,
+        request=done.request,
         mode=done.mode,
+        card=done.card,
         limits=done.limits,
         warnings=done.warnings,
     )
     if asked.native.amounts or asked.native.zeros & done.limits.keys():
-        _check_agreement(served, rulebook)
+        _check_agreement(served)
     return served
 
 
@@ -117,13 +140,21 @@ def _as_it_stands(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
     request, mode = inverse.understand(amounts, backend)
     said = asked.stated.get("gpu-model")
     request = replace(request, models=said.value if said else (), placement=_placement(asked))
-    translate.check_models(request, backend, rulebook)
+    translate.check_cards(request, backend, rulebook)
+    translate.check_selects(request, mode, rulebook)
     missing = {
         name: output.absent
         for name, output in mode.limits.items()
         if name not in amounts and isinstance(output, Amount) and isinstance(output.absent, int)
     }
-    return Served(asked=asked, request=request, backend=backend, mode=mode, limits={**amounts, **missing})
+    return Served(
+        asked=asked,
+        backend=backend,
+        request=request,
+        mode=mode,
+        card=translate.find_card(request, rulebook, backend),
+        limits={**amounts, **missing},
+    )
 
 
 def _placement(asked: Asked) -> str | None:
@@ -139,7 +170,7 @@ def _check_sharing(asked: Asked, backend: Backend) -> None:
         raise CannotExpressError("GPU301", message, f"ask for gpu-sharing: {kinds}, or leave it out", "gpu-sharing")
 
 
-def _check_agreement(served: Served, rulebook: Rulebook) -> None:
+def _check_agreement(served: Served) -> None:
     """The resources that are there already have to be what the shorthand becomes.
 
     More is accepted only where it says what the shorthand leaves open, as a back end's own mutator may add it.
@@ -149,7 +180,7 @@ def _check_agreement(served: Served, rulebook: Rulebook) -> None:
     if same and there.keys() <= served.limits.keys():
         return
     given, _ = inverse.understand(there, served.backend) if same else (None, None)
-    if given is None or not inverse.gives(given, served.request, translate.find_card(served.request, rulebook)):
+    if given is None or not inverse.gives(given, served.request, served.card):
         becomes = ", ".join(f"{name}: {value}" for name, value in served.limits.items())
         raise CannotExpressError(
             "GPU203",

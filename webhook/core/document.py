@@ -92,6 +92,12 @@ class Node:
             raise self.problem(f"has to be a string, not {kind(self.value)}{self._quoted()}")
         return self.value
 
+    def filled(self) -> str:
+        """A string that is not empty; raises DocumentError."""
+        if not self.text():
+            raise self.problem("has to say something")
+        return self.text()
+
     def _quoted(self) -> str:
         scalar = isinstance(self.value, bool | int | float)
         return f'; quote it: "{str(self.value).lower()}"' if scalar else ""
@@ -162,6 +168,15 @@ class Section:
     def given(self) -> Collection[str]:
         """The keys that stand in the document."""
         return self._entries.keys()
+
+    def numbers(self, *keys: str) -> dict[str, int]:
+        """Those of the keys that are given and whole numbers."""
+        found = {key: self._entries[key].value for key in keys if key in self._entries}
+        return {key: value for key, value in found.items() if isinstance(value, int)}
+
+    def complain(self, message: str) -> None:
+        """Add a problem with the mapping as a whole."""
+        self.problems.append(Problem(self.node.at, self.node.path, message))
 
     def done(self) -> None:
         """Complain of every key that nobody took."""

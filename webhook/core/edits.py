@@ -93,14 +93,17 @@ def _depth(pod: Mapping[str, Any], path: Path, made: set[Path]) -> int:
     """How many steps of the path one operation can name: up to the first holder that is missing."""
     at: Any = pod
     for index, step in enumerate(path[:-1]):
-        prefix = path[: index + 1]
-        if prefix in made:
-            at = {}
-            continue
         at = at[step] if isinstance(step, int) else at.get(step)
         if at is None:
-            return index + 1
+            return _depth_made(path, index, made)
     return len(path)
+
+
+def _depth_made(path: Path, depth: int, made: set[Path]) -> int:
+    """The same below a holder that the pod lacks, where earlier edits may have made some."""
+    while depth < len(path) - 1 and path[: depth + 1] in made:
+        depth += 1
+    return depth + 1
 
 
 def _present(pod: Mapping[str, Any], path: Path, made: set[Path]) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from webhook.core import admit, backend, charge, edits, plan, pod, translate
+from webhook.core import admit, backend, charge, edits, plan, pod, quantity
 from webhook.core.asked import Asked
-from webhook.core.backend import Candidate, Served
+from webhook.core.backend import Candidate
 from webhook.core.decision import Decision, denied
 from webhook.core.fields import Path
 from webhook.core.fields import field as path_of
@@ -97,6 +97,7 @@ def _at(document: Any, path: Path) -> Any:
 
 
 def _explain(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook) -> Explanation:
+    template = not title.startswith("Pod ")
     if not isinstance(raw.get("spec"), Mapping):
         missing = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
         return Explanation(title=title, decision=denied([missing]), before=raw, after=raw)
@@ -105,7 +106,7 @@ def _explain(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Ruleb
         return Explanation(title=f"{title} (exempt: {namespace})", decision=admit.UNTOUCHED, before=raw, after=raw)
     try:
         seen = pod.read(raw)
-        rejected = [] if title.startswith("Pod ") else list(_not_in_a_template(seen))
+        rejected = list(_not_in_a_template(seen)) if template else []
         planned = plan.make(seen, rulebook)
     except Refusal as refusal:
         return Explanation(title=title, decision=denied(refusal.violations), before=raw, after=raw)
@@ -118,7 +119,7 @@ def _explain(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Ruleb
         after=edits.apply(planned.edits, raw) if decision.allowed else raw,
         planned=planned,
         candidates={asked.container.name: _candidates(asked, rulebook) for asked in _asking(planned)},
-        charges={one.asked.container.name: _charge(one, rulebook) for one in planned.served},
+        charges={one.asked.container.name: charge.charge(one.request, one.card) for one in planned.served},
     )
 
 
@@ -147,10 +148,6 @@ def _candidates(asked: Asked, rulebook: Rulebook) -> Sequence[Candidate]:
         return []
 
 
-def _charge(served: Served, rulebook: Rulebook) -> Fraction:
-    return charge.charge(served.request, translate.find_card(served.request, rulebook))
-
-
 def _not_in_a_template(seen: pod.Pod) -> Iterator[Violation]:
     """Kubernetes validates a template before any pod exists, so nothing can be rescued there."""
     for container in seen.containers:
@@ -159,7 +156,7 @@ def _not_in_a_template(seen: pod.Pod) -> Iterator[Violation]:
                 path = path_of((*container.path, "resources", section, name))
                 if "/" not in name and name.startswith("gpu"):
                     yield _template(path, f"{name} is no resource name that Kubernetes takes in a pod template")
-                elif "/" in name and not str(value).isdecimal():
+                elif "/" in name and not quantity.is_whole(value):
                     yield _template(path, f"{name}: {value} is no whole number, and a pod template needs one")
 
 

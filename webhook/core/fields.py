@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 Path = tuple[str | int, ...]
 """Steps from the root of the object: `("spec", "containers", 0, "resources")`."""
 
@@ -17,6 +19,7 @@ def _step(step: str | int) -> str:
     return f'["{step}"]' if "/" in step or "." in step else f".{step}"
 
 
+@lru_cache(maxsize=4096)
 def pointer(path: Path) -> str:
     """The path as a JSON Pointer (RFC 6901): `/spec/containers/0/resources`."""
     return "".join([f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path])

@@ -6,6 +6,7 @@ unless the rule says `enforce`; what cannot be kept without breaking the back en
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from webhook.core.violations import Violation
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
+_LABEL = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+
 Injected = Edit | Violation
 
 
@@ -31,8 +34,8 @@ def inject(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[I
     yield from _tolerations(pod, served)
     for one in served:
         yield from _env(one, rulebook)
-    for section in ("annotations", "labels"):
-        yield from _metadata(pod, served, section, rulebook)
+    yield from _metadata(pod.annotations, "annotations", served, rulebook)
+    yield from _metadata(pod.labels, "labels", served, rulebook)
     yield from affinity.require(pod, _node_affinity(served, rulebook))
 
 
@@ -111,7 +114,7 @@ def _tolerates(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def _env(served: Served, rulebook: Rulebook) -> Iterator[Injected]:
     """Each variable once: a user's own is kept, or with `enforce` replaced, wherever it got its value from."""
     container = served.asked.container
-    for name, output in {**served.backend.inject.env, **served.mode.env}.items():
+    for name, output in served.mode.outputs.env.items():
         value = words.text(output, served, rulebook)
         if value is not None:
             enforce = isinstance(output, Constant) and output.enforce
@@ -132,39 +135,55 @@ def _one_variable(container: Container, name: str, value: str, rule: str, *, enf
         yield Remove((*path, index), rule)
 
 
-def _metadata(pod: Pod, served: Sequence[Served], section: str, rulebook: Rulebook) -> Iterator[Injected]:
+def _metadata(
+    present: Mapping[str, Any], section: str, served: Sequence[Served], rulebook: Rulebook
+) -> Iterator[Injected]:
     """Labels or annotations. A user's own constant is kept; one that contradicts the request is refused."""
-    present = pod.labels if section == "labels" else pod.annotations
     ours: dict[str, tuple[str, str]] = {}
     for one in served:
         name = one.asked.container.name
-        for key, output in {**getattr(one.backend.inject, section), **getattr(one.mode, section)}.items():
+        for key, output in getattr(one.mode.outputs, section).items():
             value = words.text(output, one, rulebook)
             if value is None:
                 continue
             path: Path = ("metadata", section, key)
+            if section == "labels" and not _LABEL.fullmatch(value):
+                yield _no_label(path, value, one, output)
+                continue
             first, before = ours.setdefault(key, (name, value))
             if before != value:
-                yield _differ(path, f'the containers "{first}" and "{name}" need', before, value, one, output)
+                who = f'the containers "{first}" and "{name}" need'
+                yield _differ(path, who, (before, value), "ask for the same, or use two pods", rule_of(one, output))
             elif key not in present and first == name:
                 yield Put(path, value, rule_of(one, output))
             elif key in present and present[key] != value and isinstance(output, Amount):
-                yield _differ(path, f'the pod and its container "{name}" want', present[key], value, one, output)
+                who = f'the pod and its container "{name}" want'
+                yield _differ(path, who, (present[key], value), f"remove {key} from the pod", rule_of(one, output))
 
 
-def _differ(path: Path, who: str, one: Any, other: str, served: Served, output: Output) -> Violation:
+def _no_label(path: Path, value: str, served: Served, output: Output) -> Violation:
     return Violation(
         code="GPU503",
         path=field(path),
-        message=f'{who} different values of {field(path)}: "{one}", and "{other}"',
-        fix=f"remove {path[-1]} from the pod" if who.startswith("the pod") else "ask for the same, or use two pods",
+        message=f'{served.backend.name} would set {field(path)} to "{value[:80]}", which no label can hold',
+        fix="ask for less at once, as for one model",
         rule=rule_of(served, output),
+    )
+
+
+def _differ(path: Path, who: str, values: tuple[Any, str], fix: str, rule: str) -> Violation:
+    return Violation(
+        code="GPU503",
+        path=field(path),
+        message=f'{who} different values of {field(path)}: "{values[0]}", and "{values[1]}"',
+        fix=fix,
+        rule=rule,
     )
 
 
 def _node_affinity(served: Iterable[Served], rulebook: Rulebook) -> Iterator[affinity.Requirement]:
     for one in served:
-        for key, output in {**one.backend.inject.node_affinity, **one.mode.node_affinity}.items():
+        for key, output in one.mode.outputs.node_affinity.items():
             values = words.texts(output, one, rulebook)
             if values:
                 yield affinity.Requirement(key, tuple(values), rule_of(one, output), one.asked.container.name)

@@ -107,15 +107,23 @@ def _amount(value: object) -> Fraction | None:
     return None
 
 
+def is_whole(value: object) -> bool:
+    """Whether Kubernetes takes a value for a whole number: `2`, `8Gi`, `1k`, and not `0.5`."""
+    text = text_of(value)
+    with contextlib.suppress(QuantityError):
+        return served(text).denominator == 1
+    match = _SIZE.fullmatch(text)
+    return match is not None and (Fraction(match[1]) * _SIZE_UNITS[match[2]]).denominator == 1
+
+
 def show(number: Fraction | int) -> str:
     """A number for people: `0.3`, `2`, `1/3`."""
-    exact = Fraction(number)
+    above, below = number.numerator, number.denominator
     for digits in range(10):
-        scaled = exact * 10**digits
-        if scaled.denominator == 1:
-            whole, rest = divmod(scaled.numerator, 10**digits)
+        if 10**digits % below == 0:
+            whole, rest = divmod(above * 10**digits // below, 10**digits)
             return f"{whole}.{rest:0{digits}d}" if digits else str(whole)
-    return str(exact)
+    return str(number)
 
 
 def show_size(size_in_bytes: int) -> str:

@@ -70,17 +70,9 @@ class When:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
-    """One way in which a back end serves a request: the first whose `when` matches is taken.
+class Outputs:
+    """What is written beside limits: text by key, values of node labels by key."""
 
-    A mode whose resources are named after a profile stands for just that one, in `profile`.
-    """
-
-    name: str
-    profile: str | None = None
-    when: When
-    at: Location
-    limits: Mapping[str, Output] = field(default_factory=dict)
     annotations: Mapping[str, Output] = field(default_factory=dict)
     labels: Mapping[str, Output] = field(default_factory=dict)
     env: Mapping[str, Output] = field(default_factory=dict)
@@ -88,16 +80,30 @@ class Mode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """One way in which a back end serves a request: the first whose `when` matches is taken.
+
+    A mode whose resources are named after a profile stands for just that one, in `profile`. `outputs` are its own
+    and those that the back end injects whatever the mode. `selects` is how it steers a pod to a card model: by
+    `model` or `product` name, or not at all, None.
+    """
+
+    name: str
+    profile: str | None = None
+    when: When
+    at: Location
+    limits: Mapping[str, Output] = field(default_factory=dict)
+    outputs: Outputs = field(default_factory=Outputs)
+    selects: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """What every pod or container that the back end serves gets beside its resources."""
+    """What every pod that the back end serves gets once."""
 
     runtime_class: Constant | None = None
     scheduler: Constant | None = None
     tolerations: Sequence[tuple[Mapping[str, Any], Location]] = ()
-    annotations: Mapping[str, Output] = field(default_factory=dict)
-    labels: Mapping[str, Output] = field(default_factory=dict)
-    env: Mapping[str, Output] = field(default_factory=dict)
-    node_affinity: Mapping[str, Output] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +137,6 @@ class Backend:
     inject: Injection
     owns: frozenset[str]
     request_only: Literal["repair", "refuse"] = "repair"
-    excludes: frozenset[str] = frozenset()
     examples: Sequence[Example] = ()
     parametrised: bool = False
 
@@ -139,15 +144,6 @@ class Backend:
     def rule(self) -> str:
         """The back end as messages name it: `hami-vgpu (hami-vgpu.yaml:4)`."""
         return f"{self.name} ({self.at.line_only})"
-
-    def outputs(self) -> list[Output]:
-        """Every output outside of limits, of every mode and of the injection."""
-        places: list[Mode | Injection] = [self.inject, *self.modes]
-        found: list[Output] = []
-        for place in places:
-            for section in (place.annotations, place.labels, place.env, place.node_affinity):
-                found += section.values()
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,17 +211,18 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rulebook:
-    """Everything a review is judged by. `devices` is by lower-case model, alias and product name."""
+    """Everything a review is judged by.
+
+    `orders`: the enabled back ends by name, in the order in which a `whole`, `part` or `profile` request tries them,
+    and `ranks` the place of each there.
+    `devices` is by lower-case model, alias and product name.
+    """
 
     cluster: Cluster
     backends: Mapping[str, Backend]
     enabled: Sequence[Backend]
+    orders: Mapping[str, Mapping[str, Backend]]
+    ranks: Mapping[str, Mapping[str, int]]
     devices: Mapping[str, Device]
     resources: Mapping[str, Resource]
     digest: str
-
-    def order(self, devices: str) -> Sequence[Backend]:
-        """The enabled back ends in the order in which a `whole`, `part` or `profile` request tries them."""
-        default = self.cluster.whole if devices == "whole" else self.cluster.part
-        first = self.backends.get(default) if default else None
-        return self.enabled if first is None else [first, *(b for b in self.enabled if b is not first)]

@@ -31,7 +31,9 @@ def devices(text: str) -> Devices | None:
     match = _DEVICES.fullmatch(_percent_as_decimal(text))
     if match is None:
         raise QuantityError(f'"{text[:40]}" is not a number of GPUs', "write 1, 2, 0.5, 2x0.5 or none")
-    return devices_from(int(match[1] or 1), Fraction(match[2]), explicit=match[1] is not None)
+    whole, _, decimals = match[2].partition(".")
+    each = Fraction(int(whole + decimals), 10 ** len(decimals))
+    return devices_from(int(match[1] or 1), each, explicit=match[1] is not None)
 
 
 def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devices | None:
@@ -114,7 +116,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text not in words:
-            raise QuantityError(f'"{text[:40]}" is not a word it knows', f"write one of {', '.join(words)}")
+            raise QuantityError(f'"{text[:40]}" is not one of {", ".join(words)}', "write one of them")
         return text
 
     return parse

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from webhook.core import amounts, partitions
 from webhook.core.amounts import CannotExpressError
-from webhook.core.quantity import show
+from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Rulebook, When
+from webhook.core.rulebook import Backend, Constant, Device, Mode, Rulebook, When
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """A request in the words of one back end; `limits` are numbers, of bytes where the rule writes quantities."""
+    """A request in the words of one back end; `limits` are numbers, of bytes where the rule writes quantities.
+
+    `card` is the card whose size counts, None if it is not known; the request has its compute in percent.
+    """
 
     request: GpuRequest
-    backend: Backend
     mode: Mode
+    card: Device | None
     limits: Mapping[str, int]
-    warnings: tuple[str, ...] = ()
-    card: Device | None = field(default=None, compare=False)
+    warnings: Sequence[str] = ()
 
 
 def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Translation:
     """The request in the back end's words; raises CannotExpressError with what would help."""
-    check_models(request, backend, rulebook)
+    check_cards(request, backend, rulebook)
     card = find_card(request, rulebook, backend)
     request = _with_cores(request, card)
     limits: dict[str, int] = {}
@@ -34,6 +36,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     if backend.partitions is not None:
         request = _partition(request, card, warnings)
     mode = _mode_for(request, backend)
+    check_selects(request, mode, rulebook)
     for resource, output in mode.limits.items():
         if isinstance(output, Constant):
             limits[resource] = output.number
@@ -43,9 +46,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
             limits[resource] = value
         if warning:
             warnings.append(f"{resource}: {warning}, rounded up by {backend.name}")
-    return Translation(
-        request=request, backend=backend, mode=mode, limits=limits, warnings=tuple(warnings), card=card
-    )
+    return Translation(request=request, mode=mode, card=card, limits=limits, warnings=warnings)
 
 
 def _partition(request: GpuRequest, card: Device | None, warnings: list[str]) -> GpuRequest:
@@ -59,7 +60,7 @@ def _partition(request: GpuRequest, card: Device | None, warnings: list[str]) ->
     return cut
 
 
-def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend | None = None) -> Device | None:
+def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Device | None:
     """The card whose size counts: the model asked for, else the cluster's, if the back end serves such cards.
 
     None if nothing says which it is, or several sizes are possible.
@@ -67,7 +68,7 @@ def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend | None =
     if not request.models:
         named = rulebook.cluster.device
         card = None if named is None else rulebook.devices[named.lower()]
-        foreign = card is not None and backend is not None and backend.vendors and card.vendor not in backend.vendors
+        foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
         return None if foreign else card
     cards = [rulebook.devices[model.lower()] for model in request.models]
     same = all(_size(card) == _size(cards[0]) for card in cards)
@@ -78,21 +79,38 @@ def _size(card: Device) -> tuple[object, ...]:
     return card.memory, card.tflops, card.profiles
 
 
-def check_models(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
-    """Raise CannotExpressError unless the back end serves the models asked for, and can select them."""
-    for model in request.models:
-        card = rulebook.devices[model.lower()]
+def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
+    """Raise CannotExpressError if a model asked for is not one the back end serves, or none is large enough."""
+    cards = [rulebook.devices[model.lower()] for model in request.models]
+    for card in cards:
         if backend.vendors and card.vendor not in backend.vendors:
-            message = f"{model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
-            several = len({rulebook.devices[name.lower()].vendor for name in request.models}) > 1
+            message = f"{card.model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
+            several = len({other.vendor for other in cards}) > 1
             fix = "ask for models of one vendor" if several else "ask for another model"
             raise CannotExpressError("GPU303", message, fix, "gpu-model")
-    if request.models and not _selects(backend):
+    if request.memory is not None:
+        known = find_card(request, rulebook, backend)
+        _check_size(request.memory, cards or [card for card in (known,) if card])
+
+
+def _check_size(memory: int, cards: Sequence[Device]) -> None:
+    largest = max(cards, key=lambda card: card.memory, default=None)
+    if largest is not None and memory > largest.memory:
+        usable = show_size(largest.memory)
+        message = f"{largest.model} has {usable} of usable memory, less than {show_size(memory)}"
+        raise CannotExpressError("GPU305", message, f"ask for {usable} or less", "gpu-memory")
+
+
+def check_selects(request: GpuRequest, mode: Mode, rulebook: Rulebook) -> None:
+    """Raise CannotExpressError if the mode has no way to steer the pod to the models asked for."""
+    if not request.models:
+        return
+    if mode.selects is None:
         raise CannotExpressError("GPU303", "it has no way to select a model", "leave gpu-model out", "gpu-model")
-
-
-def _selects(backend: Backend) -> bool:
-    return any(isinstance(output, Amount) and output.what in {"model", "product"} for output in backend.outputs())
+    for model in request.models:
+        if mode.selects == "product" and not rulebook.devices[model.lower()].names:
+            message = f"the catalogue has no product name for {model}, by which it selects cards"
+            raise CannotExpressError("GPU303", message, "add names: to the catalogue", "gpu-model")
 
 
 def _with_cores(request: GpuRequest, card: Device | None) -> GpuRequest:
@@ -126,7 +144,7 @@ def _nearest(request: GpuRequest, backend: Backend) -> str:
     """Something close to the request that the back end has a mode for."""
     for other in (GpuRequest(count=request.count), replace(request, count=1), GpuRequest()):
         if any(matches(mode.when, other) for mode in backend.modes):
-            return ", ".join(str(other).replace("=", ": ").split(" gpu"))
+            return ", ".join(word.replace("=", ": ", 1) for word in str(other).split(" "))
     return "what it serves"
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from webhook.core import amounts, translate
+from webhook.core import amounts
 from webhook.core.backend import Served
 from webhook.core.quantity import show_size
 from webhook.core.rulebook import Constant, Output, Rulebook
@@ -14,7 +14,12 @@ from webhook.core.rulebook import Constant, Output, Rulebook
 HOLES: Final = ("profile", "product", "model", "container", "tenant", "memory")
 """What a string of a rule may leave open, as `{model}`. A string whose hole has nothing to fill it is not written."""
 
-_HOLE = re.compile(r"\{([a-z]+)\}")
+_HOLE = re.compile(r"\{([A-Za-z]+)\}")
+
+
+def holes(template: str) -> list[str]:
+    """The names of the holes in a text, known or not."""
+    return _HOLE.findall(template)
 
 
 def texts(output: Output, served: Served, rulebook: Rulebook) -> Sequence[str]:
@@ -23,7 +28,7 @@ def texts(output: Output, served: Served, rulebook: Rulebook) -> Sequence[str]:
         templates: Sequence[str] = output.value if isinstance(output.value, tuple) else (str(output.value),)
         return [filled for template in templates for filled in _filled(template, served, rulebook) if filled]
     if output.what in amounts.UNITS:
-        number, _ = amounts.express(output, served.request, translate.find_card(served.request, rulebook))
+        number, _ = amounts.express(output, served.request, served.card)
         return [] if number is None else [amounts.as_text(output, number)]
     values = _word(output.what, output.form, served, rulebook)
     return [output.values.get(value, value) for value in values]
@@ -55,8 +60,8 @@ def _word(what: str, form: str, served: Served, rulebook: Rulebook) -> Sequence[
 def _filled(template: str, served: Served, rulebook: Rulebook) -> Sequence[str]:
     """The text with its holes filled, once for each product or model; empty if one has nothing to fill it."""
     texts = [template]
-    for hole in dict.fromkeys(_HOLE.findall(template)):
-        words = _word(hole, "label", served, rulebook) if hole in HOLES else [f"{{{hole}}}"]
+    for hole in dict.fromkeys(holes(template)):
+        words = _word(hole, "label", served, rulebook)
         texts = [text.replace(f"{{{hole}}}", word) for text in texts for word in words]
     return texts
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from webhook.core.document import Location, Node, Problem, Section, nearest
-from webhook.core.rulebook import Backend, Constant, Example, Injection, Mode, Output, When
+from webhook.core.rulebook import Amount, Backend, Constant, Example, Injection, Mode, Output, Outputs, When
 from webhook.core.schema import outputs
 from webhook.core.shorthand import KEYS, SHARINGS
 from webhook.core.translate import describe
+from webhook.core.words import holes
 
 T = TypeVar("T")
 
@@ -22,6 +24,8 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
     section = Section(Node(spec.value, spec.at, "spec", spec.keys), problems)
     section.take("parameters", lambda node: node, spec)
     modes = section.need("modes", lambda node: [_mode(element, problems) for element in node.elements()], [])
+    inject = section.take("inject", lambda node: _injection(node, problems), (Injection(), Outputs()))
+    modes = [_with_injected(mode, inject[1]) for mode in modes]
     read = Backend(
         name=name,
         at=spec.at,
@@ -30,13 +34,37 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
         sharing=frozenset(section.need("sharing", lambda node: [n.word(SHARINGS) for n in node.elements()], [])),
         modes=modes,
         partitions=section.take("partitions", lambda node: _partitions(node, problems), None),
-        inject=section.take("inject", lambda node: _injection(node, problems), Injection()),
+        inject=inject[0],
         owns=frozenset(resource for mode in modes for resource in mode.limits),
         request_only=section.take("requestOnly", _request_only, "repair"),
         examples=section.need("examples", lambda node: _examples(node, problems), []),
     )
     section.done()
     return read
+
+
+def _with_injected(mode: Mode, injected: Outputs) -> Mode:
+    own = mode.outputs
+    outputs = Outputs(
+        annotations={**injected.annotations, **own.annotations},
+        labels={**injected.labels, **own.labels},
+        env={**injected.env, **own.env},
+        node_affinity={**injected.node_affinity, **own.node_affinity},
+    )
+    return replace(mode, outputs=outputs, selects=_selects(mode, outputs))
+
+
+def _selects(mode: Mode, outputs: Outputs) -> str | None:
+    written = [*outputs.annotations.values(), *outputs.labels.values(), *outputs.node_affinity.values()]
+    words = {word for output in written for word in _told(output)}
+    return next((word for word in ("product", "model") if word in words), "model" if mode.when.models else None)
+
+
+def _told(output: Output) -> list[str]:
+    if isinstance(output, Amount):
+        return [output.what]
+    texts = output.value if isinstance(output.value, tuple) else (str(output.value),)
+    return [hole for text in texts for hole in holes(text)]
 
 
 def _partitions(node: Node, problems: list[Problem]) -> Mapping[str, str]:
@@ -57,14 +85,20 @@ def _mode(node: Node, problems: list[Problem]) -> Mode:
         name=section.take("name", Node.text, describe(when)),
         when=when,
         at=node.at,
-        limits=section.take("limits", lambda n: _limits(n, problems), {}),
-        annotations=section.take("annotations", lambda n: _each(n, outputs.text, problems), {}),
-        labels=section.take("labels", lambda n: _each(n, outputs.text, problems), {}),
-        env=section.take("env", lambda n: _each(n, outputs.text, problems), {}),
-        node_affinity=section.take("nodeAffinity", lambda n: _each(n, outputs.labels, problems), {}),
+        limits=section.need("limits", lambda n: _limits(n, problems), {}),
+        outputs=_outputs(section, problems),
     )
     section.done()
     return mode
+
+
+def _outputs(section: Section, problems: list[Problem]) -> Outputs:
+    return Outputs(
+        annotations=section.take("annotations", lambda n: _each(n, outputs.text, problems), {}),
+        labels=section.take("labels", lambda n: _each(n, outputs.text, problems), {}),
+        env=section.take("env", lambda n: _each(n, outputs.variable, problems), {}),
+        node_affinity=section.take("nodeAffinity", lambda n: _each(n, outputs.labels, problems), {}),
+    )
 
 
 def _limits(node: Node, problems: list[Problem]) -> Mapping[str, Output]:
@@ -112,19 +146,16 @@ def _range(node: Node, problems: list[Problem]) -> tuple[int, int | None]:
     return low, high
 
 
-def _injection(node: Node, problems: list[Problem]) -> Injection:
+def _injection(node: Node, problems: list[Problem]) -> tuple[Injection, Outputs]:
     section = Section(node, problems)
     injection = Injection(
         runtime_class=section.take("runtimeClassName", lambda n: Constant(n.text(), n.at), None),
         scheduler=section.take("schedulerName", lambda n: Constant(n.text(), n.at), None),
         tolerations=section.take("tolerations", lambda n: [_toleration(e, problems) for e in n.elements()], []),
-        annotations=section.take("annotations", lambda n: _each(n, outputs.text, problems), {}),
-        labels=section.take("labels", lambda n: _each(n, outputs.text, problems), {}),
-        env=section.take("env", lambda n: _each(n, outputs.text, problems), {}),
-        node_affinity=section.take("nodeAffinity", lambda n: _each(n, outputs.labels, problems), {}),
     )
+    read = injection, _outputs(section, problems)
     section.done()
-    return injection
+    return read
 
 
 def _toleration(node: Node, problems: list[Problem]) -> tuple[Mapping[str, Any], Location]:

@@ -19,7 +19,7 @@ def cluster(name: str, spec: Node, problems: list[Problem]) -> tuple[Cluster, Ma
     read = Cluster(
         name=name,
         at=spec.at,
-        backends=tuple(str(node.value) for node in backends),
+        backends=tuple(dict.fromkeys(backends)),
         whole=default.get("whole"),
         part=default.get("part"),
         device=section.take("device", Node.text, None),
@@ -30,10 +30,10 @@ def cluster(name: str, spec: Node, problems: list[Problem]) -> tuple[Cluster, Ma
     return read, parameters
 
 
-def _at_least_one(node: Node) -> list[Node]:
+def _at_least_one(node: Node) -> list[str]:
     if not node.elements():
         raise node.problem("needs at least one back end: a cluster without any would refuse every GPU")
-    return node.elements()
+    return node.texts()
 
 
 def _defaults(node: Node, problems: list[Problem]) -> dict[str, str]:
@@ -70,5 +70,5 @@ def check_names(
 
 
 def _known(node: Node, known: Collection[str], complaint: str, problems: list[Problem]) -> None:
-    if node.value not in known:
+    if isinstance(node.value, str) and node.value not in known:
         problems.append(Problem(node.at, node.path, f'{complaint} "{node.value}"{nearest(str(node.value), known)}'))

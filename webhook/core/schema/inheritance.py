@@ -23,6 +23,8 @@ def merged(name: str, specs: Mapping[str, Node], path: tuple[str, ...] = ()) -> 
     parent = spec.value.get("extends") if isinstance(spec.value, dict) else None
     if parent is None:
         return spec
+    if not isinstance(parent.value, str):
+        raise DocumentError(Problem(parent.at, "spec.extends", "has to be the name of a back end"))
     if parent.value not in specs:
         known = specs.keys() - {name}
         raise DocumentError(

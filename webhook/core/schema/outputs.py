@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
@@ -10,10 +9,9 @@ from typing import Final
 from webhook.core import amounts
 from webhook.core.document import DocumentError, Node, Problem, Section, nearest
 from webhook.core.rulebook import Amount, Constant, Output
-from webhook.core.words import HOLES
+from webhook.core.words import HOLES, holes
 
 VERBS: Final = (*amounts.UNITS, *amounts.WORDS)
-_HOLE = re.compile(r"\{([A-Za-z]+)\}")
 
 
 def limit(node: Node) -> Output:
@@ -25,24 +23,32 @@ def limit(node: Node) -> Output:
     verb, options = _verb(node)
     if verb not in amounts.UNITS:
         raise node.problem(f'"{verb}" is text, and a limit is a number; use one of {", ".join(amounts.UNITS)}')
-    return _amount(verb, options)
+    made = _amount(verb, options)
+    if made.digits:
+        raise options.problem("digits are for text: a resource is a whole number")
+    return made
 
 
 def text(node: Node) -> Output:
-    """An output under annotations, labels or env: text with holes, `{value: ..., enforce: true}`, or a verb."""
+    """An output under annotations or labels: text with holes, or a verb."""
     if isinstance(node.value, str):
         return Constant(_holes(node), node.at)
-    if isinstance(node.value, dict) and "value" in node.value:
-        problems: list[Problem] = []
-        section = Section(node, problems)
-        value = section.need("value", _holes, "")
-        enforce = section.take("enforce", Node.boolean, default=False)
-        section.done()
-        if problems:
-            raise DocumentError(*problems)
-        return Constant(value, node.at, enforce)
     verb, options = _verb(node)
     return _amount(verb, options)
+
+
+def variable(node: Node) -> Output:
+    """An output under env: as `text`, or `{value: ..., enforce: true}`."""
+    if not isinstance(node.value, dict) or "value" not in node.value:
+        return text(node)
+    problems: list[Problem] = []
+    section = Section(node, problems)
+    value = section.need("value", _holes, "")
+    enforce = section.take("enforce", Node.boolean, default=False)
+    section.done()
+    if problems:
+        raise DocumentError(*problems)
+    return Constant(value, node.at, enforce)
 
 
 def labels(node: Node) -> Output:
@@ -54,7 +60,7 @@ def labels(node: Node) -> Output:
 
 def _holes(node: Node) -> str:
     value = node.text()
-    for hole in _HOLE.findall(value):
+    for hole in holes(value):
         if hole not in HOLES:
             known = ", ".join(f"{{{name}}}" for name in HOLES)
             raise node.problem(f'unknown hole "{{{hole}}}"{nearest(hole, HOLES)}; there are {known}')
@@ -85,6 +91,7 @@ def _number(verb: str, section: Section) -> Amount:
     units = amounts.UNITS[verb]
     name = section.take("unit", _one_of(*units), next(iter(units)))
     digits = section.take("digits", lambda node: node.integer(1), 0)
+    _consistent(section)
     parts: int | None = section.take("parts", lambda node: node.integer(1), None) if verb in _PARTS else None
     unit = units[name] if parts is None else Fraction(100, parts)
     return Amount(
@@ -101,6 +108,18 @@ def _number(verb: str, section: Section) -> Amount:
         per_total=section.take("per", _one_of("device", "total"), "device") == "total",
         absent=section.take("absent", _ABSENT[verb], None),
     )
+
+
+def _consistent(section: Section) -> None:
+    """Complain of options that cannot hold together: nobody could ever read back what they make."""
+    given = section.numbers("step", "min", "max")
+    if "fit" in section.given() and given:
+        section.complain(f"fit lists every value; remove {', '.join(given)}")
+    step, low, high = given.get("step", 1), given.get("min", 1), given.get("max")
+    if "min" in given and low % step:
+        section.complain(f"min: {low} is no multiple of step: {step}")
+    if high is not None and (high < low or high % step):
+        section.complain(f"max: {high} is less than min, or no multiple of step: {step}")
 
 
 _PARTS: Final = ("cores", "share")

@@ -33,11 +33,14 @@ def rulebook(documents: Iterable[Node], digest: str) -> Rulebook:
 
 def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str, Device], digest: str) -> Rulebook:
     """The rulebook of these values, with its resources indexed."""
-    enabled = [loaded[name] for name in dict.fromkeys(cluster.backends)]
+    enabled = [loaded[name] for name in cluster.backends]
+    orders = {kind: _order(cluster, loaded, kind) for kind in ("whole", "part", "profile")}
     return Rulebook(
         cluster=cluster,
         backends=loaded,
         enabled=enabled,
+        orders=orders,
+        ranks={kind: {name: rank for rank, name in enumerate(order)} for kind, order in orders.items()},
         devices=devices,
         resources=_resources(cluster, loaded, enabled),
         digest=digest,
@@ -67,7 +70,7 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
 
 def _name(node: Node, problems: list[Problem]) -> str:
     section = Section(node, problems)
-    name = section.need("name", Node.text, "")
+    name = section.need("name", lambda node: node.filled(), "")
     section.take("annotations", lambda node: node, node)
     section.done()
     return name
@@ -149,7 +152,7 @@ def _backend(
     backend = replace(backends.backend(name, resolved, problems), parametrised=bool(set_here))
     if backend.partitions is None:
         return backend
-    cards = [device for device in {id(card): card for card in devices.values()}.values() if _serves(backend, device)]
+    cards = [card for card in {card.model: card for card in devices.values()}.values() if _serves(backend, card)]
     modes = list(partitions.expanded(backend.modes, cards, backend.partitions))
     return replace(backend, modes=modes, owns=frozenset(name for mode in modes for name in mode.limits))
 
@@ -158,14 +161,17 @@ def _serves(backend: Backend, device: Device) -> bool:
     return not backend.vendors or device.vendor in backend.vendors
 
 
+def _order(cluster: Cluster, loaded: Mapping[str, Backend], devices: str) -> dict[str, Backend]:
+    default = cluster.whole if devices == "whole" else cluster.part
+    return {name: loaded[name] for name in ((default,) if default else ()) + cluster.backends}
+
+
 def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:
-    preferred = [loaded[name] for name in (cluster.whole, cluster.part) if name is not None]
-    order = list(dict.fromkeys([backend.name for backend in (*preferred, *enabled)]))
     known: dict[str, list[Backend]] = {}
-    for name in dict.fromkeys([*order, *loaded]):
-        for resource in loaded[name].owns:
-            known.setdefault(resource, []).append(loaded[name])
-    on = set(order)
+    for backend in dict.fromkeys([backend.name for backend in enabled] + list(loaded)):
+        for resource in loaded[backend].owns:
+            known.setdefault(resource, []).append(loaded[backend])
+    on = set(cluster.backends)
     return {name: _resource(name, owners, on) for name, owners in sorted(known.items())}
 
 
