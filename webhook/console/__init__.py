@@ -1,0 +1,21 @@
+"""The console: one page for people, and the same as JSON for scripts, in a process of its own.
+
+    GET  /              what is loaded, and a form to try a pod; `?try=NAME` and `?backend=NAME&example=N` fill it in
+    POST /              the form, explained
+    GET  /api/rules     what is loaded, or what is wrong with it
+    POST /api/explain   YAML or JSON in, the contract of `gpu-webhook explain -o json` out; `?backend=NAME`
+
+Belongs here: HTTP for somebody who sits at the machine, and how a page says things. Does not belong here: what is
+decided (`webhook.core.explain`), and anything a cluster depends on: admission runs without this package, and
+without Flask. Nothing is kept between two requests but the rules, which are read again when their files change.
+
+The page is for loopback: there is no log-in. So it answers only to the names of this machine, takes posts only from
+itself, runs no script but its own, and bounds what can be pasted (`guard`, `pasted`).
+"""
+
+from __future__ import annotations
+
+from webhook.console.app import create_app
+from webhook.console.serving import serve
+
+__all__ = ["create_app", "serve"]

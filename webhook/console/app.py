@@ -1,0 +1,147 @@
+"""The routes, as a Flask application."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+from flask import Flask, Response, abort, render_template, request
+from jinja2 import StrictUndefined
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+
+from webhook.console import guard, pasted, tries
+from webhook.console.loaded import Loaded, Rules
+from webhook.console.pasted import UnreadableError
+from webhook.console.rules import summary
+from webhook.console.view import breakable, place, view
+from webhook.core.explain import Explanation
+
+SHOWN: Final = 20
+"""Pods whose results a page holds; a list of hundreds is for `/api/explain`."""
+
+ROOM: Final = 64 << 10
+"""For what a form puts around the text."""
+
+DRAINED: Final = 16 << 20
+"""How much of a body that is too large is read and dropped: closing on unread bytes resets the connection, and the
+reset can overtake the answer that says why (RFC 9112, section 9.6)."""
+
+
+def create_app(rules: Path, bound: str = "127.0.0.1") -> Flask:
+    """The console over the rule files of a directory; `bound` is the host that it listens on."""
+    app = Flask(__name__)
+    app.config["MAX_CONTENT_LENGTH"] = pasted.MAX_BYTES + ROOM
+    app.config["MAX_FORM_MEMORY_SIZE"] = pasted.MAX_BYTES + ROOM
+    app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    app.add_template_filter(breakable)
+    app.add_template_filter(place)
+    watched = Rules(rules)
+    _guard(app, bound)
+    _pages(app, watched)
+    _api(app, watched)
+    return app
+
+
+def _guard(app: Flask, bound: str) -> None:
+    @app.before_request
+    def refuse() -> None:
+        if reason := guard.refusal(request.method, request.headers, bound):
+            abort(HTTPStatus.FORBIDDEN, reason)
+
+    @app.after_request
+    def harden(response: Response) -> Response:
+        response.headers.update(guard.HEADERS)
+        return response
+
+    @app.errorhandler(HTTPException)
+    def say(error: HTTPException) -> Response:
+        if isinstance(error, RequestEntityTooLarge):
+            _drain()
+            error.description = f"this is more than {pasted.MAX_BYTES >> 20} MiB"
+        status = HTTPStatus(error.code or 500)
+        if request.path.startswith("/api/"):
+            response = _json({"error": error.description}, status)
+        else:
+            response = Response(f"{status} {status.phrase}: {error.description}\n", status, mimetype="text/plain")
+        if allowed := getattr(error, "valid_methods", None):
+            response.headers["Allow"] = ", ".join(allowed)
+        return response
+
+
+def _drain() -> None:
+    stream, left = request.environ["wsgi.input"], DRAINED
+    with suppress(OSError):
+        while left > 0 and (chunk := stream.read(1 << 16)):
+            left -= len(chunk)
+
+
+def _pages(app: Flask, rules: Rules) -> None:
+    @app.get("/")
+    def begin() -> str:
+        loaded = rules.now()
+        backend, text = _chosen(loaded)
+        return _page(loaded, text, backend)
+
+    @app.post("/")
+    def explained() -> str:
+        return _page(rules.now(), request.form.get("text", ""), request.form.get("backend", ""))
+
+
+def _chosen(loaded: Loaded) -> tuple[str, str]:
+    """What the address asks for: one of the examples of a back end, or of the pods to begin with."""
+    chosen = tries.TRIES.get(request.args.get("try", ""), tries.TRIES["share"])
+    backend = request.args.get("backend", "")
+    if loaded.rulebook is None or backend not in loaded.rulebook.backends:
+        return "", chosen.text
+    examples = loaded.rulebook.backends[backend].examples
+    number = request.args.get("example", type=int)
+    if number is None or not 0 < number <= len(examples):
+        return backend, chosen.text
+    return backend, tries.of(examples[number - 1])
+
+
+def _page(loaded: Loaded, text: str, backend: str) -> str:
+    found: list[Explanation] = []
+    error = None
+    if loaded.rulebook is not None:
+        try:
+            found = pasted.explanations(text.encode(errors="replace"), loaded.rulebook, backend)
+        except UnreadableError as unreadable:
+            error = unreadable
+    return render_template(
+        "page.html",
+        rules=summary(loaded),
+        tries=tries.TRIES,
+        text=text,
+        backend=backend,
+        views=[view(explanation) for explanation in found[:SHOWN]],
+        hidden=len(found[SHOWN:]),
+        denied=sum(not explanation.decision.allowed for explanation in found),
+        error=error,
+    )
+
+
+def _api(app: Flask, rules: Rules) -> None:
+    @app.get("/api/rules")
+    def what_is_loaded() -> Response:
+        return _json(summary(rules.now()))
+
+    @app.post("/api/explain")
+    def explain() -> Response:
+        loaded = rules.now()
+        if loaded.rulebook is None:
+            answer = {"error": "the rules cannot be used", **summary(loaded)}
+            return _json(answer, HTTPStatus.SERVICE_UNAVAILABLE)
+        try:
+            found = pasted.explanations(request.get_data(), loaded.rulebook, request.args.get("backend", ""))
+        except UnreadableError as error:
+            return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
+        contracts = [explanation.contract() for explanation in found]
+        return _json(contracts[0] if len(contracts) == 1 else contracts)
+
+
+def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(json.dumps(value, indent=2) + "\n", status, mimetype="application/json")

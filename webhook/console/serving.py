@@ -1,0 +1,92 @@
+"""The process of the console: gunicorn with one worker of a few threads, on a socket that is bound beforehand.
+
+gunicorn, and not Werkzeug's server, which starts a thread for every connection without a bound, waits for ever for a
+silent peer, and says itself that it is for development. gunicorn is here anyway: it serves the reviews.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import suppress
+from errno import EADDRINUSE
+from pathlib import Path
+from typing import Any, Final
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+
+from webhook.console.app import create_app
+
+FAILED: Final = 2
+
+SETTINGS: Final = {
+    "workers": 1,
+    "worker_class": "gthread",
+    "threads": 4,  # one person and a script or two
+    "control_socket_disable": True,  # gunicorn 27 opens one by default: a way in that nobody needs
+    "accesslog": None,
+    "loglevel": "warning",
+    "graceful_timeout": 2,
+    "keepalive": 5,
+}
+
+
+def serve(host: str, port: int, rules: Path) -> int:
+    """Serve the console until told to stop; the exit code."""
+    try:
+        listener = _listen(host, port)
+    except OSError as error:
+        print(f"gpu-webhook: {_refused(host, port, error)}", file=sys.stderr)  # noqa: T201 - this is the command line
+        return FAILED
+    name, number = listener.getsockname()[:2]
+    shown = f"[{name}]" if ":" in name else name
+    print(f"console: http://{shown}:{number}/ with the rules of {rules}", flush=True)  # noqa: T201 - as above
+    return _run(_Application(create_app(rules, bound=host), listener.detach()))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OverflowError:
+        raise OSError(0, "a port is a number up to 65535") from None
+
+
+def _refused(host: str, port: int, error: OSError) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    if error.errno == EADDRINUSE:
+        return f"{shown}:{port} is in use: end what listens there, or choose another with --bind HOST:PORT"
+    reason = str(error.strerror).partition(" (while ")[0]  # Python adds the address, which is said already
+    return f"cannot listen on {shown}:{port}: {reason}"
+
+
+def _run(application: _Application) -> int:
+    parent = os.getpid()
+    with suppress(KeyboardInterrupt):  # before gunicorn has set its own handlers
+        try:
+            application.run()
+        except SystemExit as stop:
+            if os.getpid() != parent:
+                raise  # the worker leaves through here as well
+            return FAILED if stop.code else 0
+    return 0
+
+
+class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
+    """gunicorn's view of the console."""
+
+    def __init__(self, app: Flask, listener: int) -> None:
+        self.app = app
+        self.listener = listener
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Set gunicorn up from here alone: no file, no GUNICORN_CMD_ARGS."""
+        for name, value in {**SETTINGS, "bind": f"fd://{self.listener}"}.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        """The application, made before the fork."""
+        return self.app
