@@ -270,7 +270,7 @@ def _not_enabled(path: str, name: str, rulebook: Rulebook) -> Violation:
         path=path,
         message=f'the back end "{name[:63]}" {known}',
         fix=f"use one of: {', '.join(enabled)}",
-        rule=f"{rulebook.cluster.name} ({rulebook.cluster.at.line_only})",
+        rule=rulebook.cluster.at.of(rulebook.cluster.name),
     )
 
 

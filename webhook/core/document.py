@@ -26,6 +26,10 @@ class Location:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
 
+    def of(self, rule: str) -> str:
+        """The place as messages name a rule: `hami-vgpu (hami-vgpu.yaml:21)`."""
+        return f"{rule} ({self.file}:{self.line})"
+
     @property
     def line_only(self) -> str:
         """`file:line`, the form that messages to pod authors use."""

@@ -75,40 +75,37 @@ def to_patch(edits: Iterable[Edit], pod: Mapping[str, Any]) -> list[dict[str, An
         if isinstance(edit, Remove):
             patch.append({"op": "remove", "path": pointer(edit.path)})
             continue
-        depth = _depth(pod, edit.path, made)
-        path, value = edit.path[:depth], edit.value
-        if isinstance(edit, Append) and depth == len(edit.path) and _present(pod, edit.path, made):
-            patch.append({"op": "add", "path": f"{pointer(path)}/-", "value": value})
-            continue
-        value = [value] if isinstance(edit, Append) else value
-        for step in reversed(edit.path[depth:]):
+        path, value = edit.path, edit.value
+        depth, holder = len(path), path[:-1]
+        if holder not in made:
+            depth = _depth(pod, path, made)
+            made.add(holder)
+            made.update(path[:end] for end in range(depth, len(holder)))
+        if isinstance(edit, Append):
+            if path in made or _present(pod, path):
+                patch.append({"op": "add", "path": f"{pointer(path)}/-", "value": value})
+                continue
+            made.add(path)
+            value = [value]
+        for step in reversed(path[depth:]):
             value = {step: value}
-        made.update(edit.path[: end + 1] for end in range(depth - 1, len(edit.path)))
-        replaces = isinstance(edit.path[-1], int)
-        patch.append({"op": "replace" if replaces else "add", "path": pointer(path), "value": value})
+        operation = "replace" if isinstance(path[-1], int) else "add"
+        patch.append({"op": operation, "path": pointer(path[:depth]), "value": value})
     return patch
 
 
 def _depth(pod: Mapping[str, Any], path: Path, made: set[Path]) -> int:
     """How many steps of the path one operation can name: up to the first holder that is missing."""
     at: Any = pod
-    for index, step in enumerate(path[:-1]):
+    for index, step in enumerate(path[:-1], 1):
         at = at[step] if isinstance(step, int) else at.get(step)
         if at is None:
-            return _depth_made(path, index, made)
+            # Below a holder that the pod lacks, earlier edits may have made some.
+            return next((depth for depth in range(index, len(path)) if path[:depth] not in made), len(path))
     return len(path)
 
 
-def _depth_made(path: Path, depth: int, made: set[Path]) -> int:
-    """The same below a holder that the pod lacks, where earlier edits may have made some."""
-    while depth < len(path) - 1 and path[: depth + 1] in made:
-        depth += 1
-    return depth + 1
-
-
-def _present(pod: Mapping[str, Any], path: Path, made: set[Path]) -> bool:
-    if path in made:
-        return True
+def _present(pod: Mapping[str, Any], path: Path) -> bool:
     at: Any = pod
     for step in path:
         at = at[step] if isinstance(step, int) else at.get(step)

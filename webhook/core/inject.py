@@ -39,29 +39,25 @@ def inject(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[I
     yield from affinity.require(pod, _node_affinity(served, rulebook))
 
 
-def rule_of(served: Served, output: Output) -> str:
-    """The rule line an output stands on: `hami-vgpu (hami-vgpu.yaml:21)`."""
-    return f"{served.backend.name} ({output.at.line_only})"
-
-
 def _wanted(served: Sequence[Served], attribute: str) -> list[tuple[Served, Constant]]:
     found = [(one, getattr(one.backend.inject, attribute)) for one in served]
     return [(one, constant) for one, constant in found if constant is not None and constant.value]
 
 
 def _scheduler(pod: Pod, served: Sequence[Served]) -> Iterator[Injected]:
-    yield from _agreed(_wanted(served, "scheduler"), "schedulerName")
-    for one, wanted in _wanted(served, "scheduler")[:1]:
+    wanted = _wanted(served, "scheduler")
+    yield from _agreed(wanted, "schedulerName")
+    for one, constant in wanted[:1]:
         present = pod.spec.get("schedulerName")
         if present in {None, "", DEFAULT_SCHEDULER}:
-            yield Put(("spec", "schedulerName"), wanted.value, rule_of(one, wanted))
-        elif present != wanted.value:
+            yield Put(("spec", "schedulerName"), constant.value, constant.rule)
+        elif present != constant.value:
             yield Violation(
                 code="GPU501",
                 path="spec.schedulerName",
-                message=f"{one.backend.name} works only with the scheduler {wanted.value}; the pod names {present}",
-                fix=f"leave schedulerName out, or name {wanted.value}",
-                rule=rule_of(one, wanted),
+                message=f"{one.backend.name} works only with the scheduler {constant.value}; the pod names {present}",
+                fix=f"leave schedulerName out, or name {constant.value}",
+                rule=constant.rule,
             )
 
 
@@ -70,8 +66,8 @@ def _runtime_class(pod: Pod, served: Sequence[Served]) -> Iterator[Injected]:
     if pod.spec.get("runtimeClassName"):
         return
     yield from _agreed(wanted, "runtimeClassName")
-    for one, constant in wanted[:1]:
-        yield Put(("spec", "runtimeClassName"), constant.value, rule_of(one, constant))
+    for _, constant in wanted[:1]:
+        yield Put(("spec", "runtimeClassName"), constant.value, constant.rule)
 
 
 def _agreed(wanted: Sequence[tuple[Served, Constant]], name: str) -> Iterator[Violation]:
@@ -85,17 +81,17 @@ def _agreed(wanted: Sequence[tuple[Served, Constant]], name: str) -> Iterator[Vi
                 message=f"two back ends of this pod want a different {name}: {first.backend.name} wants "
                 f"{value.value}, {one.backend.name} wants {constant.value}",
                 fix="use one back end for the whole pod (gpu-backend), or two pods",
-                rule=rule_of(one, constant),
+                rule=constant.rule,
             )
 
 
 def _tolerations(pod: Pod, served: Sequence[Served]) -> Iterator[Injected]:
     present = [*(pod.spec.get("tolerations") or ())]
     for one in served:
-        for wanted, at in one.backend.inject.tolerations:
+        for wanted, rule in one.backend.inject.tolerations:
             if not any(_tolerates(toleration, wanted) for toleration in present):
                 present.append(wanted)
-                yield Append(("spec", "tolerations"), dict(wanted), f"{one.backend.name} ({at.line_only})")
+                yield Append(("spec", "tolerations"), dict(wanted), rule)
 
 
 def _tolerates(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
@@ -118,7 +114,7 @@ def _env(served: Served, rulebook: Rulebook) -> Iterator[Injected]:
         value = words.text(output, served, rulebook)
         if value is not None:
             enforce = isinstance(output, Constant) and output.enforce
-            yield from _one_variable(container, name, value, rule_of(served, output), enforce=enforce)
+            yield from _one_variable(container, name, value, output.rule, enforce=enforce)
 
 
 def _one_variable(container: Container, name: str, value: str, rule: str, *, enforce: bool) -> Iterator[Edit]:
@@ -153,12 +149,12 @@ def _metadata(
             first, before = ours.setdefault(key, (name, value))
             if before != value:
                 who = f'the containers "{first}" and "{name}" need'
-                yield _differ(path, who, (before, value), "ask for the same, or use two pods", rule_of(one, output))
+                yield _differ(path, who, (before, value), "ask for the same, or use two pods", output.rule)
             elif key not in present and first == name:
-                yield Put(path, value, rule_of(one, output))
+                yield Put(path, value, output.rule)
             elif key in present and present[key] != value and isinstance(output, Amount):
                 who = f'the pod and its container "{name}" want'
-                yield _differ(path, who, (present[key], value), f"remove {key} from the pod", rule_of(one, output))
+                yield _differ(path, who, (present[key], value), f"remove {key} from the pod", output.rule)
 
 
 def _no_label(path: Path, value: str, served: Served, output: Output) -> Violation:
@@ -167,7 +163,7 @@ def _no_label(path: Path, value: str, served: Served, output: Output) -> Violati
         path=field(path),
         message=f'{served.backend.name} would set {field(path)} to "{value[:80]}", which no label can hold',
         fix="ask for less at once, as for one model",
-        rule=rule_of(served, output),
+        rule=output.rule,
     )
 
 
@@ -186,4 +182,4 @@ def _node_affinity(served: Iterable[Served], rulebook: Rulebook) -> Iterator[aff
         for key, output in one.mode.outputs.node_affinity.items():
             values = words.texts(output, one, rulebook)
             if values:
-                yield affinity.Requirement(key, tuple(values), rule_of(one, output), one.asked.container.name)
+                yield affinity.Requirement(key, tuple(values), output.rule, one.asked.container.name)

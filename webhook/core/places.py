@@ -37,7 +37,7 @@ _RESOURCES: Final = {
     PREFIX + "cores": "gpu-cores",
 }
 PERCENT: Final = PREFIX + "percent"
-RESOURCES: Final = _RESOURCES.keys() | {PERCENT}
+RESOURCES: Final = frozenset({*_RESOURCES, PERCENT})
 """Resource names that are shorthand: they leave the container when it is translated."""
 
 
@@ -135,6 +135,8 @@ def resources(container: Container) -> tuple[dict[str, Stated], list[Violation]]
     """What the container's own resources say in shorthand, by short key, and what is wrong with it."""
     stated: dict[str, Stated] = {}
     violations: list[Violation] = []
+    if RESOURCES.isdisjoint(container.limits) and RESOURCES.isdisjoint(container.requests):
+        return stated, violations
     for name in sorted(RESOURCES & (container.limits.keys() | container.requests.keys())):
         limit = container.limits.get(name, container.requests.get(name))
         section = "limits" if name in container.limits else "requests"

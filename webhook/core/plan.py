@@ -91,7 +91,7 @@ def _resources(served: Served) -> Iterator[Edit]:
     container, fraction = served.asked.container, served.asked.fraction
     for name, number in served.limits.items():
         output = served.mode.limits[name]
-        value, rule = as_text(output, number), inject.rule_of(served, output)
+        value, rule = as_text(output, number), output.rule
         if name not in container.limits or not quantity.same(container.limits[name], value):
             yield Put((*container.path, "resources", "limits", name), value, rule)
         if name in container.requests and not quantity.same(container.requests[name], value):

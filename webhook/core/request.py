@@ -65,7 +65,6 @@ class GpuRequest:
     profile: str | None = None
     models: tuple[str, ...] = ()
     sharing: str | None = None
-    backend: str | None = None
     placement: str | None = None
     stated: Mapping[str, Stated] = field(default_factory=dict, compare=False)
 
@@ -93,7 +92,7 @@ class GpuRequest:
 
     def _words(self) -> list[tuple[str, str | None]]:
         share = self.share or self.portion
-        cores = None if share is not None and self.cores == 100 * share else self.cores
+        cores = None if share is not None and "gpu-cores" not in self.stated else self.cores
         return [
             ("gpu", None if self.count == 1 and self.devices != "whole" and not share else self._devices()),
             ("gpu-memory", None if self.memory is None else show_size(self.memory)),
@@ -114,28 +113,22 @@ def build(stated: Mapping[str, Stated]) -> GpuRequest | None:
     `stated` is by short key; values are already parsed (`shorthand.KEYS`). A share is that part of the memory
     *and* of the compute; an explicit size takes the place of the one or the other.
     """
-    if stated.keys().isdisjoint(ASKING) or ("gpu" in stated and stated["gpu"].value is None):
+    said = {key: entry.value for key, entry in stated.items()}
+    if said.keys().isdisjoint(ASKING) or ("gpu" in said and said["gpu"] is None):
         return None
-    devices: Devices = stated["gpu"].value if "gpu" in stated else Devices(1)
-    memory: int | None = _value(stated, "gpu-memory")
-    tflops: Fraction | None = _value(stated, "gpu-tflops")
+    devices: Devices = said.get("gpu") or Devices(1)
+    memory, tflops = said.get("gpu-memory"), said.get("gpu-tflops")
     by_share = 100 * devices.share if devices.share is not None and tflops is None else None
     return GpuRequest(
         count=devices.count,
         share=devices.share,
         memory=memory,
         portion=devices.share if memory is None else None,
-        cores=_value(stated, "gpu-cores") or by_share,
+        cores=said.get("gpu-cores") or by_share,
         tflops=tflops,
-        profile=_value(stated, "gpu-profile"),
-        models=_value(stated, "gpu-model") or (),
-        sharing=_value(stated, "gpu-sharing"),
-        backend=_value(stated, "gpu-backend"),
-        placement=_value(stated, "gpu-placement"),
+        profile=said.get("gpu-profile"),
+        models=said.get("gpu-model") or (),
+        sharing=said.get("gpu-sharing"),
+        placement=said.get("gpu-placement"),
         stated=stated,
     )
-
-
-def _value(stated: Mapping[str, Stated], key: str) -> Any:
-    entry = stated.get(key)
-    return None if entry is None else entry.value

@@ -18,6 +18,7 @@ from webhook.core.document import Location
 class Amount:
     """One value that a rule computes from a request; the verbs are documented in `rules/README.md`.
 
+    rule        the line as messages name it, `hami-vgpu (hami-vgpu.yaml:21)`
     unit        how much of the neutral amount makes 1: bytes for memory, percent for cores and shares
     per_total   the value of one device times their number
     digits      decimals that are written; the number counts in the last of them
@@ -26,6 +27,7 @@ class Amount:
 
     what: str
     at: Location
+    rule: str = ""
     unit: Fraction = Fraction(1)
     unit_name: str = ""
     round_up: bool = False
@@ -47,6 +49,7 @@ class Constant:
     value: str | int | tuple[str, ...]
     at: Location
     enforce: bool = False
+    rule: str = ""
 
     @property
     def number(self) -> int:
@@ -99,11 +102,11 @@ class Mode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """What every pod that the back end serves gets once."""
+    """What every pod that the back end serves gets once; a toleration comes with the rule line it stands on."""
 
     runtime_class: Constant | None = None
     scheduler: Constant | None = None
-    tolerations: Sequence[tuple[Mapping[str, Any], Location]] = ()
+    tolerations: Sequence[tuple[Mapping[str, Any], str]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +146,7 @@ class Backend:
     @property
     def rule(self) -> str:
         """The back end as messages name it: `hami-vgpu (hami-vgpu.yaml:4)`."""
-        return f"{self.name} ({self.at.line_only})"
+        return self.at.of(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

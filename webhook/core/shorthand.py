@@ -21,6 +21,7 @@ SHARINGS: Final = ("exclusive", "fractional", "partitioned", "time-sliced", "mps
 PLACEMENTS: Final = ("binpack", "spread", "topology")
 
 _DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
+_PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
 
 
@@ -57,7 +58,7 @@ def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devic
 
 def _percent_as_decimal(text: str) -> str:
     """`30%` as `0.3`, and `2x30%` as `2x0.3`; anything else as it is."""
-    match = re.fullmatch(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%", text)
+    match = _PERCENT.fullmatch(text) if text.endswith("%") else None
     if match is None:
         return text
     if int(match[2]) > 100:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
-from webhook.core.document import Location, Node, Problem, Section, nearest
+from webhook.core.document import Node, Problem, Section, nearest
 from webhook.core.rulebook import Amount, Backend, Constant, Example, Injection, Mode, Output, Outputs, When
 from webhook.core.schema import outputs
 from webhook.core.shorthand import KEYS, SHARINGS
@@ -25,7 +25,7 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
     section.take("parameters", lambda node: node, spec)
     modes = section.need("modes", lambda node: [_mode(element, problems) for element in node.elements()], [])
     inject = section.take("inject", lambda node: _injection(node, problems), (Injection(), Outputs()))
-    modes = [_with_injected(mode, inject[1]) for mode in modes]
+    modes = [_named(name, _with_injected(mode, inject[1])) for mode in modes]
     read = Backend(
         name=name,
         at=spec.at,
@@ -34,7 +34,7 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
         sharing=frozenset(section.need("sharing", lambda node: [n.word(SHARINGS) for n in node.elements()], [])),
         modes=modes,
         partitions=section.take("partitions", lambda node: _partitions(node, problems), None),
-        inject=inject[0],
+        inject=_named_injection(name, inject[0]),
         owns=frozenset(resource for mode in modes for resource in mode.limits),
         request_only=section.take("requestOnly", _request_only, "repair"),
         examples=section.need("examples", lambda node: _examples(node, problems), []),
@@ -52,6 +52,31 @@ def _with_injected(mode: Mode, injected: Outputs) -> Mode:
         node_affinity={**injected.node_affinity, **own.node_affinity},
     )
     return replace(mode, outputs=outputs, selects=_selects(mode, outputs))
+
+
+def _named(name: str, mode: Mode) -> Mode:
+    """The mode with every output knowing the rule line it stands on."""
+
+    def each(outputs: Mapping[str, Output]) -> dict[str, Output]:
+        return {key: replace(output, rule=output.at.of(name)) for key, output in outputs.items()}
+
+    own = mode.outputs
+    outputs = Outputs(
+        annotations=each(own.annotations),
+        labels=each(own.labels),
+        env=each(own.env),
+        node_affinity=each(own.node_affinity),
+    )
+    return replace(mode, limits=each(mode.limits), outputs=outputs)
+
+
+def _named_injection(name: str, injection: Injection) -> Injection:
+    runtime, scheduler = injection.runtime_class, injection.scheduler
+    return Injection(
+        runtime_class=runtime and replace(runtime, rule=runtime.at.of(name)),
+        scheduler=scheduler and replace(scheduler, rule=scheduler.at.of(name)),
+        tolerations=[(toleration, f"{name} ({at})") for toleration, at in injection.tolerations],
+    )
 
 
 def _selects(mode: Mode, outputs: Outputs) -> str | None:
@@ -158,7 +183,7 @@ def _injection(node: Node, problems: list[Problem]) -> tuple[Injection, Outputs]
     return read
 
 
-def _toleration(node: Node, problems: list[Problem]) -> tuple[Mapping[str, Any], Location]:
+def _toleration(node: Node, problems: list[Problem]) -> tuple[Mapping[str, Any], str]:
     section = Section(node, problems)
     fields: dict[str, Any] = {
         "key": section.take("key", Node.text, None),
@@ -168,7 +193,7 @@ def _toleration(node: Node, problems: list[Problem]) -> tuple[Mapping[str, Any],
         "tolerationSeconds": section.take("tolerationSeconds", Node.integer, None),
     }
     section.done()
-    return {key: value for key, value in fields.items() if value is not None}, node.at
+    return {key: value for key, value in fields.items() if value is not None}, node.at.line_only
 
 
 def _examples(node: Node, problems: list[Problem]) -> list[Example]:

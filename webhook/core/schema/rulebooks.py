@@ -184,7 +184,7 @@ def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resourc
     first = owners[0] if owners else known[0]
     return Resource(
         name=name,
-        rule=f"{first.name} ({outputs[0].at.line_only})",
+        rule=outputs[0].at.of(first.name),
         owners=tuple(owners),
         known=tuple(known),
         counts=any(output.what == "count" for output in numbers),
