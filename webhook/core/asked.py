@@ -104,14 +104,15 @@ def _inconsistent(
         return
     amounts = [key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated]
     if request.profile is not None and (request.share or request.memory or request.cores):
-        yield _together("gpu-profile", amounts[0], stated)
+        yield together("gpu-profile", amounts[0], stated)
     if request.sharing == "exclusive" and request.devices == "part":
-        yield _together("gpu-sharing", amounts[0], stated)
+        yield together("gpu-sharing", amounts[0], stated)
     if request.tflops is not None and "gpu-cores" in stated:
-        yield _together("gpu-cores", "gpu-tflops", stated)
+        yield together("gpu-cores", "gpu-tflops", stated)
 
 
-def _together(key: str, other: str, stated: Mapping[str, Stated]) -> Violation:
+def together(key: str, other: str, stated: Mapping[str, Stated]) -> Violation:
+    """Two keys (GPU202) that cannot both hold."""
     return Violation(
         code="GPU202",
         path=stated[key].path,

@@ -1,6 +1,6 @@
 """A YAML document as a tree that remembers where every key and value stands, and readers that say what is wrong.
 
-The tree is made by `webhook.rulefiles`; this module only walks it. Errors are collected, so an author sees all of
+The tree is made by `webhook.documents`; this module only walks it. Errors are collected, so an author sees all of
 them at once, each as `file:line:column: key.path: what is wrong (did you mean ...?)`.
 """
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from webhook.core import places, shorthand
-from webhook.core.asked import EPHEMERAL, Asked, ask
+from webhook.core.asked import EPHEMERAL, Asked, ask, together
 from webhook.core.document import nearest
 from webhook.core.fields import field as path_of
 from webhook.core.places import Finding
@@ -81,6 +81,9 @@ def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str,
             _unknown_value(found, rulebook, result)
         else:
             _add(found, stated, rulebook, result)
+    none = stated.get("gpu")
+    if none is not None and none.value is None:
+        result.violations += [together("gpu", key, stated) for key in ASKING[1:] if key in stated]
     return stated
 
 
@@ -94,21 +97,27 @@ def _add(found: Finding | Violation, into: dict[str, Stated], rulebook: Rulebook
 
 
 def _catalogued(key: str, said: Stated, rulebook: Rulebook) -> tuple[Stated, list[Violation]]:
-    """Models by the names of the catalogue, and a violation (GPU303) for each that no catalogue knows."""
+    """Models by the names of the catalogue, and a violation (GPU303) for what no catalogue knows."""
+    if key == "gpu-profile" and said.value not in rulebook.profiles:
+        return said, [_unknown(f'profile "{said.value}"', said.value, said, rulebook.profiles)]
     if key != "gpu-model":
         return said, []
-    unknown = [_unknown_model(model, said, rulebook) for model in said.value if model.lower() not in rulebook.devices]
-    models = [rulebook.devices[model.lower()].model for model in said.value if model.lower() in rulebook.devices]
-    return Stated(tuple(dict.fromkeys(models)), said.path, said.text), unknown
-
-
-def _unknown_model(model: str, said: Stated, rulebook: Rulebook) -> Violation:
     models = {device.model for device in rulebook.devices.values()}
+    unknown = [
+        _unknown(f'model "{model}"', model, said, models)
+        for model in said.value
+        if model.lower() not in rulebook.devices
+    ]
+    known = [rulebook.devices[model.lower()].model for model in said.value if model.lower() in rulebook.devices]
+    return Stated(tuple(dict.fromkeys(known)), said.path, said.text), unknown
+
+
+def _unknown(what: str, name: str, said: Stated, known: Collection[str]) -> Violation:
     return Violation(
         code="GPU303",
         path=said.path,
-        message=f'no catalogue knows the GPU model "{model}"{nearest(model, models)}',
-        fix=f"ask for one of: {', '.join(sorted(models)[:12])}, ...",
+        message=f"no catalogue knows the GPU {what}{nearest(name, known)}",
+        fix=f"ask for one of: {', '.join(sorted(known)[:12])}, ...",
     )
 
 

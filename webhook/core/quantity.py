@@ -39,7 +39,9 @@ class QuantityError(ValueError):
 
 def text_of(value: object) -> str:
     """A YAML or JSON scalar as the text its author wrote, as far as that can be known (`0.5`, not `5e-1`)."""
-    if isinstance(value, bool) or value is None:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
         return str(value).lower()
     return str(value)
 

@@ -227,5 +227,6 @@ class Rulebook:
     orders: Mapping[str, Mapping[str, Backend]]
     ranks: Mapping[str, Mapping[str, int]]
     devices: Mapping[str, Device]
+    profiles: frozenset[str]
     resources: Mapping[str, Resource]
     digest: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from math import ceil
 from typing import Any, Final
 
 from webhook.core.quantity import QuantityError, decimal, show, size
@@ -52,7 +53,7 @@ def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devic
     low, cards = each.numerator // each.denominator, -(-each.numerator // each.denominator)
     raise QuantityError(
         f"{show(each)} is neither a share of one GPU nor a whole number",
-        f"ask {low}, {cards} or {cards}x{show(each / cards)}",
+        f"ask {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * each / cards), 1000))}",
     )
 
 

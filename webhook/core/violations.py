@@ -14,7 +14,7 @@ CODES: Final = {
     "GPU204": "the container that the shorthand names does not exist, or cannot have a GPU",
     "GPU301": "no back end of this cluster can serve the request",
     "GPU302": "the back end asked for is unknown here, or not enabled",
-    "GPU303": "the GPU model asked for is unknown, or the back end cannot select it",
+    "GPU303": "the GPU model or profile asked for is unknown, or the back end cannot select it",
     "GPU304": "the size of the card has to be known, and nothing says it",
     "GPU305": "an amount is outside of what the back end can express",
     "GPU401": "a request differs from its limit",

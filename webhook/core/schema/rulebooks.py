@@ -42,6 +42,7 @@ def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str,
         orders=orders,
         ranks={kind: {name: rank for rank, name in enumerate(order)} for kind, order in orders.items()},
         devices=devices,
+        profiles=frozenset(profile for device in devices.values() for profile in device.profiles),
         resources=_resources(cluster, loaded, enabled),
         digest=digest,
     )
@@ -177,7 +178,8 @@ def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequenc
 
 def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resource:
     owners = [backend for backend in known if backend.name in enabled]
-    outputs = [mode.limits[name] for owner in owners or known for mode in owner.modes if name in mode.limits]
+    modes = [mode for owner in owners or known for mode in owner.modes if name in mode.limits]
+    outputs = [mode.limits[name] for mode in modes]
     numbers = [output for output in outputs if isinstance(output, Amount)]
     memory = [output for output in numbers if output.what == "memory" and output.unit_name != amounts.PERCENT]
     unit: Fraction | None = memory[0].unit if memory else None
@@ -187,7 +189,7 @@ def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resourc
         rule=outputs[0].at.of(first.name),
         owners=tuple(owners),
         known=tuple(known),
-        counts=any(output.what == "count" for output in numbers),
+        counts=any(output.what == "count" for output in numbers) and any(mode.profile is None for mode in modes),
         memory_unit=unit,
         in_bytes=any(output.unit_name == amounts.QUANTITY for output in numbers),
         refuse_request_only=any(owner.request_only == "refuse" for owner in owners),
