@@ -1,0 +1,152 @@
+"""The two questions: what /mutate leaves alone, and what /validate still has to say."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from tests import builders
+from tests.cases.served import as_served
+from webhook.core import admit
+from webhook.core.decision import Decision
+from webhook.core.review import AdmissionRequest
+
+RULES = builders.rulebook(builders.shipped_files())
+HAMI = {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "30", "nvidia.com/gpucores": "30"}
+NOTE = {"gpu-webhook.io/translated": "gpu=0.3 -> hami-vgpu"}
+
+
+def _request(operation: str = "CREATE", **fields: Any) -> AdmissionRequest:
+    """A review of a pod that asks for a share."""
+    return replace(builders.creating(builders.pod(labels={"gpu": "0.3"})), operation=operation, **fields)
+
+
+def test_a_decision_names_the_back_ends_and_leaves_a_trace() -> None:
+    decision = admit.mutate(_request(), RULES)
+
+    assert decision.backends == {"main": "hami-vgpu"}
+    assert decision.audit == {
+        "decision": builders.creating({}).uid,
+        "rules": RULES.backends["hami-vgpu"].rule,
+        "rulebook": RULES.digest[:12],
+    }
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(_request(namespace="kube-system"), id="a system namespace"),
+        pytest.param(_request("UPDATE", old_pod=builders.pod()), id="an update"),
+        pytest.param(_request("DELETE", pod=None), id="a deletion"),
+        pytest.param(_request("CREATE", pod=None), id="no pod"),
+        pytest.param(_request(resource="deployments"), id="another kind"),
+        pytest.param(_request(subresource="binding"), id="a subresource"),
+    ],
+)
+def test_mutate_leaves_alone(request_: AdmissionRequest) -> None:
+    assert admit.mutate(request_, RULES) == Decision(allowed=True)
+
+
+@pytest.mark.parametrize(
+    "who", [{"labels": {"gpu-webhook.io/ignore": "true"}}, {"annotations": {"hami.io/webhook": "ignore"}}]
+)
+def test_the_author_of_a_pod_cannot_switch_it_off(who: Mapping[str, Any]) -> None:
+    pod = builders.pod(**{"labels": {"gpu": "0.3"}} | {key: {"gpu": "0.3", **value} for key, value in who.items()})
+
+    assert admit.mutate(_request(pod=pod), RULES) != Decision(allowed=True)
+
+
+@pytest.mark.parametrize(
+    ("resource", "value"),
+    [("metadata", []), ("spec", "x"), ("spec", {"containers": {"name": "x"}}), ("spec", {"containers": ["x"]})],
+)
+def test_what_is_no_pod_is_refused_with_the_field(resource: str, value: Any) -> None:
+    decision = admit.mutate(_request(pod={resource: value}), RULES)
+
+    assert [violation.code for violation in decision.violations] == ["GPU001"]
+
+
+def _validated(pod: dict[str, Any]) -> str:
+    decision = admit.validate(_request(pod=as_served(pod)), RULES)
+    return "\n".join(map(str, decision.violations))
+
+
+def test_validate_refuses_what_was_not_translated() -> None:
+    assert _validated(builders.pod(labels={"gpu": "0.3"})) == (
+        '[GPU601] the container "main" asks for gpu=0.3 and has no GPU resource: '
+        "the mutating webhook did not run, or another one took its work away\n"
+        "  at   metadata.labels.gpu\n"
+        "  fix  create the pod again; if it happens again, show this to whoever runs the cluster"
+    )
+
+
+def test_validate_refuses_less_than_was_asked() -> None:
+    less = HAMI | {"nvidia.com/gpumem-percentage": "20"}
+    pod = builders.pod(builders.container(limits=less), labels={"gpu": "0.3"}, annotations=NOTE)
+
+    assert _validated(pod) == (
+        '[GPU602] the container "main" asks for gpu=0.3 and would get nvidia.com/gpu: 1, '
+        "nvidia.com/gpucores: 30, nvidia.com/gpumem-percentage: 20 (gpu=0.3 -> hami-vgpu)\n"
+        '  at   spec.containers[0].resources.limits["nvidia.com/gpu"]\n'
+        "  fix  remove the resource, and the shorthand will write it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "limits"),
+    [
+        pytest.param({"gpu": "0.3"}, HAMI, id="what was asked"),
+        pytest.param({"gpu": "0.3"}, HAMI | {"nvidia.com/gpumem-percentage": "50"}, id="more"),
+        pytest.param({"gpu": "0.3"}, {"nvidia.com/gpu": "1"}, id="a whole device"),
+        pytest.param(
+            {"gpu": "1"}, {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "100"}, id="what HAMi's webhook adds"
+        ),
+        pytest.param({"gpu": "0.3"}, {"unknown.example/share": "30"}, id="another replica's back end"),
+        pytest.param(
+            {"gpu": "1", "gpu-model": "unheard-of"}, {"nvidia.com/gpu": "1"}, id="another replica's catalogue"
+        ),
+        pytest.param({"gpu": "true"}, {}, id="a word that means nothing here"),
+        pytest.param({}, {"nvidia.com/gpu": "1"}, id="a back end's own words"),
+    ],
+)
+def test_validate_accepts(labels: dict[str, str], limits: dict[str, str]) -> None:
+    assert _validated(builders.pod(builders.container(limits=limits), labels=labels, annotations=NOTE)) == ""
+
+
+def test_validate_still_refuses_a_request_that_differs() -> None:
+    resources = {"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "1"}}
+
+    assert _validated(builders.pod(builders.container(resources=resources))).startswith("[GPU401] ")
+
+
+def _updated(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[bool, list[str]]:
+    decision = admit.validate(builders.updating(before, after), RULES)
+    return decision.allowed, list(decision.warnings)
+
+
+KEEPS = "the pod keeps the GPU it was created with; create it again for the new shorthand to count"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "warnings"),
+    [
+        pytest.param({"gpu": "0.3"}, {"gpu": "0.3", "team": "vision"}, [], id="another label"),
+        pytest.param({"gpu": "0.3"}, {"gpu": "2"}, [KEEPS], id="another amount"),
+        pytest.param({"gpu": "0.3"}, {}, [KEEPS], id="no amount"),
+        pytest.param({}, {"gpu": "0.3"}, [KEEPS], id="an amount at last"),
+        pytest.param({"gpu": "1.5"}, {"gpu": "1.5"}, [], id="what would be refused today"),
+    ],
+)
+def test_an_update_is_never_refused(before: dict[str, str], after: dict[str, str], warnings: list[str]) -> None:
+    assert _updated(builders.pod(labels=before), builders.pod(labels=after)) == (True, warnings)
+
+
+def test_the_whole_way_of_a_pod() -> None:
+    arrives = as_served(builders.pod(labels={"gpu": "0.3"}))
+    mutated = jsonpatch.apply_patch(arrives, admit.mutate(_request(pod=arrives), RULES).patch)
+    stored = as_served(mutated)
+
+    assert stored["spec"]["containers"][0]["resources"] == {"limits": HAMI, "requests": HAMI}
+    assert admit.validate(_request(pod=stored), RULES) == Decision(allowed=True)

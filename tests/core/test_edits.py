@@ -1,0 +1,112 @@
+"""Edits as values: made on a copy, and written as a patch."""
+
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from webhook.core import edits
+from webhook.core.edits import Append, Edit, Put, Remove
+
+
+@pytest.mark.parametrize(
+    ("before", "made", "patch", "after"),
+    [
+        pytest.param({}, [], [], {}, id="nothing"),
+        pytest.param(
+            {"a": {}},
+            [Put(("a", "b"), 1)],
+            [{"op": "add", "path": "/a/b", "value": 1}],
+            {"a": {"b": 1}},
+            id="a new key",
+        ),
+        pytest.param(
+            {"a": {"b": 0}},
+            [Put(("a", "b"), 1)],
+            [{"op": "add", "path": "/a/b", "value": 1}],
+            {"a": {"b": 1}},
+            id="a key anew",
+        ),
+        pytest.param(
+            {},
+            [Put(("a", "b", "c"), 1), Put(("a", "b", "d"), 2)],
+            [
+                {"op": "add", "path": "/a", "value": {"b": {"c": 1}}},
+                {"op": "add", "path": "/a/b/d", "value": 2},
+            ],
+            {"a": {"b": {"c": 1, "d": 2}}},
+            id="holders that are missing are made once",
+        ),
+        pytest.param(
+            {"a": None},
+            [Put(("a", "b"), 1)],
+            [{"op": "add", "path": "/a", "value": {"b": 1}}],
+            {"a": {"b": 1}},
+            id="a null holder",
+        ),
+        pytest.param(
+            {},
+            [Append(("a",), 1), Append(("a",), 2)],
+            [{"op": "add", "path": "/a", "value": [1]}, {"op": "add", "path": "/a/-", "value": 2}],
+            {"a": [1, 2]},
+            id="a list that is missing is made once",
+        ),
+        pytest.param(
+            {"a": [1]},
+            [Append(("a",), 2)],
+            [{"op": "add", "path": "/a/-", "value": 2}],
+            {"a": [1, 2]},
+            id="the end of a list",
+        ),
+        pytest.param(
+            {"a": None},
+            [Append(("a",), 1)],
+            [{"op": "add", "path": "/a", "value": [1]}],
+            {"a": [1]},
+            id="a null list",
+        ),
+        pytest.param(
+            {"a": [{}, {}]},
+            [Append(("a", 1, "b"), 1)],
+            [{"op": "add", "path": "/a/1/b", "value": [1]}],
+            {"a": [{}, {"b": [1]}]},
+            id="a list in an element",
+        ),
+        pytest.param(
+            {"a": [1, 2]},
+            [Put(("a", 1), 3)],
+            [{"op": "replace", "path": "/a/1", "value": 3}],
+            {"a": [1, 3]},
+            id="an element",
+        ),
+        pytest.param(
+            {"a/b~": {"c": 1}},
+            [Remove(("a/b~", "c"))],
+            [{"op": "remove", "path": "/a~1b~0/c"}],
+            {"a/b~": {}},
+            id="a key away",
+        ),
+        pytest.param(
+            {"a": [1, 2, 3]},
+            [Remove(("a", 2)), Remove(("a", 0))],
+            [{"op": "remove", "path": "/a/2"}, {"op": "remove", "path": "/a/0"}],
+            {"a": [2]},
+            id="elements away",
+        ),
+    ],
+)
+def test_edits_and_their_patch(
+    before: dict[str, Any], made: list[Edit], patch: list[dict[str, Any]], after: dict[str, Any]
+) -> None:
+    written = edits.to_patch(made, before)
+
+    assert written == patch
+    assert edits.apply(made, before) == jsonpatch.apply_patch(before, written) == after
+
+
+def test_the_object_itself_is_left_as_it_is() -> None:
+    before = {"a": {"b": [1]}, "c": [{}]}
+
+    edits.apply([Append(("a", "b"), 2), Put(("c", 0, "d"), 1), Remove(("a", "b"))], before)
+
+    assert before == {"a": {"b": [1]}, "c": [{}]}

@@ -1,0 +1,140 @@
+"""The wire: reviews in, answers out, as the API server and kubectl want them."""
+
+import base64
+from typing import Any
+
+import orjson
+import pytest
+
+from webhook.core import review
+from webhook.core.decision import Decision, denied
+from webhook.core.review import NotAReviewError
+from webhook.core.violations import Violation
+
+WRONG = Violation(
+    code="GPU401",
+    path="spec.containers[0]",
+    message="two things differ",
+    fix="keep one",
+    rule="hami-vgpu (hami-vgpu.yaml:4)",
+    notes=("nvidia-gpu: no mode",),
+)
+
+
+def _answer(decision: Decision) -> Any:
+    answer = orjson.loads(review.encode("some-uid", decision))
+    assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    return answer["response"]
+
+
+def test_yes_is_short() -> None:
+    assert _answer(Decision(allowed=True)) == {"uid": "some-uid", "allowed": True}
+
+
+def test_a_patch_is_base64() -> None:
+    patch = [{"op": "add", "path": "/spec/schedulerName", "value": "ünï"}]
+
+    answer = _answer(Decision(allowed=True, patch=patch, audit={"decision": "some-uid"}))
+
+    encoded = answer.pop("patch")
+    assert orjson.loads(base64.b64decode(encoded)) == patch
+    assert answer == {
+        "uid": "some-uid",
+        "allowed": True,
+        "patchType": "JSONPatch",
+        "auditAnnotations": {"decision": "some-uid"},
+    }
+
+
+MESSAGE = """\
+[GPU401] two things differ
+  at   spec.containers[0]
+  also nvidia-gpu: no mode
+  rule hami-vgpu (hami-vgpu.yaml:4)
+  fix  keep one"""
+
+
+def test_a_denial_has_every_violation_and_no_reason_that_makes_kubectl_hide_the_message() -> None:
+    cause = {"reason": "GPU401", "field": "spec.containers[0]", "message": "two things differ"}
+
+    assert _answer(denied([WRONG, WRONG], ["mind the gap"])) == {
+        "uid": "some-uid",
+        "allowed": False,
+        "warnings": ["mind the gap"],
+        "status": {
+            "status": "Failure",
+            "code": 422,
+            "message": f"{MESSAGE}\n{MESSAGE}",
+            "details": {"causes": [cause, cause]},
+        },
+    }
+
+
+def test_a_denial_by_policy_is_forbidden() -> None:
+    status = _answer(Decision(allowed=False, code=403, violations=[WRONG]))["status"]
+
+    assert (status["code"], status["reason"]) == (403, "Forbidden")
+
+
+@pytest.mark.parametrize(
+    ("warnings", "arriving"),
+    [
+        (["one", "two"], ["one", "two"]),
+        (["one", "one"], ["one"]),
+        (["a\nb\tc\x00d\x7fe\u2028f"], ["a b c d e\u2028f"]),
+        (["\n"], []),
+        ([""], []),
+        (["x" * 256], ["x" * 256]),
+        (["x" * 257], ["x" * 255 + "…"]),
+        (["é" * 257], ["é" * 255 + "…"]),
+        (["x" * 300 + "a", "x" * 300 + "b"], ["x" * 255 + "…"]),
+        ([f"{number:0256}" for number in range(17)], [f"{number:0256}" for number in range(16)]),
+        (
+            [*[f"{number:0250}" for number in range(16)], "x" * 97, "short"],
+            [*[f"{number:0250}" for number in range(16)], "short"],
+        ),
+    ],
+)
+def test_warnings_arrive(warnings: list[str], arriving: list[str]) -> None:
+    assert list(review.printable(warnings)) == arriving
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the body is not JSON: Input is a zero-length, empty document: line 1 column 1 (char 0)"),
+        (b"[]", 'the body is not an AdmissionReview: its "kind" says otherwise'),
+        (b'{"kind": "Pod"}', 'the body is not an AdmissionReview: its "kind" says otherwise'),
+        (
+            b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1beta1"}',
+            "only admission.k8s.io/v1 is spoken: set admissionReviewVersions: [v1]",
+        ),
+        (b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}', "the review has no request with a uid"),
+    ],
+)
+def test_what_is_no_review_is_named(body: bytes, message: str) -> None:
+    with pytest.raises(NotAReviewError) as refused:
+        review.decode(body)
+
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({}, "the review has no request with a uid"),
+        ({"uid": ""}, "the review has no request with a uid"),
+        ({"uid": 1}, "the review has no request with a uid"),
+        ({"uid": "1", "object": []}, "request.object is not an object"),
+        ({"uid": "1", "oldObject": "x"}, "request.oldObject is not an object"),
+        ({"uid": "1", "operation": 1}, "request.operation is not a string"),
+        ({"uid": "1", "namespace": None}, "request.namespace is not a string"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_named(request_: dict[str, Any], message: str) -> None:
+    with pytest.raises(NotAReviewError) as refused:
+        review.decode(
+            orjson.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request_})
+        )
+
+    assert str(refused.value) == message
