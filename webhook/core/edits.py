@@ -7,14 +7,12 @@ they agree is a law, tested with the `jsonpatch` library on both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.core.fields import Path, pointer
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """Set the value at a path whose last step is a key of a mapping, or a present index of a list."""
 
     path: Path
@@ -22,8 +20,7 @@ class Put:
     rule: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Add one element to the end of the list at a path."""
 
     path: Path
@@ -31,8 +28,7 @@ class Append:
     rule: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(NamedTuple):
     """Take away what stands at a path."""
 
     path: Path

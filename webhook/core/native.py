@@ -34,12 +34,16 @@ class Native:
     violations: list[Violation] = field(default_factory=list)
 
 
+NOTHING: Final = Native()
+"""What most containers have; nobody adds to it."""
+
+
 def read(container: Container, rulebook: Rulebook) -> Native:
     """Every known resource of the container, with the repairs it needs and what is wrong with it."""
-    native = Native()
     known = rulebook.resources
     if known.keys().isdisjoint(container.limits) and known.keys().isdisjoint(container.requests):
-        return native
+        return NOTHING
+    native = Native()
     for name in sorted(key for key in container.limits if key in known):
         _read_limit(native, container, known[name])
     for name in sorted(key for key in container.requests if key in known and key not in container.limits):

@@ -9,8 +9,7 @@ and the annotation `gpu` (other plain `gpu-*` annotations belong to back ends). 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.core import quantity, shorthand
 from webhook.core.document import nearest
@@ -41,8 +40,7 @@ RESOURCES: Final = frozenset({*_RESOURCES, PERCENT})
 """Resource names that are shorthand: they leave the container when it is translated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A key at a place: its short name, meaning, and whether a value of another kind is somebody else's label."""
 
     key: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.core.quantity import show, show_size
 
@@ -17,8 +17,7 @@ ASKING: Final = ("gpu", "gpu-memory", "gpu-cores", "gpu-tflops", "gpu-profile")
 """The keys that ask for a GPU by themselves; the others only say which or how."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(NamedTuple):
     """A value, and where somebody wrote it: `path` is a field path, `text` what stands there."""
 
     value: Any
@@ -87,24 +86,25 @@ class GpuRequest:
         return next((self.stated[key].path for key in ASKING if key in self.stated), "spec.containers")
 
     def __str__(self) -> str:
-        """The shorthand that asks for just this: `gpu=2x0.5 gpu-memory=8Gi`."""
-        return " ".join(f"{key}={value}" for key, value in self._words() if value is not None)
+        """The shorthand that asks for just this: `gpu=2x0.5 gpu-memory=8Gi`; where and by whom is not part of it."""
+        return " ".join([f"{key}={value}" for key, value in self._words()])
 
-    def _words(self) -> list[tuple[str, str | None]]:
+    def _words(self) -> Iterator[tuple[str, str]]:
         share = self.share or self.portion
-        cores = None if share is not None and "gpu-cores" not in self.stated else self.cores
-        return [
-            ("gpu", None if self.count == 1 and self.devices != "whole" and not share else self._devices()),
-            ("gpu-memory", None if self.memory is None else show_size(self.memory)),
-            ("gpu-cores", None if cores is None else show(cores)),
-            ("gpu-tflops", None if self.tflops is None else show(self.tflops)),
-            ("gpu-profile", self.profile),
-            ("gpu-model", ",".join(self.models) or None),
-            ("gpu-sharing", self.sharing),
-        ]
-
-    def _devices(self) -> str:
-        return str(Devices(self.count, self.share or self.portion))
+        if share is not None or self.count != 1 or self.devices == "whole":
+            yield "gpu", str(Devices(self.count, share))
+        if self.memory is not None:
+            yield "gpu-memory", show_size(self.memory)
+        if self.cores is not None and (share is None or "gpu-cores" in self.stated):
+            yield "gpu-cores", show(self.cores)
+        if self.tflops is not None:
+            yield "gpu-tflops", show(self.tflops)
+        if self.profile is not None:
+            yield "gpu-profile", self.profile
+        if self.models:
+            yield "gpu-model", ",".join(self.models)
+        if self.sharing is not None:
+            yield "gpu-sharing", self.sharing
 
 
 def build(stated: Mapping[str, Stated]) -> GpuRequest | None:

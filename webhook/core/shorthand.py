@@ -40,17 +40,18 @@ def devices(text: str) -> Devices | None:
 
 def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devices | None:
     """`times` x `each` devices: whole ones, or a share of each; refuses 1.5, which no system can mean."""
-    if each == 0 and not explicit:
+    above, below = each.numerator, each.denominator
+    if above == 0 and not explicit:
         return None
-    if not 0 < times <= MAX_DEVICES or each > MAX_DEVICES or times * each > MAX_DEVICES:
+    if not 0 < times <= MAX_DEVICES or times * above > MAX_DEVICES * below:
         raise QuantityError(f"no pod gets {show(times * each)} GPUs", f"write 1 to {MAX_DEVICES}")
-    if each == 0:
+    if above == 0:
         raise QuantityError("a share of 0 is nothing", "write none for no GPU")
-    if each < 1:
+    if above < below:
         return Devices(times, each)
-    if each.denominator == 1:
-        return Devices(times * each.numerator)
-    low, cards = each.numerator // each.denominator, -(-each.numerator // each.denominator)
+    if below == 1:
+        return Devices(times * above)
+    low, cards = above // below, -(-above // below)
     raise QuantityError(
         f"{show(each)} is neither a share of one GPU nor a whole number",
         f"ask {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * each / cards), 1000))}",

@@ -151,13 +151,15 @@ def _nearest(request: GpuRequest, backend: Backend) -> str:
 def matches(when: When, request: GpuRequest) -> bool:
     """Whether a mode is for a request."""
     low, high = when.count
-    return (
-        when.devices in {None, request.devices}
-        and low <= request.count
-        and (high is None or request.count <= high)
-        and when.has <= request.has()
-        and (not when.models or bool(when.models & {model.lower() for model in request.models}))
-    )
+    if (
+        when.devices not in {None, request.devices}
+        or request.count < low
+        or (high is not None and request.count > high)
+    ):
+        return False
+    if when.has and not when.has <= request.has():
+        return False
+    return not when.models or not when.models.isdisjoint(model.lower() for model in request.models)
 
 
 def describe(when: When) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from webhook.core import amounts
@@ -41,19 +41,22 @@ def text(output: Output, served: Served, rulebook: Rulebook) -> str | None:
 
 def _word(what: str, form: str, served: Served, rulebook: Rulebook) -> Sequence[str]:
     request = served.request
-    if what == "product":
-        names = [name for model in request.models for name in rulebook.devices[model.lower()].names]
-        return [as_label(name) for name in names] if form == "label" else names
-    single: Mapping[str, str | None] = {
-        "profile": request.profile,
-        "placement": request.placement,
-        "container": served.asked.container.name,
-        "memory": None if request.memory is None else show_size(request.memory),
-        "tenant": None,
-    }
-    if what == "model":
-        return [rulebook.devices[model.lower()].model for model in request.models]
-    value = single[what]
+    match what:
+        case "product":
+            names = [name for model in request.models for name in rulebook.devices[model.lower()].names]
+            return [as_label(name) for name in names] if form == "label" else names
+        case "model":
+            return request.models
+        case "profile":
+            value = request.profile
+        case "placement":
+            value = request.placement
+        case "container":
+            value = served.asked.container.name
+        case "memory":
+            value = None if request.memory is None else show_size(request.memory)
+        case _:
+            value = None  # {tenant}: there are no tenants yet
     return [] if value is None else [value]
 
 

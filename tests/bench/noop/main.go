@@ -1,7 +1,7 @@
 // The yardstick: a webhook that reads an AdmissionReview, looks at nothing but its uid, and says yes.
 //
-// Nothing that answers the API server in Go's standard library can do less, so what a review costs here is the
-// price of TLS, HTTP and JSON alone. The pod stays undecoded, as runtime.RawExtension leaves it.
+// Nothing in Go's standard library that has to know what is in a pod can do less, so what a review costs here is the
+// price of TLS, HTTP and JSON alone: the whole review is decoded, the pod included, and looked at no further.
 package main
 
 import (
@@ -21,13 +21,13 @@ type review struct {
 }
 
 type request struct {
-	UID       string          `json:"uid"`
-	Name      string          `json:"name"`
-	Namespace string          `json:"namespace"`
-	Operation string          `json:"operation"`
-	DryRun    bool            `json:"dryRun"`
-	Object    json.RawMessage `json:"object"`
-	OldObject json.RawMessage `json:"oldObject"`
+	UID       string         `json:"uid"`
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	Operation string         `json:"operation"`
+	DryRun    bool           `json:"dryRun"`
+	Object    map[string]any `json:"object"`
+	OldObject map[string]any `json:"oldObject"`
 }
 
 type response struct {
