@@ -30,10 +30,7 @@ from webhook.core.edits import Append, Edit, Put, Remove
         pytest.param(
             {},
             [Put(("a", "b", "c"), 1), Put(("a", "b", "d"), 2)],
-            [
-                {"op": "add", "path": "/a", "value": {"b": {"c": 1}}},
-                {"op": "add", "path": "/a/b/d", "value": 2},
-            ],
+            [{"op": "add", "path": "/a", "value": {"b": {"c": 1, "d": 2}}}],
             {"a": {"b": {"c": 1, "d": 2}}},
             id="holders that are missing are made once",
         ),
@@ -47,7 +44,7 @@ from webhook.core.edits import Append, Edit, Put, Remove
         pytest.param(
             {},
             [Append(("a",), 1), Append(("a",), 2)],
-            [{"op": "add", "path": "/a", "value": [1]}, {"op": "add", "path": "/a/-", "value": 2}],
+            [{"op": "add", "path": "/a", "value": [1, 2]}],
             {"a": [1, 2]},
             id="a list that is missing is made once",
         ),

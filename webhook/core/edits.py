@@ -64,40 +64,58 @@ def _parent(root: Any, path: Path) -> Any:
 
 
 def to_patch(edits: Iterable[Edit], pod: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The edits as JSON Patch operations (RFC 6902) on `pod`, in order, creating the holders that are missing."""
-    made: set[Path] = set()
+    """The edits as JSON Patch operations (RFC 6902) on `pod`, in order.
+
+    A holder that the pod lacks is created by the first operation below it; later edits fill it in there.
+    """
+    made: dict[Path, Any] = {}
     patch: list[dict[str, Any]] = []
     for edit in edits:
         if isinstance(edit, Remove):
             patch.append({"op": "remove", "path": pointer(edit.path)})
-            continue
-        path, value = edit.path, edit.value
-        depth, holder = len(path), path[:-1]
-        if holder not in made:
-            depth = _depth(pod, path, made)
-            made.add(holder)
-            made.update(path[:end] for end in range(depth, len(holder)))
-        if isinstance(edit, Append):
-            if path in made or _present(pod, path):
-                patch.append({"op": "add", "path": f"{pointer(path)}/-", "value": value})
-                continue
-            made.add(path)
-            value = [value]
-        for step in reversed(path[depth:]):
-            value = {step: value}
-        operation = "replace" if isinstance(path[-1], int) else "add"
-        patch.append({"op": operation, "path": pointer(path[:depth]), "value": value})
+        elif not _filled_in(edit, made):
+            patch.append(_operation(edit, pod, made))
     return patch
 
 
-def _depth(pod: Mapping[str, Any], path: Path, made: set[Path]) -> int:
+def _filled_in(edit: Put | Append, made: dict[Path, Any]) -> bool:
+    """Whether the edit went into something that an earlier operation creates."""
+    path = edit.path
+    if isinstance(edit, Append) and path in made:
+        made[path].append(edit.value)
+        return True
+    for depth in range(len(path) - 1, 0, -1) if made else ():
+        if path[:depth] in made:
+            made[path[:depth]][path[depth]] = _nested(edit, depth + 1, made)
+            return True
+    return False
+
+
+def _operation(edit: Put | Append, pod: Mapping[str, Any], made: dict[Path, Any]) -> dict[str, Any]:
+    path, depth = edit.path, _depth(pod, edit.path)
+    if isinstance(edit, Append) and depth == len(path) and _present(pod, path):
+        return {"op": "add", "path": f"{pointer(path)}/-", "value": edit.value}
+    operation = "replace" if isinstance(path[-1], int) else "add"
+    return {"op": operation, "path": pointer(path[:depth]), "value": _nested(edit, depth, made)}
+
+
+def _nested(edit: Put | Append, depth: int, made: dict[Path, Any]) -> Any:
+    """The value to put at the first `depth` steps of the path, with the holders below, which are noted in `made`."""
+    value = edit.value
+    if isinstance(edit, Append):
+        value = made[edit.path] = [value]
+    for end in range(len(edit.path) - 1, depth - 1, -1):
+        value = made[edit.path[:end]] = {edit.path[end]: value}
+    return value
+
+
+def _depth(pod: Mapping[str, Any], path: Path) -> int:
     """How many steps of the path one operation can name: up to the first holder that is missing."""
     at: Any = pod
     for index, step in enumerate(path[:-1], 1):
         at = at[step] if isinstance(step, int) else at.get(step)
         if at is None:
-            # Below a holder that the pod lacks, earlier edits may have made some.
-            return next((depth for depth in range(index, len(path)) if path[:depth] not in made), len(path))
+            return index
     return len(path)
 
 
