@@ -165,7 +165,7 @@ def askings(draw: st.DrawFn, forms: Collection[str] = FORMS, backends: Collectio
     kind = draw(st.sampled_from([kind for kind in ("containers", "initContainers") if kind in pod["spec"]]))
     container = draw(st.sampled_from(pod["spec"][kind]))
     cluster = draw(st.sampled_from([backend, clusters.ALL]))
-    _say(form, words, backend, pod, container)
+    say(form, words, backend, pod, container)
     if cluster == clusters.ALL and not form.startswith("native"):
         _annotate(pod, PREFIX + "backend", backend)
     if draw(st.booleans()):
@@ -173,7 +173,7 @@ def askings(draw: st.DrawFn, forms: Collection[str] = FORMS, backends: Collectio
     return Asking(form, backend, cluster, container["name"], words, pod)
 
 
-def _say(form: str, words: Words, backend: str, pod: Object, container: Object) -> None:
+def say(form: str, words: Words, backend: str, pod: Object, container: Object) -> None:
     """Write the words where the form has them."""
     if form == "labels":
         pod["metadata"].setdefault("labels", {}).update(words)
@@ -230,7 +230,7 @@ def _annotate_rest(words: Words, pod: Object, container: Object) -> None:
 
 @cache
 def _counts(backend: str) -> list[str]:
-    """The resources of the back end that count devices."""
-    modes = clusters.rulebook(backend).backends[backend].modes
+    """The resources of the back end that count cards, not partitions of them."""
+    modes = [mode for mode in clusters.rulebook(backend).backends[backend].modes if mode.profile is None]
     limits = {name: output for mode in modes for name, output in mode.limits.items()}
     return [name for name, output in limits.items() if isinstance(output, Amount) and output.what == "count"]

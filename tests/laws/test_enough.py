@@ -35,9 +35,10 @@ def test_the_resources_read_back_are_at_least_what_was_asked(asked: Asking) -> N
     backend, stored = _stored(asked)
     amounts = _amounts(stored, asked)
     if not asked.form.startswith("native"):
-        given, _ = inverse.understand(amounts, asked.rulebook.backends[backend])
+        owner = asked.rulebook.backends[backend]
+        given, _ = inverse.understand(amounts, owner)
 
-        assert inverse.gives(given, asked.request, translate.find_card(asked.request, asked.rulebook))
+        assert inverse.gives(given, asked.request, translate.find_card(asked.request, asked.rulebook, owner))
 
 
 Limits = Mapping[str, int]
