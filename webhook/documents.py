@@ -7,7 +7,6 @@ twice is an error, as it is for the API server's strict decoding.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -42,11 +41,12 @@ def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
         at = Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1)
         raise DocumentError(Problem(at, "", f"is not YAML: {error.problem or error.context}")) from None
     except (yaml.YAMLError, ValueError) as error:
-        raise DocumentError(Problem(Location(name, 1), "", f"is not YAML: {error}")) from None
+        said = " ".join(str(error).split())
+        raise DocumentError(Problem(Location(name, 1), "", f"is not YAML: {said}")) from None
 
 
 class _Composer:
-    """Turns the events of one file into nodes; `sizes` and `anchors` are those of the document at hand."""
+    """Turns the events of one file into nodes. `size` counts those of the whole file, `anchors` are of one document."""
 
     def __init__(self, content: bytes, name: str, most: int) -> None:
         self.name, self.most = name, most
@@ -117,7 +117,7 @@ class _Composer:
         if tag in _TEXTS or (tag in _NUMBERS and ":" in event.value):
             return event.value  # 1:30 is base 60 in YAML 1.1, and text to everybody else
         value = self.loader.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
-        if tag in _NUMBERS and not (math.isfinite(value) and abs(value) < MAX_NUMBER):
+        if tag in _NUMBERS and not abs(value) < MAX_NUMBER:
             raise self._error(event, "is no number that JSON can hold")
         return value
 

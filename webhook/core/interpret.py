@@ -93,7 +93,7 @@ def _add(found: Finding | Violation, into: dict[str, Stated], rulebook: Rulebook
         result.violations.append(entry)
     elif isinstance(found, Finding):
         known, unknown = _catalogued(found.key, entry, rulebook)
-        result.violations += [*unknown, *places.merge(into, found.key, known)]
+        result.violations += unknown or places.merge(into, found.key, known)
 
 
 def _catalogued(key: str, said: Stated, rulebook: Rulebook) -> tuple[Stated, list[Violation]]:
