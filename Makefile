@@ -20,8 +20,8 @@ $(READY): uv.lock pyproject.toml .ci/uv.txt
 
 setup: $(READY) ## create .venv and install the hash-locked dependencies
 
-run: setup ## start the webhook (https://127.0.0.1:8443) and the console, without a cluster
-	@$(BIN)/python -m webhook.playground
+run: setup ## webhook and console without a cluster; BIND=127.0.0.1:8443 CONSOLE=127.0.0.1:8080 RULES=rules
+	@$(BIN)/python -m webhook.playground $(if $(BIND),--bind $(BIND)) $(if $(CONSOLE),--console $(CONSOLE)) $(if $(RULES),--rules $(RULES))
 
 test: setup ## run every test, the real control plane included
 	@$(PYTEST)
