@@ -46,7 +46,7 @@ def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
 
 
 class _Composer:
-    """Turns the events of one file into nodes. `size` counts those of the whole file, `anchors` are of one document."""
+    """Turns the events of one file into nodes; `size` counts all of them, `anchors` are of one document."""
 
     def __init__(self, content: bytes, name: str, most: int) -> None:
         self.name, self.most = name, most
