@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from webhook.core import quantity
-from webhook.core.backend import Served
+from webhook.core.choice import Served
 from webhook.core.edits import Append, Edit, Put, Remove
 from webhook.core.explain import Explanation
 from webhook.core.fields import field

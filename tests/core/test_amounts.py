@@ -11,7 +11,7 @@ from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Amount, Device
 
 GI = 1 << 30
-SHARE = GpuRequest(share=Fraction(3, 10), portion=Fraction(3, 10), cores=Fraction(30))
+SHARE = GpuRequest(share=Fraction(3, 10), memory_share=Fraction(3, 10), cores=Fraction(30))
 SIZE = GpuRequest(memory=8 * GI)
 WHOLE = GpuRequest(count=2)
 

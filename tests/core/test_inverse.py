@@ -26,7 +26,7 @@ T4 = builders.rulebook(builders.shipped_files()).devices["t4"]
         (
             "hami-vgpu",
             {"nvidia.com/gpu": 2, "nvidia.com/gpumem-percentage": 30, "nvidia.com/gpucores": 30},
-            GpuRequest(count=2, share=Fraction(3, 10), portion=Fraction(3, 10), cores=Fraction(30)),
+            GpuRequest(count=2, share=Fraction(3, 10), memory_share=Fraction(3, 10), cores=Fraction(30)),
         ),
         ("hami-vgpu", {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 100}, GpuRequest()),
         ("hami-vgpu", {"nvidia.com/gpu": 1, "nvidia.com/gpumem-percentage": 100}, GpuRequest()),
@@ -107,7 +107,7 @@ def test_a_total_is_divided_among_the_devices() -> None:
     assert inverse.understand(limits, acme)[0] == GpuRequest(count=2, memory=8 * GI)
 
 
-HALF = GpuRequest(share=Fraction(1, 2), portion=Fraction(1, 2), cores=Fraction(50))
+HALF = GpuRequest(share=Fraction(1, 2), memory_share=Fraction(1, 2), cores=Fraction(50))
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ HALF = GpuRequest(share=Fraction(1, 2), portion=Fraction(1, 2), cores=Fraction(5
         (GpuRequest(), HALF),
         (HALF, HALF),
         (GpuRequest(memory=8 * GI), GpuRequest(memory=8 * GI)),
-        (GpuRequest(memory=8 * GI), GpuRequest(portion=Fraction(1, 2))),
-        (GpuRequest(portion=Fraction(6, 10)), GpuRequest(memory=9 * GI)),
+        (GpuRequest(memory=8 * GI), GpuRequest(memory_share=Fraction(1, 2))),
+        (GpuRequest(memory_share=Fraction(6, 10)), GpuRequest(memory=9 * GI)),
         (GpuRequest(memory=8 * GI, cores=Fraction(30)), GpuRequest(memory=8 * GI)),
     ],
 )
@@ -134,11 +134,11 @@ def test_at_least_as_much_is_enough(given: GpuRequest, asked: GpuRequest) -> Non
         (HALF, GpuRequest()),
         (GpuRequest(memory=15 * GI), GpuRequest()),
         (GpuRequest(cores=Fraction(99)), GpuRequest()),
-        (GpuRequest(portion=Fraction(49, 100), cores=Fraction(50)), HALF),
-        (GpuRequest(portion=Fraction(50, 100), cores=Fraction(49)), HALF),
+        (GpuRequest(memory_share=Fraction(49, 100), cores=Fraction(50)), HALF),
+        (GpuRequest(memory_share=Fraction(50, 100), cores=Fraction(49)), HALF),
         (GpuRequest(memory=8 * GI - 1), GpuRequest(memory=8 * GI)),
-        (GpuRequest(memory=7 * GI), GpuRequest(portion=Fraction(1, 2))),
-        (GpuRequest(portion=Fraction(1, 2)), GpuRequest(memory=8 * GI)),
+        (GpuRequest(memory=7 * GI), GpuRequest(memory_share=Fraction(1, 2))),
+        (GpuRequest(memory_share=Fraction(1, 2)), GpuRequest(memory=8 * GI)),
         (GpuRequest(profile="1g.10gb"), GpuRequest(profile="2g.20gb")),
         (GpuRequest(profile="1g.10gb"), GpuRequest()),
     ],
@@ -148,5 +148,5 @@ def test_less_of_anything_is_not(given: GpuRequest, asked: GpuRequest) -> None:
 
 
 def test_bytes_and_parts_of_an_unknown_card_are_not_held_against_anybody() -> None:
-    assert inverse.gives(GpuRequest(memory=GI), GpuRequest(portion=Fraction(1, 2)), None)
+    assert inverse.gives(GpuRequest(memory=GI), GpuRequest(memory_share=Fraction(1, 2)), None)
     assert not inverse.gives(GpuRequest(memory=GI), GpuRequest(), None)

@@ -12,8 +12,8 @@ from webhook.core.interpret import Interpretation
 from webhook.core.request import Devices, GpuRequest
 
 RULES = builders.rulebook(builders.shipped_files())
-SHARE = GpuRequest(share=Fraction(3, 10), portion=Fraction(3, 10), cores=Fraction(30))
-HALF = GpuRequest(share=Fraction(1, 2), portion=Fraction(1, 2), cores=Fraction(50))
+SHARE = GpuRequest(share=Fraction(3, 10), memory_share=Fraction(3, 10), cores=Fraction(30))
+HALF = GpuRequest(share=Fraction(1, 2), memory_share=Fraction(1, 2), cores=Fraction(50))
 
 
 def _read(raw: Mapping[str, Any]) -> Interpretation:

@@ -125,7 +125,7 @@ def test_a_partition_has_the_slices_that_were_asked(asked: Asking) -> None:
 
     assert count == request.count
     assert mebibytes << 20 >= (request.memory or 0)
-    assert Fraction(eighths, 8) >= (request.portion or 0)
+    assert Fraction(eighths, 8) >= (request.memory_share or 0)
     assert Fraction(sevenths, 7) >= (request.cores or 0) / 100
 
 

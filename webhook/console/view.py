@@ -12,7 +12,7 @@ from webhook.console import difference
 from webhook.console.difference import Passage
 from webhook.core import quantity
 from webhook.core.asked import Asked
-from webhook.core.backend import Candidate, Served
+from webhook.core.choice import Candidate, Served
 from webhook.core.edits import Append, Edit, Put
 from webhook.core.explain import Explanation
 from webhook.core.fields import field

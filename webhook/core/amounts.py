@@ -88,10 +88,12 @@ def _neutral(amount: Amount, request: GpuRequest, card: Device | None) -> Ratio 
 
 def _share(request: GpuRequest, card: Device | None) -> Ratio | None:
     """The part of a device, in percent, that has the memory as well as the compute asked for."""
-    portion = request.portion
+    memory_share = request.memory_share
     if request.memory is not None:
-        portion = Fraction(request.memory, _known(card, request).memory)
-    parts = [part for part in (None if portion is None else 100 * portion, request.cores) if part is not None]
+        memory_share = Fraction(request.memory, _known(card, request).memory)
+    parts = [
+        part for part in (None if memory_share is None else 100 * memory_share, request.cores) if part is not None
+    ]
     largest = max(parts, default=None)
     return None if largest is None else (largest.numerator, largest.denominator)
 
@@ -102,8 +104,10 @@ def _memory(amount: Amount, request: GpuRequest, card: Device | None) -> Ratio |
         return None
     if request.memory is not None:
         return _sized(amount, request, request.memory, card)
-    above, below = (1, 1) if request.portion is None else (request.portion.numerator, request.portion.denominator)
-    if not whole and request.portion is None:
+    above, below = (
+        (1, 1) if request.memory_share is None else (request.memory_share.numerator, request.memory_share.denominator)
+    )
+    if not whole and request.memory_share is None:
         return None
     return above * (100 if amount.unit_name == PERCENT else _known(card, request).memory), below
 
@@ -116,7 +120,7 @@ def _sized(amount: Amount, request: GpuRequest, memory: int, card: Device | None
 def _known(card: Device | None, request: GpuRequest) -> Device:
     if card is not None:
         return card
-    asked = show_size(request.memory) if request.memory is not None else show(request.portion or 1)
+    asked = show_size(request.memory) if request.memory is not None else show(request.memory_share or 1)
     what = f"how much memory {asked} of a card is depends on the card"
     if len(request.models) > 1:
         message = f"{what}, and {' and '.join(request.models)} have different memory"
@@ -222,9 +226,9 @@ def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:
     """The fields of a GpuRequest that a value on a container stands for; the inverse of `express`."""
     neutral = value * amount.unit / (count if amount.per_total else 1)
     if amount.what == "memory" and amount.unit_name == PERCENT:
-        return {} if neutral == 100 else {"portion": neutral / 100}
+        return {} if neutral == 100 else {"memory_share": neutral / 100}
     if amount.what == "memory":
         return {"memory": int(neutral)}
     if amount.what == "cores":
         return {"cores": neutral}
-    return {"share": neutral / 100, "portion": neutral / 100} if neutral < 100 else {}
+    return {"share": neutral / 100, "memory_share": neutral / 100} if neutral < 100 else {}

@@ -19,7 +19,7 @@ def charge(request: GpuRequest, card: Device | None) -> Fraction:
         return request.count * max(memory, Fraction(profile.compute_slices, card.compute_slices))
     if request.devices != "part":
         return Fraction(request.count)
-    memory = request.portion or Fraction(0)
+    memory = request.memory_share or Fraction(0)
     if request.memory is not None:
         memory = min(Fraction(1), Fraction(request.memory, card.memory)) if card else Fraction(1)
     compute = (request.cores or Fraction(0)) / 100

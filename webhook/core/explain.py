@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from webhook.core import admit, backend, charge, edits, plan, pod, quantity
+from webhook.core import admit, charge, choice, edits, plan, pod, quantity
 from webhook.core.asked import Asked
-from webhook.core.backend import Candidate
+from webhook.core.choice import Candidate
 from webhook.core.decision import Decision, denied
 from webhook.core.fields import Path
 from webhook.core.fields import field as path_of
@@ -143,7 +143,7 @@ def _asking(planned: Plan) -> list[Asked]:
 
 def _candidates(asked: Asked, rulebook: Rulebook) -> Sequence[Candidate]:
     try:
-        return list(backend.candidates(asked, rulebook))
+        return list(choice.candidates(asked, rulebook))
     except Refusal:
         return []
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.core import affinity, words
-from webhook.core.backend import Served
+from webhook.core.choice import Served
 from webhook.core.edits import Append, Edit, Put, Remove
 from webhook.core.fields import Path, field
 from webhook.core.pod import Container, Pod

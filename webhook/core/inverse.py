@@ -122,12 +122,12 @@ def _normal(found: dict[str, Any], mode: Mode) -> GpuRequest:
     """The request, with whole devices recognised; else it has to be one that this mode is for."""
     if mode.profile is not None:
         found = {"count": found["count"], "profile": mode.profile}
-    portion, cores = found.get("portion"), found.get("cores")
-    all_of_it = not found.keys() & {"memory", "portion", "profile"} and cores in {None, 100}
+    memory_share, cores = found.get("memory_share"), found.get("cores")
+    all_of_it = not found.keys() & {"memory", "memory_share", "profile"} and cores in {None, 100}
     if mode.when.devices == "whole" or all_of_it:
         return GpuRequest(count=found["count"])
-    if portion is not None and cores == 100 * portion:
-        found["share"] = portion
+    if memory_share is not None and cores == 100 * memory_share:
+        found["share"] = memory_share
     request = GpuRequest(**found)
     if not matches(_without_models(mode.when), request):
         raise CannotExpressError("GPU405", f"this is not {describe(mode.when)}", f"ask for {describe(mode.when)}")
@@ -160,10 +160,10 @@ def _enough_partition(given: GpuRequest, asked: GpuRequest, card: Device | None)
 
 
 def _enough_memory(given: GpuRequest, asked: GpuRequest, card: Device | None) -> bool:
-    if given.memory is None and given.portion is None:
+    if given.memory is None and given.memory_share is None:
         return True
-    if given.portion is not None and asked.memory is None:
-        return given.portion >= (1 if asked.devices == "whole" else asked.portion or 0)
+    if given.memory_share is not None and asked.memory is None:
+        return given.memory_share >= (1 if asked.devices == "whole" else asked.memory_share or 0)
     if given.memory is not None and asked.memory is not None:
         return given.memory >= asked.memory
     if asked.devices == "whole" or card is None:
@@ -173,4 +173,8 @@ def _enough_memory(given: GpuRequest, asked: GpuRequest, card: Device | None) ->
 
 
 def _memory_bytes(request: GpuRequest, card: Device) -> Fraction:
-    return Fraction(request.memory) if request.memory is not None else (request.portion or 0) * Fraction(card.memory)
+    return (
+        Fraction(request.memory)
+        if request.memory is not None
+        else (request.memory_share or 0) * Fraction(card.memory)
+    )

@@ -32,12 +32,12 @@ def cut(request: GpuRequest, card: Device | None) -> GpuRequest:
         fix = f"ask for less, or for the largest (gpu-profile: {largest})" if largest else "ask for another model"
         raise CannotExpressError("GPU305", message, fix)
     best = min(enough, key=lambda profile: (profile.memory_slices, profile.compute_slices, "+" in profile.name))
-    return replace(request, profile=best.name, share=None, memory=None, portion=None, cores=None)
+    return replace(request, profile=best.name, share=None, memory=None, memory_share=None, cores=None)
 
 
 def has(profile: Profile, request: GpuRequest, card: Device) -> bool:
     """Whether a partition of the card has the memory and the compute that a share or size asks for."""
-    memory = ceil((request.portion or Fraction(0)) * card.memory_slices)
+    memory = ceil((request.memory_share or Fraction(0)) * card.memory_slices)
     compute = ceil((request.cores or Fraction(0)) / 100 * card.compute_slices)
     return (
         profile.memory_slices >= memory
@@ -49,7 +49,7 @@ def has(profile: Profile, request: GpuRequest, card: Device) -> bool:
 def warning(request: GpuRequest, cut_to: GpuRequest, card: Device) -> str | None:
     """What a share becomes, both amounts named; None for one that a partition gives exactly."""
     profile = card.profiles[cut_to.profile or ""]
-    exact = request.portion == Fraction(profile.memory_slices, card.memory_slices)
+    exact = request.memory_share == Fraction(profile.memory_slices, card.memory_slices)
     if exact and request.cores == Fraction(100 * profile.compute_slices, card.compute_slices):
         return None
     slices = f"{profile.memory_slices}/{card.memory_slices} of the memory"

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from webhook.core import backend, inject, places, quantity
+from webhook.core import choice, inject, places, quantity
 from webhook.core.amounts import CannotExpressError, as_text
 from webhook.core.asked import Asked
-from webhook.core.backend import Served
+from webhook.core.choice import Served
 from webhook.core.edits import Edit, Put, Remove
 from webhook.core.interpret import Interpretation, interpret
 from webhook.core.pod import Container, Pod
@@ -59,7 +59,7 @@ def _serve(asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None) 
     if not asked.anything:
         return None
     try:
-        served = backend.choose(asked, rulebook, preferred)
+        served = choice.choose(asked, rulebook, preferred)
     except Refusal as refusal:
         plan.violations += refusal.violations
         return None

@@ -48,7 +48,7 @@ class GpuRequest:
     count       devices, at least 1
     share       the part of each device that was asked (0 < share < 1), None for whole ones or sizes
     memory      bytes per device; overrides the share's memory
-    portion     memory as a part of one device, where it is not given in bytes
+    memory_share     memory as a part of one device, where it is not given in bytes
     cores       compute percent per device (0 < cores <= 100); None: not limited
     tflops      compute by size, per device, until the card is known
     profile     a hardware partition by name; models: catalogue names, any of them will do
@@ -58,7 +58,7 @@ class GpuRequest:
     count: int = 1
     share: Fraction | None = None
     memory: int | None = None
-    portion: Fraction | None = None
+    memory_share: Fraction | None = None
     cores: Fraction | None = None
     tflops: Fraction | None = None
     profile: str | None = None
@@ -72,7 +72,7 @@ class GpuRequest:
         """How the devices are taken: `whole`, `part` or `profile`. Rules select their modes by it."""
         if self.profile is not None:
             return "profile"
-        sized = self.memory is not None or self.portion is not None or self.tflops is not None
+        sized = self.memory is not None or self.memory_share is not None or self.tflops is not None
         return "part" if sized or self.cores is not None else "whole"
 
     def has(self) -> set[str]:
@@ -90,7 +90,7 @@ class GpuRequest:
         return " ".join([f"{key}={value}" for key, value in self._words()])
 
     def _words(self) -> Iterator[tuple[str, str]]:
-        share = self.share or self.portion
+        share = self.share or self.memory_share
         if share is not None or self.count != 1 or self.devices == "whole":
             yield "gpu", str(Devices(self.count, share))
         if self.memory is not None:
@@ -123,7 +123,7 @@ def build(stated: Mapping[str, Stated]) -> GpuRequest | None:
         count=devices.count,
         share=devices.share,
         memory=memory,
-        portion=devices.share if memory is None else None,
+        memory_share=devices.share if memory is None else None,
         cores=said.get("gpu-cores") or by_share,
         tflops=tflops,
         profile=said.get("gpu-profile"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from webhook.core import amounts
-from webhook.core.backend import Served
+from webhook.core.choice import Served
 from webhook.core.quantity import show_size
 from webhook.core.rulebook import Constant, Output, Rulebook
 
