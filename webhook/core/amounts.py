@@ -1,7 +1,7 @@
 """The verbs of a rule's values: from a request to the number a back end wants, and from the number back.
 
-Both directions are exact: a value is rounded only where the rule says `round: up`, and never down, so nobody gets
-less than was asked.
+Both directions are exact: a value is rounded only where the rule says `round: up` or lists what will `fit`, and never
+down, so nobody gets less than was asked.
 """
 
 from __future__ import annotations
