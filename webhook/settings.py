@@ -1,6 +1,7 @@
 """What can be set about the admission server, with the reason for each default.
 
-Belongs here: values and where they come from by default; nothing that opens a file or reads the clock. The command line fills one `Settings`; `serve`
+Belongs here: values and where they come from by default; nothing that opens a file or reads the clock. The command
+line fills one `Settings`; `serve`
 and everything below it only read it.
 """
 
