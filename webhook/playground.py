@@ -243,8 +243,8 @@ def _welcome(options: argparse.Namespace, loaded: dict[str, Any]) -> str:
     return f"""\
 webhook      https://{options.bind}  POST /mutate, /validate; GET /healthz, /readyz, /metrics
 console      http://{options.console}/  what is loaded; paste a pod and see what becomes of it
-rules        {options.rules}: {_describe(loaded)}
-certificate  {settings.Settings().certificate[0]}
+rules        {_short(options.rules)}: {_describe(loaded)}
+certificate  {_short(settings.Settings().certificate[0])}
 
 A pod before and after, to paste:
 
@@ -269,6 +269,14 @@ def _program() -> str:
     program = Path(sys.executable).with_name("gpu-webhook")
     here = Path.cwd()
     return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))
+
+
+def _short(path: Path) -> str:
+    """The path as one would type it here: below this folder, or below the home directory."""
+    for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_relative_to(base):
+            return f"{prefix}{path.relative_to(base)}"
+    return str(path)
 
 
 def _rules_option(options: argparse.Namespace) -> str:

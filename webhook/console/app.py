@@ -135,8 +135,10 @@ def _api(app: Flask, rules: Rules) -> None:
         if loaded.rulebook is None:
             answer = {"error": "the rules cannot be used", **summary(loaded)}
             return _json(answer, HTTPStatus.SERVICE_UNAVAILABLE)
+        if len(body := request.get_data()) > pasted.MAX_BYTES:
+            raise RequestEntityTooLarge
         try:
-            found = pasted.explanations(request.get_data(), loaded.rulebook, request.args.get("backend", ""))
+            found = pasted.explanations(body, loaded.rulebook, request.args.get("backend", ""))
         except UnreadableError as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
         contracts = [explanation.contract() for explanation in found]

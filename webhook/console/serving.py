@@ -24,7 +24,7 @@ FAILED: Final = 2
 SETTINGS: Final = {
     "workers": 1,
     "worker_class": "gthread",
-    "threads": 4,  # one person and a script or two
+    "threads": 16,  # browsers open connections ahead and say nothing on them: each holds a thread for 5 s
     "control_socket_disable": True,  # gunicorn 27 opens one by default: a way in that nobody needs
     "accesslog": None,
     "loglevel": "warning",
