@@ -107,6 +107,18 @@ def test_a_total_is_divided_among_the_devices() -> None:
     assert inverse.understand(limits, acme)[0] == GpuRequest(count=2, memory=8 * GI)
 
 
+@pytest.mark.parametrize(
+    ("value", "request_"),
+    [
+        (100, GpuRequest()),
+    ],
+)
+def test_a_share_is_of_memory_and_of_compute(value: int, request_: GpuRequest) -> None:
+    acme = rules.backend("modes: [{limits: {acme.example/share: {share: {max: 100}}}}]")
+
+    assert inverse.understand({"acme.example/share": value}, acme)[0] == request_
+
+
 HALF = GpuRequest(share=Fraction(1, 2), memory_share=Fraction(1, 2), cores=Fraction(50))
 
 

@@ -85,6 +85,7 @@ def test_binary_suffixes_and_exponents_are_no_numbers(text: str) -> None:
         ("2048Ki", 2 * MIB),
         ("1Ti", 1024 * GIB),
         ("0Gi", 0),
+        ("9223372036854775.807k", 2**63 - 1),
     ],
 )
 def test_a_size_has_a_unit(text: str, size: int) -> None:
@@ -104,6 +105,10 @@ def test_a_size_has_a_unit(text: str, size: int) -> None:
         ("half", '"half" is not a size; write 8Gi or 8192Mi'),
         ("-8Gi", '"-8Gi" is not a size; write 8Gi or 8192Mi'),
         ("0.0001Mi", '"0.0001Mi" is not a whole number of bytes; write it in Mi, as 8192Mi'),
+        (
+            "9223372036854775808Ki",
+            '"9223372036854775808Ki" is not a whole number of bytes; write it in Mi, as 8192Mi',
+        ),
         ("8k", '"8k" is 8000 bytes, less than any GPU shares; write 8Gi or 8192Mi'),
     ],
 )

@@ -44,7 +44,7 @@ spec:
       MADE_UP_VISIBLE: {value: scheduled, enforce: true}
     nodeAffinity:
       made-up.example/present: ["yes", "maybe"]
-      made-up.example/model: model
+      made-up.example/model: {model: {}}
   examples:
   - ask: {gpu: "1"}
     limits: {made-up.example/device: 1}
