@@ -18,14 +18,14 @@ WHOLE = GpuRequest(count=2)
 
 def _amount(verb: str) -> Amount:
     """The amount that a rule writes so."""
-    [mode] = rules.backend(f"modes: [{{limits: {{acme.example/x: {verb}}}}}]").modes
+    [mode] = rules.backend(f"modes: [{{limits: {{acme.example/n: count, acme.example/x: {verb}}}}}]").modes
     output = mode.limits["acme.example/x"]
     assert isinstance(output, Amount)
     return output
 
 
 def _card(model: str = "T4") -> Device:
-    return rules.rulebook("modes: []").devices[model.lower()]
+    return rules.rulebook("modes: [{limits: {acme.example/n: count}}]").devices[model.lower()]
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_total_is_divided_among_the_devices() -> None:
     ],
 )
 def test_a_share_is_of_memory_and_of_compute(value: int, request_: GpuRequest) -> None:
-    acme = rules.backend("modes: [{limits: {acme.example/share: {share: {max: 100}}}}]")
+    acme = rules.backend("modes: [{when: {count: 1}, limits: {acme.example/share: {share: {max: 100}}}}]")
 
     assert inverse.understand({"acme.example/share": value}, acme)[0] == request_
 

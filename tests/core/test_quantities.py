@@ -36,11 +36,11 @@ def test_a_person_writes_decimals(text: str, number: Fraction) -> None:
         ("1.", '"1." is not a plain number; write digits only, as 1 or 0.5'),
         ("1_000", '"1_000" is not a plain number; write digits only, as 1 or 0.5'),
         ("1 ", '"1 " is not a plain number; write digits only, as 1 or 0.5'),
-        ("1\n", '"1\n" is not a plain number; write digits only, as 1 or 0.5'),
+        ("1\n", '"1\\n" is not a plain number; write digits only, as 1 or 0.5'),
         ("4k", '"4k" is not a plain number; write digits only, as 1 or 0.5'),
         ("١", '"١" is not a plain number; write digits only, as 1 or 0.5'),  # noqa: RUF001  an Arabic digit
         ("9223372036854775808", '"9223372036854775808" does not fit into 64 bits; write a smaller number'),
-        ("9" * 60, '"' + "9" * 39 + '…" is not a plain number; write digits only, as 1 or 0.5'),
+        ("9" * 70, '"' + "9" * 59 + '…" is not a plain number; write digits only, as 1 or 0.5'),
     ],
 )
 def test_nothing_else_is_a_decimal(text: str, message: str) -> None:
@@ -147,7 +147,15 @@ def test_a_number_is_shown_as_people_write_it(number: Fraction, text: str) -> No
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(8 * GIB, "8Gi"), (1536 * MIB, "1536Mi"), (1000, "1000"), (0, "0"), (1024 * GIB, "1Ti"), (1024, "1Ki")],
+    [
+        (8 * GIB, "8Gi"),
+        (1536 * MIB, "1536Mi"),
+        (1000, "1k"),
+        (1500 * 10**6, "1500M"),
+        (1500000001, "1500000.001k"),
+        (1024 * GIB, "1Ti"),
+        (1024, "1Ki"),
+    ],
 )
 def test_a_size_is_shown_in_the_largest_unit_that_is_exact(size: int, text: str) -> None:
     assert quantity.show_size(size) == text

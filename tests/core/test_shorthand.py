@@ -31,7 +31,7 @@ HALF = Fraction(1, 2)
         ("gpu-memory", "8Gi", 8 << 30),
         ("gpu-cores", "30", Fraction(30)),
         ("gpu-cores", "30%", Fraction(30)),
-        ("gpu-cores", "0.5", HALF),
+        ("gpu-cores", "1.5", Fraction(3, 2)),
         ("gpu-cores", "100", Fraction(100)),
         ("gpu-model", "A100-80GB", ("A100-80GB",)),
         ("gpu-model", "T4, A10,T4", ("T4", "A10")),

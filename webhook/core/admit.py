@@ -111,7 +111,8 @@ def _gives(asked: Asked, resource: str, rulebook: Rulebook) -> bool:
     for owner in rulebook.resources[resource].known:
         try:
             given, _ = inverse.understand(asked.native.amounts, owner)
-            if inverse.gives(given, request, translate.find_card(request, rulebook, owner)):
+            card = translate.find_card(request, rulebook, owner)
+            if inverse.gives(given, translate.with_cores(request, card), card):
                 return True
         except CannotExpressError:
             continue

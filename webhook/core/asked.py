@@ -23,7 +23,8 @@ class Asked:
     """What one container asks: in shorthand (`request`), and in resources of back ends (`native`).
 
     `persist` is shorthand from its resources, which leave the container and have to be kept as annotations;
-    `fraction` is the back end's own resource that said it, if one did (`0.5` of a count).
+    `fraction` is the back end's own resource that said it, if one did (`0.5` of a count); `overrides`: what is said
+    for the whole pod does not hold here.
     """
 
     container: Container
@@ -32,6 +33,7 @@ class Asked:
     stated: Mapping[str, Stated]
     persist: Mapping[str, Stated]
     fraction: str | None = None
+    overrides: bool = False
     warnings: Sequence[str] = ()
 
     @property
@@ -62,6 +64,7 @@ def ask(
     if wrong:
         raise Refusal(*wrong)
     fraction = next(iter(known.fractions), None)
+    overridden = list(places.overridden(pod_wide, said))
     return Asked(
         container=container,
         request=request,
@@ -69,7 +72,8 @@ def ask(
         stated=stated,
         persist=own if fraction is None else {**own, "gpu": stated["gpu"]},
         fraction=fraction,
-        warnings=[*places.overridden(pod_wide, said), *known.warnings],
+        overrides=bool(overridden),
+        warnings=[*overridden, *known.warnings],
     )
 
 

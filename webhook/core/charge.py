@@ -11,7 +11,8 @@ from webhook.core.rulebook import Device
 def charge(request: GpuRequest, card: Device | None) -> Fraction:
     """Devices charged for a request: of each device the larger of its memory's and its compute's part.
 
-    A size or a partition of an unknown card is charged as the whole card: nobody else can be promised the rest.
+    Where no memory is asked all of it is given. A size or a partition of an unknown card is charged as the whole
+    card: nobody else can be promised the rest.
     """
     if request.profile is not None and card is not None and request.profile in card.profiles:
         profile = card.profiles[request.profile]
@@ -19,7 +20,7 @@ def charge(request: GpuRequest, card: Device | None) -> Fraction:
         return request.count * max(memory, Fraction(profile.compute_slices, card.compute_slices))
     if request.devices != "part":
         return Fraction(request.count)
-    memory = request.memory_share or Fraction(0)
+    memory = Fraction(1) if request.memory_share is None else request.memory_share
     if request.memory is not None:
         memory = min(Fraction(1), Fraction(request.memory, card.memory)) if card else Fraction(1)
     compute = (request.cores or Fraction(0)) / 100

@@ -77,9 +77,15 @@ def _named(named: Stated, asked: Asked, owners: Sequence[Backend] | None, rulebo
     backend = rulebook.orders["whole"].get(named.value)
     if backend is None:
         raise Refusal(_not_enabled(named.path, named.value, rulebook))
-    if owners is not None and backend not in owners:
+    if owners is not None and backend not in owners and not (asked.request and _akin(asked, backend, rulebook)):
         raise Refusal(_not_its_resources(asked, named, rulebook))
     return backend
+
+
+def _akin(asked: Asked, backend: Backend, rulebook: Rulebook) -> bool:
+    """Whether what the back end does not own may have been added by the mutator of one that shares its resources."""
+    foreign = [name for name in asked.native.amounts if name not in backend.owns]
+    return all(backend.owns & owner.owns for name in foreign for owner in rulebook.resources[name].owners)
 
 
 def _as_they_read(asked: Asked, owners: Sequence[Backend], rulebook: Rulebook) -> Sequence[Backend]:
@@ -175,7 +181,7 @@ def _check_agreement(served: Served) -> None:
 
     More is accepted only where it says what the shorthand leaves open, as a back end's own mutator may add it.
     """
-    there = served.asked.native.amounts
+    there = {name: value for name, value in served.asked.native.amounts.items() if name in served.backend.owns}
     same = all(there.get(name) == value for name, value in served.limits.items())
     if same and there.keys() <= served.limits.keys():
         return

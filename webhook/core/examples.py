@@ -3,22 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-from webhook.core import affinity, edits, plan, pod
+from webhook.core import admit, affinity, edits, plan, pod
 from webhook.core.document import Problem
 from webhook.core.request import PREFIX
+from webhook.core.review import AdmissionRequest
 from webhook.core.rulebook import Backend, Example, Rulebook
+
+ASKS: Final = (
+    {"gpu": "1"}, {"gpu": "2"}, {"gpu": "0.5"}, {"gpu": "0.33"}, {"gpu": "2x0.5"}, {"gpu-cores": "30"},
+    {"gpu-memory": "8Gi"}, {"gpu": "0.5", "gpu-memory": "3000Mi"}, {"gpu": "0.5", "gpu-cores": "80"},
+)  # fmt: skip
+"""What is asked of every rule beside its examples: whatever it makes of these has to be readable again."""
 
 
 def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
-    """A problem for each example that does not come out; `alone` is a rulebook with this back end only."""
+    """A problem for each example that does not come out, and for what the rule writes and cannot read back.
+
+    `alone` is a rulebook with this back end only.
+    """
     for index, example in enumerate(backend.examples):
         raw = _pod(example.ask)
         planned = plan.make(pod.read(raw), alone)
         wrong = _refusal(example, planned) if planned.violations else _result(example, planned, raw)
         if wrong:
             yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {wrong}')
+    models = [device.model for device in alone.devices.values() if device.vendor in backend.vendors][:1]
+    asks = [*ASKS, *({**ask, "gpu-model": model} for ask in ASKS for model in models)]
+    asks += [dict(example.ask) for example in backend.examples]
+    for ask in asks:
+        if wrong := _unstable(_pod(ask), alone):
+            said = " ".join(f"{key}={value}" for key, value in ask.items())
+            yield Problem(backend.at, "spec.modes", f"what becomes of {said} {wrong}")
+            return
+
+
+def _unstable(raw: Mapping[str, Any], alone: Rulebook) -> str | None:
+    """Why the result of a translation does not stand: it is changed or refused when it is seen again."""
+    first = admit.mutate(_review(raw), alone)
+    if not first.allowed:
+        return None
+    after = edits.apply(plan.make(pod.read(raw), alone).edits, raw)
+    again = admit.mutate(_review(after), alone)
+    final = admit.validate(_review(after), alone)
+    if refusal := next((decision for decision in (again, final) if not decision.allowed), None):
+        return f"cannot be read back: {refusal.violations[0].message}"
+    return "is changed when it is seen again" if again.patch else None
+
+
+def _review(raw: Mapping[str, Any]) -> AdmissionRequest:
+    return AdmissionRequest(
+        uid="example",
+        operation="CREATE",
+        resource="pods",
+        subresource="",
+        namespace="",
+        name="",
+        dry_run=True,
+        pod=raw,
+        old_pod=None,
+    )
 
 
 def _pod(ask: Mapping[str, str]) -> dict[str, Any]:

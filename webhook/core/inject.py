@@ -87,8 +87,8 @@ def _agreed(wanted: Sequence[tuple[Served, Constant]], name: str) -> Iterator[Vi
 
 def _tolerations(pod: Pod, served: Sequence[Served]) -> Iterator[Injected]:
     present = [*(pod.spec.get("tolerations") or ())]
-    for one in served:
-        for wanted, rule in one.backend.inject.tolerations:
+    for backend in {one.backend.name: one.backend for one in served}.values():
+        for wanted, rule in backend.inject.tolerations:
             if not any(_tolerates(toleration, wanted) for toleration in present):
                 present.append(wanted)
                 yield Append(("spec", "tolerations"), dict(wanted), rule)

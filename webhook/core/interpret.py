@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from webhook.core import places, shorthand
 from webhook.core.asked import EPHEMERAL, Asked, ask, together
@@ -11,10 +12,13 @@ from webhook.core.document import nearest
 from webhook.core.fields import field as path_of
 from webhook.core.places import Finding
 from webhook.core.pod import Pod
-from webhook.core.quantity import QuantityError
+from webhook.core.quantity import QuantityError, shown
 from webhook.core.request import ASKING, PREFIX, Stated
 from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
+
+LISTED: Final = 12
+"""How many names a message lists."""
 
 
 @dataclass(slots=True)
@@ -77,7 +81,7 @@ def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
 def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, Stated]:
     stated: dict[str, Stated] = {}
     for found in places.pod_wide(pod):
-        if isinstance(found, Finding) and found.tolerant and _somebody_elses(found):
+        if isinstance(found, Finding) and found.tolerant and _somebody_elses(found, pod, rulebook):
             _unknown_value(found, rulebook, result)
         else:
             _add(found, stated, rulebook, result)
@@ -104,7 +108,7 @@ def _catalogued(key: str, said: Stated, rulebook: Rulebook) -> tuple[Stated, lis
         return said, []
     models = {device.model for device in rulebook.devices.values()}
     unknown = [
-        _unknown(f'model "{model}"', model, said, models)
+        _unknown(f'model "{shown(model)}"', model, said, models)
         for model in said.value
         if model.lower() not in rulebook.devices
     ]
@@ -117,12 +121,19 @@ def _unknown(what: str, name: str, said: Stated, known: Collection[str]) -> Viol
         code="GPU303",
         path=said.path,
         message=f"no catalogue knows the GPU {what}{nearest(name, known)}",
-        fix=f"ask for one of: {', '.join(sorted(known)[:12])}, ...",
+        fix=f"ask for one of: {', '.join(sorted(known)[:LISTED])}, ...",
     )
 
 
-def _somebody_elses(finding: Finding) -> bool:
-    """A value like `true` or `a100`: not ours, as clusters have had such labels before us."""
+def _somebody_elses(finding: Finding, pod: Pod, rulebook: Rulebook) -> bool:
+    """A value like `true` or `a100`: not ours, as clusters have had such labels before us.
+
+    So is the name of a model or back end that nobody knows, on a pod whose labels ask for no GPU.
+    """
+    if finding.key == "gpu-model" and "gpu" not in pod.labels:
+        return not all(model.strip().lower() in rulebook.devices for model in finding.text.split(","))
+    if finding.key == "gpu-backend" and "gpu" not in pod.labels:
+        return finding.text not in rulebook.backends
     if finding.text[:1].isdigit() or finding.text == "none":
         return False
     try:
@@ -134,7 +145,7 @@ def _somebody_elses(finding: Finding) -> bool:
 
 def _unknown_value(finding: Finding, rulebook: Rulebook, result: Interpretation) -> None:
     path = path_of(finding.path)
-    message = f'"{finding.text}" is not a value of {finding.key} that means anything here'
+    message = f'"{shown(finding.text)}" is not a value of {finding.key} that means anything here'
     if rulebook.cluster.unknown_value == "refuse":
         fix = "write a value of the shorthand, as gpu: 1, or remove it"
         result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
@@ -175,5 +186,5 @@ def _no_such_container(pod: Pod, stated: Stated) -> Violation:
         code="GPU204",
         path=stated.path,
         message=f"{stated}, and the pod has no such container that can have a GPU",
-        fix=f"name one of: {', '.join(names)}",
+        fix=f"name one of: {', '.join(names[:LISTED])}{', ...' if len(names) > LISTED else ''}",
     )

@@ -18,7 +18,7 @@ from webhook.core.fields import field as path_of
 from webhook.core.pod import Container
 from webhook.core.quantity import QuantityError
 from webhook.core.rulebook import Resource, Rulebook
-from webhook.core.shorthand import MAX_DEVICES
+from webhook.core.shorthand import MAX_DEVICES, MAX_MEMORY
 from webhook.core.violations import Violation
 
 
@@ -119,15 +119,11 @@ def _amount(resource: Resource, text: str) -> Fraction:
         if resource.in_bytes:
             return Fraction(in_bytes)
         raise _other_unit(resource, text, in_bytes) from None
-    if resource.counts and amount > MAX_DEVICES:
+    if resource.only_counts and amount > MAX_DEVICES:
         raise QuantityError(f'"{text}" is {amount} devices', "write a number of GPUs, as 1")
     if resource.memory_unit is not None and amount * resource.memory_unit > MAX_MEMORY:
         raise _other_unit(resource, text, _size(text))
     return amount
-
-
-MAX_MEMORY: Final = 4 << 40
-"""Bytes; no node's GPUs have more together, so a larger amount was written in another unit."""
 
 
 def _size(text: str) -> int | None:

@@ -100,13 +100,13 @@ def _unknown_key(key: str, known: Collection[str], path: Path) -> Violation:
     return Violation(
         code="GPU201",
         path=field(path),
-        message=f'"{key[:80]}" is not a key of the shorthand{nearest(key, known)}',
+        message=f'"{quantity.shown(key)}" is not a key of the shorthand{nearest(key[:80], known)}',
         fix=f"use one of {', '.join(known)}",
     )
 
 
 def _no_string(value: Any, path: Path) -> Violation:
-    text = quantity.text_of(value)
+    text = quantity.shown(quantity.text_of(value))
     return Violation(
         code="GPU001",
         path=field(path),
@@ -119,7 +119,7 @@ def parse(finding: Finding) -> Stated | Violation:
     """The meaning of what stands at a place, or why it has none (GPU201)."""
     path = field(finding.path)
     try:
-        return Stated(shorthand.KEYS[finding.key](finding.text), path, finding.text)
+        return Stated(shorthand.KEYS[finding.key](finding.text), path, quantity.shown(finding.text))
     except QuantityError as error:
         return misread(path, finding.key, error)
 
@@ -156,7 +156,7 @@ def _as_written(text: str) -> str:
     try:
         return quantity.show(quantity.served(text))
     except QuantityError:
-        return text
+        return quantity.shown(text)
 
 
 def _amount(name: str, text: str) -> Any:

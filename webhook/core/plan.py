@@ -104,10 +104,9 @@ def _notes(pod: Pod, plan: Plan) -> Iterator[Edit]:
     """Annotations that keep what was said, so the pod means the same to whoever sees it next."""
     wanted: dict[str, str] = {}
     translated = [served for served in plan.served if served.asked.request is not None]
-    for served in translated:
-        container = served.asked.container.name
-        for key, stated in served.asked.persist.items():
-            wanted.setdefault(places.annotation(key, container), _text(stated))
+    for asked in plan.interpretation.asked:
+        for key, stated in asked.persist.items() if asked.request is not None or asked.overrides else ():
+            wanted.setdefault(places.annotation(key, asked.container.name), _text(stated))
     if translated:
         wanted[places.NOTE] = _note(translated)
     if plan.interpretation.chosen is not None and translated:
@@ -124,6 +123,8 @@ def _text(stated: Stated) -> str:
             return quantity.show_size(stated.value)
         case Fraction():
             return quantity.show(stated.value)
+        case None:
+            return "none"
         case value:
             return str(value)
 

@@ -48,6 +48,7 @@ def read(raw: Mapping[str, Any]) -> Pod:
     """View `raw` as a pod; raises Refusal (GPU001) naming the first field that has another shape."""
     metadata = _mapping(raw, ("metadata",))
     spec = _mapping(raw, ("spec",))
+    _check_placing(spec)
     return Pod(
         raw=raw,
         spec=spec,
@@ -55,6 +56,24 @@ def read(raw: Mapping[str, Any]) -> Pod:
         annotations=_mapping(metadata, ("metadata", "annotations")),
         containers=list(_containers(spec)),
     )
+
+
+def _check_placing(spec: Mapping[str, Any]) -> None:
+    """The shapes of what says where a pod may run, which is read only if it gets a GPU."""
+    _mapping(spec, ("spec", "nodeSelector"))
+    _objects(spec, ("spec", "tolerations"))
+    for key in ("schedulerName", "runtimeClassName"):
+        if not isinstance(spec.get(key) or "", str):
+            _refuse(("spec", key), "a string")
+    path: Path = ("spec",)
+    at = spec
+    for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
+        path = (*path, step)
+        at = _mapping(at, path)
+    for index, term in enumerate(_objects(at, (*path, "nodeSelectorTerms"))):
+        for key in ("matchExpressions", "matchFields"):
+            for place, expression in enumerate(_objects(term, (*path, "nodeSelectorTerms", index, key))):
+                _sequence(expression, (*path, "nodeSelectorTerms", index, key, place, "values"))
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
@@ -75,7 +94,7 @@ def _container(path: Path, kind: str, raw: Any) -> Container:
         name=str(raw.get("name", "")),
         limits=_mapping(resources, (*path, "resources", "limits")),
         requests=_mapping(resources, (*path, "resources", "requests")),
-        env=_sequence(raw, (*path, "env")),
+        env=_objects(raw, (*path, "env")),
     )
 
 
@@ -95,6 +114,14 @@ def _sequence(parent: Mapping[str, Any], path: Path) -> Sequence[Any]:
     if not isinstance(value, list):
         _refuse(path, "a list")
     return value
+
+
+def _objects(parent: Mapping[str, Any], path: Path) -> Sequence[Mapping[str, Any]]:
+    found = _sequence(parent, path)
+    for index, value in enumerate(found):
+        if not isinstance(value, dict):
+            _refuse((*path, index), "an object")
+    return found
 
 
 def _refuse(path: Path, shape: str) -> NoReturn:

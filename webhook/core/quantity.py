@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 INT64_MAX: Final = 2**63 - 1
+SHOWN: Final = 60
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
@@ -49,7 +50,7 @@ def text_of(value: object) -> str:
 def decimal(text: str) -> Fraction:
     """A number as a person writes it, not negative: `2`, `0.3`. Refuses signs, exponents, hexadecimal, suffixes."""
     if _DECIMAL.fullmatch(text) is None:
-        raise QuantityError(f'"{_short(text)}" is not a plain number', "write digits only, as 1 or 0.5")
+        raise QuantityError(f'"{shown(text)}" is not a plain number', "write digits only, as 1 or 0.5")
     return _within_64_bits(text, Fraction(text))
 
 
@@ -61,13 +62,13 @@ def served(text: str) -> Fraction:
     """
     match = _SERVED.fullmatch(text)
     if match is None:
-        raise QuantityError(f'"{_short(text)}" is not a plain number', "write digits only, as 1 or 0.5")
+        raise QuantityError(f'"{shown(text)}" is not a plain number', "write digits only, as 1 or 0.5")
     return _within_64_bits(text, Fraction(match[1]) * _SUFFIXES[match[2]])
 
 
 def _within_64_bits(text: str, number: Fraction) -> Fraction:
     if number > INT64_MAX:
-        raise QuantityError(f'"{_short(text)}" does not fit into 64 bits', "write a smaller number")
+        raise QuantityError(f'"{shown(text)}" does not fit into 64 bits', "write a smaller number")
     return number
 
 
@@ -78,19 +79,19 @@ def size(text: str) -> int:
         raise QuantityError(*_size_hint(text))
     exact = Fraction(match[1]) * _SIZE_UNITS[match[2]]
     if exact.denominator != 1 or exact > INT64_MAX:
-        raise QuantityError(f'"{_short(text)}" is not a whole number of bytes', "write it in Mi, as 8192Mi")
+        raise QuantityError(f'"{shown(text)}" is not a whole number of bytes', "write it in Mi, as 8192Mi")
     if 0 < exact < MIB:
-        raise QuantityError(f'"{_short(text)}" is {exact} bytes, less than any GPU shares', "write 8Gi or 8192Mi")
+        raise QuantityError(f'"{shown(text)}" is {exact} bytes, less than any GPU shares', "write 8Gi or 8192Mi")
     return exact.numerator
 
 
 def _size_hint(text: str) -> tuple[str, str]:
     guess = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?(?:([KMGT])i?[Bb]|([kmgt])i?)?", text)
     if guess is None:
-        return f'"{_short(text)}" is not a size', "write 8Gi or 8192Mi"
+        return f'"{shown(text)}" is not a size', "write 8Gi or 8192Mi"
     if unit := (guess[2] or guess[3]):
-        return f'"{_short(text)}" is not a size in the form of Kubernetes', f"write {guess[1]}{unit.upper()}i"
-    return f'"{_short(text)}" has no unit', f"write {guess[1]}Gi or {guess[1]}Mi"
+        return f'"{shown(text)}" is not a size in the form of Kubernetes', f"write {guess[1]}{unit.upper()}i"
+    return f'"{shown(text)}" has no unit', f"write {guess[1]}Gi or {guess[1]}Mi"
 
 
 def same(one: object, other: object) -> bool:
@@ -129,12 +130,17 @@ def show(number: Fraction | int) -> str:
 
 
 def show_size(size_in_bytes: int) -> str:
-    """A size for people, exact: `8Gi`, `4608Mi`, or bytes."""
+    """A size for people, exact, in a form that `size` reads: `8Gi`, `4608Mi`, `1500M`, `1500000.001k`."""
     for unit in ("Ti", "Gi", "Mi", "Ki"):
         if size_in_bytes and size_in_bytes % _SIZE_UNITS[unit] == 0:
             return f"{size_in_bytes // _SIZE_UNITS[unit]}{unit}"
-    return str(size_in_bytes)
+    for unit in ("T", "G", "M", "k"):
+        if size_in_bytes and size_in_bytes % _SIZE_UNITS[unit] == 0:
+            return f"{size_in_bytes // _SIZE_UNITS[unit]}{unit}"
+    return f"{show(Fraction(size_in_bytes, 1000))}k"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"
+def shown(text: str) -> str:
+    """Somebody else's text in a message: at most 60 characters, and what does not print escaped."""
+    cut = text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    return cut if cut.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)

@@ -20,6 +20,8 @@ from webhook.core.decision import Decision
 
 WARNING_LENGTH: Final = 256
 WARNINGS_LENGTH: Final = 4096
+VIOLATIONS: Final = 20
+"""How many a denial shows: a hostile pod has as many as it likes, and the API server holds each answer in memory."""
 
 
 class NotAReviewError(ValueError):
@@ -107,14 +109,16 @@ def encode(uid: str, decision: Decision) -> bytes:
 
 def _status(decision: Decision) -> dict[str, Any]:
     """A Status that kubectl prints whole: a reason of "Invalid" would make it drop the message [measured]."""
+    shown, left = decision.violations[:VIOLATIONS], len(decision.violations) - VIOLATIONS
+    more = [f"... and {left} more; mend these first"] if left > 0 else []
     status: dict[str, Any] = {
         "status": "Failure",
         "code": int(decision.code),
-        "message": "\n".join(map(str, decision.violations)),
+        "message": "\n".join([*map(str, shown), *more]),
         "details": {
             "causes": [
                 {"reason": violation.code, "field": violation.path, "message": violation.message}
-                for violation in decision.violations
+                for violation in shown
             ]
         },
     }

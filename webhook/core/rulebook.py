@@ -198,8 +198,8 @@ class Resource:
     """An extended resource that some rule knows.
 
     `owners` are the enabled back ends in the cluster's order; `known` are all of them, enabled or not. `rule` is the
-    line that knows it. `counts`: it is a number of devices. `memory_unit`: bytes of one, if it is memory; `in_bytes`:
-    it takes `8Gi`.
+    line that knows it. `counts`: it is a number of devices in some mode, `only_counts` in all. `memory_unit`: bytes
+    of one, if it is memory; `in_bytes`: it takes `8Gi`.
     """
 
     name: str
@@ -207,6 +207,7 @@ class Resource:
     known: tuple[Backend, ...]
     rule: str
     counts: bool
+    only_counts: bool
     memory_unit: Fraction | None
     in_bytes: bool
     refuse_request_only: bool

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
-from webhook.core.quantity import QuantityError, decimal, show, size
+from webhook.core.quantity import QuantityError, decimal, show, shown, size
 from webhook.core.request import Devices
 
 MAX_DEVICES: Final = 1024
@@ -20,6 +20,10 @@ MAX_DEVICES: Final = 1024
 
 SHARINGS: Final = ("exclusive", "fractional", "partitioned", "time-sliced", "mps")
 PLACEMENTS: Final = ("binpack", "spread", "topology")
+
+MAX_MODELS: Final = 32
+MAX_MEMORY: Final = 4 << 40
+"""Bytes. No node's GPUs have more together, so a larger amount is a slip, or was written in another unit."""
 
 _DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
 _PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
@@ -32,7 +36,7 @@ def devices(text: str) -> Devices | None:
         return None
     match = _DEVICES.fullmatch(_percent_as_decimal(text))
     if match is None:
-        raise QuantityError(f'"{text[:40]}" is not a number of GPUs', "write 1, 2, 0.5, 2x0.5 or none")
+        raise QuantityError(f'"{shown(text)}" is not a number of GPUs', "write 1, 2, 0.5, 2x0.5 or none")
     whole, _, decimals = match[2].partition(".")
     each = Fraction(int(whole + decimals), 10 ** len(decimals))
     return devices_from(int(match[1] or 1), each, explicit=match[1] is not None)
@@ -73,6 +77,8 @@ def memory(text: str) -> int:
     amount = size(text)
     if amount == 0:
         raise QuantityError("0 is no memory", "leave the key out for all of it")
+    if amount > MAX_MEMORY:
+        raise QuantityError(f"no GPU has {shown(text)} of memory", "write a smaller size, as 8Gi")
     return amount
 
 
@@ -83,7 +89,7 @@ def cores(text: str) -> Fraction:
 
 def cores_from(percent: Fraction) -> Fraction:
     """Compute percent per device, from 1 to 100."""
-    if not 0 < percent <= 100:
+    if not 1 <= percent <= 100:
         raise QuantityError(f"{show(percent)} is not a percentage of one GPU", "write 1 to 100")
     return percent
 
@@ -98,13 +104,15 @@ def tflops(text: str) -> Fraction:
 
 def names(text: str) -> tuple[str, ...]:
     """One name or a comma-separated list: `A100-80GB` or `A100-40GB, A100-80GB`."""
+    if text.count(",") >= MAX_MODELS:
+        raise QuantityError(f"a list of more than {MAX_MODELS} models", "name fewer, or leave it out for any")
     return tuple(dict.fromkeys(name(part.strip()) for part in text.split(",")))
 
 
 def name(text: str) -> str:
     """A name as the catalogue, a back end or Kubernetes has it."""
     if not _NAME.fullmatch(text):
-        raise QuantityError(f'"{text[:40]}" is not a name', "write a name, of letters and digits")
+        raise QuantityError(f'"{shown(text)}" is not a name', "write a name, of letters and digits")
     return text
 
 
@@ -119,7 +127,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text not in words:
-            raise QuantityError(f'"{text[:40]}" is not one of {", ".join(words)}', "write one of them")
+            raise QuantityError(f'"{shown(text)}" is not one of {", ".join(words)}', "write one of them")
         return text
 
     return parse

@@ -30,7 +30,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     """The request in the back end's words; raises CannotExpressError with what would help."""
     check_cards(request, backend, rulebook)
     card = find_card(request, rulebook, backend)
-    request = _with_cores(request, card)
+    request = with_cores(request, card)
     limits: dict[str, int] = {}
     warnings: list[str] = []
     if backend.partitions is not None:
@@ -113,7 +113,7 @@ def check_selects(request: GpuRequest, mode: Mode, rulebook: Rulebook) -> None:
             raise CannotExpressError("GPU303", message, "add names: to the catalogue", "gpu-model")
 
 
-def _with_cores(request: GpuRequest, card: Device | None) -> GpuRequest:
+def with_cores(request: GpuRequest, card: Device | None) -> GpuRequest:
     """Compute by size as a percentage of the card."""
     if request.tflops is None:
         return request
@@ -159,7 +159,7 @@ def matches(when: When, request: GpuRequest) -> bool:
         return False
     if when.has and not when.has <= request.has():
         return False
-    return not when.models or not when.models.isdisjoint(model.lower() for model in request.models)
+    return not when.models or (bool(request.models) and when.models.issuperset(map(str.lower, request.models)))
 
 
 def describe(when: When) -> str:

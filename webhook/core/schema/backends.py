@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from webhook.core.document import Node, Problem, Section, nearest
+from webhook.core.request import PREFIX
 from webhook.core.rulebook import Amount, Backend, Constant, Example, Injection, Mode, Output, Outputs, When
 from webhook.core.schema import outputs
 from webhook.core.shorthand import KEYS, SHARINGS
@@ -23,7 +25,7 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
     """Read the spec of a back end, its inheritance and parameters resolved; complaints go to `problems`."""
     section = Section(Node(spec.value, spec.at, "spec", spec.keys), problems)
     section.take("parameters", lambda node: node, spec)
-    modes = section.need("modes", lambda node: [_mode(element, problems) for element in node.elements()], [])
+    modes = section.need("modes", lambda node: _modes(node, problems), [])
     inject = section.take("inject", lambda node: _injection(node, problems), (Injection(), Outputs()))
     modes = [_named(name, _with_injected(mode, inject[1])) for mode in modes]
     read = Backend(
@@ -41,6 +43,12 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
     )
     section.done()
     return read
+
+
+def _modes(node: Node, problems: list[Problem]) -> list[Mode]:
+    if not node.elements():
+        raise node.problem("needs at least one mode")
+    return [_mode(element, problems) for element in node.elements()]
 
 
 def _with_injected(mode: Mode, injected: Outputs) -> Mode:
@@ -129,10 +137,13 @@ def _outputs(section: Section, problems: list[Problem]) -> Outputs:
 def _limits(node: Node, problems: list[Problem]) -> Mapping[str, Output]:
     read = _each(node, outputs.limit, problems)
     for name in read:
-        if "/" not in name:
+        if not _RESOURCE.fullmatch(name) or name.startswith(PREFIX):
             at = node.keys.get(name, node.at)
             problems.append(Problem(at, node.path, f'"{name}" is not the name of an extended resource (domain/name)'))
     return read
+
+
+_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]|\{profile\}){0,62}")
 
 
 def _each(node: Node, read: Callable[[Node], T], problems: list[Problem]) -> dict[str, T]:
@@ -168,6 +179,8 @@ def _range(node: Node, problems: list[Problem]) -> tuple[int, int | None]:
     low = section.take("min", lambda n: n.integer(1), 1)
     high: int | None = section.take("max", lambda n: n.integer(1), None)
     section.done()
+    if high is not None and high < low:
+        raise node.problem(f"no number is from {low} to {high}")
     return low, high
 
 
@@ -193,7 +206,14 @@ def _toleration(node: Node, problems: list[Problem]) -> tuple[Mapping[str, Any],
         "tolerationSeconds": section.take("tolerationSeconds", Node.integer, None),
     }
     section.done()
-    return {key: value for key, value in fields.items() if value is not None}, node.at.line_only
+    given = {key: value for key, value in fields.items() if value is not None}
+    if fields["operator"] == "Exists" and "value" in given:
+        section.complain("a toleration with operator Exists has no value")
+    if fields["operator"] != "Exists" and "key" not in given:
+        section.complain("a toleration without a key needs operator Exists")
+    if "tolerationSeconds" in given and fields["effect"] != "NoExecute":
+        section.complain("tolerationSeconds is for effect NoExecute")
+    return given, node.at.line_only
 
 
 def _examples(node: Node, problems: list[Problem]) -> list[Example]:
@@ -212,7 +232,7 @@ def _example(node: Node, problems: list[Problem]) -> Example:
         for key in ask
         if key not in KEYS
     ]
-    refused: str | None = section.take("refused", Node.text, None)
+    refused: str | None = section.take("refused", Node.filled, None)
     expected = {key: section.take(key, Node.plain, None) for key in EXPECTED}
     given = {key: value for key, value in expected.items() if value is not None}
     if (refused is None) == (not given):

@@ -13,6 +13,8 @@ from webhook.core.document import DocumentError, Location, Node, Problem, neares
 
 _PARAMETER = re.compile(r"\$\(([A-Za-z][A-Za-z0-9]*)\)")
 
+MAX_CHAIN = 20
+
 Parameters = Mapping[str, Node]
 """A value for each parameter, by name."""
 
@@ -37,6 +39,8 @@ def merged(name: str, specs: Mapping[str, Node], path: tuple[str, ...] = ()) -> 
     if parent.value in {*path, name}:
         chain = " -> ".join((*path, name, parent.value))
         raise DocumentError(Problem(parent.at, "spec.extends", f"goes round in a circle: {chain}"))
+    if len(path) > MAX_CHAIN:
+        raise DocumentError(Problem(parent.at, "spec.extends", f"a chain of more than {MAX_CHAIN} back ends"))
     inherited = merged(parent.value, specs, (*path, name))
     base = {key: node for key, node in inherited.value.items() if key not in {"examples", "extends"}}
     own = {key: node for key, node in spec.value.items() if key != "extends"}
@@ -75,6 +79,9 @@ def substituted(node: Node, parameters: Parameters, path: str = "spec") -> Node:
         entries, keys = {}, {}
         for key, child in node.value.items():
             name = _text(key, parameters, node.keys.get(key, node.at), path)
+            if name in entries:
+                message = f'two keys become "{name}"; give their parameters different values'
+                raise DocumentError(Problem(node.keys.get(key, node.at), path, message))
             entries[name] = substituted(child, parameters, f"{path}.{key}")
             keys[name] = node.keys.get(key, node.at)
         return Node(entries, node.at, keys=keys)

@@ -17,7 +17,7 @@ VERBS: Final = (*amounts.UNITS, *amounts.WORDS)
 def limit(node: Node) -> Output:
     """An output under `limits`: a verb, or a whole number as it stands."""
     if isinstance(node.value, int) and not isinstance(node.value, bool):
-        return Constant(node.integer(), node.at)
+        return Constant(node.integer(1), node.at)
     if isinstance(node.value, str):
         return _amount(node.word([*amounts.UNITS]), Node({}, node.at, node.path))
     verb, options = _verb(node)
@@ -31,6 +31,8 @@ def limit(node: Node) -> Output:
 
 def text(node: Node) -> Output:
     """An output under annotations or labels: text with holes, or a verb."""
+    if node.value in VERBS:
+        raise node.problem(f"is a verb here only as {{{node.value}: {{}}}}")
     if isinstance(node.value, str):
         return Constant(_holes(node), node.at)
     verb, options = _verb(node)
@@ -55,7 +57,10 @@ def labels(node: Node) -> Output:
     """An output under nodeAffinity: one text, a list of them, or a verb."""
     if isinstance(node.value, list):
         return Constant(tuple(_holes(element) for element in node.elements()), node.at)
-    return text(node)
+    read = text(node)
+    if isinstance(read, Amount) and read.form == "name":
+        raise node.problem("node labels hold no spaces: use form: label")
+    return read
 
 
 def _holes(node: Node) -> str:
@@ -104,10 +109,17 @@ def _number(verb: str, section: Section) -> Amount:
         step=section.take("step", lambda node: node.integer(1), 1),
         minimum=section.take("min", lambda node: node.integer(1), None),
         maximum=section.take("max", lambda node: node.integer(1), None),
-        fit=section.take("fit", lambda node: tuple(sorted(n.integer(1) for n in node.elements())), ()),
-        per_total=section.take("per", _one_of("device", "total"), "device") == "total",
+        fit=section.take("fit", _fit, ()),
+        per_total=verb != "count" and section.take("per", _one_of("device", "total"), "device") == "total",
         absent=section.take("absent", _ABSENT[verb], None),
     )
+
+
+def _fit(node: Node) -> tuple[int, ...]:
+    values = tuple(sorted(element.integer(1) for element in node.elements()))
+    if not values:
+        raise node.problem("needs at least one value")
+    return values
 
 
 def _consistent(section: Section) -> None:

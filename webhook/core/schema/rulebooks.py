@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from webhook.core import amounts, examples, partitions
 from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
-from webhook.core.rulebook import Amount, Backend, Cluster, Device, Resource, Rulebook
+from webhook.core.rulebook import Amount, Backend, Cluster, Device, Mode, Resource, Rulebook
 from webhook.core.schema import backends, catalogs, clusters, inheritance
 from webhook.core.schema.inheritance import Parameters
 
@@ -151,11 +151,28 @@ def _backend(
             problems.append(Problem(node.at, node.path, f'{name} has no parameter "{parameter}"{hint}'))
     resolved = inheritance.substituted(spec, {**defaults, **set_here})
     backend = replace(backends.backend(name, resolved, problems), parametrised=bool(set_here))
+    backend = replace(backend, modes=[_with_models(mode, devices, problems) for mode in backend.modes])
+    vendors = {device.vendor for device in devices.values()}
+    for vendor in sorted(backend.vendors - vendors):
+        message = f'no catalogue is of the vendor "{vendor}"{nearest(vendor, vendors)}'
+        problems.append(Problem(backend.at, "spec.vendors", message))
     if backend.partitions is None:
         return backend
     cards = [card for card in {card.model: card for card in devices.values()}.values() if _serves(backend, card)]
     modes = list(partitions.expanded(backend.modes, cards, backend.partitions))
     return replace(backend, modes=modes, owns=frozenset(name for mode in modes for name in mode.limits))
+
+
+def _with_models(mode: Mode, devices: Mapping[str, Device], problems: list[Problem]) -> Mode:
+    """The mode with the models of its `when` by the names of the catalogue."""
+    if not mode.when.models:
+        return mode
+    models = {device.model for device in devices.values()}
+    for model in sorted(mode.when.models - devices.keys()):
+        message = f'no catalogue knows the model "{model}"{nearest(model, models)}'
+        problems.append(Problem(mode.at, "when.models", message))
+    known = frozenset(devices[model].model.lower() for model in mode.when.models if model in devices)
+    return replace(mode, when=replace(mode.when, models=known))
 
 
 def _serves(backend: Backend, device: Device) -> bool:
@@ -190,6 +207,7 @@ def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resourc
         owners=tuple(owners),
         known=tuple(known),
         counts=any(output.what == "count" for output in numbers) and any(mode.profile is None for mode in modes),
+        only_counts=all(output.what == "count" for output in numbers),
         memory_unit=unit,
         in_bytes=any(output.unit_name == amounts.QUANTITY for output in numbers),
         refuse_request_only=any(owner.request_only == "refuse" for owner in owners),
