@@ -1,0 +1,95 @@
+"""Runs `gpu-webhook` as its own process, with made-up rules unless a test brings others."""
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+RULES = HERE / "rules"
+SHIPPED = HERE.parents[1] / "rules"
+PROGRAM = [sys.executable, "-X", "dev", "-W", "error", "-m", "webhook.cli"]
+
+
+class Ran(NamedTuple):
+    """How one run ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def run(*arguments: str | Path, given: str | bytes = b"", env: dict[str, str] | None = None) -> Ran:
+    """Run it to its end; `given` is its standard input."""
+    done = subprocess.run(
+        [*PROGRAM, *map(str, arguments)],
+        input=given.encode() if isinstance(given, str) else given,
+        capture_output=True,
+        check=False,
+        env={**os.environ, **(env or {})},
+        timeout=60,
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def explain(given: str | bytes, *options: str) -> Ran:
+    """Explain a text by the made-up rules."""
+    return run("explain", "-", "--rules", RULES, *options, given=given)
+
+
+def on_a_terminal(*arguments: str | Path, given: str, env: dict[str, str] | None = None) -> str:
+    """What it prints when its output is a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=theirs,
+        env={**{key: value for key, value in os.environ.items() if key != "NO_COLOR"}, **(env or {})},
+    )
+    os.close(theirs)
+    assert process.stdin is not None
+    with process, process.stdin:
+        process.stdin.write(given.encode())
+        process.stdin.close()
+        printed = _read(ours)
+    return printed.decode()
+
+
+def _read(terminal: int) -> bytes:
+    read = b""
+    try:
+        while chunk := os.read(terminal, 4096):
+            read += chunk
+    except OSError:  # Linux says EIO when the other side of a terminal is closed
+        pass
+    finally:
+        os.close(terminal)
+    return read
+
+
+def changed_rules(folder: Path, old: str, new: str, file: str = "cluster.yaml") -> Path:
+    """A copy of the made-up rules with one text replaced by another."""
+    copy = folder / "rules"
+    shutil.copytree(RULES, copy)
+    text = (copy / file).read_text()
+    assert old in text
+    (copy / file).write_text(text.replace(old, new))
+    return copy
+
+
+def pod(gpu: str = "0.3", name: str = "demo", **metadata: Any) -> str:
+    """A pod in YAML (JSON is YAML)."""
+    whole = {"name": name, "labels": {"gpu": gpu}, **metadata}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": whole, "spec": spec()})
+
+
+def spec() -> dict[str, Any]:
+    return {"containers": [{"name": "main", "image": "demo"}]}

@@ -1,0 +1,75 @@
+"""`gpu-webhook check`: what an author of rules is told."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import RULES, SHIPPED, changed_rules, run
+
+
+def test_rules_that_are_fine_are_counted() -> None:
+    ran = run("check", RULES)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert "3 back ends, 1 card model" in ran.out
+    assert "4 examples: all fine" in ran.out
+
+
+def test_the_same_for_scripts() -> None:
+    ran = run("check", RULES, "-o", "json")
+
+    assert ran.code == 0
+    assert ran.json == {"fine": True, "problems": [], "backends": 3, "enabled": 2, "devices": 1, "examples": 4}
+
+
+def test_the_shipped_rules_are_what_is_checked_by_default() -> None:
+    assert run("check", "-o", "json") == run("check", SHIPPED, "-o", "json")
+
+
+def test_every_problem_has_its_place_and_the_nearest_word(tmp_path: Path) -> None:
+    ran = run("check", changed_rules(tmp_path, "systemNamespaces", "systemNamespace"))
+
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.out.strip().endswith(
+        'cluster.yaml:7:3: spec: unknown key "systemNamespace" (did you mean "systemNamespaces"?)'
+    )
+
+
+def test_problems_for_scripts(tmp_path: Path) -> None:
+    ran = run("check", changed_rules(tmp_path, "systemNamespaces", "systemNamespace"), "-o", "json")
+
+    assert ran.code == 1
+    assert ran.json["fine"] is False
+    (problem,) = ran.json["problems"]
+    assert list(problem) == ["file", "line", "column", "path", "message"]
+    assert (problem["line"], problem["column"], problem["path"]) == (7, 3, "spec")
+
+
+def test_an_example_that_does_not_come_out_is_a_problem(tmp_path: Path) -> None:
+    ran = run("check", changed_rules(tmp_path, "acme.example/share: 30,", "acme.example/share: 31,", "acme.yaml"))
+
+    assert ran.code == 1
+    assert 'the example "three tenths of a card" expects limits' in ran.out
+
+
+def test_a_file_that_is_not_yaml_is_a_problem_with_its_line(tmp_path: Path) -> None:
+    ran = run("check", changed_rules(tmp_path, "metadata: {name: made-up}", "metadata: {name: made-up"))
+
+    assert ran.code == 1
+    assert "cluster.yaml:4" in ran.out
+    assert "is not YAML" in ran.out
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_directory_that_is_none_is_exit_code_2(tmp_path: Path, output: str) -> None:
+    ran = run("check", tmp_path / "nowhere", "-o", output)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "is not a directory" in ran.err
+
+
+def test_a_directory_without_rules_says_what_is_missing(tmp_path: Path) -> None:
+    ran = run("check", tmp_path)
+
+    assert ran.code == 1
+    assert "no Cluster document" in ran.out

@@ -1,0 +1,177 @@
+"""What the page says, without a browser: every word of an explanation, and what is loaded."""
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.cli.program import SHIPPED, pod
+from webhook.console import create_app
+from webhook.console.app import SHOWN
+from webhook.console.tries import TRIES
+
+
+def seen(html: str) -> str:
+    """The text of a page, with one space wherever there is any."""
+    return " ".join(unescape(re.sub(r"<(?!/?wbr)[^>]+>", " ", html).replace("<wbr>", "")).split())
+
+
+def explained(client: FlaskClient, text: str, backend: str = "") -> str:
+    answer = client.post("/", data={"text": text, "backend": backend})
+    assert answer.status_code == 200
+    return seen(answer.text)
+
+
+def test_the_page_begins_with_a_pod_and_what_becomes_of_it(client: FlaskClient) -> None:
+    begun = client.get("/")
+
+    assert begun.status_code == 200
+    assert 'gpu: "0.3"' in unescape(begun.text)
+    assert "Allowed Pod train and served by acme-share" in seen(begun.text)
+
+
+@pytest.mark.parametrize("name", TRIES)
+def test_every_pod_to_begin_with_is_what_it_promises_by_the_shipped_rules(name: str) -> None:
+    text = seen(create_app(SHIPPED).test_client().get(f"/?try={name}").text)
+
+    assert ("Denied Pod train" if name == "refused" else "Allowed") in text
+
+
+def test_an_allowed_pod_is_shown_with_its_trace_its_edits_and_its_rules(client: FlaskClient) -> None:
+    text = explained(client, pod("0.3"))
+
+    assert "main asks gpu=0.3 metadata.labels.gpu says 0.3" in text
+    assert "acme-share serves a part of one card; counts as 0.3 devices acme.yaml:19" in text
+    assert "acme-card cannot it serves only: whole cards acme.yaml:5" in text
+    assert "6 edits, each with its field and its rule" in text
+    assert "set spec.containers[0].resources.limits[\"acme.example/share\"] '30' acme-share (acme.yaml:25)" in text
+    assert "add spec.tolerations {key: acme.example/share, operator: Exists} acme-share (acme.yaml:30)" in text
+    assert "+ acme.example/share: '30' acme.yaml:25" in text
+    assert "+ schedulerName: acme-scheduler acme.yaml:28" in text
+
+
+def test_a_denied_pod_is_shown_with_the_reason_the_place_and_the_fix(client: FlaskClient) -> None:
+    text = explained(client, pod("2x0.5"))
+
+    assert "Denied Pod demo for one reason" in text
+    assert "GPU301" in text
+    assert "at metadata.labels.gpu" in text
+    assert "rule acme-share (acme.yaml:19)" in text
+    assert "also acme-card: it serves only: whole cards" in text
+    assert "fix " in text
+    assert "before and after" not in text
+
+
+def test_a_warning_is_shown(client: FlaskClient) -> None:
+    assert 'Warning metadata.labels.gpu: "yes" is not a value of gpu' in explained(client, pod("yes"))
+
+
+def test_several_pods_are_summed_up(client: FlaskClient) -> None:
+    text = explained(client, f"{pod('0.3', 'one')}\n---\n{pod('1.5', 'two')}")
+
+    assert "2 pods, 1 denied. Allowed Pod one Denied Pod two" in text
+
+
+def test_of_very_many_pods_the_first_are_shown(client: FlaskClient) -> None:
+    text = explained(client, "\n---\n".join([pod("1.5")] * (SHOWN + 5)))
+
+    assert f"{SHOWN + 5} pods, {SHOWN + 5} denied. The first {SHOWN} are shown" in text
+
+
+def test_one_back_end_can_be_tried_alone(client: FlaskClient) -> None:
+    answer = client.post("/", data={"text": pod("1"), "backend": "acme-slice"})
+
+    assert "and served by acme-slice" in seen(answer.text)
+    assert '<option value="acme-slice" selected>' in answer.text
+
+
+def test_an_example_of_a_rule_can_be_tried(client: FlaskClient) -> None:
+    refused = seen(client.get("/?backend=acme-share&example=2").text)
+
+    assert "gpu-webhook.io/gpu: 2x0.5" in refused
+    assert "Denied Pod example" in refused
+    assert "shares of two cards" in refused
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["try=nothing", "backend=nobody&example=1", "backend=acme-share&example=9", "backend=acme-share&example=x"],
+)
+def test_an_address_that_means_nothing_is_the_page_as_it_begins(client: FlaskClient, query: str) -> None:
+    assert "Pod train" in seen(client.get(f"/?{query}").text)
+
+
+def test_what_cannot_be_read_is_said_with_the_line_it_is_about(client: FlaskClient) -> None:
+    text = explained(client, "kind: Pod\nmetadata:\n  name: a\n labels: {}\n")
+
+    assert "Not readable line 4, column 2: is not YAML: did not find expected key labels: {} ^" in text
+
+
+def test_the_text_comes_back_as_it_was(client: FlaskClient) -> None:
+    given = "\n\n# </textarea><script>alert(1)</script> & \N{GRINNING FACE}\nkind: Pod\n"
+    html = client.post("/", data={"text": given}).text
+    (back,) = re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", html, re.DOTALL)
+
+    assert unescape(back) == given
+    assert "<script>alert" not in html
+
+
+def test_a_pod_cannot_write_html(client: FlaskClient) -> None:
+    html = client.post("/", data={"text": pod("1.5", "<b>demo</b>", labels={"gpu": "<i>1</i>"})}).text
+
+    assert "<b>" not in html
+    assert "&lt;b&gt;demo&lt;/b&gt;" in html
+
+
+def test_what_is_loaded_is_shown(client: FlaskClient) -> None:
+    text = seen(client.get("/").text)
+
+    assert "3 back ends, 1 card model" in text
+    assert "Cluster made-up cluster.yaml:5" in text
+    assert "Whole devices acme-card Shares acme-share" in text
+    assert "acme-card whole devices whole cards, by Acme" in text
+    assert "owns acme.example/compute acme.example/share" in text
+    assert "acme-slice not enabled hardware slices" in text
+    assert "shares of two cards refused" in text
+    assert "A1 15360Mi unknown Acme A1" in text
+
+
+def test_rules_that_do_not_load_are_told_and_the_page_still_comes(client: FlaskClient, rules: Path) -> None:
+    cluster = rules / "cluster.yaml"
+    fine = cluster.read_text()
+    cluster.write_text(fine.replace("acme-share]", "acme-shar]"))
+    text = explained(client, pod("0.3"), "acme-share")
+
+    assert "The rules do not load: 2 problems" in text
+    assert 'cluster.yaml:5:25 spec.backends[1] no rule defines the back end "acme-shar"' in text
+    assert "correct the files and press Explain" in text
+
+    cluster.write_text(fine)
+    assert "Allowed Pod demo and served by acme-share" in explained(client, pod("0.3"))
+
+
+def test_a_folder_without_rules_is_told(client: FlaskClient, rules: Path) -> None:
+    for file in rules.iterdir():
+        file.unlink()
+    rules.rmdir()
+
+    assert "is not a directory" in seen(client.get("/").text)
+
+
+def test_an_edit_of_a_rule_is_seen_by_the_next_request(client: FlaskClient, rules: Path) -> None:
+    before = explained(client, pod("0.3"))
+    acme = rules / "acme.yaml"
+    acme.write_text(acme.read_text().replace("acme-scheduler", "acme-packer"))
+    after = explained(client, pod("0.3"))
+
+    assert "schedulerName: acme-scheduler" in before
+    assert "schedulerName: acme-packer" in after
+
+
+def test_a_new_rule_file_is_seen_by_the_next_request(client: FlaskClient, rules: Path) -> None:
+    client.get("/")
+    (rules / "second.yaml").write_text((rules / "cluster.yaml").read_text().replace("made-up", "second"))
+
+    assert "a second Cluster document" in seen(client.get("/").text)
