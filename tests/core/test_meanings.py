@@ -54,7 +54,7 @@ def test_a_form_means(words: dict[str, str], meaning: GpuRequest | None) -> None
     ("words", "devices", "has"),
     [
         ({"gpu": "2"}, "whole", set()),
-        ({"gpu": "0.3"}, "part", {"share", "memory", "cores"}),
+        ({"gpu": "0.3"}, "part", {"share", "cores"}),
         ({"gpu_memory": "8Gi"}, "part", {"memory"}),
         ({"gpu_cores": "40"}, "part", {"cores"}),
         ({"gpu_tflops": "20", "gpu_model": "T4"}, "part", {"model"}),
@@ -65,10 +65,7 @@ def test_a_form_takes_devices(words: dict[str, str], devices: str, has: set[str]
     request = _request(**words)
 
     assert request is not None
-    assert (request.devices, request.has() - {"share"}) == (
-        devices,
-        has - {"share", "memory"} if "share" in has else has,
-    )
+    assert (request.devices, request.has()) == (devices, has)
 
 
 @pytest.mark.parametrize(
