@@ -15,7 +15,7 @@ MAX_BYTES: Final = 1 << 20
 """etcd stores no object above 1.5 MiB, and nobody reads a pod of more than that on a page."""
 
 MAX_VALUES: Final = 50_000
-"""With aliases counted as often as they are used. A large pod has some 500 values; so many are a second of work,
+"""With aliases counted as often as they are used. A large pod has some 500 values; so many take two seconds,
 and ten aliases of ten aliases of ten ... are refused before they are memory."""
 
 MAX_EXCERPT: Final = 200
