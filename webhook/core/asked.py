@@ -106,13 +106,16 @@ def _inconsistent(
             yield disagree(stated["gpu"], Stated(amount, native.where(container, name), str(amount)))
     if request is None:
         return
-    amounts = [key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated]
     if request.profile is not None and (request.share or request.memory or request.cores):
-        yield together("gpu-profile", amounts[0], stated)
+        yield together("gpu-profile", _amount(stated), stated)
     if request.sharing == "exclusive" and request.devices == "part":
-        yield together("gpu-sharing", amounts[0], stated)
+        yield together("gpu-sharing", _amount(stated), stated)
     if request.tflops is not None and "gpu-cores" in stated:
         yield together("gpu-cores", "gpu-tflops", stated)
+
+
+def _amount(stated: Mapping[str, Stated]) -> str:
+    return next(key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated)
 
 
 def together(key: str, other: str, stated: Mapping[str, Stated]) -> Violation:

@@ -69,13 +69,20 @@ def to_patch(edits: Iterable[Edit], pod: Mapping[str, Any]) -> list[dict[str, An
     A holder that the pod lacks is created by the first operation below it; later edits fill it in there.
     """
     made: dict[Path, Any] = {}
+    there: set[Path] = set()
     patch: list[dict[str, Any]] = []
     for edit in edits:
         if isinstance(edit, Remove):
             patch.append({"op": "remove", "path": pointer(edit.path)})
-        elif not _filled_in(edit, made):
-            patch.append(_operation(edit, pod, made))
+        elif edit.path[:-1] in there and isinstance(edit, Put):
+            patch.append(_put(edit.path, edit.value))
+        elif not made or not _filled_in(edit, made):
+            patch.append(_operation(edit, pod, made, there))
     return patch
+
+
+def _put(path: Path, value: Any) -> dict[str, Any]:
+    return {"op": "replace" if isinstance(path[-1], int) else "add", "path": pointer(path), "value": value}
 
 
 def _filled_in(edit: Put | Append, made: dict[Path, Any]) -> bool:
@@ -84,19 +91,21 @@ def _filled_in(edit: Put | Append, made: dict[Path, Any]) -> bool:
     if isinstance(edit, Append) and path in made:
         made[path].append(edit.value)
         return True
-    for depth in range(len(path) - 1, 0, -1) if made else ():
+    for depth in range(len(path) - 1, 0, -1):
         if path[:depth] in made:
             made[path[:depth]][path[depth]] = _nested(edit, depth + 1, made)
             return True
     return False
 
 
-def _operation(edit: Put | Append, pod: Mapping[str, Any], made: dict[Path, Any]) -> dict[str, Any]:
+def _operation(edit: Put | Append, pod: Mapping[str, Any], made: dict[Path, Any], there: set[Path]) -> dict[str, Any]:
     path, depth = edit.path, _depth(pod, edit.path)
-    if isinstance(edit, Append) and depth == len(path) and _present(pod, path):
+    if depth < len(path):
+        return _put(path[:depth], _nested(edit, depth, made))
+    there.add(path[:-1])
+    if isinstance(edit, Append) and _present(pod, path):
         return {"op": "add", "path": f"{pointer(path)}/-", "value": edit.value}
-    operation = "replace" if isinstance(path[-1], int) else "add"
-    return {"op": operation, "path": pointer(path[:depth]), "value": _nested(edit, depth, made)}
+    return _put(path, _nested(edit, depth, made))
 
 
 def _nested(edit: Put | Append, depth: int, made: dict[Path, Any]) -> Any:
@@ -113,7 +122,10 @@ def _depth(pod: Mapping[str, Any], path: Path) -> int:
     """How many steps of the path one operation can name: up to the first holder that is missing."""
     at: Any = pod
     for index, step in enumerate(path[:-1], 1):
-        at = at[step] if isinstance(step, int) else at.get(step)
+        try:
+            at = at[step]
+        except KeyError:
+            return index
         if at is None:
             return index
     return len(path)

@@ -33,10 +33,13 @@ def inject(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[I
     yield from _runtime_class(pod, served)
     yield from _tolerations(pod, served)
     for one in served:
-        yield from _env(one, rulebook)
+        if one.mode.outputs.env:
+            yield from _env(one, rulebook)
     yield from _metadata(pod.annotations, "annotations", served, rulebook)
     yield from _metadata(pod.labels, "labels", served, rulebook)
-    yield from affinity.require(pod, _node_affinity(served, rulebook))
+    requirements = list(_node_affinity(served, rulebook))
+    if requirements:
+        yield from affinity.require(pod, requirements)
 
 
 def _wanted(served: Sequence[Served], attribute: str) -> list[tuple[Served, Constant]]:

@@ -221,6 +221,6 @@ def contradiction(key: str, one: Stated, other: Stated) -> Violation:
 
 def overridden(general: Mapping[str, Stated], special: Mapping[str, Stated]) -> Iterator[str]:
     """A warning for each pod-wide word that a container's own word replaces."""
-    for key in sorted(general.keys() & special.keys()):
+    for key in sorted(general.keys() & special.keys()) if general and special else ():
         if general[key].value != special[key].value:
             yield f'{special[key]} and wins over {general[key].path}, which says "{general[key].text}"'

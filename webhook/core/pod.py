@@ -60,11 +60,15 @@ def read(raw: Mapping[str, Any]) -> Pod:
 
 def _check_placing(spec: Mapping[str, Any]) -> None:
     """The shapes of what says where a pod may run, which is read only if it gets a GPU."""
-    _mapping(spec, ("spec", "nodeSelector"))
-    _objects(spec, ("spec", "tolerations"))
+    if "nodeSelector" in spec:
+        _mapping(spec, ("spec", "nodeSelector"))
+    if "tolerations" in spec:
+        _objects(spec, ("spec", "tolerations"))
     for key in ("schedulerName", "runtimeClassName"):
         if not isinstance(spec.get(key) or "", str):
             _refuse(("spec", key), "a string")
+    if spec.get("affinity") is None:
+        return
     path: Path = ("spec",)
     at = spec
     for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):

@@ -81,6 +81,8 @@ def _size(card: Device) -> tuple[object, ...]:
 
 def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
     """Raise CannotExpressError if a model asked for is not one the back end serves, or none is large enough."""
+    if not request.models and request.memory is None:
+        return
     cards = [rulebook.devices[model.lower()] for model in request.models]
     for card in cards:
         if backend.vendors and card.vendor not in backend.vendors:
