@@ -231,4 +231,4 @@ def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:
         return {"memory": int(neutral)}
     if amount.what == "cores":
         return {"cores": neutral}
-    return {"share": neutral / 100, "memory_share": neutral / 100} if neutral < 100 else {}
+    return {"memory_share": neutral / 100, "cores": neutral} if neutral < 100 else {}

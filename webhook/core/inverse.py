@@ -125,13 +125,22 @@ def _normal(found: dict[str, Any], mode: Mode) -> GpuRequest:
     memory_share, cores = found.get("memory_share"), found.get("cores")
     all_of_it = not found.keys() & {"memory", "memory_share", "profile"} and cores in {None, 100}
     if mode.when.devices == "whole" or all_of_it:
-        return GpuRequest(count=found["count"])
+        return _whole(found["count"], mode)
     if memory_share is not None and cores == 100 * memory_share:
         found["share"] = memory_share
     request = GpuRequest(**found)
     if not matches(_without_models(mode.when), request):
         raise CannotExpressError("GPU405", f"this is not {describe(mode.when)}", f"ask for {describe(mode.when)}")
     return request
+
+
+def _whole(count: int, mode: Mode) -> GpuRequest:
+    low, high = mode.when.count
+    if count < low or (high is not None and count > high):
+        raise CannotExpressError(
+            "GPU405", f"{count} devices are not {describe(mode.when)}", f"ask for {describe(mode.when)}"
+        )
+    return GpuRequest(count=count)
 
 
 def _without_models(when: When) -> When:

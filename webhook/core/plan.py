@@ -28,6 +28,11 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
 
+    @property
+    def unknown(self) -> bool:
+        """Whether the pod names a model or profile that nobody knows: whatever came of the rest would mislead."""
+        return any(violation.code == "GPU303" for violation in self.interpretation.violations)
+
 
 def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
     """Plan the translation of a pod; `preferred` is the back end its tenant prefers."""
@@ -56,7 +61,7 @@ def _inject(pod: Pod, plan: Plan, rulebook: Rulebook) -> None:
 
 
 def _serve(asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None) -> Served | None:
-    if not asked.anything:
+    if not asked.anything or plan.unknown:
         return None
     try:
         served = choice.choose(asked, rulebook, preferred)

@@ -144,7 +144,9 @@ def _mode_for(request: GpuRequest, backend: Backend) -> Mode:
 
 def _nearest(request: GpuRequest, backend: Backend) -> str:
     """Something close to the request that the back end has a mode for."""
-    for other in (GpuRequest(count=request.count), replace(request, count=1), GpuRequest()):
+    most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
+    fewer = [replace(request, count=high) for high in most]
+    for other in (GpuRequest(count=request.count), *fewer, replace(request, count=1), GpuRequest()):
         if any(matches(mode.when, other) for mode in backend.modes):
             return ", ".join(word.replace("=", ": ", 1) for word in str(other).split(" "))
     return "what it serves"
