@@ -8,7 +8,7 @@ from typing import Any, Final
 from webhook.core import admit, affinity, edits, plan, pod
 from webhook.core.document import Problem
 from webhook.core.request import PREFIX
-from webhook.core.review import AdmissionRequest
+from webhook.core.review import creating
 from webhook.core.rulebook import Backend, Example, Rulebook
 
 ASKS: Final = (
@@ -41,29 +41,15 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
 
 def _unstable(raw: Mapping[str, Any], alone: Rulebook) -> str | None:
     """Why the result of a translation does not stand: it is changed or refused when it is seen again."""
-    first = admit.mutate(_review(raw), alone)
+    first = admit.mutate(creating(raw, "example"), alone)
     if not first.allowed:
         return None
     after = edits.apply(plan.make(pod.read(raw), alone).edits, raw)
-    again = admit.mutate(_review(after), alone)
-    final = admit.validate(_review(after), alone)
+    again = admit.mutate(creating(after, "example"), alone)
+    final = admit.validate(creating(after, "example"), alone)
     if refusal := next((decision for decision in (again, final) if not decision.allowed), None):
         return f"cannot be read back: {refusal.violations[0].message}"
     return "is changed when it is seen again" if again.patch else None
-
-
-def _review(raw: Mapping[str, Any]) -> AdmissionRequest:
-    return AdmissionRequest(
-        uid="example",
-        operation="CREATE",
-        resource="pods",
-        subresource="",
-        namespace="",
-        name="",
-        dry_run=True,
-        pod=raw,
-        old_pod=None,
-    )
 
 
 def _pod(ask: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from webhook.core.decision import Decision, denied
 from webhook.core.fields import Path
 from webhook.core.fields import field as path_of
 from webhook.core.plan import Plan
-from webhook.core.review import AdmissionRequest
+from webhook.core.review import creating
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema import rulebooks
 from webhook.core.violations import Refusal, Violation
@@ -101,7 +101,7 @@ def _explain(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Ruleb
     if not isinstance(raw.get("spec"), Mapping):
         missing = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
         return Explanation(title=title, decision=denied([missing]), before=raw, after=raw)
-    review = _review(raw, namespace)
+    review = creating(raw, "explain", namespace)
     if admit.exempt(review, rulebook):
         return Explanation(title=f"{title} (exempt: {namespace})", decision=admit.UNTOUCHED, before=raw, after=raw)
     try:
@@ -120,20 +120,6 @@ def _explain(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Ruleb
         planned=planned,
         candidates={asked.container.name: _candidates(asked, rulebook) for asked in _asking(planned)},
         charges={one.asked.container.name: charge.charge(one.request, one.card) for one in planned.served},
-    )
-
-
-def _review(raw: Mapping[str, Any], namespace: str) -> AdmissionRequest:
-    return AdmissionRequest(
-        uid="explain",
-        operation="CREATE",
-        resource="pods",
-        subresource="",
-        namespace=namespace,
-        name="",
-        dry_run=True,
-        pod=raw,
-        old_pod=None,
     )
 
 

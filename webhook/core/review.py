@@ -47,6 +47,21 @@ class AdmissionRequest:
     old_pod: Mapping[str, Any] | None
 
 
+def creating(pod: Mapping[str, Any], uid: str, namespace: str = "") -> AdmissionRequest:
+    """The review of a pod that somebody only asks about: nothing is stored."""
+    return AdmissionRequest(
+        uid=uid,
+        operation="CREATE",
+        resource="pods",
+        subresource="",
+        namespace=namespace,
+        name="",
+        dry_run=True,
+        pod=pod,
+        old_pod=None,
+    )
+
+
 def decode(body: bytes) -> AdmissionRequest:
     """Read the bytes of an AdmissionReview; raises NotAReviewError with a sentence saying what is wrong."""
     try:
