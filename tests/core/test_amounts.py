@@ -36,6 +36,8 @@ def _card(model: str = "T4") -> Device:
         ("{memory: {unit: MiB}}", SIZE, 8192),
         ("{memory: {unit: GiB}}", SIZE, 8),
         ("{memory: {unit: 256MiB}}", SIZE, 32),
+        ("{memory: {unit: 512MiB}}", SIZE, 16),
+        ("{memory: {unit: percent, round: up}}", SIZE, 54),
         ("{memory: {unit: bytes}}", SIZE, 8 * GI),
         ("{memory: {unit: quantity}}", SIZE, 8 * GI),
         ("{memory: {unit: percent}}", SHARE, 30),
