@@ -33,6 +33,8 @@ FORMS = (
     "native requests",
     "native fraction",
 )
+POD_WIDE = ("labels", "qualified annotations", "plain annotation")
+"""Forms that say nothing of a container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +156,13 @@ def _limits(words: Words, backend: str) -> Mapping[str, int | str] | None:
 
 
 @st.composite
-def askings(draw: st.DrawFn, forms: Collection[str] = FORMS, backends: Collection[str] = ()) -> Asking:
-    """A pod whose one container asks, in one form, in a cluster that has the back end alone or all of them."""
+def askings(
+    draw: st.DrawFn, forms: Collection[str] = FORMS, backends: Collection[str] = (), *, named: bool = False
+) -> Asking:
+    """A pod whose one container asks, in one form, in a cluster that has the back end alone or all of them.
+
+    Of a container that is meant anyway, half the pods do not give the name, unless it is to be `named`.
+    """
     wanted = [(form, name) for form, name in pairs() if form in forms and (not backends or name in backends)]
     form, backend = draw(st.sampled_from(wanted))
     tenth = draw(st.integers(0, 9))
@@ -166,6 +173,9 @@ def askings(draw: st.DrawFn, forms: Collection[str] = FORMS, backends: Collectio
     container = draw(st.sampled_from(pod["spec"][kind]))
     cluster = draw(st.sampled_from([backend, clusters.ALL]))
     say(form, words, backend, pod, container)
+    meant = container is pod["spec"]["containers"][0]
+    if form in POD_WIDE and (named or not meant or draw(st.booleans())):
+        _annotate(pod, PREFIX + "container", container["name"])
     if cluster == clusters.ALL and not form.startswith("native"):
         _annotate(pod, PREFIX + "backend", backend)
     if draw(st.booleans()):
@@ -177,12 +187,10 @@ def say(form: str, words: Words, backend: str, pod: Object, container: Object) -
     """Write the words where the form has them."""
     if form == "labels":
         pod["metadata"].setdefault("labels", {}).update(words)
-        pod["metadata"]["labels"]["gpu-container"] = container["name"]
     elif form in {"qualified annotations", "plain annotation"}:
         for key, text in words.items():
             plain = form == "plain annotation" and key == "gpu"
             _annotate(pod, key if plain else PREFIX + key.removeprefix("gpu-"), text)
-        _annotate(pod, PREFIX + "container", container["name"])
     elif form == "container annotations":
         for key, text in words.items():
             _annotate(pod, places.annotation(key, container["name"]), text)

@@ -3,7 +3,8 @@
 from collections import Counter
 
 import jsonpatch
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from tests import builders
 from tests.cases.served import as_served
@@ -36,3 +37,16 @@ def test_the_second_patch_is_always_empty() -> None:
         (form, backend) for form, backend in asking.pairs() if asking.can_be_served(form, backend)
     }
     assert changed >= pods / 2
+
+
+@tried(1_000)
+@given(askings(), st.sampled_from([0, 99]))
+def test_a_container_that_another_webhook_adds_gets_nothing_and_changes_nothing(asked: Asking, at: int) -> None:
+    decision = admit.mutate(builders.creating(asked.pod), asked.rulebook)
+    assume(decision.allowed)
+    after = as_served(jsonpatch.apply_patch(asked.pod, decision.patch))
+    after["spec"]["containers"].insert(at, builders.container("added"))
+
+    again = admit.mutate(builders.creating(after), asked.rulebook)
+
+    assert (again.allowed, list(again.patch), again.backends) == (True, [], decision.backends)
