@@ -155,7 +155,8 @@ def _fitting(amount: Amount, above: int, below: int) -> int:
 
 
 def _out_of_range(amount: Amount, exact: Fraction) -> NoReturn:
-    options = " or ".join(written(amount, Fraction(option)) for option in near(amount, exact))
+    shown = str if amount.what == "count" else lambda value: written(amount, Fraction(value))
+    options = " or ".join(map(shown, near(amount, exact)))
     key = {"memory": "gpu-memory", "cores": "gpu-cores"}.get(amount.what, "gpu")
     reason = outside(amount, exact, lambda value: written(amount, Fraction(value)))
     fix = f"ask for {key}: {options}" if options else "ask for less"

@@ -245,6 +245,8 @@ def _also(first: CannotExpressError, others: Sequence[tuple[Backend, CannotExpre
     for message in list(names)[:MENTIONED]:
         shown = ", ".join(names[message][:MENTIONED]) + (", ..." if len(names[message]) > MENTIONED else "")
         yield f"{shown}: {message}"
+    if len(names) > MENTIONED:
+        yield f"{len(names) - MENTIONED} more reasons of other back ends; gpu-webhook explain lists them all"
 
 
 MENTIONED = 4

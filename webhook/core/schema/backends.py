@@ -143,7 +143,7 @@ def _limits(node: Node, problems: list[Problem]) -> Mapping[str, Output]:
     return read
 
 
-_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]|\{profile\}){0,62}")
+_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/([A-Za-z0-9]|\{profile\})([A-Za-z0-9._-]|\{profile\}){0,62}")
 
 
 def _each(node: Node, read: Callable[[Node], T], problems: list[Problem]) -> dict[str, T]:
