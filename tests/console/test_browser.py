@@ -16,7 +16,8 @@ pytestmark = pytest.mark.browser
 def explain(page: Page, text: str) -> Locator:
     """Paste a text, press the button, and give the part of the page that answers."""
     page.get_by_label("Manifest").fill(text)
-    page.get_by_role("button", name="Explain").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Explain").click()
     return page.get_by_label("Result", exact=True)
 
 
