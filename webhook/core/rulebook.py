@@ -124,6 +124,20 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """How a back end's nodes are recognised.
+
+    labels     every one holds: one of the values, or any where none are given
+    devices    the label that says how many cards a node has; None: its resources tell
+    required   the back end serves only if the inventory has such a node; else nodes may come later
+    """
+
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    devices: str | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """One way a vendor exposes GPUs. `parametrised`: the cluster sets some of its parameters.
 
@@ -140,6 +154,7 @@ class Backend:
     inject: Injection
     owns: frozenset[str]
     request_only: Literal["repair", "refuse"] = "repair"
+    nodes: Nodes = field(default_factory=Nodes)
     examples: Sequence[Example] = ()
     parametrised: bool = False
 
@@ -214,6 +229,18 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known of the cluster beside its rules; nothing, where nobody watches it.
+
+    cards      by back end, the card that every node of it has; no entry where nodes differ or there are none
+    present    the back ends that some node belongs to; None if no node is known at all
+    """
+
+    cards: Mapping[str, Device] = field(default_factory=dict)
+    present: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rulebook:
     """Everything a review is judged by.
 
@@ -231,3 +258,4 @@ class Rulebook:
     profiles: frozenset[str]
     resources: Mapping[str, Resource]
     digest: str
+    surroundings: Surroundings = field(default_factory=Surroundings)

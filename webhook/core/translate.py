@@ -63,13 +63,15 @@ def _partition(request: GpuRequest, card: Device | None, warnings: list[str]) ->
 def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Device | None:
     """The card whose size counts: the model asked for, else the cluster's, if the back end serves such cards.
 
+    Failing these, the one that all its nodes have.
+
     None if nothing says which it is, or several sizes are possible.
     """
     if not request.models:
         named = rulebook.cluster.device
         card = None if named is None else rulebook.devices[named.lower()]
         foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
-        return None if foreign else card
+        return rulebook.surroundings.cards.get(backend.name) if foreign or card is None else card
     cards = [rulebook.devices[model.lower()] for model in request.models]
     same = all(_size(card) == _size(cards[0]) for card in cards)
     return cards[0] if same else None

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from webhook.core.document import Node, Problem, Section, nearest
 from webhook.core.request import PREFIX
-from webhook.core.rulebook import Amount, Backend, Constant, Example, Injection, Mode, Output, Outputs, When
+from webhook.core.rulebook import Amount, Backend, Constant, Example, Injection, Mode, Nodes, Output, Outputs, When
 from webhook.core.schema import outputs
 from webhook.core.shorthand import KEYS, SHARINGS
 from webhook.core.translate import describe
@@ -39,6 +39,7 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
         inject=_named_injection(name, inject[0]),
         owns=frozenset(resource for mode in modes for resource in mode.limits),
         request_only=section.take("requestOnly", _request_only, "repair"),
+        nodes=section.take("nodes", lambda node: _nodes(node, problems), Nodes()),
         examples=section.need("examples", lambda node: _examples(node, problems), []),
     )
     section.done()
@@ -214,6 +215,24 @@ def _toleration(node: Node, problems: list[Problem]) -> tuple[Mapping[str, Any],
     if "tolerationSeconds" in given and fields["effect"] != "NoExecute":
         section.complain("tolerationSeconds is for effect NoExecute")
     return given, node.at.line_only
+
+
+def _nodes(node: Node, problems: list[Problem]) -> Nodes:
+    section = Section(node, problems)
+    nodes = Nodes(
+        labels=section.take("labels", lambda n: {key: _values(value) for key, value in n.items()}, {}),
+        devices=section.take("devices", Node.text, None),
+        required=section.take("required", Node.boolean, default=False),
+    )
+    section.done()
+    return nodes
+
+
+def _values(node: Node) -> tuple[str, ...]:
+    """One value, a list of them, or nothing for any."""
+    if node.value is None:
+        return ()
+    return tuple(node.texts()) if isinstance(node.value, list) else (node.text(),)
 
 
 def _examples(node: Node, problems: list[Problem]) -> list[Example]:
