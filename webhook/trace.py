@@ -68,7 +68,7 @@ def _asked(explanation: Explanation, planned: Plan) -> Iterator[str]:
             said = ", ".join(f"{stated.path}: {stated.text}" for stated in asked.stated.values())
             yield f"  asked     {name}: {asked.request}  ({said})"
         else:
-            said = ", ".join(f"{resource}: {amount}" for resource, amount in asked.native.amounts.items())
+            said = ", ".join(f"{name}: {asked.native.texts[name]}" for name in asked.native.amounts)
             yield f"  asked     {name}: {said}  (its own resources)"
         yield from _candidates(explanation, name, served.get(name))
 

@@ -150,7 +150,7 @@ def _limits(words: Words, backend: str) -> Mapping[str, int | str] | None:
     rules = clusters.rulebook(backend)
     request = request_of(words)
     try:
-        return None if request is None else translate.translate(request, rules.backends[backend], rules).limits
+        return None if request is None else translate.translate(request, rules.backends[backend], rules).amounts
     except CannotExpressError:
         return None
 

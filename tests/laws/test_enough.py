@@ -26,7 +26,7 @@ def _stored(asked: Asking) -> tuple[str, dict[str, Any]]:
 def _amounts(stored: Mapping[str, Any], asked: Asking) -> dict[str, int]:
     seen = pod.read(stored)
     container = next(container for container in seen.containers if container.name == asked.container)
-    return native.read(container, asked.rulebook).amounts
+    return native.read(container, asked.rulebook, {}).amounts
 
 
 @tried(1_000)

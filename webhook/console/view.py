@@ -120,7 +120,7 @@ def _asking(explanation: Explanation) -> Iterator[Asking]:
 def _words(asked: Asked) -> str:
     if asked.request is not None:
         return str(asked.request)
-    return ", ".join(f"{name}: {amount}" for name, amount in asked.native.amounts.items())
+    return ", ".join(f"{name}: {asked.native.texts[name]}" for name in asked.native.amounts)
 
 
 def _said(asked: Asked) -> list[tuple[str, str]]:

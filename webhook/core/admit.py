@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
-from webhook.core import edits, interpret, inverse, native, places, plan, pod, translate
+from webhook.core import choice, claims, edits, interpret, inverse, native, places, plan, pod, translate
 from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
 from webhook.core.decision import Decision, denied
@@ -13,7 +14,7 @@ from webhook.core.plan import Plan
 from webhook.core.pod import Pod
 from webhook.core.request import GpuRequest
 from webhook.core.review import AdmissionRequest
-from webhook.core.rulebook import Rulebook
+from webhook.core.rulebook import Backend, Rulebook
 from webhook.core.violations import Refusal, Violation
 
 UNTOUCHED: Final = Decision(allowed=True)
@@ -96,27 +97,44 @@ def _given(asked: Asked, seen: Pod, rulebook: Rulebook) -> Iterator[Violation]:
     noted = places.NOTE in seen.annotations
     if asked.request is None or (noted and any(native.foreign(asked.container, rulebook))):
         return
-    if not asked.native.amounts:
+    if asked.native.amounts:
+        owners = {known.name: known for name in asked.native.amounts for known in rulebook.resources[name].known}
+        if not any(
+            _gives(asked, owner, rulebook) or _writes(asked, seen, owner, rulebook) for owner in owners.values()
+        ):
+            yield _less(asked, seen)
+    elif not any(_writes(asked, seen, backend, rulebook) for backend in _by_claim(asked, seen, rulebook)):
         yield _untranslated(asked)
-        return
-    if not any(_gives(asked, name, rulebook) for name in asked.native.amounts):
-        yield _less(asked, seen)
 
 
-def _gives(asked: Asked, resource: str, rulebook: Rulebook) -> bool:
-    """Whether some back end that knows the resource reads the container as at least what was asked."""
-    request = asked.request
-    if request is None:
+def _by_claim(asked: Asked, seen: Pod, rulebook: Rulebook) -> Sequence[Backend]:
+    """The back ends that may have served a container without resources: those that claim, if it claims something."""
+    if not claims.used(seen, asked.container):
+        return ()
+    return [backend for backend in rulebook.backends.values() if any(mode.claims for mode in backend.modes)]
+
+
+def _writes(asked: Asked, seen: Pod, backend: Backend, rulebook: Rulebook) -> bool:
+    """Whether a back end would write for this request just what stands on the container."""
+    bare = replace(asked, native=native.NOTHING)
+    try:
+        served = choice.consider(bare, backend, rulebook)
+    except CannotExpressError:
+        return False
+    claimed = set(claims.templates(served, rulebook)) <= claims.used(seen, asked.container)
+    return claimed and all(asked.native.amounts.get(name) == value for name, value in served.amounts.items())
+
+
+def _gives(asked: Asked, owner: Backend, rulebook: Rulebook) -> bool:
+    """Whether a back end reads the container as at least what was asked."""
+    if asked.request is None:
         return True
-    for owner in rulebook.resources[resource].known:
-        try:
-            given, _ = inverse.understand(asked.native.amounts, owner)
-            card = translate.find_card(request, rulebook, owner)
-            if inverse.gives(given, translate.with_cores(request, card), card):
-                return True
-        except CannotExpressError:
-            continue
-    return False
+    try:
+        given, _ = inverse.understand(asked.native.amounts, owner, asked.marks)
+        card = translate.find_card(asked.request, rulebook, owner)
+        return inverse.gives(given, translate.with_cores(asked.request, card), card)
+    except CannotExpressError:
+        return False
 
 
 def _untranslated(asked: Asked) -> Violation:
@@ -130,7 +148,7 @@ def _untranslated(asked: Asked) -> Violation:
 
 
 def _less(asked: Asked, seen: Pod) -> Violation:
-    there = ", ".join(f"{name}: {value}" for name, value in asked.native.amounts.items())
+    there = ", ".join(f"{name}: {asked.native.texts[name]}" for name in asked.native.amounts)
     note = seen.annotations.get(places.NOTE, "untranslated")
     return Violation(
         code="GPU602",

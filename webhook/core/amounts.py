@@ -6,36 +6,46 @@ down, so nobody gets less than was asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from math import ceil
 from typing import Any, Final, NoReturn
 
 from webhook.core import quantity
 from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Constant, Device, Output
+from webhook.core.rulebook import Amount, Constant, Device, Output, Profile
 
 PERCENT: Final = "percent"
 QUANTITY: Final = "quantity"
 
-MEMORY_UNITS: Final = {
-    PERCENT: Fraction(1),
-    QUANTITY: Fraction(1),
-    "bytes": Fraction(1),
-    "MiB": Fraction(quantity.MIB),
-    "256MiB": Fraction(256 * quantity.MIB),
-    "512MiB": Fraction(512 * quantity.MIB),
-    "GiB": Fraction(quantity.GIB),
-}
-"""Units of `memory`, as what one of them is: bytes, or percent of the card."""
+GIB: Final = quantity.GIB
 
-UNITS: Final[Mapping[str, Mapping[str, Fraction]]] = {
-    "count": {"": Fraction(1)},
-    "memory": MEMORY_UNITS,
-    "cores": {PERCENT: Fraction(1)},
-    "share": {PERCENT: Fraction(1)},
+UNITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "count": ("",),
+    "memory": (PERCENT, QUANTITY, "bytes", "MiB", "GiB"),
+    "cores": (PERCENT,),
+    "share": (PERCENT,),
 }
-"""What a rule can write as a number, with the units of each; `parts: 16` is one more for cores and shares."""
+"""What a rule can write as a number, with the units of each.
+
+Memory may also be counted in blocks (`256MiB`), cores and shares in parts of a device (`parts: 16`).
+"""
+
+_BLOCK = re.compile(r"([1-9][0-9]{0,5})?(MiB|GiB)")
+
+
+def memory_unit(name: str) -> int | None:
+    """The bytes of one `MiB`, `GiB` or `256MiB`; None for what is no such unit."""
+    match = _BLOCK.fullmatch(name)
+    return int(match[1] or 1) * (GIB if match[2] == "GiB" else quantity.MIB) if match else None
+
+
+def unit_of(verb: str, name: str) -> Fraction:
+    """What one of a unit is: bytes for memory, percent for cores and shares, or of the card's memory."""
+    return Fraction((verb == "memory" and memory_unit(name)) or 1)
+
 
 WORDS: Final = ("model", "product", "profile", "placement", "container")
 """What a rule can write as text instead of as a number."""
@@ -104,6 +114,8 @@ def _memory(amount: Amount, request: GpuRequest, card: Device | None) -> Ratio |
         return None
     if request.memory is not None:
         return _sized(amount, request, request.memory, card)
+    if request.profile is not None:
+        return _sized(amount, request, partition(request.profile, _known(card, request)).memory, card)
     above, below = (
         (1, 1) if request.memory_share is None else (request.memory_share.numerator, request.memory_share.denominator)
     )
@@ -112,9 +124,25 @@ def _memory(amount: Amount, request: GpuRequest, card: Device | None) -> Ratio |
     return above * (100 if amount.unit_name == PERCENT else _known(card, request).memory), below
 
 
+def partition(name: str, card: Device) -> Profile:
+    """The card's partition of that name; raises CannotExpressError naming those it has."""
+    if name not in card.profiles:
+        has = ", ".join(card.profiles)
+        fix = f"ask for one of {has}" if has else "ask for another model: this one cannot be partitioned"
+        raise CannotExpressError("GPU305", f"{card.model} has no partition {name}", fix, "gpu-profile")
+    return card.profiles[name]
+
+
 def _sized(amount: Amount, request: GpuRequest, memory: int, card: Device | None) -> Ratio:
     """Memory that was asked by size."""
     return (100 * memory, _known(card, request).memory) if amount.unit_name == PERCENT else (memory, 1)
+
+
+def in_bytes(request: GpuRequest, card: Device | None) -> Fraction | None:
+    """The memory asked of each device, None if none is; raises CannotExpressError for a share of an unknown card."""
+    if request.memory is not None:
+        return Fraction(request.memory)
+    return None if request.memory_share is None else request.memory_share * _known(card, request).memory
 
 
 def _known(card: Device | None, request: GpuRequest) -> Device:
@@ -165,11 +193,20 @@ def _out_of_range(amount: Amount, exact: Fraction) -> NoReturn:
 
 def admits(amount: Amount, value: Fraction) -> bool:
     """Whether a rule could have written this value."""
-    if amount.fit and value not in amount.fit:
-        return False
+    if amount.lenient:
+        value = Fraction(settled(amount, value))
+    if amount.fit:
+        return value in amount.fit
     low = value >= (1 if amount.minimum is None else amount.minimum)
     high = amount.maximum is None or value <= amount.maximum
     return low and high and value.denominator == 1 and value % amount.step == 0
+
+
+def settled(amount: Amount, value: Fraction) -> int:
+    """What a value becomes in a system that rounds up by itself; beyond its largest, the value itself."""
+    if amount.fit:
+        return next((option for option in amount.fit if option >= value), ceil(value))
+    return ceil(value / amount.step) * amount.step
 
 
 def outside(amount: Amount, value: Fraction, show_value: Callable[[int], str] = str) -> str:
@@ -225,7 +262,8 @@ def as_text(output: Output, value: int) -> str:
 
 def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:
     """The fields of a GpuRequest that a value on a container stands for; the inverse of `express`."""
-    neutral = value * amount.unit / (count if amount.per_total else 1)
+    each = Fraction(value, count if amount.per_total else 1)
+    neutral = (settled(amount, each) if amount.lenient else each) * amount.unit
     if amount.what == "memory" and amount.unit_name == PERCENT:
         return {} if neutral == 100 else {"memory_share": neutral / 100}
     if amount.what == "memory":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from webhook.core import native, places, shorthand
@@ -33,6 +33,7 @@ class Asked:
     stated: Mapping[str, Stated]
     persist: Mapping[str, Stated]
     fraction: str | None = None
+    marks: frozenset[str] = frozenset()
     overrides: bool = False
     warnings: Sequence[str] = ()
 
@@ -43,13 +44,19 @@ class Asked:
 
 
 def ask(
-    container: Container, pod_wide: Mapping[str, Stated], annotated: Mapping[str, Stated], rulebook: Rulebook
+    container: Container,
+    pod_wide: Mapping[str, Stated],
+    annotated: Mapping[str, Stated],
+    spoken: Mapping[str, str],
+    marks: frozenset[str],
+    rulebook: Rulebook,
 ) -> Asked:
     """What a container asks: its resources, what is `annotated` for it, and what is said for the whole pod.
 
+    `spoken` is what the pod asks for it in a back end's own annotations, `marks` those that rules depend on.
     Raises Refusal with everything that is wrong with it.
     """
-    known = native.read(container, rulebook)
+    known = native.read(container, rulebook, spoken)
     own, wrong = places.resources(container)
     said = dict(annotated)
     for key, entry in own.items():
@@ -58,6 +65,8 @@ def ask(
     wrong += known.violations
     wrong += _join_fraction(container, known, stated, rulebook)
     request = build(stated)
+    if request is not None and marks:
+        request = replace(request, marks=marks)
     wrong += _inconsistent(container, request, known, stated)
     if container.kind == EPHEMERAL and (own or known.amounts or known.fractions):
         wrong = [_ephemeral(container)]
@@ -72,6 +81,7 @@ def ask(
         stated=stated,
         persist=own if fraction is None else {**own, "gpu": stated["gpu"]},
         fraction=fraction,
+        marks=marks,
         overrides=bool(overridden),
         warnings=[*overridden, *known.warnings],
     )
@@ -106,8 +116,11 @@ def _inconsistent(
             yield disagree(stated["gpu"], Stated(amount, native.where(container, name), str(amount)))
     if request is None:
         return
-    if request.profile is not None and (request.share or request.memory or request.cores):
+    sized = request.share or request.memory or request.cores
+    if request.profile is not None and sized:
         yield together("gpu-profile", _amount(stated), stated)
+    if request.claim is not None and (sized or request.profile is not None):
+        yield together("gpu-claim", "gpu-profile" if request.profile else _amount(stated), stated)
     if request.sharing == "exclusive" and request.devices == "part":
         yield together("gpu-sharing", _amount(stated), stated)
     if request.tflops is not None and "gpu-cores" in stated:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from webhook.core import inverse, native, translate
-from webhook.core.amounts import CannotExpressError
+from webhook.core.amounts import CannotExpressError, as_text
 from webhook.core.asked import Asked
 from webhook.core.document import nearest
 from webhook.core.request import GpuRequest, Stated
@@ -18,14 +18,17 @@ from webhook.core.violations import Refusal, Violation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A container's request as one back end serves it; `limits` is all of the resources it has to end up with."""
+    """A container's request as one back end serves it; `amounts` is all that it has to end up with.
+
+    That is resources by name, and under `annotation KEY` or `label KEY` the numbers there.
+    """
 
     asked: Asked
     backend: Backend
     request: GpuRequest
     mode: Mode
     card: Device | None
-    limits: Mapping[str, int]
+    amounts: Mapping[str, int]
     warnings: Sequence[str] = ()
 
 
@@ -94,7 +97,7 @@ def _as_they_read(asked: Asked, owners: Sequence[Backend], rulebook: Rulebook) -
         return owners
     for owner in owners:
         with contextlib.suppress(CannotExpressError):
-            request, _ = inverse.understand(asked.native.amounts, owner)
+            request, _ = inverse.understand(asked.native.amounts, owner, asked.marks)
             return _ordered(owners, request.devices, rulebook)
     return owners
 
@@ -132,10 +135,10 @@ def consider(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
         request=done.request,
         mode=done.mode,
         card=done.card,
-        limits=done.limits,
+        amounts=done.amounts,
         warnings=done.warnings,
     )
-    if asked.native.amounts or asked.native.zeros & done.limits.keys():
+    if asked.native.amounts or asked.native.zeros & done.amounts.keys():
         _check_agreement(served)
     return served
 
@@ -143,14 +146,14 @@ def consider(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
 def _as_it_stands(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
     """Resources that somebody wrote in the back end's own words: understood, kept, and completed."""
     amounts = asked.native.amounts
-    request, mode = inverse.understand(amounts, backend)
+    request, mode = inverse.understand(amounts, backend, asked.marks)
     said = asked.stated.get("gpu-model")
     request = replace(request, models=said.value if said else (), placement=_placement(asked))
     translate.check_cards(request, backend, rulebook)
-    translate.check_selects(request, mode, rulebook)
+    translate.check_selects(request, mode, backend, rulebook)
     missing = {
         name: output.absent
-        for name, output in mode.limits.items()
+        for name, output in mode.amounts.items()
         if name not in amounts and isinstance(output, Amount) and isinstance(output.absent, int)
     }
     return Served(
@@ -159,7 +162,7 @@ def _as_it_stands(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
         request=request,
         mode=mode,
         card=translate.find_card(request, rulebook, backend),
-        limits={**amounts, **missing},
+        amounts={**amounts, **missing},
     )
 
 
@@ -182,12 +185,13 @@ def _check_agreement(served: Served) -> None:
     More is accepted only where it says what the shorthand leaves open, as a back end's own mutator may add it.
     """
     there = {name: value for name, value in served.asked.native.amounts.items() if name in served.backend.owns}
-    same = all(there.get(name) == value for name, value in served.limits.items())
-    if same and there.keys() <= served.limits.keys():
+    same = all(there.get(name) == value for name, value in served.amounts.items())
+    if same and there.keys() <= served.amounts.keys():
         return
-    given, _ = inverse.understand(there, served.backend) if same else (None, None)
+    given, _ = inverse.understand(there, served.backend, served.asked.marks) if same else (None, None)
     if given is None or not inverse.gives(given, served.request, served.card):
-        becomes = ", ".join(f"{name}: {value}" for name, value in served.limits.items())
+        outputs = served.mode.amounts
+        becomes = ", ".join(f"{name}: {as_text(outputs[name], value)}" for name, value in served.amounts.items())
         raise CannotExpressError(
             "GPU203",
             "the shorthand and the container's resources disagree: "
@@ -203,8 +207,9 @@ def _said(asked: Asked) -> str:
 
 
 def _there(asked: Asked) -> str:
-    present = {**asked.native.amounts, **dict.fromkeys(sorted(asked.native.zeros), 0)}
-    return " and ".join(f"{native.where(asked.container, name)} says {value}" for name, value in present.items())
+    texts = asked.native.texts
+    present = [*asked.native.amounts, *sorted(asked.native.zeros)]
+    return " and ".join(f"{native.where(asked.container, name)} says {texts[name]}" for name in present)
 
 
 _RANK: Final = {"GPU203": 0, "GPU303": 2}
@@ -256,7 +261,7 @@ MENTIONED = 4
 def _subject(asked: Asked) -> str:
     if asked.request is not None:
         return str(asked.request)
-    return " and ".join(f"{name}: {value}" for name, value in asked.native.amounts.items())
+    return " and ".join(f"{name}: {asked.native.texts[name]}" for name in asked.native.amounts)
 
 
 def _path(asked: Asked, key: str) -> str:

@@ -24,16 +24,16 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
     `alone` is a rulebook with this back end only.
     """
     for index, example in enumerate(backend.examples):
-        raw = _pod(example.ask)
+        raw = _merged(_pod(example.ask), example.pod)
         planned = plan.make(pod.read(raw), alone)
         wrong = _refusal(example, planned) if planned.violations else _result(example, planned, raw)
         if wrong:
             yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {wrong}')
     models = [device.model for device in alone.devices.values() if device.vendor in backend.vendors][:1]
-    asks = [*ASKS, *({**ask, "gpu-model": model} for ask in ASKS for model in models)]
-    asks += [dict(example.ask) for example in backend.examples]
-    for ask in asks:
-        if wrong := _unstable(_pod(ask), alone):
+    pods = [(ask, _pod(ask)) for ask in [*ASKS, *({**ask, "gpu-model": model} for ask in ASKS for model in models)]]
+    pods += [(dict(example.ask), _merged(_pod(example.ask), example.pod)) for example in backend.examples]
+    for ask, raw in pods:
+        if wrong := _unstable(raw, alone):
             said = " ".join(f"{key}={value}" for key, value in ask.items())
             yield Problem(backend.at, "spec.modes", f"what becomes of {said} {wrong}")
             return
@@ -55,6 +55,15 @@ def _unstable(raw: Mapping[str, Any], alone: Rulebook) -> str | None:
 def _pod(ask: Mapping[str, str]) -> dict[str, Any]:
     annotations = {PREFIX + key.removeprefix("gpu-"): value for key, value in ask.items()}
     return {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "main"}]}}
+
+
+def _merged(base: Any, more: Any) -> Any:
+    """Mappings merged; a list's entries too, by their place."""
+    if isinstance(base, dict) and isinstance(more, dict):
+        return {**base, **{key: _merged(base[key], more[key]) if key in base else more[key] for key in more}}
+    if isinstance(base, list) and isinstance(more, list):
+        return [*map(_merged, base, more), *base[len(more) :], *more[len(base) :]]
+    return more
 
 
 def _refusal(example: Example, planned: plan.Plan) -> str | None:
@@ -84,6 +93,7 @@ def sections(after: Mapping[str, Any]) -> dict[str, Any]:
         "limits": (container.get("resources") or {}).get("limits") or {},
         "env": {variable["name"]: variable["value"] for variable in container.get("env") or ()},
         "annotations": {key: value for key, value in metadata["annotations"].items() if not key.startswith(PREFIX)},
+        "claims": [claim["resourceClaimTemplateName"] for claim in spec.get("resourceClaims") or ()],
         "labels": metadata.get("labels") or {},
         "nodeAffinity": _affinity(spec),
         "schedulerName": spec.get("schedulerName"),

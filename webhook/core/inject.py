@@ -146,6 +146,8 @@ def _metadata(
             if value is None:
                 continue
             path: Path = ("metadata", section, key)
+            if f"{section[:-1]} {key}" in one.asked.native.amounts:
+                continue  # it says the same already, perhaps in other digits
             if section == "labels" and not _LABEL.fullmatch(value):
                 yield _no_label(path, value, one, output)
                 continue

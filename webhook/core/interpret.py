@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.core import places, shorthand
+from webhook.core import native, places, shorthand
 from webhook.core.asked import EPHEMERAL, Asked, ask, together
 from webhook.core.document import nearest
 from webhook.core.fields import field as path_of
@@ -38,10 +38,13 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     annotated = _per_container(pod, rulebook, result)
     target = _target(pod, general, result)
     qualifiers = {key: entry for key, entry in general.items() if key in shorthand.QUALIFIERS}
+    spoken = native.spoken(pod, rulebook) if rulebook.spoken else {}
+    marks = _marks(pod, rulebook)
     for container in pod.containers:
         said = {} if container.kind == EPHEMERAL else annotated.pop(container.name, {})
         try:
-            asked = ask(container, general if container.name == target else qualifiers, said, rulebook)
+            pod_wide = general if container.name == target else qualifiers
+            asked = ask(container, pod_wide, said, spoken.get(container.name, {}), marks, rulebook)
         except Refusal as refusal:
             result.violations += refusal.violations
         else:
@@ -52,6 +55,13 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     ]
     result.warnings += _about_nothing(pod, general, result)
     return result
+
+
+def _marks(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
+    """The annotations of the pod that some rule depends on."""
+    if not rulebook.marks:
+        return rulebook.marks
+    return frozenset(f"{key}={value}" for key, value in pod.annotations.items()) & rulebook.marks
 
 
 def _about_nothing(pod: Pod, general: Mapping[str, Stated], result: Interpretation) -> Iterator[str]:
@@ -70,6 +80,8 @@ def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
     if any(key == "gpu" or PREFIX in key for key in pod.annotations):
         return False
     known = rulebook.resources
+    if rulebook.spoken and any(f"annotation {key}" in known for key in pod.annotations):
+        return False
     return not any(
         name in known or name in places.RESOURCES
         for container in pod.containers

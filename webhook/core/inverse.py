@@ -19,17 +19,22 @@ from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, When
 from webhook.core.translate import describe, matches
 
 
-def understand(native: Mapping[str, int], backend: Backend) -> tuple[GpuRequest, Mode]:
-    """The request that resources on a container stand for; raises CannotExpressError where they mean none."""
+def understand(
+    native: Mapping[str, int], backend: Backend, marks: frozenset[str] = frozenset()
+) -> tuple[GpuRequest, Mode]:
+    """The request that resources on a container stand for; raises CannotExpressError where they mean none.
+
+    `marks` are the annotations of its pod that rules depend on.
+    """
     reasons: list[CannotExpressError] = []
-    modes = [mode for mode in backend.modes if native.keys() <= mode.limits.keys()] or backend.modes
+    modes = [mode for mode in backend.modes if native.keys() <= mode.amounts.keys()] or backend.modes
     for mode in modes:
         try:
-            return _read(native, mode), mode
+            return _read(native, mode, marks), mode
         except CannotExpressError as reason:
             reasons.append(reason)
     # The mode that shares most of the keys is the one that was meant.
-    meant = max(range(len(reasons)), key=lambda i: (len(native.keys() & modes[i].limits.keys()), i))
+    meant = max(range(len(reasons)), key=lambda i: (len(native.keys() & modes[i].amounts.keys()), i))
     raise _with_all_near(reasons[meant], reasons, native)
 
 
@@ -46,36 +51,44 @@ def _with_all_near(
     return CannotExpressError(reason.code, reason.message, fix, reason.key)
 
 
-def _read(native: Mapping[str, int], mode: Mode) -> GpuRequest:
+def _read(native: Mapping[str, int], mode: Mode, marks: frozenset[str]) -> GpuRequest:
     _check_foreign(native, mode)
     count = _count(native, mode)
     _check_values(native, mode, count)
     _check_missing(native, mode)
     found: dict[str, Any] = {"count": count}
-    for resource, output in mode.limits.items():
+    for resource, output in mode.amounts.items():
         value = native.get(resource)
         if value is not None and isinstance(output, Amount) and output.what != "count":
-            found |= amounts.read_back(output, value, count)
-    return _normal(found, mode)
+            _join(found, amounts.read_back(output, value, count), resource)
+    return _normal(found, mode, marks)
+
+
+def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str) -> None:
+    """Add what one amount says to what others said; they have to agree."""
+    for key, value in more.items():
+        if found.setdefault(key, value) != value:
+            message = f"{resource} says another part of a device than the resources beside it"
+            raise CannotExpressError("GPU405", message, f"remove {resource}, or make them agree", resource)
 
 
 def _check_foreign(native: Mapping[str, int], mode: Mode) -> None:
-    for resource in sorted(native.keys() - mode.limits.keys()):
-        others = ", ".join(mode.limits)
+    for resource in sorted(native.keys() - mode.amounts.keys()):
+        others = ", ".join(mode.amounts)
         raise CannotExpressError(
             "GPU405", f"{resource} does not go together with {others}", f"remove {resource}", resource
         )
 
 
 def _check_missing(native: Mapping[str, int], mode: Mode) -> None:
-    for resource, output in mode.limits.items():
+    for resource, output in mode.amounts.items():
         if resource not in native and not (isinstance(output, Amount) and output.absent is not None):
             raise CannotExpressError("GPU405", f"{', '.join(native)} needs {resource} as well", f"add {resource}")
 
 
 def _check_values(native: Mapping[str, int], mode: Mode, count: int) -> None:
     for resource, value in native.items():
-        output = mode.limits[resource]
+        output = mode.amounts[resource]
         if isinstance(output, Constant):
             _equal(resource, value, output.number)
         else:
@@ -84,11 +97,11 @@ def _check_values(native: Mapping[str, int], mode: Mode, count: int) -> None:
 
 def _count(native: Mapping[str, int], mode: Mode) -> int:
     """The number of devices: said by a count, fixed by the mode, or the total of a value that counts for all."""
-    for resource, output in mode.limits.items():
+    for resource, output in mode.amounts.items():
         if isinstance(output, Amount) and output.what == "count":
             return native.get(resource, output.absent if isinstance(output.absent, int) else 1)
     if mode.when.devices == "whole":
-        for resource, output in mode.limits.items():
+        for resource, output in mode.amounts.items():
             if isinstance(output, Amount) and output.what == "cores" and output.per_total:
                 return _whole_devices(resource, native.get(resource, 0), 100 / output.unit)
     return mode.when.count[0]
@@ -118,17 +131,20 @@ def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
         raise CannotExpressError("GPU405", f"{resource}: {value} {reason}", fix, resource, near)
 
 
-def _normal(found: dict[str, Any], mode: Mode) -> GpuRequest:
+def _normal(found: dict[str, Any], mode: Mode, marks: frozenset[str]) -> GpuRequest:
     """The request, with whole devices recognised; else it has to be one that this mode is for."""
     if mode.profile is not None:
         found = {"count": found["count"], "profile": mode.profile}
     memory_share, cores = found.get("memory_share"), found.get("cores")
-    all_of_it = not found.keys() & {"memory", "memory_share", "profile"} and cores in {None, 100}
+    sized = mode.size is not None or found.keys() & {"memory", "memory_share", "profile"}
+    all_of_it = not sized and cores in {None, 100}
     if mode.when.devices == "whole" or all_of_it:
         return _whole(found["count"], mode)
     if memory_share is not None and cores == 100 * memory_share:
         found["share"] = memory_share
-    request = GpuRequest(**found)
+    if mode.size is not None:
+        found["memory"] = mode.size
+    request = GpuRequest(**found, marks=marks)
     if not matches(_without_models(mode.when), request):
         raise CannotExpressError("GPU405", f"this is not {describe(mode.when)}", f"ask for {describe(mode.when)}")
     return request

@@ -6,7 +6,7 @@ webhooks have run, so this is the one place where `nvidia.com/gpu: "0.5"`-like w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
@@ -15,7 +15,7 @@ from webhook.core import places, quantity
 from webhook.core.edits import Edit, Put
 from webhook.core.fields import Path
 from webhook.core.fields import field as path_of
-from webhook.core.pod import Container
+from webhook.core.pod import Container, Pod
 from webhook.core.quantity import QuantityError
 from webhook.core.rulebook import Resource, Rulebook
 from webhook.core.shorthand import MAX_DEVICES, MAX_MEMORY
@@ -24,9 +24,13 @@ from webhook.core.violations import Violation
 
 @dataclass(slots=True)
 class Native:
-    """What known resources say: whole amounts above zero, and amounts that are a fraction of one."""
+    """What known resources say: whole amounts above zero, and amounts that are a fraction of one.
+
+    `texts` is each as somebody wrote it.
+    """
 
     amounts: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     zeros: set[str] = field(default_factory=set)
     fractions: dict[str, Fraction] = field(default_factory=dict)
     repairs: dict[str, Edit] = field(default_factory=dict)
@@ -38,12 +42,17 @@ NOTHING: Final = Native()
 """What most containers have; nobody adds to it."""
 
 
-def read(container: Container, rulebook: Rulebook) -> Native:
-    """Every known resource of the container, with the repairs it needs and what is wrong with it."""
+def read(container: Container, rulebook: Rulebook, spoken: Mapping[str, str]) -> Native:
+    """Every known resource of the container, with the repairs it needs and what is wrong with it.
+
+    `spoken` is what annotations and labels of the pod say for this container, by the name of the resource.
+    """
     known = rulebook.resources
-    if known.keys().isdisjoint(container.limits) and known.keys().isdisjoint(container.requests):
+    if not spoken and known.keys().isdisjoint(container.limits) and known.keys().isdisjoint(container.requests):
         return NOTHING
     native = Native()
+    for name, text in spoken.items():
+        _take(native, container, known[name], text)
     for name in sorted(key for key in container.limits if key in known):
         _read_limit(native, container, known[name])
     for name in sorted(key for key in container.requests if key in known and key not in container.limits):
@@ -52,7 +61,10 @@ def read(container: Container, rulebook: Rulebook) -> Native:
 
 
 def where(container: Container, name: str) -> str:
-    """The field path of a resource, in limits if it is there."""
+    """The field path of a resource, in limits if it is there; or of an annotation or label."""
+    section, said, key = name.partition(" ")
+    if said:
+        return path_of(("metadata", f"{section}s", key))
     return path_of(_path(container, "limits" if name in container.limits else "requests", name))
 
 
@@ -99,6 +111,8 @@ def _take(native: Native, container: Container, resource: Resource, value: Any) 
     except QuantityError as error:
         native.violations.append(_misread(container, resource, error))
         return
+    amount *= 10**resource.digits
+    native.texts[resource.name] = quantity.shown(text)
     if amount == 0:
         native.zeros.add(resource.name)
     elif amount.denominator == 1:
@@ -168,3 +182,29 @@ def foreign(container: Container, rulebook: Rulebook) -> Iterator[str]:
     for name in container.limits:
         if "/" in name and name not in rulebook.resources and "kubernetes.io/" not in name:
             yield name
+
+
+def spoken(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
+    """What annotations and labels ask of enabled back ends, by container: `{main: {"annotation share": "0.5"}}`."""
+    found: dict[str, dict[str, str]] = {}
+    for section, present in (("annotation", pod.annotations), ("label", pod.labels)):
+        for key in present:
+            name = f"{section} {key}"
+            if name in rulebook.spoken:
+                for container in _addressed(pod, rulebook.spoken[name]):
+                    found.setdefault(container, {})[name] = quantity.text_of(present[key])
+    return found
+
+
+def _addressed(pod: Pod, resource: Resource) -> Sequence[str]:
+    """The containers that an annotation or label is about.
+
+    Those with resources of its back end; where it is all there is, the one that another annotation names, or the
+    first.
+    """
+    owned = {name for owner in resource.owners for name in owner.owns if " " not in name}
+    having = [one.name for one in pod.containers if not owned.isdisjoint({*one.limits, *one.requests})]
+    if having or not resource.alone:
+        return having
+    named = [pod.annotations[key] for key in resource.addresses if key in pod.annotations]
+    return named[:1] or [one.name for one in pod.containers if one.kind == "container"][:1]

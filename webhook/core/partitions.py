@@ -6,28 +6,31 @@ every partition gives up a little.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from math import ceil
 from typing import Final
 
+from webhook.core import amounts
 from webhook.core.amounts import CannotExpressError
 from webhook.core.quantity import show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Device, Mode, Profile
+from webhook.core.rulebook import Amount, Device, Mode, Output, Partitions, Profile
 
 HOLE: Final = "{profile}"
 
 
-def cut(request: GpuRequest, card: Device | None) -> GpuRequest:
+def cut(request: GpuRequest, card: Device | None, partitions: Partitions) -> GpuRequest:
     """The request for the smallest partition of the card that has the memory and the compute asked for."""
     if card is None:
         message = f"which partition has {request} depends on the card, and nothing says which card it is"
         raise CannotExpressError("GPU304", message, "add gpu-model, or name the partition (gpu-profile)", "gpu-model")
-    enough = [profile for profile in card.profiles.values() if has(profile, request, card)]
+    known = [profile for name, profile in card.profiles.items() if among(partitions, name)]
+    enough = [profile for profile in known if has(profile, request, card)]
     if not enough:
-        largest = next(reversed(list(card.profiles)), None)
+        largest = known[-1].name if known else None
         message = f"no partition of {card.model} has {request}" if largest else f"{card.model} cannot be partitioned"
         fix = f"ask for less, or for the largest (gpu-profile: {largest})" if largest else "ask for another model"
         raise CannotExpressError("GPU305", message, fix)
@@ -59,26 +62,53 @@ def warning(request: GpuRequest, cut_to: GpuRequest, card: Device) -> str | None
 
 def check(request: GpuRequest, card: Device | None) -> None:
     """Raise CannotExpressError if the card is known and has no such partition."""
-    if card is None or request.profile in card.profiles:
-        return
-    has = ", ".join(card.profiles)
-    message = f"{card.model} has no partition {request.profile}"
-    fix = f"ask for one of {has}" if has else "ask for another model: this one cannot be partitioned"
-    raise CannotExpressError("GPU305", message, fix, "gpu-profile")
+    if card is not None and request.profile is not None:
+        amounts.partition(request.profile, card)
 
 
-def expanded(modes: Iterable[Mode], devices: Iterable[Device], spelling: Mapping[str, str]) -> Iterator[Mode]:
-    """The modes, each whose resources are named after a profile once for every profile of the devices."""
-    names = list(dict.fromkeys(name for device in devices for name in device.profiles))
+def among(partitions: Partitions, name: str) -> bool:
+    """Whether a back end has the partitions of this name, if a card does."""
+    return any(fnmatchcase(name, pattern) for pattern in partitions.only)
+
+
+def expanded(modes: Iterable[Mode], devices: Sequence[Device], partitions: Partitions) -> Iterator[Mode]:
+    """The modes, each that differs from profile to profile once for every profile of the devices.
+
+    That is one whose resources or claims are named after it, or, where the back end has only one kind of card,
+    whose amounts are the profile's.
+    """
+    profiles = {name: profile for device in devices for name, profile in device.profiles.items()}
+    known = [profile for name, profile in profiles.items() if among(partitions, name)]
     for mode in modes:
-        if any(HOLE in resource for resource in mode.limits):
-            yield from (_of(mode, name, spelling) for name in names)
+        if any(HOLE in name for name in (*mode.limits, *(str(claim.value) for claim in mode.claims))):
+            yield from (_named(mode, profile.name, partitions.spelling) for profile in known)
+        elif mode.when.devices == "profile" and len(devices) == 1 and "memory" in _whats(mode):
+            yield from (_sized(mode, profile) for profile in known)
         else:
             yield mode
 
 
-def _of(mode: Mode, name: str, spelling: Mapping[str, str]) -> Mode:
+def _whats(mode: Mode) -> set[str]:
+    return {output.what for output in mode.amounts.values() if isinstance(output, Amount)}
+
+
+def _named(mode: Mode, name: str, spelling: Mapping[str, str]) -> Mode:
     # A resource name holds no plus sign: 1g.10gb+me is 1g.10gb.me there [NVIDIA/k8s-device-plugin internal/rm/rm.go].
     written = spelling.get(name, name).replace("+", ".")
     limits = {resource.replace(HOLE, written): output for resource, output in mode.limits.items()}
-    return replace(mode, profile=name, limits=limits)
+    amounts = {resource.replace(HOLE, written): output for resource, output in mode.amounts.items()}
+    claims = [replace(claim, value=str(claim.value).replace(HOLE, written)) for claim in mode.claims]
+    return replace(mode, profile=name, limits=limits, amounts=amounts, claims=claims)
+
+
+def _sized(mode: Mode, profile: Profile) -> Mode:
+    """The mode with the amount of memory that a profile's template has."""
+
+    def fixed(output: Output) -> Output:
+        if not isinstance(output, Amount) or output.what != "memory":
+            return output
+        return replace(output, fit=(ceil(profile.memory / output.unit),), step=1, minimum=None, maximum=None)
+
+    limits = {name: fixed(output) for name, output in mode.limits.items()}
+    amounts = {name: fixed(output) for name, output in mode.amounts.items()}
+    return replace(mode, profile=profile.name, limits=limits, amounts=amounts)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from webhook.core import choice, inject, places, quantity
+from webhook.core import choice, claims, companions, inject, places, quantity
 from webhook.core.amounts import CannotExpressError, as_text
 from webhook.core.asked import Asked
 from webhook.core.choice import Served
@@ -41,9 +41,11 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
     for asked in interpretation.asked:
         plan.edits += _without(asked.container, places.RESOURCES)
         served = _serve(asked, plan, rulebook, preferred)
-        done = served.limits if served else {}
+        done = served.amounts if served else {}
         plan.edits += [repair for name, repair in asked.native.repairs.items() if name not in done]
     _inject(pod, plan, rulebook)
+    plan.edits += claims.claim(pod, plan.served, rulebook)
+    plan.violations += companions.check(pod, plan.served)
     plan.edits += _notes(pod, plan)
     return plan
 
@@ -94,14 +96,16 @@ def _without(container: Container, names: Collection[str], rule: str = "") -> It
 def _resources(served: Served) -> Iterator[Edit]:
     """The limits that are missing or differ. Requests follow by themselves, unless they are there already."""
     container, fraction = served.asked.container, served.asked.fraction
-    for name, number in served.limits.items():
-        output = served.mode.limits[name]
+    for name, output in served.mode.limits.items():
+        number = served.amounts.get(name)
+        if number is None:
+            continue
         value, rule = as_text(output, number), output.rule
         if name not in container.limits or not quantity.same(container.limits[name], value):
             yield Put((*container.path, "resources", "limits", name), value, rule)
         if name in container.requests and not quantity.same(container.requests[name], value):
             yield Put((*container.path, "resources", "requests", name), value, rule)
-    if fraction is not None and fraction not in served.limits:
+    if fraction is not None and fraction not in served.amounts:
         yield from _without(container, {fraction}, served.backend.rule)
 
 

@@ -58,6 +58,14 @@ def read(raw: Mapping[str, Any]) -> Pod:
     )
 
 
+def raw(pod: Pod, container: Container) -> Mapping[str, Any]:
+    """The container as it was received."""
+    at: Any = pod.raw
+    for step in container.path:
+        at = at[step]
+    return at if isinstance(at, dict) else _NOTHING
+
+
 def _check_placing(spec: Mapping[str, Any]) -> None:
     """The shapes of what says where a pod may run, which is read only if it gets a GPU."""
     if "nodeSelector" in spec:

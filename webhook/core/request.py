@@ -13,7 +13,7 @@ PREFIX: Final = "gpu-webhook.io/"
 """The one prefix of every label, annotation and resource that belongs to this webhook."""
 
 
-ASKING: Final = ("gpu", "gpu-memory", "gpu-cores", "gpu-tflops", "gpu-profile")
+ASKING: Final = ("gpu", "gpu-memory", "gpu-cores", "gpu-tflops", "gpu-profile", "gpu-claim")
 """The keys that ask for a GPU by themselves; the others only say which or how."""
 
 
@@ -52,6 +52,8 @@ class GpuRequest:
     cores       compute percent per device (0 < cores <= 100); None: not limited
     tflops      compute by size, per device, until the card is known
     profile     a hardware partition by name; models: catalogue names, any of them will do
+    claim       a template of resource claims by name
+    marks       annotations of the pod that some rule depends on, as `key=value`
     stated      where each part was written, by the short name of its key (`gpu`, `gpu-memory`, ...)
     """
 
@@ -62,16 +64,20 @@ class GpuRequest:
     cores: Fraction | None = None
     tflops: Fraction | None = None
     profile: str | None = None
+    claim: str | None = None
     models: tuple[str, ...] = ()
     sharing: str | None = None
     placement: str | None = None
+    marks: frozenset[str] = frozenset()
     stated: Mapping[str, Stated] = field(default_factory=dict, compare=False)
 
     @property
     def devices(self) -> str:
-        """How the devices are taken: `whole`, `part` or `profile`. Rules select their modes by it."""
+        """How the devices are taken: `whole`, `part`, `profile` or `claim`. Rules select their modes by it."""
         if self.profile is not None:
             return "profile"
+        if self.claim is not None:
+            return "claim"
         sized = self.memory is not None or self.memory_share is not None or self.tflops is not None
         return "part" if sized or self.cores is not None else "whole"
 
@@ -101,6 +107,8 @@ class GpuRequest:
             yield "gpu-tflops", show(self.tflops)
         if self.profile is not None:
             yield "gpu-profile", self.profile
+        if self.claim is not None:
+            yield "gpu-claim", self.claim
         if self.models:
             yield "gpu-model", ",".join(self.models)
         if self.sharing is not None:
@@ -127,6 +135,7 @@ def build(stated: Mapping[str, Stated]) -> GpuRequest | None:
         cores=said.get("gpu-cores") or by_share,
         tflops=tflops,
         profile=said.get("gpu-profile"),
+        claim=said.get("gpu-claim"),
         models=said.get("gpu-model") or (),
         sharing=said.get("gpu-sharing"),
         placement=said.get("gpu-placement"),

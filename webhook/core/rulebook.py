@@ -21,6 +21,7 @@ class Amount:
     rule        the line as messages name it, `hami-vgpu (hami-vgpu.yaml:21)`
     unit        how much of the neutral amount makes 1: bytes for memory, percent for cores and shares
     per_total   the value of one device times their number
+    lenient     the system rounds up by itself: values in between are legal, and stand for what they become
     digits      decimals that are written; the number counts in the last of them
     absent      what a missing resource means: `whole`, `none`, a count, or None: it has to be there
     """
@@ -31,6 +32,7 @@ class Amount:
     unit: Fraction = Fraction(1)
     unit_name: str = ""
     round_up: bool = False
+    lenient: bool = False
     step: int = 1
     minimum: int | None = None
     maximum: int | None = None
@@ -64,12 +66,14 @@ Output = Amount | Constant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """The requests that a mode is for; every condition given has to hold."""
+    """The requests that a mode is for; every condition given has to hold. `marks` are annotations, `key=value`."""
 
     devices: str | None = None
     count: tuple[int, int | None] = (1, None)
     has: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
     models: frozenset[str] = frozenset()
+    marks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +87,47 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Companions:
+    """What has to be true of a pod beside its request, and is never injected, as that would lower security.
+
+    requires    what the author has to write, by the words of `webhook.core.companions.REQUIRABLE`
+    forbids     what the pod must not have, by those of `FORBIDDABLE`
+    reserved    annotations that the back end's own scheduler writes, and nobody else may; `X*` is all that begin so
+    containers  the most containers of a pod that it serves
+    one_device  all of the pod's containers share one device, and together have to fit it
+
+    `rule` is the line that says so.
+    """
+
+    requires: Mapping[str, str] = field(default_factory=dict)
+    forbids: tuple[str, ...] = ()
+    reserved: tuple[str, ...] = ()
+    containers: int | None = None
+    one_device: bool = False
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
     """One way in which a back end serves a request: the first whose `when` matches is taken.
 
-    A mode whose resources are named after a profile stands for just that one, in `profile`. `outputs` are its own
-    and those that the back end injects whatever the mode. `selects` is how it steers a pod to a card model: by
-    `model` or `product` name, or not at all, None.
+    A mode whose resources are named after a profile stands for just that one, in `profile`; one whose resources are
+    named after a size, for that of `size` bytes. `outputs` are its own and those that the back end injects whatever
+    the mode. `amounts` is everything the request can be read from again: the limits, and under `annotation KEY` and
+    `label KEY` the numbers there. `claims` are templates of resource claims. `selects` is how it steers a pod to a
+    card model: by `model` or `product` name, or not at all, None.
     """
 
     name: str
     profile: str | None = None
+    size: int | None = None
     when: When
     at: Location
     limits: Mapping[str, Output] = field(default_factory=dict)
+    claims: Sequence[Constant] = ()
+    amounts: Mapping[str, Output] = field(default_factory=dict)
     outputs: Outputs = field(default_factory=Outputs)
+    companions: Companions | None = None
     selects: str | None = None
 
 
@@ -114,6 +145,7 @@ class Example:
     """A request and what has to come of it; executed by `gpu-webhook check`.
 
     Exactly one of `refused` (a part of the message) and `expected` (by section: `limits`, `annotations`, ...).
+    `pod` is what else the pod has, in the form of a pod.
     """
 
     name: str
@@ -121,6 +153,7 @@ class Example:
     expected: Mapping[str, Any] | None
     refused: str | None
     at: Location
+    pod: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,19 +171,33 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Partitions:
+    """Which hardware partitions a back end has: all of its cards', or those that match one of `only`.
+
+    `spelling` is that of each profile which is not the catalogue's.
+    """
+
+    spelling: Mapping[str, str] = field(default_factory=dict)
+    only: tuple[str, ...] = ("*",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """One way a vendor exposes GPUs. `parametrised`: the cluster sets some of its parameters.
 
-    `partitions`: shares are served by hardware partitions; the spelling of each profile that is not the catalogue's.
+    `models`: the only card models it serves, in lower case; none: all of its vendors'. `card` is the one they have
+    in common. `partitions`: shares are served by hardware partitions.
     """
 
     name: str
     at: Location
     description: str
     vendors: frozenset[str]
+    models: frozenset[str] = frozenset()
+    card: Device | None = None
     sharing: frozenset[str]
     modes: Sequence[Mode]
-    partitions: Mapping[str, str] | None = None
+    partitions: Partitions | None = None
     inject: Injection
     owns: frozenset[str]
     request_only: Literal["repair", "refuse"] = "repair"
@@ -210,11 +257,13 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """An extended resource that some rule knows.
+    """An extended resource that some rule knows, or a number it reads from `annotation KEY` or `label KEY`.
 
     `owners` are the enabled back ends in the cluster's order; `known` are all of them, enabled or not. `rule` is the
     line that knows it. `counts`: it is a number of devices in some mode, `only_counts` in all. `memory_unit`: bytes
-    of one, if it is memory; `in_bytes`: it takes `8Gi`.
+    of one, if it is memory; `in_bytes`: it takes `8Gi`; `digits`: decimals that count.
+    `alone`: an annotation or label that asks without any resource beside it, and `addresses` the annotations that
+    may name the container it is for.
     """
 
     name: str
@@ -225,7 +274,10 @@ class Resource:
     only_counts: bool
     memory_unit: Fraction | None
     in_bytes: bool
+    digits: int
     refuse_request_only: bool
+    alone: bool = False
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +298,8 @@ class Rulebook:
 
     `orders`: the enabled back ends by name, in the order in which a `whole`, `part` or `profile` request tries them,
     and `ranks` the place of each there.
-    `devices` is by lower-case model, alias and product name.
+    `devices` is by lower-case model, alias and product name. `spoken` are the annotations and labels in which an
+    enabled back end is asked, by the name of their resource, and `marks` those that its modes depend on.
     """
 
     cluster: Cluster
@@ -257,5 +310,7 @@ class Rulebook:
     devices: Mapping[str, Device]
     profiles: frozenset[str]
     resources: Mapping[str, Resource]
+    spoken: Mapping[str, Resource] = field(default_factory=dict)
+    marks: frozenset[str] = frozenset()
     digest: str
     surroundings: Surroundings = field(default_factory=Surroundings)

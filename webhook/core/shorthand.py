@@ -141,6 +141,7 @@ KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
     "gpu-profile": profile,
     "gpu-sharing": one_of(*SHARINGS),
     "gpu-backend": name,
+    "gpu-claim": name,
     "gpu-container": name,
     "gpu-tflops": tflops,
     "gpu-placement": one_of(*PLACEMENTS),

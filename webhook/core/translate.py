@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
 
 from webhook.core import amounts, partitions
 from webhook.core.amounts import CannotExpressError
 from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Backend, Constant, Device, Mode, Rulebook, When
+from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Rulebook, When
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """A request in the words of one back end; `limits` are numbers, of bytes where the rule writes quantities.
+    """A request in the words of one back end; `amounts` are numbers, of bytes where the rule writes quantities.
 
     `card` is the card whose size counts, None if it is not known; the request has its compute in percent.
     """
@@ -22,7 +24,7 @@ class Translation:
     request: GpuRequest
     mode: Mode
     card: Device | None
-    limits: Mapping[str, int]
+    amounts: Mapping[str, int]
     warnings: Sequence[str] = ()
 
 
@@ -31,30 +33,63 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     check_cards(request, backend, rulebook)
     card = find_card(request, rulebook, backend)
     request = with_cores(request, card)
-    limits: dict[str, int] = {}
     warnings: list[str] = []
     if backend.partitions is not None:
-        request = _partition(request, card, warnings)
-    mode = _mode_for(request, backend)
-    check_selects(request, mode, rulebook)
-    for resource, output in mode.limits.items():
+        request = _partition(request, card, backend, warnings)
+    mode = _mode_for(request, backend, card)
+    check_selects(request, mode, backend, rulebook)
+    warnings += _unsaid(request, mode, backend)
+    if mode.size is not None:
+        request = _sized(request, mode.size, backend, card, warnings)
+    written: dict[str, int] = {}
+    for name, output in mode.amounts.items():
         if isinstance(output, Constant):
-            limits[resource] = output.number
+            written[name] = output.number
             continue
         value, warning = amounts.express(output, request, card)
         if value is not None:
-            limits[resource] = value
+            written[name] = value
         if warning:
-            warnings.append(f"{resource}: {warning}, rounded up by {backend.name}")
-    return Translation(request=request, mode=mode, card=card, limits=limits, warnings=warnings)
+            warnings.append(f"{name}: {warning}, rounded up by {backend.name}")
+    return Translation(request=request, mode=mode, card=card, amounts=written, warnings=warnings)
 
 
-def _partition(request: GpuRequest, card: Device | None, warnings: list[str]) -> GpuRequest:
+def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
+    """A warning for compute that a back end cannot limit; memory that it cannot give is refused."""
+    if request.devices != "part":
+        return
+    outputs = (*mode.amounts.values(), *mode.outputs.node_affinity.values())
+    said = {output.what for output in outputs if isinstance(output, Amount)}
+    if "share" in said:
+        return
+    sized = request.memory is not None or request.memory_share is not None
+    if sized and "memory" not in said and mode.size is None:
+        message = "it has no way to give a part of a device's memory"
+        raise CannotExpressError("GPU301", message, "ask for whole devices, as gpu: 1")
+    if request.cores is not None and "cores" not in said:
+        yield f"{backend.name} shares memory only: it does not limit compute to {show(request.cores)}%"
+
+
+def _sized(request: GpuRequest, size: int, backend: Backend, card: Device | None, warnings: list[str]) -> GpuRequest:
+    """The request for the size that a resource is named after."""
+    asked = amounts.in_bytes(request, card)
+    if asked is not None and asked != size:
+        warnings.append(f"{_size_of(asked)} becomes {show_size(size)}, rounded up by {backend.name}")
+    return replace(request, memory=size, memory_share=None)
+
+
+def _size_of(amount: Fraction) -> str:
+    return show_size(ceil(amount))
+
+
+def _partition(request: GpuRequest, card: Device | None, backend: Backend, warnings: list[str]) -> GpuRequest:
+    """A share as the partition that has it, unless some mode serves it as it is."""
     if request.devices == "profile":
         partitions.check(request, card)
-    if request.devices != "part":
+    served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
+    if request.devices != "part" or served or backend.partitions is None:
         return request
-    cut = partitions.cut(request, card)
+    cut = partitions.cut(request, card, backend.partitions)
     said = partitions.warning(request, cut, card) if card else None
     warnings += [said] if said else []
     return cut
@@ -68,6 +103,8 @@ def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Devi
     None if nothing says which it is, or several sizes are possible.
     """
     if not request.models:
+        if backend.card is not None:
+            return backend.card
         named = rulebook.cluster.device
         card = None if named is None else rulebook.devices[named.lower()]
         foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
@@ -92,6 +129,10 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
             several = len({other.vendor for other in cards}) > 1
             fix = "ask for models of one vendor" if several else "ask for another model"
             raise CannotExpressError("GPU303", message, fix, "gpu-model")
+        if backend.models and card.model.lower() not in backend.models:
+            models = ", ".join(sorted(rulebook.devices[model].model for model in backend.models))
+            message = f"{card.model} is not one of its cards; it serves {models}"
+            raise CannotExpressError("GPU303", message, "ask for another model, or leave it out", "gpu-model")
     if request.memory is not None:
         known = find_card(request, rulebook, backend)
         _check_size(request.memory, cards or [card for card in (known,) if card])
@@ -105,9 +146,11 @@ def _check_size(memory: int, cards: Sequence[Device]) -> None:
         raise CannotExpressError("GPU305", message, f"ask for {usable} or less", "gpu-memory")
 
 
-def check_selects(request: GpuRequest, mode: Mode, rulebook: Rulebook) -> None:
+def check_selects(request: GpuRequest, mode: Mode, backend: Backend, rulebook: Rulebook) -> None:
     """Raise CannotExpressError if the mode has no way to steer the pod to the models asked for."""
     if not request.models:
+        return
+    if mode.selects is None and backend.models and backend.models.issubset(map(str.lower, request.models)):
         return
     if mode.selects is None:
         raise CannotExpressError("GPU303", "it has no way to select a model", "leave gpu-model out", "gpu-model")
@@ -136,12 +179,20 @@ def with_cores(request: GpuRequest, card: Device | None) -> GpuRequest:
     return replace(request, cores=100 * request.tflops / card.tflops, tflops=None)
 
 
-def _mode_for(request: GpuRequest, backend: Backend) -> Mode:
+def _mode_for(request: GpuRequest, backend: Backend, card: Device | None) -> Mode:
     for mode in backend.modes:
-        if mode.profile in {None, request.profile} and matches(mode.when, request):
+        if mode.profile in {None, request.profile} and matches(mode.when, request) and _fits(mode, request, card):
             return mode
     serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
     raise CannotExpressError("GPU301", f"it serves only: {serves}", f"ask for {_nearest(request, backend)}")
+
+
+def _fits(mode: Mode, request: GpuRequest, card: Device | None) -> bool:
+    """Whether a mode of one size has the memory asked for."""
+    if mode.size is None:
+        return True
+    asked = amounts.in_bytes(request, card)
+    return asked is not None and asked <= mode.size
 
 
 def _nearest(request: GpuRequest, backend: Backend) -> str:
@@ -165,6 +216,10 @@ def matches(when: When, request: GpuRequest) -> bool:
         return False
     if when.has and not when.has <= request.has():
         return False
+    if when.lacks and not when.lacks.isdisjoint(request.has()):
+        return False
+    if not when.marks <= request.marks:
+        return False
     return not when.models or (bool(request.models) and when.models.issuperset(map(str.lower, request.models)))
 
 
@@ -172,11 +227,12 @@ def describe(when: When) -> str:
     """A condition in words: `a part of 1 device, given memory`."""
     low, high = when.count
     count = "any number of devices" if (low, high) == (1, None) else _range(low, high)
-    kind = {"whole": "whole cards", "part": "a part of each of", "profile": "partitions of"}.get(
-        when.devices or "", ""
-    )
+    kinds = {"whole": "whole cards", "part": "a part of each of", "profile": "partitions of", "claim": "claims for"}
+    kind = kinds.get(when.devices or "", "")
     text = count if when.devices is None else f"{kind}, {count}" if when.devices == "whole" else f"{kind} {count}"
-    return text + (f", given {' and '.join(sorted(when.has))}" if when.has else "")
+    text += f", given {' and '.join(sorted(when.has))}" if when.has else ""
+    text += f", without {' and '.join(sorted(when.lacks))}" if when.lacks else ""
+    return text + "".join(f", annotated {mark}" for mark in sorted(when.marks))
 
 
 def _range(low: int, high: int | None) -> str:

@@ -11,7 +11,7 @@ from webhook.core.choice import Served
 from webhook.core.quantity import show_size
 from webhook.core.rulebook import Constant, Output, Rulebook
 
-HOLES: Final = ("profile", "product", "model", "container", "tenant", "memory")
+HOLES: Final = ("profile", "product", "model", "container", "tenant", "memory", "claim")
 """What a string of a rule may leave open, as `{model}`. A string whose hole has nothing to fill it is not written."""
 
 _HOLE = re.compile(r"\{([A-Za-z]+)\}")
@@ -49,6 +49,8 @@ def _word(what: str, form: str, served: Served, rulebook: Rulebook) -> Sequence[
             return request.models
         case "profile":
             value = request.profile
+        case "claim":
+            value = request.claim
         case "placement":
             value = request.placement
         case "container":
@@ -63,10 +65,21 @@ def _word(what: str, form: str, served: Served, rulebook: Rulebook) -> Sequence[
 def _filled(template: str, served: Served, rulebook: Rulebook) -> Sequence[str]:
     """The text with its holes filled, once for each product or model; empty if one has nothing to fill it."""
     texts = [template]
-    for hole in dict.fromkeys(holes(template)):
+    open_holes = dict.fromkeys(holes(template))
+    for hole in open_holes:
         words = _word(hole, "label", served, rulebook)
+        if hole == "product" and "profile" in open_holes and not served.request.models:
+            words = _products_with(served, rulebook)
         texts = [text.replace(f"{{{hole}}}", word) for text in texts for word in words]
     return texts
+
+
+def _products_with(served: Served, rulebook: Rulebook) -> Sequence[str]:
+    """The products of all cards that have the partition asked for, where no model is."""
+    cards = {card.model: card for card in rulebook.devices.values() if served.request.profile in card.profiles}
+    vendors = served.backend.vendors
+    names = [name for card in cards.values() if not vendors or card.vendor in vendors for name in card.names]
+    return [as_label(name) for name in names]
 
 
 def as_label(name: str) -> str:

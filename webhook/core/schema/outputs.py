@@ -34,7 +34,7 @@ def text(node: Node) -> Output:
     if node.value in VERBS:
         raise node.problem(f"is a verb here only as {{{node.value}: {{}}}}")
     if isinstance(node.value, str):
-        return Constant(_holes(node), node.at)
+        return Constant(holes_of(node), node.at)
     verb, options = _verb(node)
     return _amount(verb, options)
 
@@ -45,7 +45,7 @@ def variable(node: Node) -> Output:
         return text(node)
     problems: list[Problem] = []
     section = Section(node, problems)
-    value = section.need("value", _holes, "")
+    value = section.need("value", holes_of, "")
     enforce = section.take("enforce", Node.boolean, default=False)
     section.done()
     if problems:
@@ -56,14 +56,15 @@ def variable(node: Node) -> Output:
 def labels(node: Node) -> Output:
     """An output under nodeAffinity: one text, a list of them, or a verb."""
     if isinstance(node.value, list):
-        return Constant(tuple(_holes(element) for element in node.elements()), node.at)
+        return Constant(tuple(holes_of(element) for element in node.elements()), node.at)
     read = text(node)
     if isinstance(read, Amount) and read.form == "name":
         raise node.problem("node labels hold no spaces: use form: label")
     return read
 
 
-def _holes(node: Node) -> str:
+def holes_of(node: Node) -> str:
+    """A text, whose holes are all of those that there are; raises DocumentError."""
     value = node.text()
     for hole in holes(value):
         if hole not in HOLES:
@@ -93,12 +94,11 @@ def _amount(verb: str, options: Node) -> Amount:
 
 
 def _number(verb: str, section: Section) -> Amount:
-    units = amounts.UNITS[verb]
-    name = section.take("unit", _one_of(*units), next(iter(units)))
+    name = section.take("unit", lambda node: _unit(verb, node), amounts.PERCENT if verb != "count" else "")
     digits = section.take("digits", lambda node: node.integer(1), 0)
     _consistent(section)
     parts: int | None = section.take("parts", lambda node: node.integer(1), None) if verb in _PARTS else None
-    unit = units[name] if parts is None else Fraction(100, parts)
+    unit = amounts.unit_of(verb, name) if parts is None else Fraction(100, parts)
     return Amount(
         what=verb,
         at=section.node.at,
@@ -106,6 +106,7 @@ def _number(verb: str, section: Section) -> Amount:
         unit_name=name,
         digits=digits,
         round_up=section.take("round", _one_of("exact", "up"), "exact") == "up",
+        lenient=section.take("roundsItself", Node.boolean, default=False),
         step=section.take("step", lambda node: node.integer(1), 1),
         minimum=section.take("min", lambda node: node.integer(1), None),
         maximum=section.take("max", lambda node: node.integer(1), None),
@@ -113,6 +114,13 @@ def _number(verb: str, section: Section) -> Amount:
         per_total=verb != "count" and section.take("per", _one_of("device", "total"), "device") == "total",
         absent=section.take("absent", _ABSENT[verb], None),
     )
+
+
+def _unit(verb: str, node: Node) -> str:
+    known = amounts.UNITS[verb]
+    if verb == "memory" and amounts.memory_unit(node.text()) is not None:
+        return node.text()
+    return node.word(known)
 
 
 def _fit(node: Node) -> tuple[int, ...]:
@@ -125,6 +133,8 @@ def _fit(node: Node) -> tuple[int, ...]:
 def _consistent(section: Section) -> None:
     """Complain of options that cannot hold together: nobody could ever read back what they make."""
     given = section.numbers("step", "min", "max")
+    if "roundsItself" in section.given() and "round" not in section.given():
+        section.complain("roundsItself is about values in between, so it needs round: up")
     if "fit" in section.given() and given:
         section.complain(f"fit lists every value; remove {', '.join(given)}")
     step, low, high = given.get("step", 1), given.get("min", 1), given.get("max")
@@ -134,7 +144,7 @@ def _consistent(section: Section) -> None:
         section.complain(f"max: {high} is less than min, or no multiple of step: {step}")
 
 
-_PARTS: Final = ("cores", "share")
+_PARTS: Final = ("cores", "memory", "share")
 
 
 def _word(verb: str, section: Section) -> Amount:

@@ -11,6 +11,7 @@ from webhook.core.document import DocumentError, Location, Node, Problem, Sectio
 from webhook.core.rulebook import Amount, Backend, Cluster, Device, Mode, Resource, Rulebook
 from webhook.core.schema import backends, catalogs, clusters, inheritance
 from webhook.core.schema.inheritance import Parameters
+from webhook.core.schema.modes import DEVICES
 
 API_VERSION = "gpu-webhook.io/v1alpha1"
 KINDS = ("Backend", "Cluster", "DeviceCatalog")
@@ -34,7 +35,8 @@ def rulebook(documents: Iterable[Node], digest: str) -> Rulebook:
 def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str, Device], digest: str) -> Rulebook:
     """The rulebook of these values, with its resources indexed."""
     enabled = [loaded[name] for name in cluster.backends]
-    orders = {kind: _order(cluster, loaded, kind) for kind in ("whole", "part", "profile")}
+    orders = {kind: _order(cluster, loaded, kind) for kind in DEVICES}
+    resources = _resources(cluster, loaded, enabled)
     return Rulebook(
         cluster=cluster,
         backends=loaded,
@@ -43,7 +45,9 @@ def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str,
         ranks={kind: {name: rank for rank, name in enumerate(order)} for kind, order in orders.items()},
         devices=devices,
         profiles=frozenset(profile for device in devices.values() for profile in device.profiles),
-        resources=_resources(cluster, loaded, enabled),
+        resources=resources,
+        spoken={name: resource for name, resource in resources.items() if " " in name and resource.owners},
+        marks=frozenset(mark for backend in enabled for mode in backend.modes for mark in mode.when.marks),
         digest=digest,
     )
 
@@ -156,11 +160,24 @@ def _backend(
     for vendor in sorted(backend.vendors - vendors):
         message = f'no catalogue is of the vendor "{vendor}"{nearest(vendor, vendors)}'
         problems.append(Problem(backend.at, "spec.vendors", message))
+    backend = _with_cards(backend, devices, problems)
     if backend.partitions is None:
         return backend
     cards = [card for card in {card.model: card for card in devices.values()}.values() if _serves(backend, card)]
     modes = list(partitions.expanded(backend.modes, cards, backend.partitions))
-    return replace(backend, modes=modes, owns=frozenset(name for mode in modes for name in mode.limits))
+    return replace(backend, modes=modes, owns=frozenset(name for mode in modes for name in mode.amounts))
+
+
+def _with_cards(backend: Backend, devices: Mapping[str, Device], problems: list[Problem]) -> Backend:
+    """The back end with its models by the names of the catalogue, and the card they have in common."""
+    models = {device.model for device in devices.values()}
+    for model in sorted(backend.models - devices.keys()):
+        message = f'no catalogue knows the model "{model}"{nearest(model, models)}'
+        problems.append(Problem(backend.at, "spec.models", message))
+    cards = [devices[model] for model in sorted(backend.models & devices.keys())]
+    alike = {(card.memory, card.tflops, tuple(card.profiles)) for card in cards}
+    card = cards[0] if len(alike) == 1 else None
+    return replace(backend, models=frozenset(card.model.lower() for card in cards), card=card)
 
 
 def _with_models(mode: Mode, devices: Mapping[str, Device], problems: list[Problem]) -> Mode:
@@ -176,6 +193,8 @@ def _with_models(mode: Mode, devices: Mapping[str, Device], problems: list[Probl
 
 
 def _serves(backend: Backend, device: Device) -> bool:
+    if backend.models:
+        return device.model.lower() in backend.models
     return not backend.vendors or device.vendor in backend.vendors
 
 
@@ -195,8 +214,8 @@ def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequenc
 
 def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resource:
     owners = [backend for backend in known if backend.name in enabled]
-    modes = [mode for owner in owners or known for mode in owner.modes if name in mode.limits]
-    outputs = [mode.limits[name] for mode in modes]
+    modes = [mode for owner in owners or known for mode in owner.modes if name in mode.amounts]
+    outputs = [mode.amounts[name] for mode in modes]
     numbers = [output for output in outputs if isinstance(output, Amount)]
     memory = [output for output in numbers if output.what == "memory" and output.unit_name != amounts.PERCENT]
     unit: Fraction | None = memory[0].unit if memory else None
@@ -207,8 +226,18 @@ def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resourc
         owners=tuple(owners),
         known=tuple(known),
         counts=any(output.what == "count" for output in numbers) and any(mode.profile is None for mode in modes),
-        only_counts=all(output.what == "count" for output in numbers),
+        only_counts=bool(numbers) and all(output.what == "count" for output in numbers),
         memory_unit=unit,
         in_bytes=any(output.unit_name == amounts.QUANTITY for output in numbers),
+        digits=max((output.digits for output in numbers), default=0),
+        alone=any(not mode.limits for mode in modes),
+        addresses=tuple({key for mode in modes for key in _addresses(mode)}),
         refuse_request_only=any(owner.request_only == "refuse" for owner in owners),
     )
+
+
+def _addresses(mode: Mode) -> Iterator[str]:
+    """The annotations in which a mode names the container."""
+    for key, output in mode.outputs.annotations.items():
+        if isinstance(output, Amount) and output.what == "container":
+            yield key

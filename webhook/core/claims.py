@@ -1,0 +1,66 @@
+"""Resource claims (Kubernetes DRA): devices that a container gets by naming a template instead of a quantity.
+
+The template has to exist in the pod's namespace. A claim's name within the pod is made from its container's, so
+several containers get one each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from webhook.core import words
+from webhook.core.choice import Served
+from webhook.core.edits import Append, Edit
+from webhook.core.pod import Container, Pod
+from webhook.core.pod import raw as raw_of
+from webhook.core.rulebook import Rulebook
+
+_LONGEST: Final = 63
+
+
+def templates(served: Served, rulebook: Rulebook) -> Sequence[str]:
+    """The templates that a container's request becomes, by name."""
+    filled = (words.text(claim, served, rulebook) for claim in served.mode.claims)
+    return [name.replace("+", ".").lower() for name in filled if name is not None]
+
+
+def used(pod: Pod, container: Container) -> set[str]:
+    """The templates that a container claims already."""
+    by_name = {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in _pod_claims(pod)}
+    names = (claim.get("name") for claim in _objects(_resources(pod, container).get("claims")))
+    found = {by_name.get(str(name)) for name in names}
+    return {template for template in found if isinstance(template, str)}
+
+
+def claim(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[Edit]:
+    """The edits that make each container claim what it is served with, where it does not yet."""
+    for one in served:
+        container = one.asked.container
+        there = used(pod, container) if one.mode.claims else set()
+        rule = one.mode.claims[0].rule if one.mode.claims else ""
+        for template in templates(one, rulebook):
+            if template not in there:
+                name = _name(container.name, template)
+                entry = {"name": name, "resourceClaimTemplateName": template}
+                if entry not in _pod_claims(pod):
+                    yield Append(("spec", "resourceClaims"), entry, rule)
+                yield Append((*container.path, "resources", "claims"), {"name": name}, rule)
+
+
+def _name(container: str, template: str) -> str:
+    """A DNS label for a claim of one container."""
+    return f"{container}-{template.replace('.', '-')}"[:_LONGEST].rstrip("-")
+
+
+def _pod_claims(pod: Pod) -> Sequence[Mapping[str, Any]]:
+    return _objects(pod.spec.get("resourceClaims"))
+
+
+def _resources(pod: Pod, container: Container) -> Mapping[str, Any]:
+    resources = raw_of(pod, container).get("resources")
+    return resources if isinstance(resources, dict) else {}
+
+
+def _objects(value: Any) -> Sequence[Mapping[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
