@@ -1,0 +1,141 @@
+"""Which card a node has, by its labels: the values that rules write into node affinity, read backwards.
+
+A rule that steers pods to `nvidia-a100` nodes by a product label says with the same line which label names the card,
+and how. So no label and no vendor is named here; cards are never guessed from their memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Output, Rulebook
+from webhook.core.words import as_label
+
+_HOW_SHARED = re.compile(r"-(?:shared|mig-(?P<profile>.+))$")
+"""What GPU feature discovery appends to a product: that it is shared, or the partition all cards are cut into."""
+
+
+class Recognised(NamedTuple):
+    """The card of a node, and the partition it is cut into where a label says so; None where nothing does."""
+
+    card: Device | None
+    profile: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What labels tell, by the rules.
+
+    products   by label key and lower-case value, the cards that may be meant; more than one tells nothing
+    profiles   keys of labels that hold a partition, and `spelling` the partition that each lower-case value means
+    others     every further key that says whether a node is a back end's, or how many cards it has
+    """
+
+    products: Mapping[str, Mapping[str, Sequence[Device]]]
+    profiles: frozenset[str]
+    spelling: Mapping[str, str]
+    others: frozenset[str]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Every label key that has any meaning."""
+        return self.profiles | self.others | self.products.keys()
+
+    def recognise(self, labels: Mapping[str, str], backend: Backend) -> Recognised:
+        """The card that a back end's devices on a node with these labels are."""
+        found: list[Device] = []
+        profile: str | None = None
+        for key, values in self.products.items():
+            value = labels.get(key, "").lower()
+            if end := _HOW_SHARED.search(value):
+                profile = self.spelling.get(end["profile"] or "", profile)
+                value = value[: end.start()]
+            found += [card for card in values.get(value, ()) if _serves(backend, card)]
+        profile = next(filter(None, (self._partition(labels, key) for key in sorted(self.profiles))), profile)
+        return Recognised(found[0] if len({card.model for card in found}) == 1 else None, profile)
+
+    def _partition(self, labels: Mapping[str, str], key: str) -> str | None:
+        return self.spelling.get(labels.get(key, "").lower())
+
+
+def labels(rulebook: Rulebook) -> Labels:
+    """What labels tell by the rules of all back ends, the enabled ones and the others."""
+    products: dict[str, dict[str, list[Device]]] = {}
+    profiles: set[str] = set()
+    for backend, mode, key, output in _affinities(rulebook):
+        if _writes(output, "profile"):
+            profiles.add(key)
+        for text, device in _products(output, mode, served(backend, rulebook)):
+            cards = products.setdefault(key, {}).setdefault(_HOW_SHARED.sub("", text.lower()), [])
+            if device not in cards:
+                cards.append(device)
+    nodes = [backend.nodes for backend in rulebook.backends.values()]
+    others = {key for each in nodes for key in (*each.labels, *filter(None, [each.devices]))}
+    return Labels(products, frozenset(profiles - products.keys()), _spelling(rulebook), frozenset(others))
+
+
+def served(backend: Backend, rulebook: Rulebook) -> Sequence[Device]:
+    """The card models that a back end can serve."""
+    return [device for device in _models(rulebook) if _serves(backend, device)]
+
+
+def _models(rulebook: Rulebook) -> Iterable[Device]:
+    """Every model once, by whatever names it has."""
+    return {device.model: device for device in rulebook.devices.values()}.values()
+
+
+def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, Mode, str, Output]]:
+    """Every line of node affinity once, however many partitions a mode was expanded to."""
+    seen: set[tuple[str, str, int]] = set()
+    for backend in rulebook.backends.values():
+        for mode in backend.modes:
+            for key, output in mode.outputs.node_affinity.items():
+                if (backend.name, key, id(output)) not in seen:
+                    seen.add((backend.name, key, id(output)))
+                    yield backend, mode, key, output
+
+
+def _products(output: Output, mode: Mode, devices: Sequence[Device]) -> Iterator[tuple[str, Device]]:
+    """The label values that stand for a card."""
+    only = [device for device in devices if {device.model.lower()} == mode.when.models]
+    if isinstance(output, Constant) and not any(_writes(output, word) for word in ("product", "model", "profile")):
+        texts = output.value if isinstance(output.value, tuple) else (str(output.value),)
+        yield from ((text, device) for device in only for text in texts)
+        return
+    for device in devices:
+        yield from ((text, device) for text in _texts(output, device))
+
+
+def _texts(output: Output, device: Device) -> Iterator[str]:
+    if isinstance(output, Amount) and output.what in {"product", "model"}:
+        names = [device.model] if output.what == "model" else _names(output.form, device)
+        yield from (output.values.get(name, name) for name in names)
+    elif isinstance(output, Constant):
+        for text in output.value if isinstance(output.value, tuple) else (str(output.value),):
+            if "{product}" in text:
+                yield from (text.replace("{product}", name) for name in _names("label", device))
+            elif "{model}" in text:
+                yield text.replace("{model}", device.model)
+
+
+def _names(form: str, device: Device) -> Sequence[str]:
+    return [as_label(name) for name in device.names] if form == "label" else device.names
+
+
+def _writes(output: Output, word: str) -> bool:
+    if isinstance(output, Amount):
+        return output.what == word
+    texts = output.value if isinstance(output.value, tuple) else (str(output.value),)
+    return any(f"{{{word}}}" in text for text in texts)
+
+
+def _spelling(rulebook: Rulebook) -> dict[str, str]:
+    """Partitions by how a label, which holds no plus sign, spells them."""
+    return {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
+
+
+def _serves(backend: Backend, device: Device) -> bool:
+    return not backend.vendors or device.vendor in backend.vendors

@@ -1,0 +1,179 @@
+"""What the pods of a cluster ask for, in one neutral unit, whatever system serves them.
+
+Read from the resources on the containers, as they stand there, and not from the words their authors used: a pod that
+nobody translated counts too, and one that was refused does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from webhook.core import inverse, measures, pod, translate
+from webhook.core.amounts import CannotExpressError
+from webhook.core.asked import Asked
+from webhook.core.interpret import asks_nothing, interpret
+from webhook.core.inventory import Inventory, Node, surroundings
+from webhook.core.measures import Measure
+from webhook.core.pod import Pod
+from webhook.core.rulebook import Backend, Device, Rulebook
+from webhook.core.violations import Refusal
+
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+_HASH = re.compile(r"-[a-z0-9]{5,10}$")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Application:
+    """Whose a pod is: the workload that made it, or the pod itself."""
+
+    namespace: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What one pod asks of one back end; `node` is None while it waits for one."""
+
+    application: Application
+    pod: str
+    node: str | None
+    backend: str
+    card: Device | None
+    asked: Measure
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A pod whose resources nobody here can read, and which is not counted."""
+
+    namespace: str
+    pod: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What all pods ask that are not over."""
+
+    uses: Sequence[Use]
+    unread: Sequence[Unread]
+
+
+def used(pods: Iterable[Mapping[str, Any]], inventory: Inventory, rulebook: Rulebook) -> Usage:
+    """What these Pod objects ask, each of the back end and the card of its node."""
+    rulebook = replace(rulebook, surroundings=surroundings(inventory))
+    uses: list[Use] = []
+    unread: list[Unread] = []
+    for raw in pods:
+        try:
+            seen = pod.read(raw)
+            if not _is_over(raw) and not asks_nothing(seen, rulebook):
+                uses += _uses(seen, inventory, rulebook)
+        except Refusal as refusal:
+            unread.append(Unread(*_named(raw), "; ".join(violation.message for violation in refusal.violations)))
+        except CannotExpressError as reason:
+            unread.append(Unread(*_named(raw), reason.message))
+    return Usage(uses, unread)
+
+
+def _is_over(raw: Mapping[str, Any]) -> bool:
+    status = raw.get("status")
+    return isinstance(status, Mapping) and status.get("phase") in _OVER
+
+
+def _named(raw: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = raw.get("metadata")
+    said = metadata if isinstance(metadata, Mapping) else {}
+    return str(said.get("namespace") or "default"), str(said.get("name") or said.get("generateName") or "(no name)")
+
+
+def _uses(seen: Pod, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
+    namespace, name = _named(seen.raw)
+    bound = seen.spec.get("nodeName") or None
+    node = inventory.nodes.get(bound) if bound else None
+    groups: dict[str, list[tuple[str, Measure]]] = {}
+    cards: dict[str, Device | None] = {}
+    for asked in _asking(seen, rulebook):
+        backend, card, measure = _measured(asked, node, rulebook)
+        groups.setdefault(backend.name, []).append((asked.container.kind, measure))
+        cards[backend.name] = card
+    for backend_name, containers in groups.items():
+        yield Use(
+            application=_application(seen, namespace, name),
+            pod=name,
+            node=bound,
+            backend=backend_name,
+            card=cards[backend_name],
+            asked=_together(containers),
+        )
+
+
+def _asking(seen: Pod, rulebook: Rulebook) -> list[Asked]:
+    """The containers that have resources of a known system; raises Refusal if one of them cannot be read."""
+    interpretation = interpret(seen, rulebook)
+    if len(interpretation.asked) < len(seen.containers):
+        raise Refusal(*interpretation.violations)
+    return [asked for asked in interpretation.asked if asked.native.amounts]
+
+
+def _together(containers: Iterable[tuple[str, Measure]]) -> Measure:
+    """As Kubernetes counts: sidecars and containers add up, and each plain init container runs before the latter."""
+    most, staying = Measure(), Measure()
+    for kind, measure in containers:
+        if kind == "init container":
+            most = most.at_least(staying + measure)
+        else:
+            staying += measure
+    return most.at_least(staying)
+
+
+def _measured(asked: Asked, node: Node | None, rulebook: Rulebook) -> tuple[Backend, Device | None, Measure]:
+    """The first back end that can have meant what stands on a container, its card there, and what is asked of it."""
+    reasons: list[CannotExpressError] = []
+    for backend in _candidates(asked, node, rulebook):
+        try:
+            request, _ = inverse.understand(asked.native.amounts, backend, asked.marks)
+        except CannotExpressError as reason:
+            reasons.append(reason)
+            continue
+        offer = node.offers.get(backend.name) if node else None
+        if offer is not None and offer.profile is not None and request.devices == "whole":
+            request = replace(request, profile=offer.profile)
+        card = node.cards.get(backend.name) if node else translate.find_card(request, rulebook, backend)
+        return backend, card, measures.asked(request, card)
+    if reasons:
+        raise reasons[0]
+    names = " and ".join(asked.native.amounts)
+    raise CannotExpressError("GPU405", f"no enabled back end owns {names}", "enable one that does")
+
+
+def _candidates(asked: Asked, node: Node | None, rulebook: Rulebook) -> Sequence[Backend]:
+    """The enabled owners of all of a container's resources; those that have devices on its node first."""
+    groups = [rulebook.resources[name].owners for name in asked.native.amounts]
+    owners = [owner for owner in groups[0] if all(owner in group for group in groups)]
+    if node is None:
+        return owners
+    return sorted(owners, key=lambda owner: (owner.name not in node.offers, owner.name not in node.belongs))
+
+
+def _application(seen: Pod, namespace: str, name: str) -> Application:
+    """The owner that controls the pod; of a ReplicaSet, the Deployment that it is a generation of."""
+    references = _metadata(seen).get("ownerReferences")
+    for owner in references if isinstance(references, list) else ():
+        if isinstance(owner, Mapping) and owner.get("controller") is True:
+            kind, owner_name = str(owner.get("kind", "")), str(owner.get("name", ""))
+            if kind != "ReplicaSet":
+                return Application(namespace, kind, owner_name)
+            generation = seen.labels.get("pod-template-hash")
+            deployment = owner_name.removesuffix(f"-{generation}") if generation else _HASH.sub("", owner_name)
+            return Application(namespace, "Deployment", deployment)
+    return Application(namespace, "Pod", name)
+
+
+def _metadata(seen: Pod) -> Mapping[str, Any]:
+    metadata = seen.raw.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
