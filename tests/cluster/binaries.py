@@ -20,7 +20,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MODULE = Path(__file__).with_name("controlplane")
 REQUIRED = ("etcd", "kube-apiserver", "kubectl")
-CONTROLLERS = "kube-controller-manager"  # built here, but not part of what KUBEBUILDER_ASSETS promises
+CONTROLLERS = "kube-controller-manager"  # these three are built here, but KUBEBUILDER_ASSETS does not promise them
+SCHEDULER = "kube-scheduler"
+KWOK = "kwok"
+SCHEDULING = (CONTROLLERS, SCHEDULER, KWOK)
 
 Announce = Callable[[str], object]
 
@@ -39,6 +42,11 @@ class Binaries:
     def has_controllers(self) -> bool:
         """Whether a Deployment can make pods."""
         return (self.folder / CONTROLLERS).is_file()
+
+    @property
+    def has_scheduling(self) -> bool:
+        """Whether pods can be bound to nodes."""
+        return all((self.folder / program).is_file() for program in SCHEDULING)
 
     def path(self, program: str) -> Path:
         """Where a program is; UnavailableError when the folder does not hold it."""
@@ -94,7 +102,7 @@ def _build_once(folder: Path, announce: Announce) -> None:
     with _alone(folder.with_suffix(".lock")):
         if folder.is_dir():
             return
-        announce("building kube-apiserver, etcd and kubectl: about ten minutes, the first time only")
+        announce("building kube-apiserver, etcd and the rest: about five minutes, the first time only")
         with tempfile.TemporaryDirectory(prefix="build-", dir=folder.parent) as scratch:
             _build(Path(scratch)).rename(folder)
 

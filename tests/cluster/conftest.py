@@ -1,4 +1,4 @@
-"""One control plane and one webhook for all tests of this folder, and a namespace of its own for each test."""
+"""A control plane and a webhook for all tests of this folder, a second pair with nodes, a namespace for each test."""
 
 import itertools
 import os
@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.cluster import binaries
+from tests.cluster import binaries, nodes, rules
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client
 from tests.cluster.plane import ControlPlane, control_plane
@@ -24,7 +24,7 @@ def programs(request: pytest.FixtureRequest) -> Binaries:
 
     def announce(text: str) -> None:
         with capture.global_and_fixture_disabled():
-            print(f"\n{text}", flush=True)  # noqa: T201  ten silent minutes would look like a hang
+            print(f"\n{text}", flush=True)  # noqa: T201  five silent minutes would look like a hang
 
     try:
         return binaries.find(announce)
@@ -75,11 +75,40 @@ def cluster(plane: ControlPlane, webhook: Webhook) -> Client:
     return plane.client.in_namespace(f"test-{next(_numbers)}")
 
 
+@pytest.fixture(scope="session")
+def scheduling_plane(programs: Binaries) -> Iterator[ControlPlane]:
+    """A control plane of its own: elsewhere a scheduler would bind, or mark, the pods of other tests."""
+    if not programs.has_scheduling:
+        _skip_unless_ci(f"{programs.folder} lacks one of {', '.join(binaries.SCHEDULING)}")
+    with control_plane(programs, controllers=True) as running:
+        nodes.start_scheduling(running, programs)
+        yield running
+
+
+@pytest.fixture(scope="session")
+def every_back_end(scheduling_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook]:
+    """The webhook with all shipped back ends, registered where there is a scheduler."""
+    folder = rules.with_every_back_end(tmp_path_factory.mktemp("rules"))
+    with running_webhook(scheduling_plane, rules=folder) as running:
+        register(scheduling_plane.client, running)
+        yield running
+
+
+@pytest.fixture
+def scheduled(scheduling_plane: ControlPlane, every_back_end: Webhook) -> Iterator[Client]:
+    """The cluster with a scheduler and every back end, in a namespace nobody else uses; nodes go with the test."""
+    every_back_end.process.assert_running()
+    client = scheduling_plane.client.in_namespace(f"scheduling-{next(_numbers)}")
+    yield client
+    nodes.clear(client)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """What the webhook printed stands under a test that failed."""
     report = yield
-    used = getattr(item, "funcargs", {}).get("webhook")
-    if report.failed and isinstance(used, Webhook):
-        report.sections.append(("the webhook's log", used.process.tail()))
+    used = getattr(item, "funcargs", {})
+    if report.failed:
+        logs = [webhook.process.tail() for webhook in used.values() if isinstance(webhook, Webhook)]
+        report.sections.extend(("the webhook's log", log) for log in logs)
     return report

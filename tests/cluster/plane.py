@@ -1,8 +1,8 @@
 """A control plane: etcd, kube-apiserver and, where Deployments must make pods, kube-controller-manager.
 
-There are no nodes: pods are stored, admitted, updated and deleted, and never run. Every feature is as the release
-has it; the one admission plugin switched off is ServiceAccount, which adds a token volume to every pod and refuses
-pods until somebody made the account.
+There are no nodes, unless `nodes` adds some: pods are stored, admitted, updated and deleted, and never run. Every
+feature is as the release has it; the one admission plugin switched off is ServiceAccount, which adds a token volume
+to every pod and refuses pods until somebody made the account.
 """
 
 import random
@@ -25,7 +25,9 @@ LOOPS = (
     "garbage-collector-controller",
     "job-controller",
     "namespace-controller",
+    "node-lifecycle-controller",
     "replicaset-controller",
+    "resourceclaim-controller",
     "resourcequota-controller",
     "statefulset-controller",
 )

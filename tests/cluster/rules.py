@@ -1,0 +1,36 @@
+"""The shipped rules with every shipped back end enabled, so that one webhook serves them all."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.webhook import ROOT
+
+RULES = ROOT / "rules"
+_OTHERS = {"cluster.yaml", "kustomization.yaml"}
+
+
+def backends() -> dict[str, dict[str, Any]]:
+    """Every shipped back end's spec, by its name."""
+    return {
+        document["metadata"]["name"]: document["spec"]
+        for path in _files()
+        for document in yaml.safe_load_all(path.read_text())
+        if document["kind"] == "Backend"
+    }
+
+
+def with_every_back_end(folder: Path) -> Path:
+    """Write the shipped rules to a folder, with a Cluster that has all back ends, those it has anyway first."""
+    for path in _files():
+        (folder / path.name).write_text(path.read_text())
+    cluster = yaml.safe_load((RULES / "cluster.yaml").read_text())
+    cluster["spec"]["backends"] = list(dict.fromkeys([*cluster["spec"]["backends"], *backends()]))
+    (folder / "cluster.yaml").write_text(yaml.safe_dump(cluster))
+    return folder
+
+
+def _files() -> Iterator[Path]:
+    return (path for path in sorted(RULES.glob("*.yaml")) if path.name not in _OTHERS)

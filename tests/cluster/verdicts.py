@@ -1,0 +1,44 @@
+"""What the scheduler says of a pod: where it runs, or why no node may have it."""
+
+import re
+from collections import Counter
+from contextlib import suppress
+
+from tests.cluster.client import Client, Object
+from tests.cluster.waiting import until
+
+Reasons = Counter[str]
+
+_REFUSED = re.compile(r"0/\d+ nodes are available: (.*?)\.(?: |$)")
+_COUNTED = re.compile(r"(\d+) ([^,]+?)(?:, (?=\d)|$)")
+
+
+def await_running(client: Client, created: Object) -> str:
+    """The node on which a pod runs, when it does."""
+    until(lambda: client.get(created)["status"]["phase"] == "Running", f"{created['metadata']['name']} runs")
+    node: str = client.get(created)["spec"]["nodeName"]
+    return node
+
+
+def await_unschedulable(client: Client, created: Object) -> None:
+    """Await that the scheduler has found no node for a pod, which is what an autoscaler looks for."""
+    until(lambda: _unschedulable(client.get(created)), f"{created['metadata']['name']} is unschedulable")
+
+
+def await_refusals(client: Client, created: Object, expected: Reasons) -> None:
+    """Await that the scheduler has looked at every node, as it is now, and compare why it took none."""
+    with suppress(TimeoutError):
+        until(lambda: _refusals(client.get(created)) == expected, "the scheduler says so", within=10)
+    assert _refusals(client.get(created)) == expected
+
+
+def _refusals(stored: Object) -> Reasons:
+    """The reasons for which a pod is Pending, each with the number of nodes; none before the scheduler has tried."""
+    said = _REFUSED.match(_unschedulable(stored))
+    return Counter({reason: int(count) for count, reason in _COUNTED.findall(said[1])}) if said else Counter()
+
+
+def _unschedulable(stored: Object) -> str:
+    """The scheduler's message on a pod that no node may have; '' on every other."""
+    conditions = stored.get("status", {}).get("conditions", [])
+    return next((found["message"] for found in conditions if found.get("reason") == "Unschedulable"), "")
