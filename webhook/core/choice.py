@@ -71,9 +71,18 @@ def _order(asked: Asked, rulebook: Rulebook, preferred: str | None) -> Iterable[
     order = rulebook.orders[asked.request.devices]
     if owners:
         return _ordered(owners, asked.request.devices, rulebook)
+    ordered = order.values() if rulebook.surroundings.present is None else _settled(asked.request.devices, rulebook)
     if preferred is not None and preferred in order:
-        return [order[preferred], *order.values()]
-    return order.values()
+        return [order[preferred], *ordered]
+    return ordered
+
+
+def _settled(devices: str, rulebook: Rulebook) -> Sequence[Backend]:
+    """The cluster's order; of back ends that are as good as each other, those with nodes come first.
+
+    Nodes settle nothing else: a pool that is scaled to zero has none, and has to be able to grow.
+    """
+    return _ordered([*rulebook.orders[devices].values()], devices, rulebook)
 
 
 def _named(named: Stated, asked: Asked, owners: Sequence[Backend] | None, rulebook: Rulebook) -> Backend:
@@ -103,8 +112,8 @@ def _as_they_read(asked: Asked, owners: Sequence[Backend], rulebook: Rulebook) -
 
 
 def _ordered(owners: Sequence[Backend], devices: str, rulebook: Rulebook) -> Sequence[Backend]:
-    ranks = rulebook.ranks[devices]
-    return sorted(owners, key=lambda owner: ranks[owner.name])
+    ranks, present = rulebook.ranks[devices], rulebook.surroundings.present or frozenset()
+    return sorted(owners, key=lambda owner: (ranks[owner.name], owner.name not in present))
 
 
 def _owners(asked: Asked, rulebook: Rulebook) -> Sequence[Backend] | None:
@@ -126,6 +135,7 @@ def _resources(asked: Asked) -> list[str]:
 def consider(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
     """How one back end serves what is asked; raises CannotExpressError if it cannot."""
     _check_sharing(asked, backend)
+    _check_nodes(backend, rulebook)
     if asked.request is None:
         return _as_it_stands(asked, backend, rulebook)
     done = translate.translate(asked.request, backend, rulebook)
@@ -177,6 +187,13 @@ def _check_sharing(asked: Asked, backend: Backend) -> None:
         kinds = " or ".join(sorted(backend.sharing))
         message = f"its sharing is {kinds}, not {wanted.value}"
         raise CannotExpressError("GPU301", message, f"ask for gpu-sharing: {kinds}, or leave it out", "gpu-sharing")
+
+
+def _check_nodes(backend: Backend, rulebook: Rulebook) -> None:
+    """A back end whose rule says so serves only where a node of it is known."""
+    present = rulebook.surroundings.present
+    if backend.nodes.required and present is not None and backend.name not in present:
+        raise CannotExpressError("GPU301", "no node of this cluster has it", "ask for what another back end serves")
 
 
 def _check_agreement(served: Served) -> None:

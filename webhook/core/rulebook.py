@@ -243,11 +243,15 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What one cluster has: its back ends in order of preference, the defaults, the exempt namespaces."""
+    """What one cluster has: its back ends in order of preference, the defaults, the exempt namespaces.
+
+    `tiers` is the rank of each back end: of those that share one, the first with nodes is preferred.
+    """
 
     name: str
     at: Location
     backends: tuple[str, ...]
+    tiers: Mapping[str, int] = field(default_factory=dict)
     whole: str | None = None
     part: str | None = None
     device: str | None = None
@@ -296,8 +300,8 @@ class Surroundings:
 class Rulebook:
     """Everything a review is judged by.
 
-    `orders`: the enabled back ends by name, in the order in which a `whole`, `part` or `profile` request tries them,
-    and `ranks` the place of each there.
+    `orders`: the enabled back ends by name, in the order in which a `whole`, `part`, `profile` or `claim` request
+    tries them, and `ranks` the place of each there, which back ends that are as good as each other share.
     `devices` is by lower-case model, alias and product name. `spoken` are the annotations and labels in which an
     enabled back end is asked, by the name of their resource, and `marks` those that its modes depend on.
     """

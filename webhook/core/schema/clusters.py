@@ -13,13 +13,15 @@ from webhook.core.schema.inheritance import Parameters
 def cluster(name: str, spec: Node, problems: list[Problem]) -> tuple[Cluster, Mapping[str, Parameters]]:
     """Read the spec of a cluster, and the parameters it sets, by back end."""
     section = Section(Node(spec.value, spec.at, "spec", spec.keys), problems)
-    backends = section.need("backends", _at_least_one, [])
+    tiers = section.need("backends", _tiers, [])
+    backends = [name for tier in tiers for name in tier]
     default = section.take("defaults", lambda node: _defaults(node, problems), {})
     parameters = section.take("parameters", _parameters, {})
     read = Cluster(
         name=name,
         at=spec.at,
         backends=tuple(dict.fromkeys(backends)),
+        tiers={name: rank for rank, tier in reversed([*enumerate(tiers)]) for name in tier},
         whole=default.get("whole"),
         part=default.get("part"),
         device=section.take("device", Node.text, None),
@@ -30,10 +32,11 @@ def cluster(name: str, spec: Node, problems: list[Problem]) -> tuple[Cluster, Ma
     return read, parameters
 
 
-def _at_least_one(node: Node) -> list[str]:
+def _tiers(node: Node) -> list[list[str]]:
+    """Names in order of preference; those of an inner list are as good as each other."""
     if not node.elements():
         raise node.problem("needs at least one back end: a cluster without any would refuse every GPU")
-    return node.texts()
+    return [element.texts() if isinstance(element.value, list) else [element.text()] for element in node.elements()]
 
 
 def _defaults(node: Node, problems: list[Problem]) -> dict[str, str]:
@@ -58,7 +61,8 @@ def check_names(
     section = Section(Node(spec.value, spec.at, "spec", spec.keys), [])
     enabled = cluster.backends
     for node in section.take("backends", Node.elements, []):
-        _known(node, known, "no rule defines the back end", problems)
+        for element in node.elements() if isinstance(node.value, list) else [node]:
+            _known(element, known, "no rule defines the back end", problems)
     for _, node in section.take("defaults", lambda n: list(n.items()), []):
         _known(node, enabled, "spec.backends does not enable", problems)
     device = section.take("device", lambda node: node, None)

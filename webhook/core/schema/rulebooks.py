@@ -42,7 +42,7 @@ def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str,
         backends=loaded,
         enabled=enabled,
         orders=orders,
-        ranks={kind: {name: rank for rank, name in enumerate(order)} for kind, order in orders.items()},
+        ranks={kind: _ranks(cluster, kind) for kind in DEVICES},
         devices=devices,
         profiles=frozenset(profile for device in devices.values() for profile in device.profiles),
         resources=resources,
@@ -199,8 +199,18 @@ def _serves(backend: Backend, device: Device) -> bool:
 
 
 def _order(cluster: Cluster, loaded: Mapping[str, Backend], devices: str) -> dict[str, Backend]:
-    default = cluster.whole if devices == "whole" else cluster.part
+    default = _default(cluster, devices)
     return {name: loaded[name] for name in ((default,) if default else ()) + cluster.backends}
+
+
+def _ranks(cluster: Cluster, devices: str) -> dict[str, int]:
+    """The place of each back end: its tier's, but the default's is before all."""
+    tiers = cluster.tiers or {name: rank for rank, name in enumerate(cluster.backends)}
+    return {**tiers, **({default: -1} if (default := _default(cluster, devices)) else {})}
+
+
+def _default(cluster: Cluster, devices: str) -> str | None:
+    return cluster.whole if devices == "whole" else cluster.part
 
 
 def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:
