@@ -29,7 +29,8 @@ def await_refusals(client: Client, created: Object, expected: Reasons) -> None:
     """Await that the scheduler has looked at every node, as it is now, and compare why it took none."""
     with suppress(TimeoutError):
         until(lambda: _refusals(client.get(created)) == expected, "the scheduler says so", within=10)
-    assert _refusals(client.get(created)) == expected
+    said = _refusals(stored := client.get(created))
+    assert said == expected, f"{dict(said)}, not {dict(expected)}, and it is on {stored['spec'].get('nodeName')}"
 
 
 def _refusals(stored: Object) -> Reasons:
