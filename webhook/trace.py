@@ -40,6 +40,8 @@ def paint(lines: Iterable[Line], colours: Mapping[str, str]) -> Iterator[str]:
 def trace(explanation: Explanation) -> Iterator[Line]:
     """The explanation, line by line."""
     yield Line(explanation.title, "strong")
+    if explanation.converted is not None:
+        yield from map(Line, _converted(explanation.converted))
     if explanation.planned is not None:
         yield from map(Line, _asked(explanation, explanation.planned))
     for warning in explanation.decision.warnings:
@@ -49,13 +51,21 @@ def trace(explanation: Explanation) -> Iterator[Line]:
         for violation in explanation.decision.violations:
             yield from (Line(f"    {line}") for line in str(violation).splitlines())
     elif explanation.planned is not None and explanation.planned.edits:
-        yield from map(Line, _edits(explanation.planned.edits))
+        if explanation.converted is None:
+            yield from map(Line, _edits(explanation.planned.edits))
         yield Line("")
         yield from diff(explanation.before, explanation.after)
     elif not explanation.decision.backends:
         yield Line("  admitted as it is: no container asks for a GPU")
     else:
         yield Line("  admitted as it is: nothing is missing")
+
+
+def _converted(planned: Plan) -> Iterator[str]:
+    for one in planned.served:
+        texts = {**{name: str(value) for name, value in one.amounts.items()}, **one.asked.native.texts}
+        said = ", ".join(f"{name}: {text}" for name, text in texts.items())
+        yield f"  was       {one.asked.container.name}: {said}  ({one.backend.rule})"
 
 
 def _asked(explanation: Explanation, planned: Plan) -> Iterator[str]:

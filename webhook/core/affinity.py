@@ -6,7 +6,7 @@ requirement matches no node, so adding one to it would let nodes in (Kubernetes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ class Requirement:
 def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Violation]:
     """The edits that bind the pod to nodes meeting every requirement, and a violation for each it rules out."""
     missing: list[Requirement] = []
-    terms = _terms(pod)
+    present = terms(pod)
     together: dict[str, Requirement] = {}
     for requirement in requirements:
         yield from _join(requirement, together)
@@ -46,11 +46,11 @@ def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Vi
             if selected not in requirement.values:
                 path: Path = ("spec", "nodeSelector", requirement.key)
                 yield _excluded(requirement, path, f"nodeSelector wants {requirement.key}={selected}")
-        elif conflict := _conflict(terms, requirement):
+        elif conflict := _conflict(present, requirement):
             yield _excluded(requirement, (*TERMS, conflict[0]), conflict[1])
         else:
             missing.append(requirement)
-    yield from _into_terms(terms, missing)
+    yield from _into_terms(present, missing)
 
 
 def _join(requirement: Requirement, together: dict[str, Requirement]) -> Iterator[Violation]:
@@ -70,18 +70,37 @@ def _join(requirement: Requirement, together: dict[str, Requirement]) -> Iterato
     )
 
 
-def _terms(pod: Pod) -> Sequence[Mapping[str, Any]]:
+def terms(pod: Pod) -> Sequence[Mapping[str, Any]]:
+    """The terms of the pod's required node affinity; one of them has to hold."""
     at: Any = pod.raw
     for step in TERMS:
         at = at.get(step) if isinstance(at, dict) else None
     return at or ()
 
 
-def _into_terms(terms: Sequence[Mapping[str, Any]], missing: Sequence[Requirement]) -> Iterator[Edit]:
-    if not terms and missing:
+def without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
+    """The pod's affinity without what its required terms say of these node labels; holders left empty go."""
+    left = [term for present in terms(pod) if (term := _rest(present, keys))]
+    found: dict[str, Any] = dict(pod.spec.get("affinity") or {})
+    node = dict(found.pop("nodeAffinity", None) or {})
+    required = dict(node.pop(_REQUIRED, None) or {})
+    required.pop("nodeSelectorTerms", None)
+    if left:
+        node[_REQUIRED] = {**required, "nodeSelectorTerms": left}
+    return {**found, "nodeAffinity": node} if node else found
+
+
+def _rest(term: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    expressions = [one for one in term.get("matchExpressions") or () if one.get("key") not in keys]
+    rest = {key: value for key, value in term.items() if key != "matchExpressions"}
+    return {**rest, "matchExpressions": expressions} if expressions else rest
+
+
+def _into_terms(present: Sequence[Mapping[str, Any]], missing: Sequence[Requirement]) -> Iterator[Edit]:
+    if not present and missing:
         expressions = [requirement.expression() for requirement in missing]
         yield Put(TERMS, [{"matchExpressions": expressions}], missing[0].rule)
-    for index, term in enumerate(terms):
+    for index, term in enumerate(present):
         for requirement in missing:
             if _binds_something(term) and not _meets(term, requirement):
                 path: Path = (*TERMS, index, "matchExpressions")
@@ -104,12 +123,12 @@ def _meets(term: Mapping[str, Any], requirement: Requirement) -> bool:
     )
 
 
-def _conflict(terms: Sequence[Mapping[str, Any]], requirement: Requirement) -> tuple[int, str] | None:
+def _conflict(present: Sequence[Mapping[str, Any]], requirement: Requirement) -> tuple[int, str] | None:
     """The first term and what it says, if every term excludes all of the nodes required."""
-    reasons = [_exclusion(term, requirement) for term in terms if _binds_something(term)]
+    reasons = [_exclusion(term, requirement) for term in present if _binds_something(term)]
     if not reasons or not all(reasons):
         return None
-    index = next(index for index, term in enumerate(terms) if _binds_something(term))
+    index = next(index for index, term in enumerate(present) if _binds_something(term))
     return index, str(reasons[0])
 
 

@@ -25,11 +25,15 @@ def templates(served: Served, rulebook: Rulebook) -> Sequence[str]:
     return [name.replace("+", ".").lower() for name in filled if name is not None]
 
 
+def names(pod: Pod, container: Container) -> set[str]:
+    """What a container claims already, by its name within the pod."""
+    return {str(claim.get("name")) for claim in _objects(_resources(pod, container).get("claims"))}
+
+
 def used(pod: Pod, container: Container) -> set[str]:
     """The templates that a container claims already."""
     by_name = {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in _pod_claims(pod)}
-    names = (claim.get("name") for claim in _objects(_resources(pod, container).get("claims")))
-    found = {by_name.get(str(name)) for name in names}
+    found = {by_name.get(name) for name in names(pod, container)}
     return {template for template in found if isinstance(template, str)}
 
 

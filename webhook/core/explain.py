@@ -29,7 +29,10 @@ TEMPLATES: Mapping[str, Path] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What would become of one pod. `title` names the object, `before` and `after` are the pod."""
+    """What would become of one pod. `title` names the object, `before` and `after` are the pod.
+
+    `converted` is how the pod was understood in the words of another system, if it is rewritten for this one.
+    """
 
     title: str
     decision: Decision
@@ -38,6 +41,7 @@ class Explanation:
     planned: Plan | None = None
     candidates: Mapping[str, Sequence[Candidate]] = field(default_factory=dict)
     charges: Mapping[str, Fraction] = field(default_factory=dict)
+    converted: Plan | None = None
 
     def contract(self) -> dict[str, Any]:
         """The form of `explain -o json`, which scripts rely on."""
@@ -56,7 +60,7 @@ class Explanation:
 
 def explain(document: Mapping[str, Any], rulebook: Rulebook) -> list[Explanation]:
     """Explain every pod that a document has; an empty list for a kind without pods."""
-    return [_explain(title, raw, namespace, rulebook) for title, raw, namespace in _pods(document)]
+    return [explain_pod(title, raw, namespace, rulebook) for title, raw, namespace in _pods(document)]
 
 
 def only(name: str, rulebook: Rulebook) -> Rulebook:
@@ -96,7 +100,8 @@ def _at(document: Any, path: Path) -> Any:
     return document
 
 
-def _explain(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook) -> Explanation:
+def explain_pod(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook) -> Explanation:
+    """Explain one pod; a `title` that does not begin with `Pod ` is of something that makes pods."""
     template = not title.startswith("Pod ")
     if not isinstance(raw.get("spec"), Mapping):
         missing = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")

@@ -9,7 +9,7 @@ from typing import Final
 from webhook.core import amounts
 from webhook.core.choice import Served
 from webhook.core.quantity import show_size
-from webhook.core.rulebook import Constant, Output, Rulebook
+from webhook.core.rulebook import Amount, Constant, Output, Rulebook
 
 HOLES: Final = ("profile", "product", "model", "container", "tenant", "memory", "claim")
 """What a string of a rule may leave open, as `{model}`. A string whose hole has nothing to fill it is not written."""
@@ -72,6 +72,11 @@ def _filled(template: str, served: Served, rulebook: Rulebook) -> Sequence[str]:
             words = _products_with(served, rulebook)
         texts = [text.replace(f"{{{hole}}}", word) for text in texts for word in words]
     return texts
+
+
+def tells_model(output: Output) -> bool:
+    """Whether an output says which card model is asked for."""
+    return isinstance(output, Amount) and output.what in {"model", "product"}
 
 
 def _products_with(served: Served, rulebook: Rulebook) -> Sequence[str]:

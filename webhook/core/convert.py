@@ -1,0 +1,124 @@
+"""A pod of one GPU system, rewritten for another: understood by the rule of the one, translated by that of the other.
+
+What the first system needed beside resources goes as well: its scheduler, tolerations, node labels, annotations, as
+far as its rule would write them; what the pod's author added stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from webhook.core import affinity, explain, pod, removal, words
+from webhook.core.choice import Served
+from webhook.core.explain import Explanation
+from webhook.core.places import CONTAINER, NOTE, SUFFIX, annotation
+from webhook.core.plan import Plan
+from webhook.core.pod import Pod
+from webhook.core.quantity import show, show_size
+from webhook.core.request import PREFIX, Devices, GpuRequest
+from webhook.core.rulebook import Rulebook
+from webhook.core.schema import rulebooks
+
+
+def convert(
+    document: Mapping[str, Any], target: str, rulebook: Rulebook, source: str | None = None
+) -> list[Explanation]:
+    """Each pod of a document as the back end `target` would have it; `source` says whose resources it has.
+
+    Without `source` all back ends are asked, those of the cluster first. Raises KeyError for unknown names.
+    """
+    every = _every(rulebook) if source is None else explain.only(source, rulebook)
+    wanted = explain.only(target, rulebook)
+    found = explain.explain(document, every)
+    return [_convert(one, wanted) if one.planned and one.decision.allowed else one for one in found]
+
+
+def _every(rulebook: Rulebook) -> Rulebook:
+    """The rulebook of a cluster that has every back end there is a rule for."""
+    names = tuple(dict.fromkeys([*rulebook.cluster.backends, *rulebook.backends]))
+    cluster = replace(rulebook.cluster, backends=names, tiers={})
+    return rulebooks.index(cluster, rulebook.backends, rulebook.devices, rulebook.digest)
+
+
+def _convert(understood: Explanation, wanted: Rulebook) -> Explanation:
+    if understood.planned is None or not understood.planned.served:
+        return understood
+    seen = pod.read(understood.before)
+    neutral, asked = _neutral(seen, understood.planned, wanted)
+    namespace = str(neutral["metadata"].get("namespace") or "default")
+    result = explain.explain_pod(understood.title, neutral, namespace, wanted)
+    allowed = result.decision.allowed
+    after = _without_annotations(result.after, asked) if allowed else understood.before
+    return replace(result, before=understood.before, after=after, converted=understood.planned)
+
+
+def _neutral(seen: Pod, planned: Plan, rulebook: Rulebook) -> tuple[dict[str, Any], set[str]]:
+    """The pod without anything of the system it is for, asking in shorthand; and the annotations that ask."""
+    bare = removal.bare(seen, planned.served)
+    asked: dict[str, str] = {}
+    for served in planned.served:
+        for key, value in _shorthand(served, seen, rulebook).items():
+            asked[annotation(key, served.asked.container.name)] = value
+    metadata = dict(bare.get("metadata") or {})
+    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if not _about_backend(key)}
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if not _about_backend(key)}
+    metadata |= {"annotations": {**asked, **kept}, **({"labels": labels} if "labels" in metadata else {})}
+    return {**bare, "metadata": metadata}, asked.keys() - kept.keys()
+
+
+def _about_backend(key: str) -> bool:
+    """Whether a key names the system that served the pod so far, or notes what it did."""
+    return key in {NOTE, CONTAINER, "gpu-backend", PREFIX + "backend"} or key.startswith("backend" + SUFFIX)
+
+
+def _without_annotations(raw: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    """The pod without the words that only carried the request over."""
+    metadata = raw["metadata"]
+    own = any(PREFIX in key and key not in names | {NOTE, CONTAINER} for key in metadata["annotations"])
+    gone = names if own else names | {NOTE, CONTAINER}
+    kept = {key: value for key, value in metadata["annotations"].items() if key not in gone}
+    return {**raw, "metadata": removal.with_value(metadata, "annotations", kept)}
+
+
+def _shorthand(served: Served, seen: Pod, rulebook: Rulebook) -> dict[str, str]:
+    """What a container asks, in the words of the shorthand by key."""
+    request = served.request
+    said = {"gpu-memory": None if request.memory is None else show_size(request.memory)}
+    if request.profile is not None:
+        said |= {"gpu": str(request.count), "gpu-profile": request.profile}
+    else:
+        said |= {"gpu": str(Devices(request.count, request.memory_share or request.share))}
+        said |= {"gpu-cores": _cores(request)}
+    models = request.models or tuple(_models(served, seen, rulebook))
+    said |= {"gpu-model": ",".join(models) or None, "gpu-placement": request.placement}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _cores(request: GpuRequest) -> str | None:
+    if request.cores is None or request.cores == 100 * (request.memory_share or 0):
+        return None
+    return show(request.cores)
+
+
+def _models(served: Served, seen: Pod, rulebook: Rulebook) -> Iterator[str]:
+    """The card models that the pod names in the way of the back end that served it."""
+    outputs = served.mode.outputs
+    there = {
+        **{key: [str(value)] for key, value in seen.labels.items() if key in outputs.labels},
+        **{key: str(value).split(",") for key, value in seen.annotations.items() if key in outputs.annotations},
+        **{key: [str(value)] for key, value in (seen.spec.get("nodeSelector") or {}).items()},
+        **{key: values for term in affinity.terms(seen) for key, values in _selected(term)},
+    }
+    written = {**outputs.labels, **outputs.annotations, **outputs.node_affinity}
+    known = {words.as_label(name).lower(): device.model for name, device in rulebook.devices.items()}
+    named = [value for key in written if words.tells_model(written[key]) for value in there.get(key, ())]
+    labels = [words.as_label(name).lower() for name in named]
+    yield from dict.fromkeys(known[label] for label in labels if label in known)
+
+
+def _selected(term: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    for expression in term.get("matchExpressions") or ():
+        if expression.get("operator") == "In":
+            yield str(expression.get("key")), [str(value) for value in expression.get("values") or ()]
