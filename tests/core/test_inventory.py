@@ -490,6 +490,17 @@ def test_the_back_end_of_the_node_is_meant_where_several_could_be() -> None:
     ) == ["shared"]
 
 
+def test_a_pod_that_asks_in_the_words_of_another_system_takes_from_whoever_has_the_node() -> None:
+    known = inventory.read([node({"nvidia.com/gpu": "4"}, T4)], NVIDIA)
+    raw = placed(container(limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1536"}))
+    found = usage.used([raw], known, NVIDIA)
+
+    [use] = found.uses
+    assert (use.backend, use.holder, use.asked) == ("hami-vgpu", "nvidia-gpu", measure("1/10", 1536 * MI, 0))
+    [row] = overview.overview(known, found, NVIDIA).per_node
+    assert row.free == measure("39/10", 60 * GI - 1536 * MI, 400)
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_is_over_asks_nothing(phase: str) -> None:
     assert asked(placed(container(limits={"nvidia.com/gpu": "1"}), phase=phase), node({}), NVIDIA) == {}

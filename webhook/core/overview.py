@@ -6,9 +6,9 @@
     nodes, nodesWithoutDevices  how many
     total                       exists, asked, free, waiting
     cards                       by model (null: unknown): nodes, exists, asked, free
-    backends                    by name, in the cluster's order: nodes, exists, asked, free
+    backends                    by name, in the cluster's order, whose nodes these are: nodes, exists, asked, free
     perNode                     node, ready, schedulable, backend, model, profile, resources, exists, asked, free
-    applications                namespace, kind, name, backends, pods, asked, waiting
+    applications                namespace, kind, name, backends (whose words they ask in), pods, asked, waiting
     unclaimed                   node, resources: advertised, and no enabled back end's
     notUnderstood               namespace, pod, message: pods that are not counted
 
@@ -106,7 +106,7 @@ def overview(inventory: Inventory, usage: Usage, rulebook: Rulebook) -> Overview
     bound = [use for use in usage.uses if use.node is not None]
     per_node = _per_node(inventory, bound)
     ranks = {backend.name: rank for rank, backend in enumerate(rulebook.enabled)}
-    names = {row.offer.backend for row in per_node} | {use.backend for use in bound}
+    names = {row.offer.backend for row in per_node} | {use.holder for use in bound}
     models = {_model(row.offer.card) for row in per_node} | {_model(use.card) for use in bound}
     return Overview(
         cluster=rulebook.cluster.name,
@@ -130,7 +130,7 @@ def _sorted(inventory: Inventory) -> list[Node]:
 def _per_node(inventory: Inventory, bound: Iterable[Use]) -> list[NodeRow]:
     asked: dict[tuple[str | None, str], Measure] = {}
     for use in bound:
-        asked[use.node, use.backend] = asked.get((use.node, use.backend), Measure()) + use.asked
+        asked[use.node, use.holder] = asked.get((use.node, use.holder), Measure()) + use.asked
     return [
         NodeRow(node=node, offer=offer, asked=asked.get((node.name, offer.backend), Measure()))
         for node in _sorted(inventory)
@@ -149,7 +149,7 @@ def _of_model(name: str | None, rows: Iterable[NodeRow], uses: Iterable[Use]) ->
 
 def _of_backend(name: str, rows: Iterable[NodeRow], uses: Iterable[Use]) -> Row:
     there = [row for row in rows if row.offer.backend == name]
-    return _row(name, there, [use for use in uses if use.backend == name])
+    return _row(name, there, [use for use in uses if use.holder == name])
 
 
 def _row(name: str | None, rows: Sequence[NodeRow], uses: Iterable[Use]) -> Row:

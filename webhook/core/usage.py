@@ -36,12 +36,17 @@ class Application:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What one pod asks of one back end; `node` is None while it waits for one."""
+    """What one pod asks of one back end; `node` is None while it waits for one.
+
+    `holder` is the back end whose devices on the node these are: another one, where a pod asks in the words of a
+    system that no label says the node is for.
+    """
 
     application: Application
     pod: str
     node: str | None
     backend: str
+    holder: str
     card: Device | None
     asked: Measure
 
@@ -95,21 +100,31 @@ def _uses(seen: Pod, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
     namespace, name = _named(seen.raw)
     bound = seen.spec.get("nodeName") or None
     node = inventory.nodes.get(bound) if bound else None
-    groups: dict[str, list[tuple[str, Measure]]] = {}
-    cards: dict[str, Device | None] = {}
+    groups: dict[tuple[str, str], list[tuple[str, Measure]]] = {}
+    cards: dict[tuple[str, str], Device | None] = {}
     for asked in _asking(seen, rulebook):
         backend, card, measure = _measured(asked, node, rulebook)
-        groups.setdefault(backend.name, []).append((asked.container.kind, measure))
-        cards[backend.name] = card
-    for backend_name, containers in groups.items():
+        whose = backend.name, _holder(asked, backend, node)
+        groups.setdefault(whose, []).append((asked.container.kind, measure))
+        cards[whose] = card
+    for (backend_name, holder), containers in groups.items():
         yield Use(
             application=_application(seen, namespace, name),
             pod=name,
             node=bound,
             backend=backend_name,
-            card=cards[backend_name],
+            holder=holder,
+            card=cards[backend_name, holder],
             asked=_together(containers),
         )
+
+
+def _holder(asked: Asked, backend: Backend, node: Node | None) -> str:
+    """Whose devices on the node a container's resources are of."""
+    if node is None or backend.name in node.offers:
+        return backend.name
+    wanted = asked.native.amounts.keys()
+    return next((name for name, offer in node.offers.items() if wanted & offer.resources.keys()), backend.name)
 
 
 def _asking(seen: Pod, rulebook: Rulebook) -> list[Asked]:
