@@ -21,7 +21,10 @@ TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelect
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Nodes whose label `key` has one of `values`, for one container, and the rule that says so."""
+    """Nodes whose label `key` has one of `values`, or that lack it if there are none; for one container.
+
+    `rule` is the one that says so.
+    """
 
     key: str
     values: tuple[str, ...]
@@ -30,6 +33,8 @@ class Requirement:
 
     def expression(self) -> dict[str, Any]:
         """The requirement as Kubernetes writes it."""
+        if not self.values:
+            return {"key": self.key, "operator": "DoesNotExist"}
         return {"key": self.key, "operator": "In", "values": list(self.values)}
 
 
@@ -57,14 +62,14 @@ def _join(requirement: Requirement, together: dict[str, Requirement]) -> Iterato
     """Containers of a pod share a node: it has to suit all of them."""
     other = together.setdefault(requirement.key, requirement)
     both = tuple(value for value in other.values if value in requirement.values)
-    if both:
+    if both or not (other.values or requirement.values):
         together[requirement.key] = replace(other, values=both)
         return
     yield Violation(
         code="GPU502",
         path=field(TERMS),
         message=f'the containers "{other.container}" and "{requirement.container}" need different nodes: '
-        f"{requirement.key} {' or '.join(other.values)}, and {' or '.join(requirement.values)}",
+        f"{requirement.key} {_words(other.values)}, and {_words(requirement.values)}",
         fix="ask for one model in the whole pod, or use two pods",
         rule=requirement.rule,
     )
@@ -111,12 +116,18 @@ def _binds_something(term: Mapping[str, Any]) -> bool:
     return bool(term.get("matchExpressions") or term.get("matchFields"))
 
 
+def _words(values: Sequence[str]) -> str:
+    return " or ".join(values) or "absent"
+
+
 def _expressions(term: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     return [expression for expression in term.get("matchExpressions") or () if expression.get("key") == key]
 
 
 def _meets(term: Mapping[str, Any], requirement: Requirement) -> bool:
     """Whether the term already has the requirement, or a narrower one."""
+    if not requirement.values:
+        return any(expression.get("operator") == "DoesNotExist" for expression in _expressions(term, requirement.key))
     return any(
         expression.get("operator") == "In" and set(expression.get("values") or ()) <= set(requirement.values)
         for expression in _expressions(term, requirement.key)
@@ -133,6 +144,8 @@ def _conflict(present: Sequence[Mapping[str, Any]], requirement: Requirement) ->
 
 
 def _exclusion(term: Mapping[str, Any], requirement: Requirement) -> str | None:
+    if not requirement.values:
+        return _presence(term, requirement)
     left = set(requirement.values)
     for expression in _expressions(term, requirement.key):
         values, operator = set(expression.get("values") or ()), expression.get("operator")
@@ -148,12 +161,22 @@ def _exclusion(term: Mapping[str, Any], requirement: Requirement) -> str | None:
     return None
 
 
+def _presence(term: Mapping[str, Any], requirement: Requirement) -> str | None:
+    """What of a term wants the label there that must not be."""
+    for expression in _expressions(term, requirement.key):
+        if expression.get("operator") not in {"NotIn", "DoesNotExist"}:
+            return f"node affinity wants {requirement.key} {expression.get('operator')}"
+    return None
+
+
 def _excluded(requirement: Requirement, path: Path, said: str) -> Violation:
-    wanted = " or ".join(requirement.values)
+    nodes = f"nodes with {requirement.key}={_words(requirement.values)}"
+    if not requirement.values:
+        nodes = f"nodes without the label {requirement.key}"
     return Violation(
         code="GPU502",
         path=field(path),
-        message=f"the pod's {said}, and the GPU it asks for is on nodes with {requirement.key}={wanted}",
+        message=f"the pod's {said}, and the GPU it asks for is on {nodes}",
         fix=f"remove {requirement.key} from the pod's node selection, or ask for another GPU",
         rule=requirement.rule,
     )

@@ -68,6 +68,9 @@ Ratio = tuple[int, int]
 
 def express(amount: Amount, request: GpuRequest, card: Device | None) -> tuple[int | None, str | None]:
     """The whole number that says what was asked, None if the key is to be left out; and a warning if rounded."""
+    if amount.what == "share" and amount.unit == 100 and request.devices == "part":
+        message = "it does not share devices here: one of its shares is a whole device"
+        raise CannotExpressError("GPU301", message, "ask for whole devices, as gpu: 1")
     neutral = _neutral(amount, request, card)
     if neutral is None:
         if amount.absent is not None:

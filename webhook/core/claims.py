@@ -18,11 +18,14 @@ from webhook.core.rulebook import Rulebook
 
 _LONGEST: Final = 63
 
+_LEGAL: Final = str.maketrans("+_", ".-")
+"""A profile may have what the name of an object may not: 1g.10gb+me is claimed as 1g.10gb.me."""
+
 
 def templates(served: Served, rulebook: Rulebook) -> Sequence[str]:
     """The templates that a container's request becomes, by name."""
     filled = (words.text(claim, served, rulebook) for claim in served.mode.claims)
-    return [name.replace("+", ".").lower() for name in filled if name is not None]
+    return [name.lower().translate(_LEGAL) for name in filled if name is not None]
 
 
 def names(pod: Pod, container: Container) -> set[str]:

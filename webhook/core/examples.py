@@ -29,14 +29,20 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
         wrong = _refusal(example, planned) if planned.violations else _result(example, planned, raw)
         if wrong:
             yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {wrong}')
-    models = [device.model for device in alone.devices.values() if device.vendor in backend.vendors][:1]
-    pods = [(ask, _pod(ask)) for ask in [*ASKS, *({**ask, "gpu-model": model} for ask in ASKS for model in models)]]
-    pods += [(dict(example.ask), _merged(_pod(example.ask), example.pod)) for example in backend.examples]
-    for ask, raw in pods:
+    for ask, raw in trials(backend, alone):
         if wrong := _unstable(raw, alone):
             said = " ".join(f"{key}={value}" for key, value in ask.items())
             yield Problem(backend.at, "spec.modes", f"what becomes of {said} {wrong}")
             return
+
+
+def trials(backend: Backend, alone: Rulebook) -> Iterator[tuple[Mapping[str, str], Mapping[str, Any]]]:
+    """What every rule is asked, and its own examples: the words of each, and a pod that says them."""
+    models = [device.model for device in alone.devices.values() if device.vendor in backend.vendors][:1]
+    for ask in (*ASKS, *({**ask, "gpu-model": model} for ask in ASKS for model in models)):
+        yield ask, _pod(ask)
+    for example in backend.examples:
+        yield example.ask, _merged(_pod(example.ask), example.pod)
 
 
 def _unstable(raw: Mapping[str, Any], alone: Rulebook) -> str | None:
@@ -106,7 +112,7 @@ def _affinity(spec: Mapping[str, Any]) -> dict[str, Any]:
     for step in affinity.TERMS:
         at = (at or {}).get(step)
     terms = at or [{}]
-    return {expression["key"]: expression["values"] for expression in terms[0].get("matchExpressions", ())}
+    return {expression["key"]: expression.get("values", []) for expression in terms[0].get("matchExpressions", ())}
 
 
 def _show(value: Any) -> str:

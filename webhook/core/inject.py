@@ -186,5 +186,5 @@ def _node_affinity(served: Iterable[Served], rulebook: Rulebook) -> Iterator[aff
     for one in served:
         for key, output in one.mode.outputs.node_affinity.items():
             values = words.texts(output, one, rulebook)
-            if values:
+            if values or (isinstance(output, Constant) and output.value == ()):
                 yield affinity.Requirement(key, tuple(values), output.rule, one.asked.container.name)

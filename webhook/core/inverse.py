@@ -145,7 +145,7 @@ def _normal(found: dict[str, Any], mode: Mode, marks: frozenset[str]) -> GpuRequ
     if mode.size is not None:
         found["memory"] = mode.size
     request = GpuRequest(**found, marks=marks)
-    if not matches(_without_models(mode.when), request):
+    if not matches(_told_by_resources(mode.when), request):
         raise CannotExpressError("GPU405", f"this is not {describe(mode.when)}", f"ask for {describe(mode.when)}")
     return request
 
@@ -159,9 +159,9 @@ def _whole(count: int, mode: Mode) -> GpuRequest:
     return GpuRequest(count=count)
 
 
-def _without_models(when: When) -> When:
-    """The condition without its models, which resources on a container do not tell."""
-    return replace(when, models=frozenset()) if when.models else when
+def _told_by_resources(when: When) -> When:
+    """The condition without its models and sharing, which resources on a container do not tell."""
+    return replace(when, models=frozenset(), sharing=None) if when.models or when.sharing else when
 
 
 def gives(given: GpuRequest, asked: GpuRequest, card: Device | None) -> bool:

@@ -38,6 +38,9 @@ class Native:
     violations: list[Violation] = field(default_factory=list)
 
 
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+"""The one domain of Kubernetes whose resources are devices: a class of DRA, asked for by name (KEP-5004)."""
+
 NOTHING: Final = Native()
 """What most containers have; nobody adds to it."""
 
@@ -180,7 +183,8 @@ def not_whole(container: Container, resource: Resource, amount: Fraction, fix: s
 def foreign(container: Container, rulebook: Rulebook) -> Iterator[str]:
     """Extended resources on the container that no rule knows."""
     for name in container.limits:
-        if "/" in name and name not in rulebook.resources and "kubernetes.io/" not in name:
+        core = "kubernetes.io/" in name and not name.startswith(DEVICE_CLASS)
+        if "/" in name and name not in rulebook.resources and not core:
             yield name
 
 

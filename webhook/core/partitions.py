@@ -17,7 +17,7 @@ from webhook.core import amounts
 from webhook.core.amounts import CannotExpressError
 from webhook.core.quantity import show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Device, Mode, Output, Partitions, Profile
+from webhook.core.rulebook import Amount, Backend, Device, Mode, Output, Partitions, Profile
 
 HOLE: Final = "{profile}"
 
@@ -60,10 +60,14 @@ def warning(request: GpuRequest, cut_to: GpuRequest, card: Device) -> str | None
     return f"{request} becomes {profile.name}: {show_size(profile.memory)}, {slices}, {compute} of {card.model}"
 
 
-def check(request: GpuRequest, card: Device | None) -> None:
-    """Raise CannotExpressError if the card is known and has no such partition."""
-    if card is not None and request.profile is not None:
-        amounts.partition(request.profile, card)
+def check(name: str, card: Device | None, backend: Backend) -> None:
+    """Raise CannotExpressError if the card, or where it is unknown no card of the back end, has such a partition."""
+    if name not in backend.profiles:
+        has = ", ".join(sorted(backend.profiles)) or "none"
+        message = f"none of its cards has a partition {name}"
+        raise CannotExpressError("GPU305", message, f"ask for one it has: {has}", "gpu-profile")
+    if card is not None:
+        amounts.partition(name, card)
 
 
 def among(partitions: Partitions, name: str) -> bool:

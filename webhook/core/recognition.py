@@ -112,7 +112,7 @@ def _products(output: Output, mode: Mode, devices: Sequence[Device]) -> Iterator
 def _texts(output: Output, device: Device) -> Iterator[str]:
     if isinstance(output, Amount) and output.what in {"product", "model"}:
         names = [device.model] if output.what == "model" else _names(output.form, device)
-        yield from (output.values.get(name, name) for name in names)
+        yield from (text for name in names for text in output.values.get(name, (name,)))
     elif isinstance(output, Constant):
         for text in output.value if isinstance(output.value, tuple) else (str(output.value),):
             if "{product}" in text:

@@ -40,13 +40,16 @@ class Amount:
     per_total: bool = False
     digits: int = 0
     absent: str | int | None = None
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     form: Literal["label", "name"] = "label"
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that a rule writes as it stands, or several for node affinity; strings may have holes (`{model}`)."""
+    """A value that a rule writes as it stands; strings may have holes (`{model}`).
+
+    Several for node affinity: the label has one of them, or where there is none, it must not be there.
+    """
 
     value: str | int | tuple[str, ...]
     at: Location
@@ -74,6 +77,7 @@ class When:
     lacks: frozenset[str] = frozenset()
     models: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset()
+    sharing: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +190,7 @@ class Backend:
     """One way a vendor exposes GPUs. `parametrised`: the cluster sets some of its parameters.
 
     `models`: the only card models it serves, in lower case; none: all of its vendors'. `card` is the one they have
-    in common. `partitions`: shares are served by hardware partitions.
+    in common. `partitions`: shares are served by hardware partitions; `profiles` are all that its cards can have.
     """
 
     name: str
@@ -198,6 +202,7 @@ class Backend:
     sharing: frozenset[str]
     modes: Sequence[Mode]
     partitions: Partitions | None = None
+    profiles: frozenset[str] = frozenset()
     inject: Injection
     owns: frozenset[str]
     request_only: Literal["repair", "refuse"] = "repair"

@@ -22,11 +22,13 @@ SHARINGS: Final = ("exclusive", "fractional", "partitioned", "time-sliced", "mps
 PLACEMENTS: Final = ("binpack", "spread", "topology")
 
 MAX_MODELS: Final = 32
+MAX_SUBDOMAIN: Final = 253
 MAX_MEMORY: Final = 4 << 40
 """Bytes. No node's GPUs have more together, so a larger amount is a slip, or was written in another unit."""
 
 _DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
 _PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
 
 
@@ -116,6 +118,13 @@ def name(text: str) -> str:
     return text
 
 
+def claim(text: str) -> str:
+    """The name of a claim or a template of claims, as Kubernetes takes it (a DNS subdomain)."""
+    if not _SUBDOMAIN.fullmatch(text) or len(text) > MAX_SUBDOMAIN:
+        raise QuantityError(f'"{shown(text)}" is not a name', "write the name of an object: a-z, 0-9, - and dots")
+    return text
+
+
 def profile(text: str) -> str:
     """A partition: `1g.10gb`, `vir02`, `1g.10gb+me` (in a label, which cannot hold `+`, `1g.10gb.me`)."""
     head, dot, attribute = name(text).rpartition(".")
@@ -141,7 +150,7 @@ KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
     "gpu-profile": profile,
     "gpu-sharing": one_of(*SHARINGS),
     "gpu-backend": name,
-    "gpu-claim": name,
+    "gpu-claim": claim,
     "gpu-container": name,
     "gpu-tflops": tflops,
     "gpu-placement": one_of(*PLACEMENTS),

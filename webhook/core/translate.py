@@ -84,8 +84,8 @@ def _size_of(amount: Fraction) -> str:
 
 def _partition(request: GpuRequest, card: Device | None, backend: Backend, warnings: list[str]) -> GpuRequest:
     """A share as the partition that has it, unless some mode serves it as it is."""
-    if request.devices == "profile":
-        partitions.check(request, card)
+    if request.profile is not None:
+        partitions.check(request.profile, card, backend)
     served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
     if request.devices != "part" or served or backend.partitions is None:
         return request
@@ -218,7 +218,7 @@ def matches(when: When, request: GpuRequest) -> bool:
         return False
     if when.lacks and not when.lacks.isdisjoint(request.has()):
         return False
-    if not when.marks <= request.marks:
+    if not when.marks <= request.marks or when.sharing not in {None, request.sharing}:
         return False
     return not when.models or (bool(request.models) and when.models.issuperset(map(str.lower, request.models)))
 
@@ -232,6 +232,7 @@ def describe(when: When) -> str:
     text = count if when.devices is None else f"{kind}, {count}" if when.devices == "whole" else f"{kind} {count}"
     text += f", given {' and '.join(sorted(when.has))}" if when.has else ""
     text += f", without {' and '.join(sorted(when.lacks))}" if when.lacks else ""
+    text += f", {when.sharing}" if when.sharing else ""
     return text + "".join(f", annotated {mark}" for mark in sorted(when.marks))
 
 

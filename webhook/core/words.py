@@ -31,7 +31,7 @@ def texts(output: Output, served: Served, rulebook: Rulebook) -> Sequence[str]:
         number, _ = amounts.express(output, served.request, served.card)
         return [] if number is None else [amounts.as_text(output, number)]
     values = _word(output.what, output.form, served, rulebook)
-    return [output.values.get(value, value) for value in values]
+    return [text for value in values for text in output.values.get(value, (value,))]
 
 
 def text(output: Output, served: Served, rulebook: Rulebook) -> str | None:

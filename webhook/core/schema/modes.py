@@ -13,6 +13,7 @@ from webhook.core.document import Node, Problem, Section
 from webhook.core.request import PREFIX
 from webhook.core.rulebook import Amount, Companions, Constant, Mode, Output, Outputs, When
 from webhook.core.schema import outputs
+from webhook.core.shorthand import SHARINGS
 from webhook.core.translate import describe
 from webhook.core.words import holes
 
@@ -82,7 +83,7 @@ def _both(general: Companions | None, own: Companions | None) -> Companions | No
 
 
 def _selects(mode: Mode, outputs: Outputs) -> str | None:
-    written = [*outputs.annotations.values(), *outputs.labels.values(), *outputs.node_affinity.values()]
+    written = [*outputs.annotations.values(), *outputs.labels.values(), *outputs.node_affinity.values(), *mode.claims]
     words = {word for output in written for word in _told(output)}
     return next((word for word in ("product", "model") if word in words), "model" if mode.when.models else None)
 
@@ -218,6 +219,7 @@ def _when(node: Node, problems: list[Problem]) -> When:
         has=frozenset(section.take("has", _dimensions, [])),
         lacks=frozenset(section.take("lacks", _dimensions, [])),
         models=frozenset(model.lower() for model in section.take("models", Node.texts, [])),
+        sharing=section.take("sharing", lambda n: n.word(SHARINGS), None),
         marks=frozenset(section.take("annotations", lambda n: [f"{k}={v.text()}" for k, v in n.items()], [])),
     )
     section.done()

@@ -54,13 +54,26 @@ def variable(node: Node) -> Output:
 
 
 def labels(node: Node) -> Output:
-    """An output under nodeAffinity: one text, a list of them, or a verb."""
+    """An output under nodeAffinity: one text, a list of them, a verb, or `absent`: the label must not be there."""
+    if isinstance(node.value, dict) and "absent" in node.value:
+        return _absent(node)
     if isinstance(node.value, list):
         return Constant(tuple(holes_of(element) for element in node.elements()), node.at)
     read = text(node)
     if isinstance(read, Amount) and read.form == "name":
         raise node.problem("node labels hold no spaces: use form: label")
     return read
+
+
+def _absent(node: Node) -> Constant:
+    problems: list[Problem] = []
+    section = Section(node, problems)
+    if not section.take("absent", Node.boolean, default=False):
+        section.complain("absent can only be true")
+    section.done()
+    if problems:
+        raise DocumentError(*problems)
+    return Constant((), node.at)
 
 
 def holes_of(node: Node) -> str:
@@ -154,8 +167,13 @@ def _word(verb: str, section: Section) -> Amount:
         at=section.node.at,
         unit=Fraction(1),
         form="name" if form == "name" else "label",
-        values=section.take("values", lambda node: {key: n.text() for key, n in node.items()}, {}),
+        values=section.take("values", _lookup, {}),
     )
+
+
+def _lookup(node: Node) -> dict[str, tuple[str, ...]]:
+    """Other words for some, one or several for each."""
+    return {key: tuple(n.texts()) if isinstance(n.value, list) else (n.text(),) for key, n in node.items()}
 
 
 def _one_of(*words: str) -> Callable[[Node], str]:

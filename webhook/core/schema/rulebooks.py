@@ -165,7 +165,13 @@ def _backend(
         return backend
     cards = [card for card in {card.model: card for card in devices.values()}.values() if _serves(backend, card)]
     modes = list(partitions.expanded(backend.modes, cards, backend.partitions))
-    return replace(backend, modes=modes, owns=frozenset(name for mode in modes for name in mode.amounts))
+    names = {name for card in cards for name in card.profiles if partitions.among(backend.partitions, name)}
+    return replace(
+        backend,
+        modes=modes,
+        profiles=frozenset(names),
+        owns=frozenset(name for mode in modes for name in mode.amounts),
+    )
 
 
 def _with_cards(backend: Backend, devices: Mapping[str, Device], problems: list[Problem]) -> Backend:
