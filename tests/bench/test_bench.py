@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import many
 from tests.bench.figures import NOOP, OURS, Figures, Row, medians, table, verdicts
 from tests.bench.reviews import all_reviews
 
@@ -47,3 +48,10 @@ def test_a_short_run_answers_every_review_as_it_should() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(f"| {OURS} |") == 3
     assert done.stdout.count(f"| {NOOP} |") == 3
+
+
+@pytest.mark.parametrize("name", many.reviews())
+def test_four_hundred_back_ends_cost_a_quarter_more_at_most(name: str) -> None:
+    few, most = many.rulebook(many.FEW), many.rulebook(many.MANY)
+
+    assert many.ratio(many.reviews()[name], few, most) <= 1.25

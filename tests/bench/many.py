@@ -1,0 +1,92 @@
+"""`python -m tests.bench.many`: what a review costs with 400 back ends, beside the same review with 4.
+
+Both rulebooks are asked in turns in one process and CPU time is counted, so whatever else this machine does falls on
+both alike.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from time import process_time_ns
+
+from tests import builders
+from webhook.core import admit
+from webhook.core.review import AdmissionRequest
+from webhook.core.rulebook import Rulebook
+
+FEW, MANY = 4, 400
+ROUNDS, REVIEWS = 60, 100
+
+CLUSTER = """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Cluster
+metadata: {name: many}
+spec:
+  backends: [nvidia-gpu, hami-vgpu, amd-gpu, tencent-qgpu%s]
+  defaults: {whole: nvidia-gpu, part: hami-vgpu}
+"""
+BACKEND = """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Backend
+metadata: {name: many-%d}
+spec:
+  description: one of very many
+  sharing: [exclusive, fractional]
+  modes:
+  - when: {devices: whole}
+    limits: {many-%d.example/card: count}
+  - when: {devices: part}
+    limits: {many-%d.example/card: count, many-%d.example/memory: {memory: {unit: percent, round: up}}}
+    annotations: {many-%d.example/cores: {cores: {round: up, absent: none}}}
+  examples:
+  - ask: {gpu: "1"}
+    limits: {many-%d.example/card: 1}
+"""
+
+
+@cache
+def rulebook(backends: int) -> Rulebook:
+    """The shipped rules, of which four are enabled, and as many made-up back ends as it takes."""
+    numbers = range(backends - FEW)
+    files = {f"many-{number}.yaml": BACKEND.replace("%d", str(number)) for number in numbers}
+    names = "".join(f", many-{number}" for number in numbers)
+    return builders.rulebook({**builders.shipped_files(), **files, "cluster.yaml": CLUSTER % names})
+
+
+def reviews() -> dict[str, AdmissionRequest]:
+    """A share, a whole card, a vendor's own resource, and a pod that has nothing to do with GPUs."""
+    native = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    pods = {
+        "a share": builders.pod(labels={"gpu": "0.3"}),
+        "a whole card": builders.pod(labels={"gpu": "1"}),
+        "a vendor's resource": {"metadata": {}, "spec": native},
+        "no GPU": builders.pod(labels={"app": "web"}),
+    }
+    return {name: builders.creating(pod) for name, pod in pods.items()}
+
+
+def ratio(review: AdmissionRequest, few: Rulebook, many: Rulebook) -> float:
+    """The CPU time of the review with many back ends, over that with few: each at its best round."""
+    times: dict[int, list[int]] = {0: [], 1: []}
+    for _ in range(ROUNDS):
+        for which, rules in enumerate((few, many)):
+            times[which].append(_time(lambda rules=rules: admit.mutate(review, rules)))
+    return min(times[1]) / min(times[0])
+
+
+def _time(work: Callable[[], object]) -> int:
+    started = process_time_ns()
+    for _ in range(REVIEWS):
+        work()
+    return process_time_ns() - started
+
+
+def main() -> int:
+    few, many = rulebook(FEW), rulebook(MANY)
+    for name, review in reviews().items():
+        sys.stdout.write(f"{name}: {ratio(review, few, many):.2f} x with {MANY} back ends\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
