@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from webhook import manifests, rulefiles, settings, summary
-from webhook.core import explain
+from webhook.core import convert, explain, losses
 from webhook.core.explain import Explanation
 from webhook.core.rulebook import Rulebook
 
@@ -78,6 +78,8 @@ def parser() -> argparse.ArgumentParser:
     _console_parser(commands.add_parser("console", help="the page for people: what is loaded, and try a pod"))
     _explain_parser(commands.add_parser("explain", help="show what would become of a pod, and why"))
     _check_parser(commands.add_parser("check", help="check rule files and run their examples"))
+    _inventory_parser(commands.add_parser("inventory", help="show what nodes have and what pods ask, in one unit"))
+    _watch_parser(commands.add_parser("watch", help="keep a file of what the cluster has, for serve --surroundings"))
     return whole
 
 
@@ -95,23 +97,36 @@ def _output_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: %(default)s")
 
 
+def _surroundings_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--surroundings", type=Path, metavar="FILE", help="what gpu-webhook watch writes, if it does"
+    )
+
+
 def _serve_parser(command: argparse.ArgumentParser) -> None:
     command.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="default: %(default)s")
     command.add_argument("--tls-cert", type=Path, metavar="FILE", help="default: a self-signed pair, made once")
     command.add_argument("--tls-key", type=Path, metavar="FILE")
     _rules_option(command)
+    _surroundings_option(command)
     command.set_defaults(command=_serve)
 
 
 def _console_parser(command: argparse.ArgumentParser) -> None:
     command.add_argument("--bind", default="127.0.0.1:8080", metavar="HOST:PORT", help="default: %(default)s")
     _rules_option(command)
+    _surroundings_option(command)
+    seen = command.add_mutually_exclusive_group()
+    seen.add_argument("--inventory", type=Path, metavar="FILE", help="nodes and pods, for the global view")
+    seen.add_argument("--cluster", action="store_true", help="the global view from the current cluster")
     command.set_defaults(command=_console)
 
 
 def _explain_parser(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE|-", help="pods, workloads, lists or reviews, as YAML or JSON")
     command.add_argument("--backend", metavar="NAME", help="as if the cluster had only this back end")
+    command.add_argument("--to", metavar="NAME", help="rewrite pods of another system for this back end")
+    command.add_argument("--from", dest="source", metavar="NAME", help="with --to: the back end they are for now")
     _rules_option(command)
     _output_option(command)
     command.set_defaults(command=_explain)
@@ -130,20 +145,47 @@ def _check_parser(command: argparse.ArgumentParser) -> None:
     command.set_defaults(command=_check)
 
 
+def _inventory_parser(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "file",
+        nargs="*",
+        metavar="FILE|-",
+        help="nodes and pods as YAML or JSON (kubectl get nodes,pods -A -o json); default: the current cluster's",
+    )
+    _rules_option(command)
+    _output_option(command)
+    command.set_defaults(command=_inventory)
+
+
+def _watch_parser(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--write", type=Path, required=True, metavar="FILE", help="replaced whenever something changes"
+    )
+    _rules_option(command)
+    command.set_defaults(command=_watch)
+
+
 def _serve(options: argparse.Namespace) -> int:
     # Imported here so that `explain` starts without the server, and the server without what `explain` needs.
     from webhook import server
 
     _address(options.bind)
     return server.serve(
-        settings.Settings(bind=options.bind, rules=options.rules, tls_cert=options.tls_cert, tls_key=options.tls_key)
+        settings.Settings(
+            bind=options.bind,
+            rules=options.rules,
+            surroundings=options.surroundings,
+            tls_cert=options.tls_cert,
+            tls_key=options.tls_key,
+        )
     )
 
 
 def _console(options: argparse.Namespace) -> int:
     from webhook import console
 
-    return console.serve(*_address(options.bind), options.rules)
+    seen = console.Source(options.inventory, options.surroundings, live=options.cluster)
+    return console.serve(*_address(options.bind), options.rules, seen)
 
 
 def _address(bind: str) -> tuple[str, int]:
@@ -155,12 +197,18 @@ def _address(bind: str) -> tuple[str, int]:
 
 def _explain(options: argparse.Namespace) -> int:
     rulebook = rulefiles.load(options.rules)
+    for name in (options.backend, options.to, options.source):
+        _check_known(name, rulebook)
     if options.backend is not None:
-        rulebook = _only(options.backend, rulebook)
+        rulebook = explain.only(options.backend, rulebook)
     found = [
         explanation
         for document in manifests.parse(*_read(options.file))
-        for explanation in explain.explain(document, rulebook)
+        for explanation in (
+            convert.convert(document, options.to, rulebook, options.source)
+            if options.to
+            else explain.explain(document, rulebook)
+        )
     ]
     if not found:
         raise UsageError(f"{options.file} holds no pod and nothing that makes pods")
@@ -168,11 +216,10 @@ def _explain(options: argparse.Namespace) -> int:
     return FINE if all(explanation.decision.allowed for explanation in found) else FINDINGS
 
 
-def _only(name: str, rulebook: Rulebook) -> Rulebook:
-    if name not in rulebook.backends:
+def _check_known(name: str | None, rulebook: Rulebook) -> None:
+    if name is not None and name not in rulebook.backends:
         known = ", ".join(sorted(rulebook.backends))
         raise UsageError(f'no back end is called "{name}"; there are {known}')
-    return explain.only(name, rulebook)
 
 
 def _read(file: str) -> tuple[bytes, str]:
@@ -208,11 +255,55 @@ def _check(options: argparse.Namespace) -> int:
         else:
             print(error)
         return FINDINGS
+    one_way = [
+        loss
+        for name, backend in rulebook.backends.items()
+        for loss in losses.losses(backend, explain.only(name, rulebook))
+    ]
     if options.output == "json":
-        _dump({"fine": True, "problems": [], **summary.counts(rulebook)})
+        _dump({"fine": True, "problems": [], "oneWay": [*map(str, one_way)], **summary.counts(rulebook)})
     else:
-        print(f"{options.directory}: {summary.describe(rulebook)}: all fine")
+        print(f"{options.directory}: {summary.describe(rulebook)}: all fine", *one_way, sep="\n")
     return FINE
+
+
+def _inventory(options: argparse.Namespace) -> int:
+    from webhook import inventory
+
+    rulebook = rulefiles.load(options.rules)
+    objects = inventory.Objects()
+    try:
+        for file in options.file:
+            content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+            inventory.parse(content, "standard input" if file == "-" else file, objects)
+        if not options.file:
+            objects = _live()
+    except inventory.UnreadableError as error:
+        raise UsageError(str(error)) from None
+    view = objects.view(rulebook)
+    _dump(view.contract()) if options.output == "json" else print("\n".join(inventory.lines(view)))
+    return FINE
+
+
+def _live() -> Any:
+    """The nodes and pods of the current cluster."""
+    from webhook import cluster, inventory
+
+    try:
+        return inventory.Objects(*cluster.Cluster().nodes_and_pods())
+    except cluster.ClusterError as error:
+        raise UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from webhook import cluster, watcher
+
+    if not options.write.parent.is_dir():
+        raise UsageError(f"{options.write.parent} is not a directory")
+    try:
+        return watcher.watch(options.rules, options.write)
+    except cluster.ClusterError as error:
+        raise UsageError(str(error)) from None
 
 
 if __name__ == "__main__":

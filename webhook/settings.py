@@ -40,6 +40,9 @@ class Settings:
     rules: Path = field(default_factory=default_rules)
     """The directory of rule documents."""
 
+    surroundings: Path | None = None
+    """The file that `gpu-webhook watch` writes. None: nothing is known of the cluster but its rules."""
+
     tls_cert: Path | None = None
     """PEM certificate chain. None, with `tls_key` None: a self-signed pair in `state`, made on first start."""
 
@@ -92,7 +95,7 @@ class Settings:
     `terminationGracePeriodSeconds` of 30."""
 
     tick_seconds: float = 0.25
-    """How often deadlines and certificate files are looked at."""
+    """How often deadlines, and files that may change, are looked at."""
 
     @property
     def certificate(self) -> tuple[Path, Path]:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-Stamp = tuple[tuple[int, int, int] | None, ...]
-"""Inode, time and size of each file, None where there is none; a Secret's volume changes the inode."""
+from webhook import stamps
+
+Stamp = tuple[stamps.Stamp | None, ...]
 
 
 def stamp(pair: tuple[Path, Path]) -> Stamp:
-    """What the files look like from outside; costs two system calls."""
-    return tuple(map(_stamp, pair))
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    """What the files look like from outside."""
+    return tuple(map(stamps.file, pair))
 
 
 def context(pair: tuple[Path, Path]) -> ssl.SSLContext:

@@ -23,7 +23,7 @@ from typing import Any, Final
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
-from webhook import tls
+from webhook import stamps, surroundings, tls
 from webhook.connection import Connection
 from webhook.lane import Lane
 from webhook.settings import Settings
@@ -57,6 +57,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._loop: asyncio.AbstractEventLoop
         self._context: ssl.SSLContext
         self._stamp: tls.Stamp
+        self._surroundings: stamps.Stamp | None = None
 
     def run(self) -> None:
         """Serve until told to stop; gunicorn calls this once, in the new process."""
@@ -70,6 +71,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         for at_once in (signal.SIGINT, signal.SIGQUIT):
             self._loop.add_signal_handler(at_once, self._stop)
         self._load_certificate()
+        self._look_around()
         self._listen()
         log.info("serving on %s", ", ".join(str(listener) for listener in self.sockets))
         while self.alive:
@@ -88,6 +90,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             connection.expire()
         if tls.stamp(self.settings.certificate) != self._stamp:
             self._reload_certificate()
+        self._look_around()
         if now > self._stops_accepting:
             self._leave(now)
         elif not self._listening:
@@ -222,3 +225,23 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         else:
             self.lane.metrics.reloads["certificate", "done"] += 1
             log.info("the certificate was reloaded")
+
+    # The cluster around
+
+    def _look_around(self) -> None:
+        """Judge by what the watcher has written, when it has; a file that is no use leaves the last one in force."""
+        file = self.settings.surroundings
+        if file is None or self.lane.rulebook is None:
+            return
+        stamp = stamps.file(file)
+        if stamp in {None, self._surroundings}:
+            return
+        self._surroundings = stamp
+        try:
+            self.lane.rulebook = surroundings.around(self.lane.rulebook, file)
+        except surroundings.SurroundingsError as error:
+            self.lane.metrics.reloads["surroundings", "failed"] += 1
+            log.error("the changed surroundings are not usable, the last good ones stay: %s", error)  # noqa: TRY400 - the sentence is all there is to say
+        else:
+            self.lane.metrics.reloads["surroundings", "done"] += 1
+            log.info("the surroundings were loaded: %s", surroundings.describe(self.lane.rulebook.surroundings))

@@ -2,12 +2,14 @@
 
     GET  /              what is loaded, and a form to try a pod; `?try=NAME` and `?backend=NAME&example=N` fill it in
     POST /              the form, explained
+    GET  /inventory     the global view: what nodes have and what pods ask
     GET  /api/rules     what is loaded, or what is wrong with it
+    GET  /api/inventory the contract of `gpu-webhook inventory -o json`
     POST /api/explain   YAML or JSON in, the contract of `gpu-webhook explain -o json` out; `?backend=NAME`
 
 Belongs here: HTTP for somebody who sits at the machine, and how a page says things. Does not belong here: what is
 decided (`webhook.core.explain`), and anything a cluster depends on: admission runs without this package, and
-without Flask. Nothing is kept between two requests but the rules, which are read again when their files change.
+without Flask. Nothing is kept between two requests but what files said, which are read again when they change.
 
 The page is for loopback: there is no log-in. So it answers only to the names of this machine, takes posts only from
 itself, runs no script but its own, and bounds what can be pasted (`guard`, `pasted`).
@@ -17,5 +19,6 @@ from __future__ import annotations
 
 from webhook.console.app import create_app
 from webhook.console.serving import serve
+from webhook.console.source import Source
 
-__all__ = ["create_app", "serve"]
+__all__ = ["Source", "create_app", "serve"]

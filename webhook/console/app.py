@@ -16,11 +16,18 @@ from webhook.console import guard, pasted, tries
 from webhook.console.loaded import Loaded, Rules
 from webhook.console.pasted import UnreadableError
 from webhook.console.rules import summary
+from webhook.console.source import Source
 from webhook.console.view import breakable, place, view
 from webhook.core.explain import Explanation
+from webhook.inventory import card, memory, short, state
 
 SHOWN: Final = 20
 """Pods whose results a page holds; a list of hundreds is for `/api/explain`."""
+
+MOST_ROWS: Final = 200
+"""Nodes and applications that a page holds; a cluster of thousands is for `/api/inventory`."""
+
+NO_SOURCE: Final = "nobody said where nodes and pods are: start the console with --inventory FILE or --cluster"
 
 ROOM: Final = 64 << 10
 """For what a form puts around the text."""
@@ -30,18 +37,24 @@ DRAINED: Final = 16 << 20
 reset can overtake the answer that says why (RFC 9112, section 9.6)."""
 
 
-def create_app(rules: Path, bound: str = "127.0.0.1") -> Flask:
+def create_app(rules: Path, bound: str = "127.0.0.1", source: Source | None = None) -> Flask:
     """The console over the rule files of a directory; `bound` is the host that it listens on."""
+    source = source or Source()
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = pasted.MAX_BYTES + ROOM
     app.config["MAX_FORM_MEMORY_SIZE"] = pasted.MAX_BYTES + ROOM
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     app.add_template_filter(breakable)
     app.add_template_filter(place)
-    watched = Rules(rules)
+    app.add_template_filter(short)
+    app.add_template_filter(memory)
+    app.add_template_filter(state)
+    app.add_template_filter(card)
+    watched = Rules(rules, source.around)
     _guard(app, bound)
     _pages(app, watched)
     _api(app, watched)
+    _inventory(app, watched, source)
     return app
 
 
@@ -143,6 +156,25 @@ def _api(app: Flask, rules: Rules) -> None:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
         contracts = [explanation.contract() for explanation in found]
         return _json(contracts[0] if len(contracts) == 1 else contracts)
+
+
+def _inventory(app: Flask, rules: Rules, source: Source) -> None:
+    @app.get("/inventory")
+    def what_there_is() -> str:
+        loaded = rules.now()
+        sight = source.now(loaded.rulebook) if loaded.rulebook else None
+        return render_template("inventory.html", rules=summary(loaded), sight=sight, most=MOST_ROWS)
+
+    @app.get("/api/inventory")
+    def the_same_for_scripts() -> Response:
+        loaded = rules.now()
+        if loaded.rulebook is None:
+            answer = {"error": "the rules cannot be used", **summary(loaded)}
+            return _json(answer, HTTPStatus.SERVICE_UNAVAILABLE)
+        sight = source.now(loaded.rulebook)
+        if sight.view is None:
+            return _json({"error": sight.problem or NO_SOURCE}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return _json(sight.view.contract())
 
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from webhook import rulefiles
+from webhook import rulefiles, stamps, surroundings
 from webhook.core.document import Problem
 from webhook.core.rulebook import Rulebook
-
-Stamp = frozenset[tuple[str, int, int, int]]
-"""Name, inode, time and size of every file: what changes when somebody saves one. A thousandth of a load."""
+from webhook.surroundings import SurroundingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,44 +18,43 @@ class Loaded:
     """A rulebook, or the problems that keep the files from being one.
 
     Never an older rulebook: a page that explains by rules which are no longer on disk would mislead their author.
+    `unseen` is why nothing is known of the cluster around, where something should be.
     """
 
     rulebook: Rulebook | None
     problems: Sequence[Problem] = ()
+    unseen: str | None = None
 
 
 class Rules:
-    """The rules of one directory; safe to use from several threads."""
+    """The rules of one directory, in the surroundings that a file tells of; safe to use from several threads."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, around: Path | None = None) -> None:
         self.directory = directory
+        self._around = around
         self._lock = threading.Lock()
-        self._stamp: Stamp | None = None
+        self._stamp: object = None
         self._loaded = Loaded(None)
 
     def now(self) -> Loaded:
-        """What the directory holds at this moment."""
+        """What the files hold at this moment."""
         with self._lock:
-            stamp = _stamp(self.directory)  # before the files are read: a change in between is seen next time
+            # Before the files are read: a change in between is seen next time.
+            stamp = stamps.directory(self.directory), self._around and stamps.file(self._around)
             if stamp != self._stamp:
-                self._loaded = _load(self.directory)
+                self._loaded = _load(self.directory, self._around)
                 self._stamp = stamp
             return self._loaded
 
 
-def _load(directory: Path) -> Loaded:
+def _load(directory: Path, around: Path | None) -> Loaded:
     try:
-        return Loaded(rulefiles.load(directory))
+        rulebook = rulefiles.load(directory)
     except rulefiles.RuleFilesError as error:
         return Loaded(None, error.problems)
-
-
-def _stamp(directory: Path) -> Stamp:
-    found = set()
+    if around is None:
+        return Loaded(rulebook)
     try:
-        for file in directory.iterdir():
-            status = file.stat()
-            found.add((file.name, status.st_ino, status.st_mtime_ns, status.st_size))
-    except OSError:  # it vanished on the way; reading it again says what is wrong
-        found.add(("", 0, 0, 0))
-    return frozenset(found)
+        return Loaded(surroundings.around(rulebook, around))
+    except SurroundingsError as error:
+        return Loaded(rulebook, unseen=str(error))

@@ -18,6 +18,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from webhook.console.app import create_app
+from webhook.console.source import Source
 
 FAILED: Final = 2
 
@@ -33,7 +34,7 @@ SETTINGS: Final = {
 }
 
 
-def serve(host: str, port: int, rules: Path) -> int:
+def serve(host: str, port: int, rules: Path, source: Source | None = None) -> int:
     """Serve the console until told to stop; the exit code."""
     try:
         listener = _listen(host, port)
@@ -43,7 +44,7 @@ def serve(host: str, port: int, rules: Path) -> int:
     name, number = listener.getsockname()[:2]
     shown = f"[{name}]" if ":" in name else name
     print(f"console: http://{shown}:{number}/ with the rules of {rules}", flush=True)  # noqa: T201 - as above
-    return _run(_Application(create_app(rules, bound=host), listener.detach()))
+    return _run(_Application(create_app(rules, host, source), listener.detach()))
 
 
 def _listen(host: str, port: int) -> socket.socket:

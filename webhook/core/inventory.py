@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -79,15 +79,41 @@ class Inventory:
 def read(nodes: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> Inventory:
     """The inventory of these Node objects, whole ones or what `pruned` left of them."""
     labels = recognition.labels(rulebook)
+    alike: dict[object, Node] = {}  # nodes of a pool differ in little but their names
     found: dict[str, Node] = {}
     others = 0
     for raw in nodes:
-        node = _node(raw, labels, rulebook)
+        marked, advertised = _relevant(raw, labels, rulebook)
+        if rulebook.resources.keys().isdisjoint(advertised):
+            others += 1
+            continue
+        key = frozenset(marked.items()), frozenset(advertised.items())
+        if key not in alike:
+            alike[key] = _node(marked, advertised, labels, rulebook)
+        node = replace(
+            alike[key],
+            name=str(_at(raw, "metadata").get("name", "")),
+            ready=_ready(raw),
+            schedulable=_at(raw, "spec").get("unschedulable") is not True,
+        )
         if node.offers or node.unclaimed:
             found[node.name] = node
         else:
             others += 1
     return Inventory(nodes=found, others=others)
+
+
+def _relevant(
+    raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The labels and the advertised amounts that any rule asks for, as text."""
+    marked = {key: str(value) for key, value in _at(raw, "metadata", "labels").items() if key in labels.keys}
+    known = rulebook.resources
+    return marked, {
+        name: quantity.text_of(value)
+        for name, value in _advertised(raw).items()
+        if name in known or name in labels.keys
+    }
 
 
 def surroundings(inventory: Inventory) -> Surroundings:
@@ -108,18 +134,14 @@ def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[s
 
     Not what follows from the rules, which may change while this is kept.
     """
-    advertised, keys = _advertised(raw), labels.keys
+    marked, advertised = _relevant(raw, labels, rulebook)
     if rulebook.resources.keys().isdisjoint(advertised):
         return None
-    kept = {name: value for name, value in advertised.items() if name in rulebook.resources or name in keys}
-    status: dict[str, Any] = {"allocatable": kept}
+    status: dict[str, Any] = {"allocatable": advertised}
     if not _ready(raw):
         status["conditions"] = [{"type": "Ready", "status": "False"}]
     node = {
-        "metadata": {
-            "name": str(_at(raw, "metadata").get("name", "")),
-            "labels": {key: value for key, value in _at(raw, "metadata", "labels").items() if key in keys},
-        },
+        "metadata": {"name": str(_at(raw, "metadata").get("name", "")), "labels": marked},
         "status": status,
     }
     return node | ({"spec": {"unschedulable": True}} if _at(raw, "spec").get("unschedulable") is True else {})
@@ -149,12 +171,9 @@ def _ready(raw: Mapping[str, Any]) -> bool:
     return not said or said[0] == "True"
 
 
-def _node(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> Node:
-    advertised = _advertised(raw)
+def _node(marked: Mapping[str, str], advertised: Mapping[str, str], labels: Labels, rulebook: Rulebook) -> Node:
+    """What all nodes with these labels and amounts have in common."""
     found = dict(_amounts(advertised, rulebook))
-    if not found:
-        return Node(name="")
-    marked = {key: str(value) for key, value in _at(raw, "metadata", "labels").items()}
     owners = {name: _owners(name, marked, rulebook) for name in found}
     groups: dict[str, dict[str, int]] = {}
     for name, candidates in owners.items():
@@ -162,9 +181,7 @@ def _node(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> Node:
             groups.setdefault(candidates[0].name, {})[name] = found[name]
     could = {backend.name: backend for candidates in owners.values() for backend in candidates}
     return Node(
-        name=str(_at(raw, "metadata").get("name", "")),
-        ready=_ready(raw),
-        schedulable=_at(raw, "spec").get("unschedulable") is not True,
+        name="",
         offers={
             name: _offer(could[name], group, advertised, marked, labels, rulebook) for name, group in groups.items()
         },

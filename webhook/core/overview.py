@@ -51,9 +51,14 @@ class NodeRow:
     asked: Measure
 
     @property
+    def exists(self) -> Measure:
+        """What there is."""
+        return self.offer.exists
+
+    @property
     def free(self) -> Measure:
         """What is left for a new pod: nothing on a node that takes none."""
-        return self.offer.exists.less(self.asked) if self.node.takes_pods else Measure()
+        return self.exists.less(self.asked) if self.node.takes_pods else Measure()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +161,7 @@ def _row(name: str | None, rows: Sequence[NodeRow], uses: Iterable[Use]) -> Row:
     return Row(
         name=name,
         nodes=len({row.node.name for row in rows}),
-        exists=total(row.offer.exists for row in rows),
+        exists=total(row.exists for row in rows),
         asked=total(use.asked for use in uses),
         free=total(row.free for row in rows),
     )
@@ -181,8 +186,7 @@ def _applications(uses: Iterable[Use]) -> list[ApplicationRow]:
 
 
 def _measured(row: Row | NodeRow) -> dict[str, Any]:
-    exists = row.exists if isinstance(row, Row) else row.offer.exists
-    return {"exists": _plain(exists), "asked": _plain(row.asked), "free": _plain(row.free)}
+    return {"exists": _plain(row.exists), "asked": _plain(row.asked), "free": _plain(row.free)}
 
 
 def _node_contract(row: NodeRow) -> dict[str, Any]:

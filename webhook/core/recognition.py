@@ -31,18 +31,13 @@ class Labels:
 
     products   by label key and lower-case value, the cards that may be meant; more than one tells nothing
     profiles   keys of labels that hold a partition, and `spelling` the partition that each lower-case value means
-    others     every further key that says whether a node is a back end's, or how many cards it has
+    keys       every label that has any meaning: these, and what says whose a node is, or how many cards it has
     """
 
     products: Mapping[str, Mapping[str, Sequence[Device]]]
     profiles: frozenset[str]
     spelling: Mapping[str, str]
-    others: frozenset[str]
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """Every label key that has any meaning."""
-        return self.profiles | self.others | self.products.keys()
+    keys: frozenset[str]
 
     def recognise(self, labels: Mapping[str, str], backend: Backend) -> Recognised:
         """The card that a back end's devices on a node with these labels are."""
@@ -73,8 +68,13 @@ def labels(rulebook: Rulebook) -> Labels:
             if device not in cards:
                 cards.append(device)
     nodes = [backend.nodes for backend in rulebook.backends.values()]
-    others = {key for each in nodes for key in (*each.labels, *filter(None, [each.devices]))}
-    return Labels(products, frozenset(profiles - products.keys()), _spelling(rulebook), frozenset(others))
+    keys = {key for each in nodes for key in (*each.labels, *filter(None, [each.devices]))}
+    return Labels(
+        products=products,
+        profiles=frozenset(profiles - products.keys()),
+        spelling=_spelling(rulebook),
+        keys=frozenset(keys | profiles | products.keys()),
+    )
 
 
 def served(backend: Backend, rulebook: Rulebook) -> Sequence[Device]:

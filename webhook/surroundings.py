@@ -1,0 +1,59 @@
+"""The file that `gpu-webhook watch` writes, and what it tells of the cluster.
+
+A JSON object with one key for each kind of object that is watched:
+
+    nodes    Node objects with known resources, cut down to the labels and resources that any rule asks for
+
+These are observations, not conclusions: what follows from them depends on the rules, which may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from webhook.core import inventory
+from webhook.core.inventory import Inventory
+from webhook.core.rulebook import Rulebook, Surroundings
+
+
+class SurroundingsError(Exception):
+    """Why the file cannot be used, in a sentence."""
+
+
+def read(file: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """The objects in the file, by kind; raises SurroundingsError."""
+    try:
+        found = orjson.loads(file.read_bytes())
+    except OSError as error:
+        raise SurroundingsError(f"{file}: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise SurroundingsError(f"{file} is not JSON: {error}") from None
+    if not isinstance(found, dict) or not all(map(_is_objects, found.values())):
+        raise SurroundingsError(f"{file} is not what `gpu-webhook watch` writes: an object of lists of objects")
+    return found
+
+
+def _is_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+
+
+def read_inventory(file: Path, rulebook: Rulebook) -> Inventory:
+    """The nodes in the file, as the rules see them; raises SurroundingsError."""
+    return inventory.read(read(file).get("nodes", ()), rulebook)
+
+
+def around(rulebook: Rulebook, file: Path) -> Rulebook:
+    """The rulebook with what the file tells of the cluster; raises SurroundingsError."""
+    return replace(rulebook, surroundings=inventory.surroundings(read_inventory(file, rulebook)))
+
+
+def describe(known: Surroundings) -> str:
+    """What is known, for a log: `nodes of hami-vgpu (T4) and nvidia-gpu`."""
+    names = sorted(known.present or ())
+    cards = {name: f" ({known.cards[name].model})" if name in known.cards else "" for name in names}
+    return f"nodes of {' and '.join(name + cards[name] for name in names)}" if names else "no nodes with devices"

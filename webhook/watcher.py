@@ -1,0 +1,242 @@
+"""Watches what the rules ask of a cluster, and keeps a small file of it for the admission server beside it.
+
+A process of its own: what talks to the API server neither slows admission down nor takes it along when it fails.
+Whatever the API server does, the last file stays, and this goes on trying. It also outlives rules that do not load.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from sys import intern
+from time import monotonic
+from typing import Any, Final
+
+import orjson
+
+from webhook import cluster, logs, rulefiles, stamps
+from webhook.cluster import Cluster, ClusterError, GoneError
+from webhook.core import inventory, recognition
+from webhook.core.rulebook import Rulebook
+
+STDOUT: Final = 1
+PAUSE_SECONDS: Final = 0.2
+"""Between two writings: a pool that grows by a hundred nodes is not a hundred readings for everybody else."""
+
+RULES_SECONDS: Final = 2.0
+"""How often the rules are looked at."""
+
+LONGEST_BACKOFF_SECONDS: Final = 30.0
+SHORTEST_WATCH_SECONDS: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+Object = Mapping[str, Any]
+
+
+class Kind:
+    """One kind of object that is watched. A subclass says where it is, what is remembered of it, and what written."""
+
+    name: str
+    path: str
+
+    def remember(self, raw: Object) -> Object:
+        """What is kept of an object, whatever the rules are."""
+        raise NotImplementedError
+
+    def written(self, kept: Sequence[Object], rulebook: Rulebook) -> Iterator[Object]:
+        """What stands in the file of the objects that are there."""
+        raise NotImplementedError
+
+
+class Nodes(Kind):
+    """Nodes: labels, what they advertise, and whether they take pods."""
+
+    name = "nodes"
+    path = "/api/v1/nodes"
+
+    def remember(self, raw: Object) -> Object:
+        """Without annotations, images and addresses, which are most of a node."""
+        status = raw.get("status") or {}
+        ready = [one for one in status.get("conditions") or () if one.get("type") == "Ready"]
+        labels = raw["metadata"].get("labels") or {}
+        return {
+            "metadata": {
+                "name": raw["metadata"]["name"],
+                "labels": {intern(key): intern(value) for key, value in labels.items()},
+            },
+            "spec": {"unschedulable": bool((raw.get("spec") or {}).get("unschedulable"))},
+            "status": {
+                "allocatable": status.get("allocatable") or status.get("capacity") or {},
+                "conditions": [{"type": "Ready", "status": one["status"]} for one in ready],
+            },
+        }
+
+    def written(self, kept: Sequence[Object], rulebook: Rulebook) -> Iterator[Object]:
+        """Those with devices, cut down to what the rules ask for."""
+        labels = recognition.labels(rulebook)
+        yield from filter(None, (inventory.pruned(node, labels, rulebook) for node in kept))
+
+
+class Follower:
+    """Keeps one kind in step with the cluster, in a thread of its own."""
+
+    def __init__(self, kind: Kind, api: Cluster, changed: Callable[[], None]) -> None:
+        self.kind = kind
+        self._api = api
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, str], Object] | None = None
+
+    def start(self) -> None:
+        """Begin to follow."""
+        threading.Thread(target=self._run, name=self.kind.name, daemon=True).start()
+
+    @property
+    def kept(self) -> list[Object] | None:
+        """What is there now, in a steady order; None before the first list."""
+        with self._lock:
+            return None if self._kept is None else [self._kept[key] for key in sorted(self._kept)]
+
+    def _run(self) -> None:
+        wait = threading.Event()  # never set: what waits can be told from what sleeps
+        backoff = PAUSE_SECONDS
+        while True:
+            began = monotonic()
+            try:
+                self._follow()
+            except GoneError as gone:
+                log.info("%s are listed again: %s", self.kind.name, gone)
+            except ClusterError as error:
+                log.warning("%s", error)
+            # A watch that ran for a while was well; one that ends at once is not to be begun again at once.
+            ran = monotonic() - began
+            backoff = PAUSE_SECONDS if ran > LONGEST_BACKOFF_SECONDS else min(2 * backoff, LONGEST_BACKOFF_SECONDS)
+            wait.wait(backoff)
+
+    def _follow(self) -> None:
+        """List once, then take every change, until something goes wrong."""
+        listed, version = self._api.objects(self.kind.path, lambda raw: (_key(raw), self.kind.remember(raw)))
+        with self._lock:
+            self._kept = dict(listed)
+        log.info("%d %s listed", len(listed), self.kind.name)
+        self._changed()
+        while True:
+            began = monotonic()
+            for change in self._api.changes(self.kind.path, version):
+                version = change.version
+                if change.kind != "BOOKMARK":
+                    self._take(change)
+            if monotonic() - began < SHORTEST_WATCH_SECONDS:
+                raise ClusterError(f"the watch of {self.kind.name} ended at once")
+
+    def _take(self, change: cluster.Change) -> None:
+        key = _key(change.object)
+        with self._lock:
+            if self._kept is None:
+                return
+            before = self._kept.pop(key, None)
+            if change.kind != "DELETED":
+                self._kept[key] = self.kind.remember(change.object)
+            same = before == self._kept.get(key)
+        if not same:
+            self._changed()
+
+
+def _key(raw: Object) -> tuple[str, str]:
+    return str(raw["metadata"].get("namespace", "")), str(raw["metadata"]["name"])
+
+
+class Rules:
+    """The rules of a directory, read again when its files change; those that do not load leave the last good ones."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._stamp: object = None
+        self.rulebook: Rulebook | None = None
+
+    def refresh(self) -> bool:
+        """Look whether the files have changed."""
+        stamp = stamps.directory(self._directory)
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            self.rulebook = rulefiles.load(self._directory)
+        except rulefiles.RuleFilesError as error:
+            log.error("the rules cannot be used: %s", error)  # noqa: TRY400 - the sentence is all there is to say
+        else:
+            log.info("rules %s", self.rulebook.digest[: logs.DIGEST_LENGTH])
+        return True
+
+
+def watch(directory: Path, file: Path) -> int:
+    """Keep the file in step with the cluster until told to stop; the exit code."""
+    logs.configure(logs.Lines(STDOUT), "info")
+    changed, stop = threading.Event(), threading.Event()
+
+    def leave(*_: object) -> None:
+        stop.set()
+        changed.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
+    api = Cluster()
+    followers = [Follower(kind, api, changed.set) for kind in (Nodes(),)]
+    for follower in followers:
+        follower.start()
+    _keep(followers, Rules(directory), file, changed, stop)
+    return 0
+
+
+def _keep(
+    followers: Sequence[Follower], rules: Rules, file: Path, changed: threading.Event, stop: threading.Event
+) -> None:
+    written, owed = b"", False
+    while not stop.is_set():
+        owed = rules.refresh() or changed.is_set() or owed
+        if owed:
+            changed.clear()  # before the objects are looked at: a change that comes now is seen the next time
+            content = _content(followers, rules.rulebook) or written
+            owed = content != written and not _replaced(file, content)
+            written = written if owed else content
+        stop.wait(PAUSE_SECONDS)
+        changed.wait(RULES_SECONDS)
+
+
+def _content(followers: Sequence[Follower], rulebook: Rulebook | None) -> bytes | None:
+    """The file as it should be; None until everything is known that belongs into it."""
+    kept = {follower.kind: follower.kept for follower in followers}
+    if rulebook is None or None in kept.values():
+        return None
+    objects = {kind.name: list(kind.written(there or (), rulebook)) for kind, there in kept.items()}
+    return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _replaced(file: Path, content: bytes) -> bool:
+    """Whether it was written; a full disk is not the end, it is tried again."""
+    try:
+        _replace(file, content)
+    except OSError as error:
+        log.error("%s cannot be written: %s", file, error.strerror)  # noqa: TRY400 - the sentence is all there is to say
+        return False
+    log.info("%s written: %d bytes", file, len(content))
+    return True
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Write it whole or not at all: who reads never sees a half."""
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "wb") as written:
+            written.write(content)
+            os.fchmod(written.fileno(), 0o644)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
