@@ -1,0 +1,182 @@
+"""The watcher and the global view on a real API server: the file follows the nodes, with few rights."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.client import Client
+from tests.cluster.nodes import node
+from tests.cluster.plane import ControlPlane
+from tests.cluster.pods import container, limits, pod
+from tests.cluster.processes import Process
+from tests.cluster.waiting import until
+from tests.cluster.webhook import PROGRAM, ROOT
+
+pytestmark = pytest.mark.cluster
+
+BASE = ROOT / "manifests" / "base"
+NAMESPACE = "gpu-webhook-system"
+QGPU = {"tke.cloud.tencent.com/qgpu-core": "400", "tke.cloud.tencent.com/qgpu-memory": "60"}
+T4 = {"nvidia.com/gpu.product": "Tesla-T4"}
+ACCOUNT = {
+    "apiVersion": "v1",
+    "kind": "ServiceAccount",
+    "metadata": {"name": "gpu-webhook", "namespace": NAMESPACE},
+}
+
+RULES = {
+    "cluster.yaml": """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Cluster
+metadata: {name: test}
+spec:
+  backends: [tencent-qgpu]
+""",
+    **{name: (ROOT / "rules" / name).read_text() for name in ("catalog-nvidia.yaml", "tencent-qgpu.yaml")},
+}
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rules")
+    for name, text in RULES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(plane: ControlPlane) -> Path:
+    """As the watcher's container has it: the service account of the manifests, with the role they give it."""
+    client = plane.client.in_namespace(NAMESPACE)
+    client.create(ACCOUNT)
+    for manifest in yaml.safe_load_all((BASE / "watcher.yaml").read_text()):
+        client.apply(manifest)
+    spec: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = client.send("POST", f"{client.path(ACCOUNT)}/token", spec)["status"]["token"]
+    config = json.loads(plane.client.kubeconfig.read_text())
+    config["users"] = [{"name": "admin", "user": {"token": token}}]
+    made = plane.processes.folder / "watcher.kubeconfig"
+    made.write_text(json.dumps(config))
+    return made
+
+
+@pytest.fixture
+def watcher(plane: ControlPlane, kubeconfig: Path, rules: Path, tmp_path: Path) -> Iterator[tuple[Process, Path]]:
+    """A watcher, and the file it writes."""
+    file = tmp_path / "surroundings.json"
+    process = plane.processes.start(
+        f"watcher-{tmp_path.name}",
+        PROGRAM,
+        "watch",
+        f"--write={file}",
+        f"--rules={rules}",
+        env={"KUBECONFIG": str(kubeconfig)},
+    )
+    yield process, file
+    process.stop()
+    assert process.popen.returncode == 0
+
+
+@pytest.fixture
+def nodes(plane: ControlPlane) -> Iterator[Client]:
+    """An administrator whose nodes go with the test."""
+    yield plane.client
+    for found in plane.client.list({"apiVersion": "v1", "kind": "Node"}):
+        plane.client.delete({"apiVersion": "v1", "kind": "Node", **found})
+
+
+def written(watcher: tuple[Process, Path]) -> dict[str, Object]:
+    """The nodes in the file, by name; nothing while there is none."""
+    process, file = watcher
+    process.assert_running()
+    if not file.exists():
+        return {}
+    return {found["metadata"]["name"]: found for found in json.loads(file.read_text())["nodes"]}
+
+
+def test_the_file_follows_nodes_as_they_come_change_and_go(nodes: Client, watcher: tuple[Process, Path]) -> None:
+    first, second = node("qgpu-1", labels=T4, capacity=QGPU), node("qgpu-2", labels=T4, capacity=QGPU)
+    nodes.create(first)
+    nodes.create(node("plain"))
+    until(lambda: written(watcher).keys() == {"qgpu-1"}, "the first node is in the file")
+    nodes.create(second)
+    until(lambda: written(watcher).keys() == {"qgpu-1", "qgpu-2"}, "the second node is in the file")
+    assert written(watcher)["qgpu-1"] == {
+        "metadata": {"name": "qgpu-1", "labels": T4},
+        "status": {"allocatable": QGPU},
+    }
+
+    more = {"tke.cloud.tencent.com/qgpu-core": "800"}
+    nodes.patch(second, {"status": {"allocatable": more, "capacity": more}}, subresource="status")
+    until(lambda: more.items() <= written(watcher)["qgpu-2"]["status"]["allocatable"].items(), "more cards")
+    nodes.patch(second, {"spec": {"unschedulable": True}})
+    until(lambda: written(watcher)["qgpu-2"].get("spec") == {"unschedulable": True}, "it is cordoned")
+
+    nodes.delete(first)
+    until(lambda: written(watcher).keys() == {"qgpu-2"}, "the first node is gone")
+
+
+def test_the_file_is_there_where_no_node_has_devices(watcher: tuple[Process, Path]) -> None:
+    _, file = watcher
+
+    until(file.exists, "the file")
+    assert json.loads(file.read_text()) == {"nodes": []}
+
+
+def test_rules_that_change_are_asked_anew_of_the_same_nodes(
+    nodes: Client, watcher: tuple[Process, Path], rules: Path
+) -> None:
+    nodes.create(node("qgpu-1", labels={**T4, "pool": "a"}, capacity=QGPU))
+    until(lambda: written(watcher).keys() == {"qgpu-1"}, "the node is in the file")
+    file, before = rules / "tencent-qgpu.yaml", RULES["tencent-qgpu.yaml"]
+    try:
+        file.write_text("kind: [")
+        until(lambda: "the rules cannot be used" in watcher[0].tail(), "the mistake is logged")
+        file.write_text(before.replace("  modes:\n", "  nodes:\n    labels: {pool: [a]}\n  modes:\n", 1))
+        until(lambda: "pool" in written(watcher)["qgpu-1"]["metadata"]["labels"], "the new label is in the file")
+    finally:
+        file.write_text(before)
+
+
+def test_the_watcher_may_read_nodes_and_nothing_else(plane: ControlPlane, kubeconfig: Path) -> None:
+    allowed = [
+        (verb, kind)
+        for verb in ("get", "list", "watch", "create", "update", "delete")
+        for kind in ("nodes", "pods", "secrets", "configmaps")
+        if plane.client.kubectl("--kubeconfig", str(kubeconfig), "auth", "can-i", verb, kind, "-A").returncode == 0
+    ]
+
+    assert allowed == [("list", "nodes"), ("watch", "nodes")]
+
+
+def test_the_global_view_asks_the_cluster_where_no_file_is_given(nodes: Client, rules: Path) -> None:
+    client = nodes.in_namespace("kube-system")
+    nodes.create(node("qgpu-1", labels=T4, capacity=QGPU))
+    asking = pod(
+        "asking",
+        containers=[container("main", resources=limits(**{"tke.cloud.tencent.com/qgpu-core": "200"}))],
+        nodeName="qgpu-1",
+    )
+    client.create(asking)
+    try:
+        ran = subprocess.run(
+            [PROGRAM, "inventory", "-o", "json", "--rules", rules],
+            env={**os.environ, "KUBECONFIG": str(client.kubeconfig)},
+            capture_output=True,
+            check=False,
+        )
+    finally:
+        client.delete(asking)
+
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    contract = json.loads(ran.stdout)
+    assert (contract["total"]["exists"]["devices"], contract["total"]["asked"]["devices"]) == (4, 2)
+    assert [(row["kind"], row["name"]) for row in contract["applications"]] == [("Pod", "asking")]
