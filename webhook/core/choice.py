@@ -219,7 +219,7 @@ def _check_agreement(served: Served) -> None:
 
 def _said(asked: Asked) -> str:
     """Where the shorthand stands and what it says."""
-    said = [str(stated) for key, stated in asked.stated.items() if key.startswith("gpu") and key != "gpu-container"]
+    said = [str(stated) for key, stated in sorted(asked.stated.items()) if key != "gpu-container"]
     return " and ".join(said)
 
 
