@@ -18,6 +18,7 @@ from webhook import manifests, rulefiles, settings, summary
 from webhook.core import convert, explain, losses
 from webhook.core.explain import Explanation
 from webhook.core.rulebook import Rulebook
+from webhook.core.schema.rulebooks import KINDS
 
 FINE: Final = 0
 FINDINGS: Final = 1
@@ -78,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     _console_parser(commands.add_parser("console", help="the page for people: what is loaded, and try a pod"))
     _explain_parser(commands.add_parser("explain", help="show what would become of a pod, and why"))
     _check_parser(commands.add_parser("check", help="check rule files and run their examples"))
+    _schema_parser(commands.add_parser("schema", help="print the JSON Schema of rules, for editors"))
     _inventory_parser(commands.add_parser("inventory", help="show what nodes have and what pods ask, in one unit"))
     _watch_parser(commands.add_parser("watch", help="keep a file of what the cluster has, for serve --surroundings"))
     return whole
@@ -143,6 +145,11 @@ def _check_parser(command: argparse.ArgumentParser) -> None:
     )
     _output_option(command)
     command.set_defaults(command=_check)
+
+
+def _schema_parser(command: argparse.ArgumentParser) -> None:
+    command.add_argument("kind", nargs="?", choices=KINDS, metavar="KIND", help=f"{', '.join(KINDS)}; default: any")
+    command.set_defaults(command=_schema)
 
 
 def _inventory_parser(command: argparse.ArgumentParser) -> None:
@@ -264,6 +271,13 @@ def _check(options: argparse.Namespace) -> int:
         _dump({"fine": True, "problems": [], "oneWay": [*map(str, one_way)], **summary.counts(rulebook)})
     else:
         print(f"{options.directory}: {summary.describe(rulebook)}: all fine", *one_way, sep="\n")
+    return FINE
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from webhook.core.editor import documents
+
+    print(documents.text(documents.schema(options.kind)))
     return FINE
 
 

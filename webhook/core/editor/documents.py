@@ -1,0 +1,93 @@
+"""The schemas that `gpu-webhook schema` prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from webhook.core.editor import backends, catalogs, clusters
+from webhook.core.editor.inheritance import PARAMETER, inheriting, parametrised
+from webhook.core.editor.pieces import Schema, filled, mapping, says, shared, word
+from webhook.core.schema.rulebooks import API_VERSION, KINDS
+
+WIDTH: Final = 120
+DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+_BACKEND: Final[Schema] = {
+    "if": {"required": ["extends"]},
+    "then": shared("extendingBackend"),
+    "else": shared("backend"),
+}
+_SPECS: Final[dict[str, Schema]] = {"Backend": _BACKEND, "Cluster": clusters.SPEC, "DeviceCatalog": catalogs.SPEC}
+_MEANINGS: Final[dict[str, str]] = {
+    "Backend": "One way a vendor exposes GPUs: what a request becomes, and what else a pod needs.",
+    "Cluster": "Which back ends this cluster has, in what order, and the defaults. There is exactly one.",
+    "DeviceCatalog": "Card models of one vendor: names, memory, compute, partitions.",
+}
+
+
+def schema(kind: str | None = None) -> dict[str, Any]:
+    """The schema of documents of one kind, or of any document by its `kind`."""
+    if kind is not None:
+        parts = _parts() if kind == "Backend" else {}
+        return {"$schema": DRAFT, "title": kind, **_document(kind), **({"$defs": parts} if parts else {})}
+    by_kind = [{"if": _is(name), "then": shared(name)} for name in KINDS]
+    kinds = {name: _document(name) for name in KINDS}
+    return {
+        "$schema": DRAFT,
+        "title": "Rules of gpu-webhook",
+        "type": "object",
+        "properties": {
+            "apiVersion": _version(),
+            "kind": says("Which kind of rule this is.", word(KINDS)),
+            "metadata": {},
+            "spec": {},
+        },
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "allOf": by_kind,
+        "$defs": {**kinds, **_parts()},
+    }
+
+
+def text(value: Any, indent: str = "") -> str:
+    """A schema as JSON, whatever fits on one line."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(flat) < WIDTH or not isinstance(value, dict | list):
+        return flat
+    inner = f"{indent}  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(f"{inner}{text(entry, inner)}" for entry in value) + f"\n{indent}]"
+    entries = (f"{inner}{json.dumps(key)}: {text(entry, inner)}" for key, entry in value.items())
+    return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
+
+
+def _is(kind: str) -> Schema:
+    return {"required": ["kind"], "properties": {"kind": {"const": kind}}}
+
+
+def _version() -> Schema:
+    return says("The version of the rule language.", word((API_VERSION,)))
+
+
+def _document(kind: str) -> Schema:
+    metadata = {
+        "name": says("The name that other rules and `gpu-backend` use.", filled()),
+        "annotations": says("Notes of yours; they mean nothing here.", {}),
+    }
+    return says(
+        _MEANINGS[kind],
+        mapping(
+            {
+                "apiVersion": _version(),
+                "kind": says(_MEANINGS[kind], word((kind,))),
+                "metadata": says("The document's name.", mapping(metadata, needs=("name",))),
+                "spec": says("What the document says.", _SPECS[kind]),
+            },
+            needs=("apiVersion", "kind", "metadata", "spec"),
+        ),
+    )
+
+
+def _parts() -> dict[str, Schema]:
+    parts = {**backends.PARTS, "backend": backends.SPEC, "extendingBackend": inheriting(backends.SPEC)}
+    return {name: parametrised(part) for name, part in parts.items()} | {"parameter": PARAMETER}
