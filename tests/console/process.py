@@ -24,8 +24,8 @@ class Answer(NamedTuple):
 class Console:
     """Started on a port that the system chose."""
 
-    def __init__(self, rules: Path) -> None:
-        command = [*COMMAND, "--bind", "127.0.0.1:0", "--rules", str(rules)]
+    def __init__(self, rules: Path, *options: str) -> None:
+        command = [*COMMAND, "--bind", "127.0.0.1:0", "--rules", str(rules), *options]
         self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.popen.stdout is not None
         first = self.popen.stdout.readline()
@@ -59,9 +59,9 @@ class Console:
 
 
 @contextlib.contextmanager
-def running(rules: Path) -> Iterator[Console]:
+def running(rules: Path, *options: str) -> Iterator[Console]:
     """A console for the length of a block; it has to end well and complain of nothing."""
-    console = Console(rules)
+    console = Console(rules, *options)
     with console.popen:
         try:
             yield console

@@ -127,6 +127,7 @@ def _page(loaded: Loaded, text: str, backend: str) -> str:
     return render_template(
         "page.html",
         rules=summary(loaded),
+        unseen=loaded.unseen,
         tries=tries.TRIES,
         text=text,
         backend=backend,
@@ -163,7 +164,7 @@ def _inventory(app: Flask, rules: Rules, source: Source) -> None:
     def what_there_is() -> str:
         loaded = rules.now()
         sight = source.now(loaded.rulebook) if loaded.rulebook else None
-        return render_template("inventory.html", rules=summary(loaded), sight=sight, most=MOST_ROWS)
+        return render_template("inventory.html", rules=summary(loaded), unseen=None, sight=sight, most=MOST_ROWS)
 
     @app.get("/api/inventory")
     def the_same_for_scripts() -> Response:
