@@ -1,6 +1,7 @@
-"""The shipped rules with every shipped back end enabled, so that one webhook serves them all."""
+"""The shipped rules and some of a site, with every back end enabled, so that one webhook serves them all."""
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import yaml
 from tests.cluster.webhook import ROOT
 
 RULES = ROOT / "rules"
+SITES = Path(__file__).with_name("scheduling") / "sites"
 _OTHERS = {"cluster.yaml", "kustomization.yaml"}
 
 
 def backends() -> dict[str, dict[str, Any]]:
-    """Every shipped back end's spec, by its name."""
+    """Every back end's spec, by its name: the shipped ones, and those that a site makes of them."""
     return {
         document["metadata"]["name"]: document["spec"]
         for path in _files()
@@ -23,7 +25,7 @@ def backends() -> dict[str, dict[str, Any]]:
 
 
 def with_every_back_end(folder: Path) -> Path:
-    """Write the shipped rules to a folder, with a Cluster that has all back ends, those it has anyway first."""
+    """Write all rules to a folder, with a Cluster that has all back ends, those it has anyway first."""
     for path in _files():
         (folder / path.name).write_text(path.read_text())
     cluster = yaml.safe_load((RULES / "cluster.yaml").read_text())
@@ -33,4 +35,5 @@ def with_every_back_end(folder: Path) -> Path:
 
 
 def _files() -> Iterator[Path]:
-    return (path for path in sorted(RULES.glob("*.yaml")) if path.name not in _OTHERS)
+    shipped = (path for path in sorted(RULES.glob("*.yaml")) if path.name not in _OTHERS)
+    return chain(shipped, sorted(SITES.glob("*.yaml")))
