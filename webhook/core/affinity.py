@@ -38,6 +38,11 @@ class Requirement:
         return {"key": self.key, "operator": "In", "values": list(self.values)}
 
 
+def selects(pod: Pod) -> bool:
+    """Whether the pod says anything about its nodes."""
+    return bool(pod.spec.get("nodeSelector") or pod.spec.get("affinity"))
+
+
 def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Violation]:
     """The edits that bind the pod to nodes meeting every requirement, and a violation for each it rules out."""
     missing: list[Requirement] = []

@@ -47,7 +47,7 @@ def unit_of(verb: str, name: str) -> Fraction:
     return Fraction((verb == "memory" and memory_unit(name)) or 1)
 
 
-WORDS: Final = ("model", "product", "profile", "placement", "container")
+WORDS: Final = ("model", "product", "lookalikes", "profile", "placement", "container")
 """What a rule can write as text instead of as a number."""
 
 
@@ -77,7 +77,7 @@ def express(amount: Amount, request: GpuRequest, card: Device | None) -> tuple[i
             return None, None
         raise CannotExpressError("GPU305", *_missing(amount))
     above, below = neutral[0] * amount.unit.denominator, neutral[1] * amount.unit.numerator
-    number = _fitting(amount, above, below)
+    number = _fitting(amount, above, below, request)
     warning = None if number * below == above else _rounded(amount, Fraction(above, below), number)
     return number * (request.count if amount.per_total else 1), warning
 
@@ -169,7 +169,7 @@ def _missing(amount: Amount) -> tuple[str, str]:
     return f"it needs to know {key} as well", f"add {key}, as {key}: {example}"
 
 
-def _fitting(amount: Amount, above: int, below: int) -> int:
+def _fitting(amount: Amount, above: int, below: int, request: GpuRequest) -> int:
     """The value to write: `above / below` itself, or the next one up where the rule rounds or lists."""
     if amount.fit:
         number = next((option for option in amount.fit if option * below >= above), -1)
@@ -181,15 +181,17 @@ def _fitting(amount: Amount, above: int, below: int) -> int:
     least = 1 if amount.minimum is None else amount.minimum
     too_much = amount.maximum is not None and number > amount.maximum
     if number < least or too_much or not (exact or amount.round_up or amount.fit):
-        _out_of_range(amount, Fraction(above, below))
+        _out_of_range(amount, Fraction(above, below), request)
     return number
 
 
-def _out_of_range(amount: Amount, exact: Fraction) -> NoReturn:
+def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> NoReturn:
     shown = str if amount.what == "count" else lambda value: written(amount, Fraction(value))
     options = " or ".join(map(shown, near(amount, exact)))
     key = {"memory": "gpu-memory", "cores": "gpu-cores"}.get(amount.what, "gpu")
     reason = outside(amount, exact, lambda value: written(amount, Fraction(value)))
+    if request.devices == "whole" and amount.what in {"cores", "share"}:
+        key, options = "gpu", " or ".join(show(value * amount.unit / 100) for value in near(amount, exact))
     fix = f"ask for {key}: {options}" if options else "ask for less"
     raise CannotExpressError("GPU305", f"{written(amount, exact)} {reason}", fix, key)
 

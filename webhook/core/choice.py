@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -36,20 +36,27 @@ Candidate = Served | tuple[Backend, CannotExpressError]
 """One back end that was considered: how it serves, or why it cannot."""
 
 
-def choose(asked: Asked, rulebook: Rulebook, preferred: str | None = None) -> Served | None:
+def choose(
+    asked: Asked, rulebook: Rulebook, preferred: str | None, reachable: Callable[[Served], bool]
+) -> Served | None:
     """The first candidate that can serve; None for resources of back ends this cluster does not enable.
 
+    One whose nodes the pod excludes, so that it is not `reachable`, is taken only if no other can.
     Raises Refusal naming every candidate and why it cannot.
     """
     lost: list[tuple[Backend, CannotExpressError]] = []
+    excluded: Served | None = None
     for candidate in candidates(asked, rulebook, preferred):
         if isinstance(candidate, Served):
-            return candidate
+            if reachable(candidate):
+                return candidate
+            excluded = excluded or candidate
+            continue
         lost.append(candidate)
         if candidate[1].code == "GPU203" and not asked.native.amounts:
             break  # a zero contradicts the shorthand, and another system's card would be no answer to that
-    if not lost and asked.request is None:
-        return None
+    if excluded is not None or (not lost and asked.request is None):
+        return excluded
     raise Refusal(_nobody(asked, lost))
 
 

@@ -27,7 +27,8 @@ def check(pod: Pod, served: Sequence[Served]) -> Iterator[Violation]:
     for group in by_rule.values():
         companions = group[0].mode.companions
         if companions is not None:
-            same = [one for one in served if one.backend is group[0].backend]
+            owned = group[0].backend.owns
+            same = [one for one in served if not owned.isdisjoint(one.amounts)]
             yield from _check(pod, group, companions)
             yield from _together(same, companions)
 

@@ -42,6 +42,14 @@ def inject(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[I
         yield from affinity.require(pod, requirements)
 
 
+def reachable(pod: Pod, rulebook: Rulebook, served: Served) -> bool:
+    """Whether the pod's own node selection leaves any node that a back end needs."""
+    if not served.mode.outputs.node_affinity or not affinity.selects(pod):
+        return True
+    wanted = _node_affinity([served], rulebook)
+    return not any(isinstance(found, Violation) for found in affinity.require(pod, wanted))
+
+
 def _wanted(served: Sequence[Served], attribute: str) -> list[tuple[Served, Constant]]:
     found = [(one, getattr(one.backend.inject, attribute)) for one in served]
     return [(one, constant) for one, constant in found if constant is not None and constant.value]
@@ -187,4 +195,5 @@ def _node_affinity(served: Iterable[Served], rulebook: Rulebook) -> Iterator[aff
         for key, output in one.mode.outputs.node_affinity.items():
             values = words.texts(output, one, rulebook)
             if values or (isinstance(output, Constant) and output.value == ()):
-                yield affinity.Requirement(key, tuple(values), output.rule, one.asked.container.name)
+                labels = tuple(map(words.as_label, values))
+                yield affinity.Requirement(key, labels, output.rule, one.asked.container.name)

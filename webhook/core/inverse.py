@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from webhook.core import amounts
@@ -35,11 +36,11 @@ def understand(
             reasons.append(reason)
     # The mode that shares most of the keys is the one that was meant.
     meant = max(range(len(reasons)), key=lambda i: (len(native.keys() & modes[i].amounts.keys()), i))
-    raise _with_all_near(reasons[meant], reasons, native)
+    raise _with_all_near(reasons[meant], reasons, native, modes[meant])
 
 
 def _with_all_near(
-    reason: CannotExpressError, reasons: Sequence[CannotExpressError], native: Mapping[str, int]
+    reason: CannotExpressError, reasons: Sequence[CannotExpressError], native: Mapping[str, int], mode: Mode
 ) -> CannotExpressError:
     """The reason, with the nearest values that any mode would take."""
     if not reason.near or reason.key not in native:
@@ -47,15 +48,16 @@ def _with_all_near(
     here = native[reason.key]
     values = {value for other in reasons if other.key == reason.key for value in other.near}
     ends = (max((v for v in values if v < here), default=None), min((v for v in values if v > here), default=None))
-    fix = f"write {' or '.join(str(value) for value in ends if value is not None)}"
+    output = mode.amounts[reason.key]
+    fix = f"write {' or '.join(amounts.as_text(output, value) for value in ends if value is not None)}"
     return CannotExpressError(reason.code, reason.message, fix, reason.key)
 
 
 def _read(native: Mapping[str, int], mode: Mode, marks: frozenset[str]) -> GpuRequest:
     _check_foreign(native, mode)
+    _check_missing(native, mode)
     count = _count(native, mode)
     _check_values(native, mode, count)
-    _check_missing(native, mode)
     found: dict[str, Any] = {"count": count}
     for resource, output in mode.amounts.items():
         value = native.get(resource)
@@ -103,15 +105,17 @@ def _count(native: Mapping[str, int], mode: Mode) -> int:
     if mode.when.devices == "whole":
         for resource, output in mode.amounts.items():
             if isinstance(output, Amount) and output.what == "cores" and output.per_total:
-                return _whole_devices(resource, native.get(resource, 0), 100 / output.unit)
+                return _whole_devices(resource, native.get(resource, 0), output)
     return mode.when.count[0]
 
 
-def _whole_devices(resource: str, value: int, device: Fraction) -> int:
-    """How many devices a total is, `device` being what the rule writes for one."""
+def _whole_devices(resource: str, value: int, output: Amount) -> int:
+    """How many devices a total is."""
+    device = 100 / output.unit
     devices, rest = divmod(value, device)
     if rest or not devices:
-        near = [int(count * device) for count in (devices, devices + 1) if count]
+        admissible = [count for count in (devices, devices + 1) if count and amounts.admits(output, count * device)]
+        near = [int(count * device) for count in admissible]
         message = f"{resource}: {value} is not a whole number of devices"
         raise CannotExpressError("GPU405", message, f"write {' or '.join(map(str, near))}", resource, near)
     return int(devices)
@@ -126,9 +130,13 @@ def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
     each = Fraction(value, times)
     if not amounts.admits(output, each):
         near = [times * option for option in amounts.near(output, each)]
-        reason = amounts.outside(output, each)
-        fix = f"write {' or '.join(map(str, near)) or 'less'}"
-        raise CannotExpressError("GPU405", f"{resource}: {value} {reason}", fix, resource, near)
+        reason = amounts.outside(output, each, partial(amounts.as_text, output))
+        if each.denominator > 1:
+            reason = f"does not divide by {times} devices"
+        fix = f"write {' or '.join(amounts.as_text(output, option) for option in near) or 'less'}"
+        raise CannotExpressError(
+            "GPU405", f"{resource}: {amounts.as_text(output, value)} {reason}", fix, resource, near
+        )
 
 
 def _normal(found: dict[str, Any], mode: Mode, marks: frozenset[str]) -> GpuRequest:
@@ -145,6 +153,8 @@ def _normal(found: dict[str, Any], mode: Mode, marks: frozenset[str]) -> GpuRequ
     if mode.size is not None:
         found["memory"] = mode.size
     request = GpuRequest(**found, marks=marks)
+    if mode.when.devices == "profile" and request.devices == "part":
+        return request  # a size that the system makes a partition of; which one depends on the card
     if not matches(_told_by_resources(mode.when), request):
         raise CannotExpressError("GPU405", f"this is not {describe(mode.when)}", f"ask for {describe(mode.when)}")
     return request

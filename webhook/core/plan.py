@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 
 from webhook.core import choice, claims, companions, inject, places, quantity
 from webhook.core.amounts import CannotExpressError, as_text
@@ -38,9 +39,10 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
     """Plan the translation of a pod; `preferred` is the back end its tenant prefers."""
     interpretation = interpret(pod, rulebook)
     plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
+    reachable = partial(inject.reachable, pod, rulebook)
     for asked in interpretation.asked:
         plan.edits += _without(asked.container, places.RESOURCES)
-        served = _serve(asked, plan, rulebook, preferred)
+        served = _serve(asked, plan, rulebook, preferred, reachable)
         done = served.amounts if served else {}
         plan.edits += [repair for name, repair in asked.native.repairs.items() if name not in done]
     _inject(pod, plan, rulebook)
@@ -62,11 +64,13 @@ def _inject(pod: Pod, plan: Plan, rulebook: Rulebook) -> None:
         plan.violations.append(violation)
 
 
-def _serve(asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None) -> Served | None:
+def _serve(
+    asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None, reachable: Callable[[Served], bool]
+) -> Served | None:
     if not asked.anything or plan.unknown:
         return None
     try:
-        served = choice.choose(asked, rulebook, preferred)
+        served = choice.choose(asked, rulebook, preferred, reachable)
     except Refusal as refusal:
         plan.violations += refusal.violations
         return None

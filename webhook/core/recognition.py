@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Output, Rulebook
+from webhook.core.rulebook import Amount, Backend, Constant, Device, Output, Rulebook
 from webhook.core.words import as_label
 
 _HOW_SHARED = re.compile(r"-(?:shared|mig-(?P<profile>.+))$")
@@ -60,13 +60,14 @@ def labels(rulebook: Rulebook) -> Labels:
     """What labels tell by the rules of all back ends, the enabled ones and the others."""
     products: dict[str, dict[str, list[Device]]] = {}
     profiles: set[str] = set()
-    for backend, mode, key, output in _affinities(rulebook):
+    for backend, key, output in _affinities(rulebook):
         if _writes(output, "profile"):
             profiles.add(key)
-        for text, device in _products(output, mode, served(backend, rulebook)):
-            cards = products.setdefault(key, {}).setdefault(_HOW_SHARED.sub("", text.lower()), [])
-            if device not in cards:
-                cards.append(device)
+        for device in served(backend, rulebook):
+            for text in _texts(output, device):
+                cards = products.setdefault(key, {}).setdefault(_HOW_SHARED.sub("", text.lower()), [])
+                if device not in cards:
+                    cards.append(device)
     nodes = [backend.nodes for backend in rulebook.backends.values()]
     keys = {key for each in nodes for key in (*each.labels, *filter(None, [each.devices]))}
     return Labels(
@@ -87,7 +88,7 @@ def _models(rulebook: Rulebook) -> Iterable[Device]:
     return {device.model: device for device in rulebook.devices.values()}.values()
 
 
-def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, Mode, str, Output]]:
+def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, str, Output]]:
     """Every line of node affinity once, however many partitions a mode was expanded to."""
     seen: set[tuple[str, str, int]] = set()
     for backend in rulebook.backends.values():
@@ -95,21 +96,11 @@ def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, Mode, str, Output
             for key, output in mode.outputs.node_affinity.items():
                 if (backend.name, key, id(output)) not in seen:
                     seen.add((backend.name, key, id(output)))
-                    yield backend, mode, key, output
-
-
-def _products(output: Output, mode: Mode, devices: Sequence[Device]) -> Iterator[tuple[str, Device]]:
-    """The label values that stand for a card."""
-    only = [device for device in devices if {device.model.lower()} == mode.when.models]
-    if isinstance(output, Constant) and not any(_writes(output, word) for word in ("product", "model", "profile")):
-        texts = output.value if isinstance(output.value, tuple) else (str(output.value),)
-        yield from ((text, device) for device in only for text in texts)
-        return
-    for device in devices:
-        yield from ((text, device) for text in _texts(output, device))
+                    yield backend, key, output
 
 
 def _texts(output: Output, device: Device) -> Iterator[str]:
+    """The label values that a rule writes to select a card."""
     if isinstance(output, Amount) and output.what in {"product", "model"}:
         names = [device.model] if output.what == "model" else _names(output.form, device)
         yield from (text for name in names for text in output.values.get(name, (name,)))
@@ -134,7 +125,8 @@ def _writes(output: Output, word: str) -> bool:
 
 def _spelling(rulebook: Rulebook) -> dict[str, str]:
     """Partitions by how a label, which holds no plus sign, spells them."""
-    return {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
+    dotted = {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
+    return {**dotted, **{as_label(profile).lower(): profile for profile in rulebook.profiles}}
 
 
 def _serves(backend: Backend, device: Device) -> bool:

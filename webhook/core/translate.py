@@ -154,6 +154,8 @@ def check_selects(request: GpuRequest, mode: Mode, backend: Backend, rulebook: R
         return
     if mode.selects is None:
         raise CannotExpressError("GPU303", "it has no way to select a model", "leave gpu-model out", "gpu-model")
+    if mode.claims and len(request.models) > 1:
+        raise CannotExpressError("GPU303", "a template is for one model", "name one model", "gpu-model")
     for model in request.models:
         if mode.selects == "product" and not rulebook.devices[model.lower()].names:
             message = f"the catalogue has no product name for {model}, by which it selects cards"
@@ -199,7 +201,8 @@ def _nearest(request: GpuRequest, backend: Backend) -> str:
     """Something close to the request that the back end has a mode for."""
     most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
     fewer = [replace(request, count=high) for high in most]
-    for other in (GpuRequest(count=request.count), *fewer, replace(request, count=1), GpuRequest()):
+    tenth = GpuRequest(share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
+    for other in (GpuRequest(count=request.count), *fewer, replace(request, count=1), GpuRequest(), tenth):
         if any(matches(mode.when, other) for mode in backend.modes):
             return ", ".join(word.replace("=", ": ", 1) for word in str(other).split(" "))
     return "what it serves"

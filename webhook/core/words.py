@@ -45,6 +45,9 @@ def _word(what: str, form: str, served: Served, rulebook: Rulebook) -> Sequence[
         case "product":
             names = [name for model in request.models for name in rulebook.devices[model.lower()].names]
             return [as_label(name) for name in names] if form == "label" else names
+        case "lookalikes":
+            others = _lookalikes(request.models, rulebook)
+            return [as_label(name) for name in others] if form == "label" else others
         case "model":
             return request.models
         case "profile":
@@ -77,6 +80,14 @@ def _filled(template: str, served: Served, rulebook: Rulebook) -> Sequence[str]:
 def tells_model(output: Output) -> bool:
     """Whether an output says which card model is asked for."""
     return isinstance(output, Amount) and output.what in {"model", "product"}
+
+
+def _lookalikes(models: Sequence[str], rulebook: Rulebook) -> Sequence[str]:
+    """Products of other cards whose names hold one that was asked for, as `NVIDIA A100` holds `NVIDIA A10`."""
+    asked = {rulebook.devices[model.lower()].model: rulebook.devices[model.lower()] for model in models}
+    wanted = [name.lower() for card in asked.values() for name in card.names]
+    others = {card.model: card for card in rulebook.devices.values() if card.model not in asked}
+    return [name for card in others.values() for name in card.names if any(part in name.lower() for part in wanted)]
 
 
 def _products_with(served: Served, rulebook: Rulebook) -> Sequence[str]:

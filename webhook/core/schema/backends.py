@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from webhook.core.document import Node, Problem, Section, nearest
 from webhook.core.rulebook import Backend, Constant, Example, Injection, Nodes, Outputs, Partitions
-from webhook.core.schema import modes
+from webhook.core.schema import modes, outputs
 from webhook.core.shorthand import KEYS, SHARINGS
 
 EXPECTED = ("limits", "annotations", "labels", "env", "nodeAffinity", "claims", "schedulerName", "runtimeClassName")
@@ -112,7 +112,7 @@ def _values(node: Node) -> tuple[str, ...]:
     """One value, a list of them, or nothing for any."""
     if node.value is None:
         return ()
-    return tuple(node.texts()) if isinstance(node.value, list) else (node.text(),)
+    return tuple(map(outputs.holes_of, node.elements() if isinstance(node.value, list) else [node]))
 
 
 def _examples(node: Node, problems: list[Problem]) -> list[Example]:

@@ -33,7 +33,7 @@ def text(node: Node) -> Output:
     """An output under annotations or labels: text with holes, or a verb."""
     if node.value in VERBS:
         raise node.problem(f"is a verb here only as {{{node.value}: {{}}}}")
-    if isinstance(node.value, str):
+    if isinstance(node.value, str) or _is_number(node):
         return Constant(holes_of(node), node.at)
     verb, options = _verb(node)
     return _amount(verb, options)
@@ -65,6 +65,11 @@ def labels(node: Node) -> Output:
     return read
 
 
+def _is_number(node: Node) -> bool:
+    """Whether a whole number stands where text belongs, as a parameter that is a number elsewhere may."""
+    return isinstance(node.value, int) and not isinstance(node.value, bool)
+
+
 def _absent(node: Node) -> Constant:
     problems: list[Problem] = []
     section = Section(node, problems)
@@ -77,7 +82,9 @@ def _absent(node: Node) -> Constant:
 
 
 def holes_of(node: Node) -> str:
-    """A text, whose holes are all of those that there are; raises DocumentError."""
+    """A text, whose holes are all of those that there are, or a number as its text; raises DocumentError."""
+    if _is_number(node):
+        return str(node.value)
     value = node.text()
     for hole in holes(value):
         if hole not in HOLES:
