@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cluster
 BASE = ROOT / "manifests" / "base"
 NAMESPACE = "gpu-webhook-system"
 QGPU = {"tke.cloud.tencent.com/qgpu-core": "400", "tke.cloud.tencent.com/qgpu-memory": "60"}
-T4 = {"nvidia.com/gpu.product": "Tesla-T4"}
+T4 = {"nvidia.com/gpu.product": "Tesla-T4", "qgpu-device-enable": "enable"}
 ACCOUNT = {
     "apiVersion": "v1",
     "kind": "ServiceAccount",
@@ -140,7 +140,7 @@ def test_rules_that_change_are_asked_anew_of_the_same_nodes(
     try:
         file.write_text("kind: [")
         until(lambda: "the rules cannot be used" in watcher[0].tail(), "the mistake is logged")
-        file.write_text(before.replace("  modes:\n", "  nodes:\n    labels: {pool: [a]}\n  modes:\n", 1))
+        file.write_text(before.replace("qgpu-device-enable: enable}", "qgpu-device-enable: enable, pool: a}"))
         until(lambda: "pool" in written(watcher)["qgpu-1"]["metadata"]["labels"], "the new label is in the file")
     finally:
         file.write_text(before)

@@ -18,6 +18,9 @@ GI = 1 << 30
 MI = 1 << 20
 T4 = {"nvidia.com/gpu.product": "Tesla-T4"}
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+HAMI = {"gpu": "on"}
+MIXED = {"nvidia.com/mig.strategy": "mixed"}
+QGPU_ENABLED = {"qgpu-device-enable": "enable"}
 
 Object = dict[str, Any]
 
@@ -158,7 +161,7 @@ A10 = {"acme.example/product": "NVIDIA-A10"}
         pytest.param(
             QGPU,
             {"tke.cloud.tencent.com/qgpu-core": "400", "tke.cloud.tencent.com/qgpu-memory": "60"},
-            T4,
+            T4 | QGPU_ENABLED,
             4,
             60 * GI,
             id="percents of all cards",
@@ -166,23 +169,25 @@ A10 = {"acme.example/product": "NVIDIA-A10"}
         pytest.param(
             QGPU,
             {"tke.cloud.tencent.com/qgpu-core": "400", "tke.cloud.tencent.com/qgpu-memory": "60"},
-            {},
+            QGPU_ENABLED,
             4,
             60 * GI,
             id="the memory of unknown cards is what the node advertises",
         ),
-        pytest.param(MIG, {"nvidia.com/mig-1g.10gb": "56"}, A100, 8, 640 * GI, id="eight cards, each in seven"),
+        pytest.param(
+            MIG, {"nvidia.com/mig-1g.10gb": "56"}, A100 | MIXED, 8, 640 * GI, id="eight cards, each in seven"
+        ),
         pytest.param(
             MIG,
             {"nvidia.com/mig-1g.10gb": "2", "nvidia.com/mig-2g.20gb": "1", "nvidia.com/mig-3g.40gb": "1"},
-            A100,
+            A100 | MIXED,
             1,
             80 * GI,
             id="one card in four of three sizes",
         ),
-        pytest.param(MIG, {"nvidia.com/mig-1g.5gb": "14"}, {}, 2, None, id="a partition that only one model has"),
+        pytest.param(MIG, {"nvidia.com/mig-1g.5gb": "14"}, MIXED, 2, None, id="a partition that only one model has"),
         pytest.param(
-            MIG, {"nvidia.com/mig-1g.10gb": "14"}, {}, None, None, id="a partition that several models have"
+            MIG, {"nvidia.com/mig-1g.10gb": "14"}, MIXED, None, None, id="a partition that several models have"
         ),
         pytest.param(
             NVIDIA,
@@ -234,6 +239,49 @@ def test_without_allocatable_the_capacity_counts() -> None:
     assert one(raw, NVIDIA).devices == 2
 
 
+COUNTED = """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Backend
+metadata: {name: %s}
+spec:
+  description: cards that a label counts
+  sharing: [exclusive]
+  modes:
+  - limits: {acme.example/%s: count}
+  nodes: {devices: acme.example/cards}
+  examples:
+  - ask: {gpu: "1"}
+    limits: {acme.example/%s: 1}
+"""
+
+
+def test_a_label_that_counts_the_cards_of_two_back_ends_is_not_counted_twice() -> None:
+    more = {f"{name}.yaml": COUNTED % (name, name, name) for name in ("whole", "cut")}
+    rulebook = cluster("whole", "cut", more=more)
+    labels = {"acme.example/cards": "8"}
+
+    alone = one(node({"acme.example/whole": "40"}, labels), rulebook)
+    [both] = inventory.read(
+        [node({"acme.example/whole": "5", "acme.example/cut": "3"}, labels)], rulebook
+    ).nodes.values()
+
+    assert alone.devices == 8
+    assert {name: offer.devices for name, offer in both.offers.items()} == {"whole": 5, "cut": 3}
+
+
+def test_a_label_that_only_marks_nodes_names_no_card() -> None:
+    rulebook = rules.rulebook(
+        """
+        modes:
+        - when: {models: [T4]}
+          limits: {acme.example/card: count}
+          nodeAffinity: {acme.example/enabled: "yes"}
+        """
+    )
+
+    assert one(node({"acme.example/card": "1"}, {"acme.example/enabled": "yes"}), rulebook).card is None
+
+
 # Whose nodes
 
 SHARED = """
@@ -250,6 +298,9 @@ spec:
   nodes:
     labels: {acme.example/shared: ["yes", "true"], acme.example/any: }
 """
+TWINS = cluster(
+    "nvidia-gpu", "twin", "amd-gpu", more={"twin.yaml": SHARED.partition("  nodes:")[0].replace("shared}", "twin}")}
+)
 
 
 @pytest.mark.parametrize(
@@ -271,10 +322,16 @@ def test_the_back_end_whose_labels_hold_has_the_resource_that_several_own(
 
 
 def test_where_labels_do_not_tell_the_clusters_order_does_and_the_node_belongs_to_both() -> None:
-    [found] = inventory.read([node({"nvidia.com/gpu": "1"})], NVIDIA).nodes.values()
+    [found] = inventory.read([node({"nvidia.com/gpu": "1"})], TWINS).nodes.values()
 
     assert list(found.offers) == ["nvidia-gpu"]
-    assert found.belongs == {"nvidia-gpu", "hami-vgpu"}
+    assert found.belongs == {"nvidia-gpu", "twin"}
+
+
+def test_a_node_marked_as_a_back_ends_is_not_one_of_those_that_need_no_mark() -> None:
+    [found] = inventory.read([node({"nvidia.com/gpu": "40"}, T4 | HAMI)], NVIDIA).nodes.values()
+
+    assert (list(found.offers), found.belongs) == (["hami-vgpu"], frozenset({"hami-vgpu"}))
 
 
 def test_a_resource_that_nobody_claims_is_said() -> None:
@@ -339,10 +396,10 @@ def test_the_card_that_every_node_has_is_known_to_be_the_back_ends() -> None:
         node({"amd.com/gpu": "4"}, name="c"),
     ]
 
-    told = inventory.surroundings(inventory.read(nodes, NVIDIA))
+    told = inventory.surroundings(inventory.read(nodes, TWINS))
 
-    assert {name: card.model for name, card in told.cards.items()} == {"nvidia-gpu": "T4", "hami-vgpu": "T4"}
-    assert told.present == frozenset({"nvidia-gpu", "hami-vgpu", "amd-gpu"})
+    assert {name: card.model for name, card in told.cards.items()} == {"nvidia-gpu": "T4", "twin": "T4"}
+    assert told.present == frozenset({"nvidia-gpu", "twin", "amd-gpu"})
 
 
 def test_where_nodes_differ_no_card_is_known() -> None:
@@ -389,7 +446,7 @@ def measure(devices: str, memory: int, compute: int, unsized: str = "0") -> Meas
     return Measure(devices=Fraction(devices), memory=memory, compute=Fraction(compute), unsized=Fraction(unsized))
 
 
-QGPU_NODE = node({"tke.cloud.tencent.com/qgpu-core": "400"}, T4)
+QGPU_NODE = node({"tke.cloud.tencent.com/qgpu-core": "400"}, T4 | QGPU_ENABLED)
 QGPU_PART = {"tke.cloud.tencent.com/qgpu-core": "30", "tke.cloud.tencent.com/qgpu-memory": "5"}
 
 
@@ -436,7 +493,7 @@ QGPU_PART = {"tke.cloud.tencent.com/qgpu-core": "30", "tke.cloud.tencent.com/qgp
         ),
         pytest.param(
             MIG,
-            node({"nvidia.com/mig-3g.40gb": "2"}, A100),
+            node({"nvidia.com/mig-3g.40gb": "2"}, A100 | MIXED),
             {"nvidia.com/mig-3g.40gb": "1"},
             {"nvidia-mig-mixed": Measure(devices=Fraction(1, 2), memory=40192 * MI, compute=Fraction(300, 7))},
             id="partitions",
@@ -518,8 +575,8 @@ def test_a_pod_that_waits_asks_of_the_card_that_every_node_has() -> None:
     ("limits", "message"),
     [
         (
-            {"tke.cloud.tencent.com/qgpu-core": "150"},
-            "tke.cloud.tencent.com/qgpu-core: 150 is more than 100, the most it can express",
+            {"tke.cloud.tencent.com/qgpu-core": "33", "tke.cloud.tencent.com/qgpu-memory": "5"},
+            "tke.cloud.tencent.com/qgpu-core: 33 is not a multiple of 5",
         ),
         ({"nvidia.com/gpu": "1"}, "no enabled back end owns nvidia.com/gpu"),
     ],

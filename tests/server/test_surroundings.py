@@ -30,8 +30,13 @@ Object = dict[str, Any]
 
 def node(number: int, product: str = "Tesla-T4") -> Object:
     """A node as a cluster has them: sixty labels, of which rules read a few."""
-    own = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "4", "kubernetes.io/hostname": f"gpu-{number}"}
-    labels = {f"feature.node.kubernetes.io/cpu-cpuid.FLAG{each}": "true" for each in range(57)} | own
+    own = {
+        "kubernetes.io/hostname": f"gpu-{number}",
+        "nvidia.com/gpu.product": product,
+        "nvidia.com/gpu.count": "4",
+        "qgpu-device-enable": "enable",
+    }
+    labels = {f"feature.node.kubernetes.io/cpu-cpuid.FLAG{each}": "true" for each in range(56)} | own
     qgpu = {"tke.cloud.tencent.com/qgpu-core": "400", "tke.cloud.tencent.com/qgpu-memory": "60"}
     return {
         "metadata": {"name": f"gpu-{number}.cluster.example", "labels": labels, "annotations": {"a": "b" * 4000}},

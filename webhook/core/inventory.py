@@ -6,6 +6,7 @@ read backwards. Nothing here gates: a pool scaled to zero advertises nothing, an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -180,10 +181,12 @@ def _node(marked: Mapping[str, str], advertised: Mapping[str, str], labels: Labe
         if candidates:
             groups.setdefault(candidates[0].name, {})[name] = found[name]
     could = {backend.name: backend for candidates in owners.values() for backend in candidates}
+    counted = Counter(could[name].nodes.devices for name in groups)
     return Node(
         name="",
         offers={
-            name: _offer(could[name], group, advertised, marked, labels, rulebook) for name, group in groups.items()
+            name: _offer(_alone(could[name], counted), group, advertised, marked, labels, rulebook)
+            for name, group in groups.items()
         },
         cards={name: _card(marked, backend, labels, rulebook)[0] for name, backend in could.items()},
         belongs=frozenset(name for candidates in owners.values() for name in _best(candidates)),
@@ -251,6 +254,13 @@ def _offer(
     return Offer(
         backend=backend.name, resources=resources, card=card, profile=profile, devices=devices, memory=memory
     )
+
+
+def _alone(backend: Backend, counted: Mapping[str | None, int]) -> Backend:
+    """The back end, without a number of cards that counts those of another one on the same node, too."""
+    if counted[backend.nodes.devices] == 1:
+        return backend
+    return replace(backend, nodes=replace(backend.nodes, devices=None))
 
 
 def _said(backend: Backend, labels: Mapping[str, str], advertised: Mapping[str, Any]) -> Fraction | None:

@@ -104,7 +104,7 @@ def _uses(seen: Pod, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
     cards: dict[tuple[str, str], Device | None] = {}
     for asked in _asking(seen, rulebook):
         backend, card, measure = _measured(asked, node, rulebook)
-        whose = backend.name, _holder(asked, backend, node)
+        whose = backend.name, _holder(asked, backend.name, node) if node else backend.name
         groups.setdefault(whose, []).append((asked.container.kind, measure))
         cards[whose] = card
     for (backend_name, holder), containers in groups.items():
@@ -119,12 +119,12 @@ def _uses(seen: Pod, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
         )
 
 
-def _holder(asked: Asked, backend: Backend, node: Node | None) -> str:
+def _holder(asked: Asked, backend: str, node: Node) -> str:
     """Whose devices on the node a container's resources are of."""
-    if node is None or backend.name in node.offers:
-        return backend.name
+    if backend in node.offers:
+        return backend
     wanted = asked.native.amounts.keys()
-    return next((name for name, offer in node.offers.items() if wanted & offer.resources.keys()), backend.name)
+    return next((name for name, offer in node.offers.items() if wanted & offer.resources.keys()), backend)
 
 
 def _asking(seen: Pod, rulebook: Rulebook) -> list[Asked]:
@@ -155,10 +155,13 @@ def _measured(asked: Asked, node: Node | None, rulebook: Rulebook) -> tuple[Back
         except CannotExpressError as reason:
             reasons.append(reason)
             continue
-        offer = node.offers.get(backend.name) if node else None
+        if node is None:
+            card = translate.find_card(request, rulebook, backend)
+            return backend, card, measures.asked(request, card)
+        offer = node.offers.get(_holder(asked, backend.name, node))
+        card = offer.card if offer else node.cards.get(backend.name)
         if offer is not None and offer.profile is not None and request.devices == "whole":
             request = replace(request, profile=offer.profile)
-        card = node.cards.get(backend.name) if node else translate.find_card(request, rulebook, backend)
         return backend, card, measures.asked(request, card)
     if reasons:
         raise reasons[0]
