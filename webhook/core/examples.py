@@ -10,6 +10,7 @@ from webhook.core.document import Problem
 from webhook.core.request import PREFIX
 from webhook.core.review import creating
 from webhook.core.rulebook import Backend, Example, Rulebook
+from webhook.core.violations import Refusal
 
 ASKS: Final = (
     {"gpu": "1"}, {"gpu": "2"}, {"gpu": "0.5"}, {"gpu": "0.33"}, {"gpu": "2x0.5"}, {"gpu-cores": "30"},
@@ -24,16 +25,22 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
     `alone` is a rulebook with this back end only.
     """
     for index, example in enumerate(backend.examples):
-        raw = _merged(_pod(example.ask), example.pod)
-        planned = plan.make(pod.read(raw), alone)
-        wrong = _refusal(example, planned) if planned.violations else _result(example, planned, raw)
-        if wrong:
+        if wrong := _wrong(example, alone):
             yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {wrong}')
     for ask, raw in trials(backend, alone):
         if wrong := _unstable(raw, alone):
             said = " ".join(f"{key}={value}" for key, value in ask.items())
             yield Problem(backend.at, "spec.modes", f"what becomes of {said} {wrong}")
             return
+
+
+def _wrong(example: Example, alone: Rulebook) -> str | None:
+    raw = _merged(_pod(example.ask), example.pod)
+    try:
+        planned = plan.make(pod.read(raw), alone)
+    except Refusal as error:
+        return f"has a pod that cannot be one: {error.violations[0].message}"
+    return _refusal(example, planned) if planned.violations else _result(example, planned, raw)
 
 
 def trials(backend: Backend, alone: Rulebook) -> Iterator[tuple[Mapping[str, str], Mapping[str, Any]]]:

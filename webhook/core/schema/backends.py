@@ -136,7 +136,7 @@ def _example(node: Node, problems: list[Problem]) -> Example:
     given = {key: value for key, value in expected.items() if value is not None}
     if (refused is None) == (not given):
         problems.append(Problem(node.at, node.path, f"needs either refused: or one of {', '.join(EXPECTED)}"))
-    pod: dict[str, Any] = section.take("pod", Node.plain, {})
+    pod: dict[str, Any] = section.take("pod", lambda n: {key: entry.plain() for key, entry in n.items()}, {})
     name = section.take("name", Node.text, " ".join(f"{key}={value}" for key, value in ask.items()))
     section.done()
     return Example(name=name, ask=ask, expected=given or None, refused=refused, at=node.at, pod=pod)

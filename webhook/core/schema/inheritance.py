@@ -42,7 +42,8 @@ def merged(name: str, specs: Mapping[str, Node], path: tuple[str, ...] = ()) -> 
     if len(path) > MAX_CHAIN:
         raise DocumentError(Problem(parent.at, "spec.extends", f"a chain of more than {MAX_CHAIN} back ends"))
     inherited = merged(parent.value, specs, (*path, name))
-    base = {key: node for key, node in inherited.value.items() if key not in {"examples", "extends"}}
+    entries = Node(inherited.value, inherited.at, "spec").items()
+    base = {key: node for key, node in entries if key not in {"examples", "extends"}}
     own = {key: node for key, node in spec.value.items() if key != "extends"}
     return _merge(Node(base, inherited.at, keys=inherited.keys), Node(own, spec.at, keys=spec.keys))
 
