@@ -1,10 +1,11 @@
 """Cases of scheduling, read from `scheduling/<back end>.yaml`: what a pod asks, and the nodes it could land on.
 
-Each document of a file is one case. `ask` is the shorthand of the pod. Exactly one node, called `right`, may have it,
-and it has room for one such pod; each of the others is tempting, and `refused` says why the scheduler must not take
-it: `taint`, `affinity`, `claim`, or the names of the resources that are not enough. `full` is the same for `right`
-once its room is taken. What else must exist before the pod (a DeviceClass, say) stands under `objects`; the devices
-of a node that are allocated by claim, under its `devices`.
+Each document of a file is one case. `ask` is the shorthand of the pod; `annotations` and `pod`, a part of its spec,
+are what else its author writes. Exactly one node, called `right`, may have it, and it has room for one such pod; each
+of the others is tempting, and `refused` says why the scheduler must not take it: `taint`, `affinity`, `claim`, or the
+names of the resources that are not enough. `full` is the same for `right` once its room is taken. What must exist
+before the pod (a DeviceClass, say) stands under `objects`; the devices of a node that are allocated by claim, under
+its `devices`. A file whose back end is not shipped has its rule in `sites/`.
 """
 
 from collections import Counter
@@ -44,6 +45,7 @@ class Pool:
     ask: Mapping[str, str]
     nodes: Mapping[str, Mapping[str, Any]]
     full: tuple[str, ...]
+    annotations: Mapping[str, str]
     pod: Mapping[str, Any]
     objects: tuple[Object, ...]
 
@@ -53,7 +55,7 @@ class Pool:
     def asking(self, name: str) -> Object:
         """A pod that asks in shorthand, by labels, and says which back end is meant."""
         spec = {"nodeSelector": {CASE: self.label}, **self.pod}
-        return pod(name, labels=self.ask, annotations={BACKEND: self.backend}, **spec)
+        return pod(name, labels=self.ask, annotations={BACKEND: self.backend, **self.annotations}, **spec)
 
     @property
     def right(self) -> str:
@@ -116,6 +118,7 @@ def _read(path: Path) -> Iterator[Pool]:
             ask=document["ask"],
             nodes=document["nodes"],
             full=_reasons(document["full"]),
+            annotations=document.get("annotations", {}),
             pod=document.get("pod", {}),
             objects=tuple(document.get("objects", ())),
         )
