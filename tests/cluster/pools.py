@@ -105,8 +105,9 @@ class Pool:
 
 
 def pools() -> list[Pool]:
-    """Every case of every file whose back end is shipped."""
-    return [pool for path in sorted(FOLDER.glob("*.yaml")) if path.stem in backends() for pool in _read(path)]
+    """Every case of every file whose back end exists."""
+    known = backends()
+    return [pool for path in sorted(FOLDER.glob("*.yaml")) if path.stem in known for pool in _read(path)]
 
 
 def _read(path: Path) -> Iterator[Pool]:
