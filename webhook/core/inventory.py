@@ -249,6 +249,7 @@ def _offer(
     card, profile = _card(marked, backend, labels, rulebook)
     said = _said(backend, marked, advertised) if profile is None else None
     cards = [card] if card else recognition.served(backend, rulebook)
+    backend = recognition.for_card(backend, card)
     devices = said or capacity.devices(resources, backend, profile, cards)
     memory = capacity.memory(resources, backend, card, devices)
     return Offer(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from webhook.core.rulebook import Amount, Backend, Constant, Device, Output, Rulebook
@@ -83,20 +83,40 @@ def served(backend: Backend, rulebook: Rulebook) -> Sequence[Device]:
     return [device for device in _models(rulebook) if _serves(backend, device)]
 
 
+def for_card(backend: Backend, card: Device | None) -> Backend:
+    """The back end as it serves a card: the modes for just this model first, and those for others left out.
+
+    Half of a card with two cores, and a quarter of one with four, may stand on a container as the same number.
+    """
+    if card is None or not any(mode.when.models for mode in backend.modes):
+        return backend
+    name = card.model.lower()
+    modes = [mode for mode in backend.modes if not mode.when.models or name in mode.when.models]
+    return replace(backend, modes=sorted(modes, key=lambda mode: not mode.when.models))
+
+
 def _models(rulebook: Rulebook) -> Iterable[Device]:
     """Every model once, by whatever names it has."""
     return {device.model: device for device in rulebook.devices.values()}.values()
 
 
 def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, str, Output]]:
-    """Every line of node affinity once, however many partitions a mode was expanded to."""
-    seen: set[tuple[str, str, int]] = set()
+    """Every line of node affinity once: many back ends select by the same label, and each mode has its own."""
+    seen: set[object] = set()
     for backend in rulebook.backends.values():
         for mode in backend.modes:
             for key, output in mode.outputs.node_affinity.items():
-                if (backend.name, key, id(output)) not in seen:
-                    seen.add((backend.name, key, id(output)))
+                line = (backend.vendors, key, _content(output))
+                if line not in seen:
+                    seen.add(line)
                     yield backend, key, output
+
+
+def _content(output: Output) -> object:
+    """What a line says, wherever it stands."""
+    if isinstance(output, Amount):
+        return output.what, output.form, frozenset(output.values.items())
+    return output.value
 
 
 def _texts(output: Output, device: Device) -> Iterator[str]:

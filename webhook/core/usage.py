@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from webhook.core import inverse, measures, pod, translate
+from webhook.core import choice, claims, inverse, measures, partitions, pod, recognition, translate
 from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
+from webhook.core.choice import Served
 from webhook.core.interpret import asks_nothing, interpret
 from webhook.core.inventory import Inventory, Node, surroundings
 from webhook.core.measures import Measure
 from webhook.core.pod import Pod
+from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Backend, Device, Rulebook
 from webhook.core.violations import Refusal
 
@@ -47,6 +49,14 @@ class Use:
     node: str | None
     backend: str
     holder: str
+    card: Device | None
+    asked: Measure
+
+
+class Counted(NamedTuple):
+    """What one container asks, of which back end and which card."""
+
+    backend: str
     card: Device | None
     asked: Measure
 
@@ -103,10 +113,12 @@ def _uses(seen: Pod, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
     groups: dict[tuple[str, str], list[tuple[str, Measure]]] = {}
     cards: dict[tuple[str, str], Device | None] = {}
     for asked in _asking(seen, rulebook):
-        backend, card, measure = _measured(asked, node, rulebook)
-        whose = backend.name, _holder(asked, backend.name, node) if node else backend.name
-        groups.setdefault(whose, []).append((asked.container.kind, measure))
-        cards[whose] = card
+        counted = _measured(asked, seen, node, rulebook)
+        if counted is None:
+            continue
+        whose = counted.backend, _holder(asked, counted.backend, node) if node else counted.backend
+        groups.setdefault(whose, []).append((asked.container.kind, counted.asked))
+        cards[whose] = counted.card
     for (backend_name, holder), containers in groups.items():
         yield Use(
             application=_application(seen, namespace, name),
@@ -128,11 +140,11 @@ def _holder(asked: Asked, backend: str, node: Node) -> str:
 
 
 def _asking(seen: Pod, rulebook: Rulebook) -> list[Asked]:
-    """The containers that have resources of a known system; raises Refusal if one of them cannot be read."""
+    """The containers that ask for anything; raises Refusal if one of them cannot be read."""
     interpretation = interpret(seen, rulebook)
     if len(interpretation.asked) < len(seen.containers):
         raise Refusal(*interpretation.violations)
-    return [asked for asked in interpretation.asked if asked.native.amounts]
+    return [asked for asked in interpretation.asked if asked.anything]
 
 
 def _together(containers: Iterable[tuple[str, Measure]]) -> Measure:
@@ -146,27 +158,48 @@ def _together(containers: Iterable[tuple[str, Measure]]) -> Measure:
     return most.at_least(staying)
 
 
-def _measured(asked: Asked, node: Node | None, rulebook: Rulebook) -> tuple[Backend, Device | None, Measure]:
+def _measured(asked: Asked, seen: Pod, node: Node | None, rulebook: Rulebook) -> Counted | None:
     """The first back end that can have meant what stands on a container, its card there, and what is asked of it."""
+    if not asked.native.amounts:
+        return _claimed(asked, seen, rulebook)
     reasons: list[CannotExpressError] = []
     for backend in _candidates(asked, node, rulebook):
         try:
-            request, _ = inverse.understand(asked.native.amounts, backend, asked.marks)
+            return _read(asked, backend, node, rulebook)
         except CannotExpressError as reason:
             reasons.append(reason)
-            continue
-        if node is None:
-            card = translate.find_card(request, rulebook, backend)
-            return backend, card, measures.asked(request, card)
-        offer = node.offers.get(_holder(asked, backend.name, node))
-        card = offer.card if offer else node.cards.get(backend.name)
-        if offer is not None and offer.profile is not None and request.devices == "whole":
-            request = replace(request, profile=offer.profile)
-        return backend, card, measures.asked(request, card)
     if reasons:
         raise reasons[0]
     names = " and ".join(asked.native.amounts)
     raise CannotExpressError("GPU405", f"no enabled back end owns {names}", "enable one that does")
+
+
+def _read(asked: Asked, backend: Backend, node: Node | None, rulebook: Rulebook) -> Counted:
+    offer = node.offers.get(_holder(asked, backend.name, node)) if node else None
+    card = offer.card if offer else _card(asked, backend, node, rulebook)
+    request, mode = inverse.understand(asked.native.amounts, recognition.for_card(backend, card), asked.marks)
+    if offer is not None and offer.profile is not None and request.devices == "whole":
+        request = replace(request, profile=offer.profile)
+    if backend.partitions is not None and mode.when.devices == "profile" and card and request.devices == "part":
+        request = partitions.cut(request, card, backend.partitions)
+    return Counted(backend.name, card, measures.asked(request, card))
+
+
+def _card(asked: Asked, backend: Backend, node: Node | None, rulebook: Rulebook) -> Device | None:
+    """The card where no label of the node makes these its devices, or there is no node yet."""
+    if node is not None:
+        return node.cards.get(backend.name)
+    said = asked.stated.get("gpu-model")
+    return translate.find_card(GpuRequest(models=said.value if said else ()), rulebook, backend)
+
+
+def _claimed(asked: Asked, seen: Pod, rulebook: Rulebook) -> Counted | None:
+    """What a container that was translated into resource claims asks; None for one that never was."""
+    there = claims.used(seen, asked.container)
+    for candidate in choice.candidates(asked, rulebook) if there else ():
+        if isinstance(candidate, Served) and there.issuperset(claims.templates(candidate, rulebook) or [""]):
+            return Counted(candidate.backend.name, candidate.card, measures.asked(candidate.request, candidate.card))
+    return None
 
 
 def _candidates(asked: Asked, node: Node | None, rulebook: Rulebook) -> Sequence[Backend]:

@@ -1,0 +1,51 @@
+"""What a pod asks, read back from what stands on it, is what it was charged when it was admitted, or rounded up."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+from tests import builders
+from webhook.core import explain, inventory, usage
+from webhook.core.explain import Explanation
+from webhook.core.rulebook import Rulebook
+
+COMPUTE = {"gpu-cores", "gpu-sharing"}
+
+
+@cache
+def shipped() -> Rulebook:
+    return builders.rulebook(builders.shipped_files())
+
+
+@cache
+def alone(backend: str) -> Rulebook:
+    return explain.only(backend, shipped())
+
+
+def admitted() -> Iterator[tuple[str, Explanation]]:
+    """Every example of the shipped rules that becomes a pod without further ado, explained.
+
+    Compute alone is charged as a whole card, as nobody limits its memory; what some systems make of it does.
+    """
+    for backend in shipped().backends.values():
+        for example in backend.examples:
+            [explained] = explain.explain(builders.pod(labels=example.ask), alone(backend.name))
+            if explained.charges and explained.decision.allowed and not example.ask.keys() <= COMPUTE:
+                yield backend.name, explained
+
+
+CASES = [pytest.param(name, one, id=f"{name}: {one.before['metadata']['labels']}") for name, one in admitted()]
+
+
+@pytest.mark.parametrize(("backend", "explained"), CASES)
+def test_a_translated_pod_is_counted_at_least_as_it_was_charged(backend: str, explained: Explanation) -> None:
+    rulebook = alone(backend)
+
+    found = usage.used([explained.after], inventory.read([], rulebook), rulebook)
+
+    counted = sum((use.asked.devices for use in found.uses), Fraction(0))
+    charged = sum(explained.charges.values())
+    assert found.unread == []
+    assert counted >= charged
