@@ -72,6 +72,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._loop.add_signal_handler(at_once, self._stop)
         self._load_certificate()
         self._look_around()
+        if self.settings.surroundings is not None and self._surroundings is None:
+            log.info("nothing is known of the cluster's nodes yet: %s is not there", self.settings.surroundings)
         self._listen()
         log.info("serving on %s", ", ".join(str(listener) for listener in self.sockets))
         while self.alive:

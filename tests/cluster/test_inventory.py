@@ -17,6 +17,7 @@ from tests.cluster.pods import container, limits, pod
 from tests.cluster.processes import Process
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT
+from tests.console.process import running
 
 pytestmark = pytest.mark.cluster
 
@@ -157,26 +158,43 @@ def test_the_watcher_may_read_nodes_and_nothing_else(plane: ControlPlane, kubeco
     assert allowed == [("list", "nodes"), ("watch", "nodes")]
 
 
-def test_the_global_view_asks_the_cluster_where_no_file_is_given(nodes: Client, rules: Path) -> None:
+@pytest.fixture
+def asking(nodes: Client) -> Iterator[None]:
+    """A pod on a node that has four cards, and asks two of them."""
     client = nodes.in_namespace("kube-system")
     nodes.create(node("qgpu-1", labels=T4, capacity=QGPU))
-    asking = pod(
+    made = pod(
         "asking",
         containers=[container("main", resources=limits(**{"tke.cloud.tencent.com/qgpu-core": "200"}))],
         nodeName="qgpu-1",
     )
-    client.create(asking)
-    try:
-        ran = subprocess.run(
-            [PROGRAM, "inventory", "-o", "json", "--rules", rules],
-            env={**os.environ, "KUBECONFIG": str(client.kubeconfig)},
-            capture_output=True,
-            check=False,
-        )
-    finally:
-        client.delete(asking)
+    client.create(made)
+    yield
+    client.delete(made)
+
+
+@pytest.mark.usefixtures("asking")
+def test_the_global_view_asks_the_cluster_where_no_file_is_given(nodes: Client, rules: Path) -> None:
+    ran = subprocess.run(
+        [PROGRAM, "inventory", "-o", "json", "--rules", rules],
+        env={**os.environ, "KUBECONFIG": str(nodes.kubeconfig)},
+        capture_output=True,
+        check=False,
+    )
 
     assert (ran.returncode, ran.stderr) == (0, b"")
     contract = json.loads(ran.stdout)
     assert (contract["total"]["exists"]["devices"], contract["total"]["asked"]["devices"]) == (4, 2)
     assert [(row["kind"], row["name"]) for row in contract["applications"]] == [("Pod", "asking")]
+
+
+@pytest.mark.usefixtures("asking")
+def test_the_page_asks_the_cluster_where_it_is_told_to(
+    nodes: Client, rules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(nodes.kubeconfig))
+
+    with running(rules, "--cluster") as console:
+        view = json.loads(console.ask("GET", "/api/inventory").body)
+
+    assert (view["total"]["exists"]["devices"], view["total"]["asked"]["devices"]) == (4, 2)
