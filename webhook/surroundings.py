@@ -53,7 +53,7 @@ def around(rulebook: Rulebook, file: Path) -> Rulebook:
 
 
 def describe(known: Surroundings) -> str:
-    """What is known, for a log: `nodes of hami-vgpu (T4) and nvidia-gpu`."""
+    """What is known, for a log: `nodes of hami-vgpu (T4) and amd-gpu`."""
     names = sorted(known.present or ())
     cards = {name: f" ({known.cards[name].model})" if name in known.cards else "" for name in names}
     return f"nodes of {' and '.join(name + cards[name] for name in names)}" if names else "no nodes with devices"

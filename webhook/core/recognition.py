@@ -1,6 +1,6 @@
 """Which card a node has, by its labels: the values that rules write into node affinity, read backwards.
 
-A rule that steers pods to `nvidia-a100` nodes by a product label says with the same line which label names the card,
+A rule that steers pods to a card by a product label of nodes says with the same line which label names the card,
 and how. So no label and no vendor is named here; cards are never guessed from their memory.
 """
 
