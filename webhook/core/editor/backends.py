@@ -36,12 +36,14 @@ _EXPECTATIONS: Final[Mapping[str, Schema]] = {
     "schedulerName": says("The pod's scheduler.", text()),
     "runtimeClassName": says("The pod's runtime class.", text()),
 }
+ASK: Final = mapping({key: text() for key in KEYS})
+
 _EXAMPLE: Final = mapping(
     {
         "name": says("What messages call it.", text()),
         "ask": says(
             "The shorthand, by the keys of labels; values are quoted.",
-            mapping({key: text() for key in KEYS}),
+            ASK,
             {"gpu": "0.3", "gpu-model": "T4"},
         ),
         "pod": says("What else the pod has.", {"type": "object"}, {"spec": {"hostIPC": True}}),
@@ -49,10 +51,11 @@ _EXAMPLE: Final = mapping(
         **_EXPECTATIONS,
     },
     needs=("ask",),
-    oneOf=[{"required": ["refused"]}, {"anyOf": [{"required": [key]} for key in EXPECTED]}],
+    oneOf=[{"required": ["refused"]}, {"type": "object", "anyOf": [{"required": [key]} for key in EXPECTED]}],
 )
 
 _EQUAL: Final = {"enum": ["Equal"]}
+_EXISTS: Final = {"enum": ["Exists"]}
 _OTHER_EFFECTS: Final = {"enum": ["NoSchedule", "PreferNoSchedule"]}
 _TOLERATION: Final = mapping(
     {
@@ -63,11 +66,11 @@ _TOLERATION: Final = mapping(
         "tolerationSeconds": says("With `effect: NoExecute`, how long it is tolerated.", whole(0)),
     },
     allOf=[
-        {"not": {"required": ["operator", "value"], "properties": {"operator": {"enum": ["Exists"]}}}},
+        {"not": {"type": "object", "required": ["operator", "value"], "properties": {"operator": _EXISTS}}},
         {"anyOf": [{"required": ["key"]}, {"required": ["operator"], "properties": {"operator": {"not": _EQUAL}}}]},
         {
             "anyOf": [
-                {"not": {"required": ["tolerationSeconds"]}},
+                {"not": {"type": "object", "required": ["tolerationSeconds"]}},
                 {"required": ["effect"], "properties": {"effect": {"not": _OTHER_EFFECTS}}},
             ]
         },
@@ -95,7 +98,7 @@ _NODES: Final = mapping(
     {
         "labels": says(
             "Labels that all hold: a value, a list of which one holds, or nothing for any value.",
-            each(either(text(), many(text()), {"type": "null"})),
+            each(either(outputs.HOLED, many(outputs.HOLED), {"type": "null"})),
             {"nvidia.com/mig.strategy": "mixed"},
         ),
         "devices": says("The label that says how many cards a node has.", text(), "nvidia.com/gpu.count"),
@@ -108,6 +111,11 @@ _PARAMETER: Final = mapping(
         "description": says("What for.", {}),
     },
     needs=("default",),
+)
+PARAMETERS: Final = says(
+    "Values that a site may change, written as `$(name)` in keys and values.",
+    each(_PARAMETER),
+    {"resource": {"default": "acme.example/card", "description": "what the device plugin advertises"}},
 )
 
 SPEC: Final[Schema] = mapping(
@@ -127,11 +135,7 @@ SPEC: Final[Schema] = mapping(
             many(text()),
         ),
         "sharing": says("What `gpu-sharing` may say.", many(word(SHARINGS)), ["exclusive", "fractional"]),
-        "parameters": says(
-            "Values that a site may change, written as `$(name)` in keys and values.",
-            each(_PARAMETER),
-            {"resource": {"default": "acme.example/card", "description": "what the device plugin advertises"}},
-        ),
+        "parameters": PARAMETERS,
         "partitions": says(
             "`{}` if it serves hardware partitions: a share or a size then gets the smallest profile that has it.",
             _PARTITIONS,

@@ -45,6 +45,9 @@ SPEC: Final[Schema] = mapping(
             many(text()),
             ["kube-system", "gpu-operator"],
         ),
+        "provisioners": says(
+            "Which back end serves the claims of a class, by the provisioner that the class names.", each(_BACK_END)
+        ),
     },
     needs=("backends",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from webhook.core.editor import backends, catalogs, clusters
+from webhook.core.editor import backends, catalogs, claimsources, clusters
 from webhook.core.editor.inheritance import PARAMETER, inheriting, parametrised
 from webhook.core.editor.pieces import Schema, filled, mapping, says, shared, word
 from webhook.core.schema.rulebooks import API_VERSION, KINDS
@@ -18,22 +18,31 @@ _BACKEND: Final[Schema] = {
     "then": shared("extendingBackend"),
     "else": shared("backend"),
 }
-_SPECS: Final[dict[str, Schema]] = {"Backend": _BACKEND, "Cluster": clusters.SPEC, "DeviceCatalog": catalogs.SPEC}
+_SPECS: Final[dict[str, Schema]] = {
+    "Backend": _BACKEND,
+    "Cluster": clusters.SPEC,
+    "DeviceCatalog": catalogs.SPEC,
+    "ClaimSource": shared("claimSource"),
+}
+_PARTS: Final[dict[str, Schema]] = {
+    **backends.PARTS,
+    "backend": backends.SPEC,
+    "extendingBackend": inheriting(backends.SPEC),
+    "claimSource": claimsources.SPEC,
+}
 _MEANINGS: Final[dict[str, str]] = {
     "Backend": "One way a vendor exposes GPUs: what a request becomes, and what else a pod needs.",
     "Cluster": "Which back ends this cluster has, in what order, and the defaults. There is exactly one.",
     "DeviceCatalog": "Card models of one vendor: names, memory, compute, partitions.",
+    "ClaimSource": "Objects that pods name instead of asking themselves, and what stands in them.",
 }
 
 
 def schema(kind: str | None = None) -> dict[str, Any]:
     """The schema of documents of one kind, or of any document by its `kind`."""
     if kind is not None:
-        parts = _parts() if kind == "Backend" else {}
-        return {"$schema": DRAFT, "title": kind, **_document(kind), **({"$defs": parts} if parts else {})}
-    by_kind = [{"if": _is(name), "then": shared(name)} for name in KINDS]
-    kinds = {name: _document(name) for name in KINDS}
-    return {
+        return _complete({"$schema": DRAFT, "title": kind, **_document(kind)})
+    whole = {
         "$schema": DRAFT,
         "title": "Rules of gpu-webhook",
         "type": "object",
@@ -44,9 +53,29 @@ def schema(kind: str | None = None) -> dict[str, Any]:
             "spec": {},
         },
         "required": ["apiVersion", "kind", "metadata", "spec"],
-        "allOf": by_kind,
-        "$defs": {**kinds, **_parts()},
+        "allOf": [{"if": _is(name), "then": _document(name)} for name in KINDS],
     }
+    return _complete(whole)
+
+
+def _complete(schema: Schema) -> Schema:
+    """The schema with the parts that it refers to, and those that these refer to."""
+    parts = {name: parametrised(part) for name, part in _PARTS.items()} | {"parameter": PARAMETER}
+    found: dict[str, Schema] = {}
+    missing = _references(schema)
+    while missing:
+        found |= {name: parts[name] for name in missing}
+        missing = _references(found) - found.keys()
+    return {**schema, "$defs": {name: found[name] for name in parts if name in found}} if found else schema
+
+
+def _references(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return {name for element in schema for name in _references(element)}
+    if not isinstance(schema, dict):
+        return set()
+    own = {str(schema["$ref"]).removeprefix(shared("")["$ref"])} if "$ref" in schema else set()
+    return own | {name for value in schema.values() for name in _references(value)}
 
 
 def text(value: Any, indent: str = "") -> str:
@@ -86,8 +115,3 @@ def _document(kind: str) -> Schema:
             needs=("apiVersion", "kind", "metadata", "spec"),
         ),
     )
-
-
-def _parts() -> dict[str, Schema]:
-    parts = {**backends.PARTS, "backend": backends.SPEC, "extendingBackend": inheriting(backends.SPEC)}
-    return {name: parametrised(part) for name, part in parts.items()} | {"parameter": PARAMETER}

@@ -14,12 +14,15 @@ PARAMETER: Final[Schema] = {"type": "string", "pattern": _NAME}
 """What stands under `parameter` in `$defs`."""
 
 _NAMES: Final = {"object": "a mapping", "array": "a list", "integer": "a whole number", "boolean": "true or false"}
+_KEPT: Final = ("examples", "extends")
 _SHOWN: Final = ("description", "examples")
 
 
 def inheriting(spec: Schema) -> Schema:
     """The spec of a back end that extends another: nothing has to be there but examples, and empty deletes."""
-    return {**_erasable(spec), "required": ["examples", "extends"]}
+    kept = {key: spec["properties"][key] for key in _KEPT}
+    erasable = _erasable(spec)
+    return {**erasable, "properties": {**erasable["properties"], **kept}, "required": [*_KEPT]}
 
 
 def _erasable(schema: Schema) -> Schema:

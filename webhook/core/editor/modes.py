@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from webhook.core.companions import FORBIDDABLE
-from webhook.core.editor.outputs import ASKING, HOLED, SELECTED, VARIABLE, WRITTEN
+from webhook.core.editor.outputs import ASKING, HOLED, NOT_THERE, SELECTED, WRITTEN
 from webhook.core.editor.pieces import (
     Schema,
     each,
@@ -43,7 +43,7 @@ WRITES: Final[Mapping[str, Schema]] = {
     "labels": says("Labels of the pod: text, which may have holes as `{model}`, or a verb.", each(WRITTEN)),
     "env": says(
         "Environment of the container: text, a verb, or `{value: ..., enforce: true}`.",
-        each(VARIABLE),
+        each(WRITTEN),
         {"NVIDIA_VISIBLE_DEVICES": {"value": "void", "enforce": True}},
     ),
     "nodeAffinity": says(
@@ -97,7 +97,9 @@ _WHEN: Final = mapping(
         "lacks": says("Requests that say none of these.", _DIMENSIONS, ["cores"]),
         "models": says("Requests for one of these card models.", many(text()), ["A100-80GB"]),
         "sharing": says("Requests that say this with `gpu-sharing`.", word(SHARINGS)),
-        "annotations": says("Pods that their author annotated so.", each(text())),
+        "annotations": says(
+            "Pods that their author annotated so, or with `{absent: true}` did not.", each(either(text(), NOT_THERE))
+        ),
     }
 )
 _SIZES: Final = mapping(

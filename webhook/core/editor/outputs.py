@@ -28,11 +28,17 @@ _KNOWN: Final = ", ".join(f"{{{name}}}" for name in HOLES)
 _NO_OTHER_HOLE: Final = rf"(?![\s\S]*\{{(?!({'|'.join(HOLES)})\}})[A-Za-z]+\}})"
 _NO_VERB: Final = rf"(?!({'|'.join(VERBS)})$)"
 
-HOLED: Final = form(f"^{_NO_OTHER_HOLE}", f"only these holes are known: {_KNOWN}")
-"""Text with holes."""
+_TEXT_OR_NUMBER: Final = {"type": ["string", "integer"]}
 
-_TEXT: Final = form(
-    f"^{_NO_OTHER_HOLE}{_NO_VERB}", f"only these holes are known: {_KNOWN}; and a verb is written as {{model: {{}}}}"
+HOLED: Final = form(f"^{_NO_OTHER_HOLE}", f"only these holes are known: {_KNOWN}") | _TEXT_OR_NUMBER
+"""Text with holes; a whole number is its text."""
+
+_TEXT: Final = (
+    form(
+        f"^{_NO_OTHER_HOLE}{_NO_VERB}",
+        f"only these holes are known: {_KNOWN}; and a verb is written as {{model: {{}}}}",
+    )
+    | _TEXT_OR_NUMBER
 )
 
 _UNITS: Final[Mapping[str, Schema]] = {
@@ -83,13 +89,14 @@ _ABSENT: Final = says(
 )
 _ABSENT_COUNT: Final = says("The key may be missing: then so many are meant.", whole(), 1)
 
-_MEANINGS: Final[Mapping[str, str]] = {
+MEANINGS: Final[Mapping[str, str]] = {
     "count": "How many devices.",
     "memory": "Memory of a device, or of its partition.",
     "cores": "Compute of a device.",
     "share": "The part of a device that has both the memory and the compute asked.",
     "model": "The catalogue's name of each model asked for.",
     "product": "The product names of the models asked for.",
+    "lookalikes": "Other models whose product names contain a name of the one asked for.",
     "profile": "The hardware partition asked for.",
     "placement": "`binpack`, `spread` or `topology`, where it is asked for.",
     "container": "The container's name.",
@@ -131,7 +138,9 @@ def _one_of(verbs: Mapping[str, Schema]) -> Schema:
 
 def _open(verbs: Mapping[str, Schema]) -> Schema:
     """A mapping with any of these verbs, and their options."""
-    shown = {verb: says(_MEANINGS[verb], options, *_VERB_EXAMPLES.get(verb, ())) for verb, options in verbs.items()}
+    shown = {
+        verb: says(MEANINGS.get(verb, ""), options, *_VERB_EXAMPLES.get(verb, ())) for verb, options in verbs.items()
+    }
     return {"type": "object", "properties": shown}
 
 
@@ -154,27 +163,24 @@ PARTS: Final[Mapping[str, Schema]] = {
 }
 """The verbs, by the name of their form: those of text, those where spaces cannot stand, and those under `limits`."""
 
-WRITTEN: Final = either(_TEXT, shared("verb"))
-"""A value under `annotations` and `labels`."""
-
-VARIABLE: Final = either(
-    _TEXT,
-    shared("verb"),
-    mapping(
-        {
-            "value": says("The text, which may have holes.", HOLED),
-            "enforce": says("Whether it replaces a user's own; they are left alone otherwise.", flag()),
-        },
-        needs=("value",),
-    ),
+_INSISTING: Final = mapping(
+    {
+        "value": says("The text, which may have holes.", HOLED),
+        "enforce": says(
+            "In env it replaces the pod's own value; as an annotation or label, another value is refused.", flag()
+        ),
+    },
+    needs=("value",),
 )
-"""A value under `env`."""
 
-_ABSENT_LABEL: Final = says("The node must not have the label.", {"type": "boolean", "enum": [True]})
+WRITTEN: Final = either(_TEXT, shared("verb"), _INSISTING)
+"""A value under `annotations`, `labels` and `env`."""
 
-SELECTED: Final = either(
-    _TEXT, many(HOLED), mapping({"absent": _ABSENT_LABEL}, needs=("absent",)), shared("nodeLabelVerb")
+NOT_THERE: Final = mapping(
+    {"absent": says("It must not be there.", {"type": "boolean", "enum": [True]})}, needs=("absent",)
 )
+
+SELECTED: Final = either(_TEXT, many(HOLED), NOT_THERE, shared("nodeLabelVerb"), _INSISTING)
 """A value under `nodeAffinity`."""
 
 _A_NUMBER: Final = {"type": "object", "anyOf": [{"required": [verb]} for verb in amounts.UNITS]}

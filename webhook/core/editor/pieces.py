@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Schema = Mapping[str, Any]
+Schema = dict[str, Any]
 
 
 def mapping(properties: Mapping[str, Schema], *, needs: Iterable[str] = (), **more: Any) -> Schema:
@@ -71,4 +71,5 @@ def says(description: str, schema: Schema, *examples: Any) -> Schema:
 
 def never(key: str, *others: str) -> Schema:
     """The key does not stand beside any of the others."""
-    return {"not": {"required": [key], "anyOf": [{"required": [other]} for other in others]}}
+    beside = {"required": [key], "anyOf": [{"required": [other]} for other in others]}
+    return {"not": {"type": "object", **beside}}
