@@ -22,8 +22,11 @@ class RuleFilesError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-def load(directory: Path) -> Rulebook:
-    """Read every `*.yaml` of a directory; raises RuleFilesError with all problems of all files."""
+def load(directory: Path, *, tried: bool = False) -> Rulebook:
+    """Read every `*.yaml` of a directory; raises RuleFilesError with all problems of all files.
+
+    `tried`: their examples have been run already, and are not run again.
+    """
     documents: list[Node] = []
     problems: list[Problem] = []
     digest = hashlib.sha256()
@@ -37,7 +40,7 @@ def load(directory: Path) -> Rulebook:
         except DocumentError as error:
             problems += error.problems
     try:
-        rulebook = rulebooks.rulebook(documents, digest.hexdigest())
+        rulebook = rulebooks.rulebook(documents, digest.hexdigest(), tried=tried)
     except DocumentError as error:
         raise RuleFilesError([*problems, *error.problems]) from None
     if problems:

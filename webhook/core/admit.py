@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from webhook.core import choice, claims, edits, interpret, inverse, native, places, plan, pod, translate
 from webhook.core.amounts import CannotExpressError
@@ -25,7 +25,7 @@ def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     if request.operation != "CREATE" or _not_a_pod(request) or exempt(request, rulebook):
         return UNTOUCHED
     try:
-        seen = pod.read(request.pod or {})
+        seen = pod.read(request.pod or {}, request.namespace)
         if interpret.asks_nothing(seen, rulebook):
             return UNTOUCHED
         planned = plan.make(seen, rulebook)
@@ -75,7 +75,7 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     if request.operation == "UPDATE":
         return _updated(request, rulebook)
     try:
-        seen = pod.read(request.pod or {})
+        seen = pod.read(request.pod or {}, request.namespace)
         if interpret.asks_nothing(seen, rulebook):
             return UNTOUCHED
         found = interpret.interpret(seen, rulebook)
@@ -161,8 +161,8 @@ def _less(asked: Asked, seen: Pod) -> Violation:
 def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Shorthand that changes on a pod that exists changes nothing, and its author should know."""
     try:
-        before = _requests(request.old_pod or {}, rulebook)
-        after = _requests(request.pod or {}, rulebook)
+        before = _requests(request.old_pod, request.namespace, rulebook)
+        after = _requests(request.pod, request.namespace, rulebook)
     except Refusal:
         return UNTOUCHED
     if before == after:
@@ -173,8 +173,8 @@ def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     )
 
 
-def _requests(raw: object, rulebook: Rulebook) -> list[tuple[str, GpuRequest]]:
-    seen = pod.read(raw if isinstance(raw, dict) else {})
+def _requests(raw: Mapping[str, Any] | None, namespace: str, rulebook: Rulebook) -> list[tuple[str, GpuRequest]]:
+    seen = pod.read(raw or {}, namespace)
     if interpret.asks_nothing(seen, rulebook):
         return []
     found = interpret.interpret(seen, rulebook)

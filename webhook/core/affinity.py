@@ -43,6 +43,12 @@ def selects(pod: Pod) -> bool:
     return bool(pod.spec.get("nodeSelector") or pod.spec.get("affinity"))
 
 
+def keys(pod: Pod) -> set[str]:
+    """The node labels that the pod selects its nodes by."""
+    expressions = (one for term in terms(pod) for one in term.get("matchExpressions") or ())
+    return {*(pod.spec.get("nodeSelector") or ()), *(str(one.get("key")) for one in expressions)}
+
+
 def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Violation]:
     """The edits that bind the pod to nodes meeting every requirement, and a violation for each it rules out."""
     missing: list[Requirement] = []

@@ -19,13 +19,14 @@ from webhook.core.rulebook import Amount, Constant, Device, Output, Profile
 
 PERCENT: Final = "percent"
 QUANTITY: Final = "quantity"
+TFLOPS: Final = "tflops"
 
 GIB: Final = quantity.GIB
 
 UNITS: Final[Mapping[str, tuple[str, ...]]] = {
     "count": ("",),
     "memory": (PERCENT, QUANTITY, "bytes", "MiB", "GiB"),
-    "cores": (PERCENT,),
+    "cores": (PERCENT, TFLOPS),
     "share": (PERCENT,),
 }
 """What a rule can write as a number, with the units of each.
@@ -92,11 +93,26 @@ def _neutral(amount: Amount, request: GpuRequest, card: Device | None) -> Ratio 
         return request.count, 1
     if amount.what == "memory":
         return _memory(amount, request, card)
+    if amount.unit_name == TFLOPS:
+        return _tflops(request, card)
     if request.devices == "whole":
         return 100, 1
     if amount.what == "cores":
         return None if request.cores is None else (request.cores.numerator, request.cores.denominator)
     return _share(request, card)
+
+
+def _tflops(request: GpuRequest, card: Device | None) -> Ratio | None:
+    """Compute by size."""
+    percent = Fraction(100) if request.devices == "whole" else request.cores
+    if percent is None:
+        return None
+    if card is None or card.tflops is None:
+        message = f"how many TFLOPS {show(percent)}% of a card are depends on the card"
+        message += ", and nothing says which card it is" if card is None else f"; there is no figure for {card.model}"
+        raise CannotExpressError("GPU304", message, "add gpu-model", "gpu-cores")
+    tflops = percent * card.tflops / 100
+    return tflops.numerator, tflops.denominator
 
 
 def _share(request: GpuRequest, card: Device | None) -> Ratio | None:
@@ -187,11 +203,11 @@ def _fitting(amount: Amount, above: int, below: int, request: GpuRequest) -> int
 
 def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> NoReturn:
     shown = str if amount.what == "count" else lambda value: written(amount, Fraction(value))
-    options = " or ".join(map(shown, near(amount, exact)))
     key = {"memory": "gpu-memory", "cores": "gpu-cores"}.get(amount.what, "gpu")
+    if amount.what == "share" or (request.devices == "whole" and amount.what == "cores"):
+        key, shown = "gpu", lambda value: show(value * amount.unit / 100)
+    options = " or ".join(map(shown, near(amount, exact)))
     reason = outside(amount, exact, lambda value: written(amount, Fraction(value)))
-    if request.devices == "whole" and amount.what in {"cores", "share"}:
-        key, options = "gpu", " or ".join(show(value * amount.unit / 100) for value in near(amount, exact))
     fix = f"ask for {key}: {options}" if options else "ask for less"
     raise CannotExpressError("GPU305", f"{written(amount, exact)} {reason}", fix, key)
 
@@ -273,6 +289,8 @@ def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:
         return {} if neutral == 100 else {"memory_share": neutral / 100}
     if amount.what == "memory":
         return {"memory": int(neutral)}
+    if amount.unit_name == TFLOPS:
+        return {"tflops": neutral}
     if amount.what == "cores":
         return {"cores": neutral}
     return {"memory_share": neutral / 100, "cores": neutral} if neutral < 100 else {}

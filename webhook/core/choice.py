@@ -12,7 +12,7 @@ from webhook.core.amounts import CannotExpressError, as_text
 from webhook.core.asked import Asked
 from webhook.core.document import nearest
 from webhook.core.request import GpuRequest, Stated
-from webhook.core.rulebook import Amount, Backend, Device, Mode, Rulebook
+from webhook.core.rulebook import Amount, Backend, Device, Mode, Output, Rulebook
 from webhook.core.violations import Refusal, Violation
 
 
@@ -132,6 +132,8 @@ def _owners(asked: Asked, rulebook: Rulebook) -> Sequence[Backend] | None:
     common = [owner for owner in groups[0] if all(owner in group for group in groups[1:])]
     if not common and all(groups):
         raise Refusal(_two_systems(asked, names, rulebook))
+    if not all(groups) and any(groups):
+        raise Refusal(_partly_enabled(asked, names, rulebook))
     return common
 
 
@@ -163,9 +165,10 @@ def consider(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
 def _as_it_stands(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
     """Resources that somebody wrote in the back end's own words: understood, kept, and completed."""
     amounts = asked.native.amounts
-    request, mode = inverse.understand(amounts, backend, asked.marks)
     said = asked.stated.get("gpu-model")
-    request = replace(request, models=said.value if said else (), placement=_placement(asked))
+    models = said.value if said else ()
+    request, mode = inverse.understand(amounts, backend, asked.marks, models)
+    request = replace(request, placement=_placement(asked))
     translate.check_cards(request, backend, rulebook)
     translate.check_selects(request, mode, backend, rulebook)
     missing = {
@@ -209,12 +212,12 @@ def _check_agreement(served: Served) -> None:
     More is accepted only where it says what the shorthand leaves open, as a back end's own mutator may add it.
     """
     there = {name: value for name, value in served.asked.native.amounts.items() if name in served.backend.owns}
-    same = all(there.get(name) == value for name, value in served.amounts.items())
+    outputs = served.mode.amounts
+    same = all(there.get(name, _absent(outputs[name])) == value for name, value in served.amounts.items())
     if same and there.keys() <= served.amounts.keys():
         return
     given, _ = inverse.understand(there, served.backend, served.asked.marks) if same else (None, None)
     if given is None or not inverse.gives(given, served.request, served.card):
-        outputs = served.mode.amounts
         becomes = ", ".join(f"{name}: {as_text(outputs[name], value)}" for name, value in served.amounts.items())
         raise CannotExpressError(
             "GPU203",
@@ -222,6 +225,11 @@ def _check_agreement(served: Served) -> None:
             f"{_said(served.asked)}, which is {becomes} on {served.backend.name}, and {_there(served.asked)}",
             "keep one of the two: remove the resources, and the shorthand will write them",
         )
+
+
+def _absent(output: Output) -> int | None:
+    """The number that a missing resource stands for."""
+    return output.absent if isinstance(output, Amount) and isinstance(output.absent, int) else None
 
 
 def _said(asked: Asked) -> str:
@@ -320,6 +328,20 @@ def _not_its_resources(asked: Asked, named: Stated, rulebook: Rulebook) -> Viola
         path=native.where(asked.container, owned[0]),
         message=f"{named}, and {owned[0]} on the container belongs to {' or '.join(owners[:MENTIONED])}",
         fix=f"remove {owned[0]}, or name {owners[0]}, or say gpu-backend for one container only",
+    )
+
+
+def _partly_enabled(asked: Asked, names: Sequence[str], rulebook: Rulebook) -> Violation:
+    """A resource of a system that is not here must not hide another that is."""
+    foreign = next(name for name in names if not rulebook.resources[name].owners)
+    known = ", ".join(owner.name for owner in rulebook.resources[foreign].known[:MENTIONED])
+    others = ", ".join(name for name in names if rulebook.resources[name].owners)
+    return Violation(
+        code="GPU405",
+        path=native.where(asked.container, foreign),
+        message=f"{foreign} belongs to {known}, which this cluster does not enable, and stands beside {others}",
+        fix=f"remove {foreign}, or use two containers",
+        rule=rulebook.resources[foreign].rule,
     )
 
 

@@ -6,7 +6,8 @@ several containers get one each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any, Final
 
 from webhook.core import words
@@ -42,22 +43,25 @@ def used(pod: Pod, container: Container) -> set[str]:
 
 def claim(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[Edit]:
     """The edits that make each container claim what it is served with, where it does not yet."""
+    taken = {str(entry.get("name")) for entry in _pod_claims(pod)}
     for one in served:
         container = one.asked.container
         there = used(pod, container) if one.mode.claims else set()
         rule = one.mode.claims[0].rule if one.mode.claims else ""
         for template in templates(one, rulebook):
             if template not in there:
-                name = _name(container.name, template)
+                name = _name(container.name, template, taken)
+                taken.add(name)
                 entry = {"name": name, "resourceClaimTemplateName": template}
-                if entry not in _pod_claims(pod):
-                    yield Append(("spec", "resourceClaims"), entry, rule)
+                yield Append(("spec", "resourceClaims"), entry, rule)
                 yield Append((*container.path, "resources", "claims"), {"name": name}, rule)
 
 
-def _name(container: str, template: str) -> str:
-    """A DNS label for a claim of one container."""
-    return f"{container}-{template.replace('.', '-')}"[:_LONGEST].rstrip("-")
+def _name(container: str, template: str, taken: Collection[str]) -> str:
+    """A DNS label for a claim of one container, that nothing else in the pod has."""
+    text = f"{container}-{template.replace('.', '-')}"
+    numbered = (f"{text[: _LONGEST - 5].rstrip('-')}-{number}" for number in count(2))
+    return next(name for name in chain([text[:_LONGEST].rstrip("-")], numbered) if name not in taken)
 
 
 def _pod_claims(pod: Pod) -> Sequence[Mapping[str, Any]]:

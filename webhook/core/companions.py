@@ -13,7 +13,7 @@ from webhook.core.charge import charge
 from webhook.core.choice import Served
 from webhook.core.fields import Path, field
 from webhook.core.pod import Pod, raw
-from webhook.core.quantity import show
+from webhook.core.quantity import show_size
 from webhook.core.rulebook import Companions
 from webhook.core.violations import Violation
 
@@ -70,12 +70,14 @@ def _together(group: Sequence[Served], wanted: Companions) -> Iterator[Violation
 
 def _one_device(group: Sequence[Served], wanted: Companions, names: Sequence[str]) -> Iterator[Violation]:
     card = next((one.card for one in group if one.card is not None), None)
-    sizes = [one.request.memory or 0 for one in group]
-    whole = sum((charge(one.request, one.card) for one in group if one.card is not None), Fraction(0))
-    if (card is not None and sum(sizes) > card.memory) or whole > 1:
+    sizes = sum(one.request.memory or 0 for one in group)
+    parts = sum((charge(one.request, one.card) for one in group if one.card is not None), Fraction(0))
+    too_large = card is not None and sizes > card.memory
+    if too_large or parts > 1:
+        asked = f"{show_size(sizes)}, and {card.model} has {show_size(card.memory)}" if card and too_large else ""
         message = (
             f"all containers of a pod share one device of {group[0].backend.name}, and {' and '.join(names)} "
-            f"together ask for {show(whole.limit_denominator(100))} devices"
+            f"together ask for {asked or f'{float(parts):.2f} devices'}"
         )
         yield _violation(wanted, ("spec", "containers"), message, "ask for less, or use two pods")
 
@@ -137,7 +139,7 @@ def _node_name(pod: Pod, _group: Sequence[Served]) -> Forbidden:
 def _init_containers(_pod: Pod, group: Sequence[Served]) -> Forbidden:
     for one in group:
         container = one.asked.container
-        if container.kind == "init container":
+        if container.kind in {"init container", "sidecar"}:
             yield container.path, f'init containers, and "{container.name}" is one', "ask in a container"
 
 

@@ -13,12 +13,12 @@ from typing import Any
 from webhook.core import affinity, explain, pod, removal, words
 from webhook.core.choice import Served
 from webhook.core.explain import Explanation
-from webhook.core.places import CONTAINER, NOTE, SUFFIX, annotation
+from webhook.core.places import CONTAINER, NOTE, annotation, claimed
 from webhook.core.plan import Plan
 from webhook.core.pod import Pod
 from webhook.core.quantity import show, show_size
 from webhook.core.request import PREFIX, Devices, GpuRequest
-from webhook.core.rulebook import Rulebook
+from webhook.core.rulebook import Rulebook, Surroundings
 from webhook.core.schema import rulebooks
 
 
@@ -39,7 +39,8 @@ def _every(rulebook: Rulebook) -> Rulebook:
     """The rulebook of a cluster that has every back end there is a rule for."""
     names = tuple(dict.fromkeys([*rulebook.cluster.backends, *rulebook.backends]))
     cluster = replace(rulebook.cluster, backends=names, tiers={})
-    return rulebooks.index(cluster, rulebook.backends, rulebook.devices, rulebook.digest)
+    every = rulebooks.index(cluster, rulebook.backends, rulebook.devices, rulebook.digest)
+    return replace(every, sources=rulebook.sources, surroundings=Surroundings(objects=rulebook.surroundings.objects))
 
 
 def _convert(understood: Explanation, wanted: Rulebook) -> Explanation:
@@ -62,15 +63,28 @@ def _neutral(seen: Pod, planned: Plan, rulebook: Rulebook) -> tuple[dict[str, An
         for key, value in _shorthand(served, seen, rulebook).items():
             asked[annotation(key, served.asked.container.name)] = value
     metadata = dict(bare.get("metadata") or {})
-    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if not _about_backend(key)}
+    named = tuple(prefix for source in rulebook.sources for prefix in source.prefixes)
+    annotations = {
+        key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith(named)
+    }
+    kept = {key: value for key, value in annotations.items() if not _about_backend(key)}
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if not _about_backend(key)}
+    if all(served.request.claim is None for served in planned.served):
+        kept, labels = _without_claims(kept), _without_claims(labels)
     metadata |= {"annotations": {**asked, **kept}, **({"labels": labels} if "labels" in metadata else {})}
     return {**bare, "metadata": metadata}, asked.keys() - kept.keys()
 
 
+def _without_claims(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels or annotations without the words for claims, which ask in their own words by now."""
+    own = annotation("gpu-claim", "")
+    return {k: v for k, v in said.items() if k not in {"gpu-claim", PREFIX + "claim"} and not k.startswith(own)}
+
+
 def _about_backend(key: str) -> bool:
     """Whether a key names the system that served the pod so far, or notes what it did."""
-    return key in {NOTE, CONTAINER, "gpu-backend", PREFIX + "backend"} or key.startswith("backend" + SUFFIX)
+    own = key.startswith((annotation("gpu-backend", ""), claimed("")))
+    return own or key in {NOTE, CONTAINER, "gpu-backend", PREFIX + "backend"}
 
 
 def _without_annotations(raw: Mapping[str, Any], names: set[str]) -> dict[str, Any]:

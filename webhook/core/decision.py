@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from webhook.core.violations import Violation
+from webhook.core.violations import LATER, Violation
 
 Operation = Mapping[str, Any]
 """One JSON Patch operation (RFC 6902): `{"op": "add", "path": "/spec/...", "value": ...}`."""
@@ -31,5 +31,7 @@ class Decision:
 
 
 def denied(violations: Sequence[Violation], warnings: Sequence[str] = ()) -> Decision:
-    """A denial that names every violation: the request cannot be understood or satisfied."""
-    return Decision(allowed=False, code=HTTPStatus.UNPROCESSABLE_ENTITY, violations=violations, warnings=warnings)
+    """A denial that names every violation: the request cannot be understood or satisfied, or not yet."""
+    later = all(violation.code in LATER for violation in violations)
+    code = HTTPStatus.SERVICE_UNAVAILABLE if later else HTTPStatus.UNPROCESSABLE_ENTITY
+    return Decision(allowed=False, code=code, violations=violations, warnings=warnings)

@@ -15,7 +15,7 @@ from webhook.core.fields import Path
 from webhook.core.fields import field as path_of
 from webhook.core.plan import Plan
 from webhook.core.review import creating
-from webhook.core.rulebook import Rulebook
+from webhook.core.rulebook import Rulebook, Surroundings
 from webhook.core.schema import rulebooks
 from webhook.core.violations import Refusal, Violation
 
@@ -66,8 +66,10 @@ def explain(document: Mapping[str, Any], rulebook: Rulebook) -> list[Explanation
 def only(name: str, rulebook: Rulebook) -> Rulebook:
     """The rulebook of a cluster that has just one back end; raises KeyError if nothing is called so."""
     rulebook.backends[name]
-    cluster = replace(rulebook.cluster, backends=(name,), whole=name, part=name)
-    return rulebooks.index(cluster, rulebook.backends, rulebook.devices, rulebook.digest)
+    cluster = replace(rulebook.cluster, backends=(name,), whole=name, part=name, provisioners={})
+    alone = rulebooks.index(cluster, rulebook.backends, rulebook.devices, rulebook.digest)
+    around = Surroundings(objects=rulebook.surroundings.objects)
+    return replace(alone, sources=rulebook.sources, surroundings=around)
 
 
 def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any], str]]:
@@ -110,7 +112,7 @@ def explain_pod(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Ru
     if admit.exempt(review, rulebook):
         return Explanation(title=f"{title} (exempt: {namespace})", decision=admit.UNTOUCHED, before=raw, after=raw)
     try:
-        seen = pod.read(raw)
+        seen = pod.read(raw, namespace)
         rejected = list(_not_in_a_template(seen)) if template else []
         planned = plan.make(seen, rulebook)
     except Refusal as refusal:

@@ -37,16 +37,17 @@ def inject(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[I
             yield from _env(one, rulebook)
     yield from _metadata(pod.annotations, "annotations", served, rulebook)
     yield from _metadata(pod.labels, "labels", served, rulebook)
-    requirements = list(_node_affinity(served, rulebook))
+    requirements = list(_node_affinity(pod, served, rulebook))
     if requirements:
         yield from affinity.require(pod, requirements)
 
 
 def reachable(pod: Pod, rulebook: Rulebook, served: Served) -> bool:
-    """Whether the pod's own node selection leaves any node that a back end needs."""
+    """Whether the pod's own node selection leaves any node of a back end, whatever card was asked for."""
     if not served.mode.outputs.node_affinity or not affinity.selects(pod):
         return True
-    wanted = _node_affinity([served], rulebook)
+    constants = {key: line for key, line in served.mode.outputs.node_affinity.items() if isinstance(line, Constant)}
+    wanted = _requirements(served, constants, rulebook)
     return not any(isinstance(found, Violation) for found in affinity.require(pod, wanted))
 
 
@@ -165,7 +166,7 @@ def _metadata(
                 yield _differ(path, who, (before, value), "ask for the same, or use two pods", output.rule)
             elif key not in present and first == name:
                 yield Put(path, value, output.rule)
-            elif key in present and present[key] != value and isinstance(output, Amount):
+            elif key in present and present[key] != value and (isinstance(output, Amount) or output.enforce):
                 who = f'the pod and its container "{name}" want'
                 yield _differ(path, who, (present[key], value), f"remove {key} from the pod", output.rule)
 
@@ -190,10 +191,19 @@ def _differ(path: Path, who: str, values: tuple[Any, str], fix: str, rule: str) 
     )
 
 
-def _node_affinity(served: Iterable[Served], rulebook: Rulebook) -> Iterator[affinity.Requirement]:
+def _node_affinity(pod: Pod, served: Iterable[Served], rulebook: Rulebook) -> Iterator[affinity.Requirement]:
     for one in served:
-        for key, output in one.mode.outputs.node_affinity.items():
-            values = words.texts(output, one, rulebook)
-            if values or (isinstance(output, Constant) and output.value == ()):
-                labels = tuple(map(words.as_label, values))
-                yield affinity.Requirement(key, labels, output.rule, one.asked.container.name)
+        lines = one.mode.outputs.node_affinity
+        if one.asked.request is None and affinity.selects(pod):
+            # Whoever writes the system's own resources may choose among its nodes.
+            said = affinity.keys(pod)
+            lines = {key: line for key, line in lines.items() if key not in said or not isinstance(line, Constant)}
+        yield from _requirements(one, lines, rulebook)
+
+
+def _requirements(served: Served, lines: Mapping[str, Output], rulebook: Rulebook) -> Iterator[affinity.Requirement]:
+    for key, output in lines.items():
+        values = words.texts(output, served, rulebook)
+        if values or (isinstance(output, Constant) and output.value == ()):
+            labels = tuple(map(words.as_label, values))
+            yield affinity.Requirement(key, labels, output.rule, served.asked.container.name)

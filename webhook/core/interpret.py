@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from webhook.core import native, places, shorthand
+from webhook.core import native, places, shorthand, sources
 from webhook.core.asked import EPHEMERAL, Asked, ask, together
 from webhook.core.document import nearest
 from webhook.core.fields import field as path_of
@@ -15,6 +15,7 @@ from webhook.core.pod import Pod
 from webhook.core.quantity import QuantityError, shown
 from webhook.core.request import ASKING, PREFIX, Stated
 from webhook.core.rulebook import Rulebook
+from webhook.core.sources import Claim, Reference
 from webhook.core.violations import Refusal, Violation
 
 LISTED: Final = 12
@@ -36,32 +37,73 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     result = Interpretation()
     general = _pod_wide(pod, rulebook, result)
     annotated = _per_container(pod, rulebook, result)
+    claims = _claims(pod, rulebook, result)
     target = _target(pod, general, result)
     qualifiers = {key: entry for key, entry in general.items() if key in shorthand.QUALIFIERS}
     spoken = native.spoken(pod, rulebook) if rulebook.spoken else {}
     marks = _marks(pod, rulebook)
     for container in pod.containers:
-        said = {} if container.kind == EPHEMERAL else annotated.pop(container.name, {})
+        able = container.kind != EPHEMERAL
+        said = annotated.pop(container.name, {}) if able else {}
+        named = claims.pop(container.name, []) if able else []
+        pod_wide: Mapping[str, Stated] = general if container.name == target else qualifiers
         try:
-            pod_wide = general if container.name == target else qualifiers
+            claim = sources.claim(container.name, named, pod_wide, said, pod, rulebook)
+            pod_wide, said = _claimed(claim, pod_wide, said)
             asked = ask(container, pod_wide, said, spoken.get(container.name, {}), marks, rulebook)
         except Refusal as refusal:
             result.violations += refusal.violations
         else:
-            result.asked.append(asked)
-            result.warnings += asked.warnings
-    result.violations += [
-        _no_such_container(pod, said) for left in annotated.values() for said in list(left.values())[:1]
-    ]
+            result.asked.append(_kept(asked, claim))
+            result.warnings += result.asked[-1].warnings
+    missed = [said for left in annotated.values() for said in list(left.values())[:1]]
+    missed += [reference.said for left in claims.values() for reference in left[:1]]
+    result.violations += [_no_such_container(pod, said) for said in missed]
     result.warnings += _about_nothing(pod, general, result)
     return result
+
+
+def _claims(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, list[Reference]]:
+    """The claims that annotations name, by container."""
+    found: dict[str, list[Reference]] = {}
+    for container, reference in sources.named(pod, rulebook):
+        if isinstance(reference, Violation):
+            result.violations.append(reference)
+        else:
+            found.setdefault(container, []).append(reference)
+    return found
+
+
+def _claimed(
+    claim: Claim | None, pod_wide: Mapping[str, Stated], said: dict[str, Stated]
+) -> tuple[Mapping[str, Stated], dict[str, Stated]]:
+    """What is said for the pod and for a container, with the words of its claim; raises Refusal."""
+    if claim is None:
+        return pod_wide, said
+    said = dict(said)
+    wrong = [violation for key, entry in claim.words.items() for violation in places.merge(said, key, entry)]
+    if wrong:
+        raise Refusal(*wrong)
+    if not claim.by_word:
+        return pod_wide, said
+    said.pop(sources.CLAIM, None)
+    return {key: entry for key, entry in pod_wide.items() if key != sources.CLAIM}, said
+
+
+def _kept(asked: Asked, claim: Claim | None) -> Asked:
+    """What a container asks, with the words of its claim to be kept as its annotations."""
+    if claim is None:
+        return asked
+    persist = {**asked.persist, **claim.words, **claim.keep}
+    return replace(asked, persist=persist, warnings=[*claim.warnings, *asked.warnings])
 
 
 def _marks(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
     """The annotations of the pod that some rule depends on."""
     if not rulebook.marks:
         return rulebook.marks
-    return frozenset(f"{key}={value}" for key, value in pod.annotations.items()) & rulebook.marks
+    said = [mark for key, value in pod.annotations.items() for mark in (key, f"{key}={value}")]
+    return rulebook.marks.intersection(said)
 
 
 def _about_nothing(pod: Pod, general: Mapping[str, Stated], result: Interpretation) -> Iterator[str]:
@@ -78,6 +120,8 @@ def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
     if any(key.startswith("gpu") for key in pod.labels):
         return False
     if any(key == "gpu" or PREFIX in key for key in pod.annotations):
+        return False
+    if rulebook.sources and sources.mentions(pod, rulebook):
         return False
     known = rulebook.resources
     if rulebook.spoken and any(f"annotation {key}" in known for key in pod.annotations):

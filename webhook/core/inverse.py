@@ -17,25 +17,27 @@ from webhook.core.amounts import CannotExpressError
 from webhook.core.partitions import has
 from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, When
-from webhook.core.translate import describe, matches
+from webhook.core.translate import matches
 
 
 def understand(
-    native: Mapping[str, int], backend: Backend, marks: frozenset[str] = frozenset()
+    native: Mapping[str, int], backend: Backend, marks: frozenset[str] = frozenset(), models: tuple[str, ...] = ()
 ) -> tuple[GpuRequest, Mode]:
     """The request that resources on a container stand for; raises CannotExpressError where they mean none.
 
-    `marks` are the annotations of its pod that rules depend on.
+    `marks` are the annotations of its pod that rules depend on, `models` the cards that are asked for in shorthand.
     """
+    said = GpuRequest(marks=marks, models=models)
     reasons: list[CannotExpressError] = []
     modes = [mode for mode in backend.modes if native.keys() <= mode.amounts.keys()] or backend.modes
     for mode in modes:
         try:
-            return _read(native, mode, marks), mode
+            return _read(native, mode, said), mode
         except CannotExpressError as reason:
             reasons.append(reason)
     # The mode that shares most of the keys is the one that was meant.
-    meant = max(range(len(reasons)), key=lambda i: (len(native.keys() & modes[i].amounts.keys()), i))
+    common = [len(native.keys() & mode.amounts.keys()) for mode in modes]
+    meant = max(range(len(reasons)), key=lambda i: (common[i], modes[i].profile is None, i))
     raise _with_all_near(reasons[meant], reasons, native, modes[meant])
 
 
@@ -53,8 +55,9 @@ def _with_all_near(
     return CannotExpressError(reason.code, reason.message, fix, reason.key)
 
 
-def _read(native: Mapping[str, int], mode: Mode, marks: frozenset[str]) -> GpuRequest:
+def _read(native: Mapping[str, int], mode: Mode, said: GpuRequest) -> GpuRequest:
     _check_foreign(native, mode)
+    _check_marks(native, mode, said.marks)
     _check_missing(native, mode)
     count = _count(native, mode)
     _check_values(native, mode, count)
@@ -63,7 +66,9 @@ def _read(native: Mapping[str, int], mode: Mode, marks: frozenset[str]) -> GpuRe
         value = native.get(resource)
         if value is not None and isinstance(output, Amount) and output.what != "count":
             _join(found, amounts.read_back(output, value, count), resource)
-    return _normal(found, mode, marks)
+        if value is None and isinstance(output, Amount) and (output.what, output.absent) == ("cores", "whole"):
+            found.setdefault("cores", Fraction(100))
+    return _normal(found, mode, said)
 
 
 def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str) -> None:
@@ -80,6 +85,12 @@ def _check_foreign(native: Mapping[str, int], mode: Mode) -> None:
         raise CannotExpressError(
             "GPU405", f"{resource} does not go together with {others}", f"remove {resource}", resource
         )
+
+
+def _check_marks(native: Mapping[str, int], mode: Mode, marks: frozenset[str]) -> None:
+    for mark in sorted(mode.marks - marks):
+        message = f"{', '.join(native)} is meant so only with the annotation {mark.replace('=', ': ', 1)}"
+        raise CannotExpressError("GPU405", message, "add the annotation")
 
 
 def _check_missing(native: Mapping[str, int], mode: Mode) -> None:
@@ -139,7 +150,7 @@ def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
         )
 
 
-def _normal(found: dict[str, Any], mode: Mode, marks: frozenset[str]) -> GpuRequest:
+def _normal(found: dict[str, Any], mode: Mode, said: GpuRequest) -> GpuRequest:
     """The request, with whole devices recognised; else it has to be one that this mode is for."""
     if mode.profile is not None:
         found = {"count": found["count"], "profile": mode.profile}
@@ -147,31 +158,43 @@ def _normal(found: dict[str, Any], mode: Mode, marks: frozenset[str]) -> GpuRequ
     sized = mode.size is not None or found.keys() & {"memory", "memory_share", "profile"}
     all_of_it = not sized and cores in {None, 100}
     if mode.when.devices == "whole" or all_of_it:
-        return _whole(found["count"], mode)
+        return _whole(replace(said, count=found["count"]), mode)
     if memory_share is not None and cores == 100 * memory_share:
         found["share"] = memory_share
     if mode.size is not None:
         found["memory"] = mode.size
-    request = GpuRequest(**found, marks=marks)
+    request = replace(said, **found)
     if mode.when.devices == "profile" and request.devices == "part":
         return request  # a size that the system makes a partition of; which one depends on the card
-    if not matches(_told_by_resources(mode.when), request):
-        raise CannotExpressError("GPU405", f"this is not {describe(mode.when)}", f"ask for {describe(mode.when)}")
+    if not matches(_told_by_resources(mode.when, said), request):
+        raise _not_this(mode, request)
     return request
 
 
-def _whole(count: int, mode: Mode) -> GpuRequest:
-    low, high = mode.when.count
-    if count < low or (high is not None and count > high):
-        raise CannotExpressError(
-            "GPU405", f"{count} devices are not {describe(mode.when)}", f"ask for {describe(mode.when)}"
-        )
-    return GpuRequest(count=count)
+def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
+    """Why a mode is not for a request, and what would make it so."""
+    missing = sorted(mode.when.marks - request.marks)
+    fix = f"ask for {mode.name}"
+    if missing:
+        fix = "annotate the pod " + " and ".join(mark.replace("=", ": ", 1) for mark in missing)
+    return CannotExpressError("GPU405", f"this is not {mode.name}", fix)
 
 
-def _told_by_resources(when: When) -> When:
-    """The condition without its models and sharing, which resources on a container do not tell."""
-    return replace(when, models=frozenset(), sharing=None) if when.models or when.sharing else when
+def _whole(request: GpuRequest, mode: Mode) -> GpuRequest:
+    """Whole devices, whatever the mode says them by: its number of them, models and annotations have to hold."""
+    when = mode.when
+    model = frozenset(["model"])
+    bare = replace(when, devices=None, has=when.has & model, lacks=when.lacks & model)
+    if not matches(_told_by_resources(bare, request), request):
+        reason = _not_this(mode, request)
+        raise CannotExpressError(reason.code, f"{request.count} devices are not {mode.name}", reason.fix)
+    return request
+
+
+def _told_by_resources(when: When, said: GpuRequest) -> When:
+    """The condition without sharing and, unless they are said, models: resources on a container do not tell them."""
+    models = when.models if said.models else frozenset[str]()
+    return when if (models, None) == (when.models, when.sharing) else replace(when, models=models, sharing=None)
 
 
 def gives(given: GpuRequest, asked: GpuRequest, card: Device | None) -> bool:

@@ -23,6 +23,9 @@ SUFFIX: Final = "." + PREFIX
 CONTAINER: Final = PREFIX + "container"
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
+CLAIMED: Final = "gpu-claimed"
+"""Not a word of the shorthand: `claimed.gpu-webhook.io/<container>` keeps whose words the others there are."""
+
 NOTE: Final = PREFIX + "translated"
 """An annotation that tells people what happened, `gpu=0.3 -> hami-vgpu`. Nothing trusts it."""
 
@@ -62,7 +65,7 @@ def _found(section: str, key: str, text: Any) -> Iterator[Finding | Violation]:
     plain = key in shorthand.KEYS if section == "labels" else key == "gpu"
     short = key if plain else _QUALIFIED.get(key)
     if short is not None:
-        yield Finding(short, text, path, tolerant=plain) if isinstance(text, str) else _no_string(text, path)
+        yield Finding(short, text, path, tolerant=plain) if isinstance(text, str) else no_string(text, path)
     elif key.startswith(PREFIX) and key != NOTE:
         yield _unknown_key(key, _QUALIFIED, path)
 
@@ -80,7 +83,7 @@ def per_container(pod: Pod) -> Iterator[tuple[str, Finding | Violation]]:
     """What annotations like `gpu.gpu-webhook.io/main: "0.3"` say, each with the container's name."""
     for key, text in pod.annotations.items():
         head, suffix, container = key.partition(SUFFIX)
-        if not suffix or not container:
+        if not suffix or not container or head == CLAIMED.removeprefix("gpu-"):
             continue
         short = "gpu" if head == "gpu" else f"gpu-{head}"
         path: Path = ("metadata", "annotations", key)
@@ -88,12 +91,17 @@ def per_container(pod: Pod) -> Iterator[tuple[str, Finding | Violation]]:
             known = [annotation(name, container) for name in shorthand.KEYS if name != "gpu-container"]
             yield container, _unknown_key(key, known, path)
         else:
-            yield container, Finding(short, text, path) if isinstance(text, str) else _no_string(text, path)
+            yield container, Finding(short, text, path) if isinstance(text, str) else no_string(text, path)
 
 
 def annotation(key: str, container: str) -> str:
     """The annotation that says `key` (`gpu`, `gpu-memory`, ...) of one container."""
     return f"{key.removeprefix('gpu-')}{SUFFIX}{container}"
+
+
+def claimed(container: str) -> str:
+    """The annotation that names the claim whose words stand there for a container."""
+    return annotation(CLAIMED, container)
 
 
 def _unknown_key(key: str, known: Collection[str], path: Path) -> Violation:
@@ -105,7 +113,8 @@ def _unknown_key(key: str, known: Collection[str], path: Path) -> Violation:
     )
 
 
-def _no_string(value: Any, path: Path) -> Violation:
+def no_string(value: Any, path: Path) -> Violation:
+    """The violation (GPU001) for an annotation or label that is no string."""
     text = quantity.shown(quantity.text_of(value))
     return Violation(
         code="GPU001",

@@ -35,17 +35,21 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What the webhook reads of a pod; `raw` is the object itself."""
+    """What the webhook reads of a pod; `raw` is the object itself, `namespace` where it is or will be."""
 
     raw: Mapping[str, Any]
     spec: Mapping[str, Any]
     labels: Mapping[str, Any]
     annotations: Mapping[str, Any]
     containers: Sequence[Container]
+    namespace: str = ""
 
 
-def read(raw: Mapping[str, Any]) -> Pod:
-    """View `raw` as a pod; raises Refusal (GPU001) naming the first field that has another shape."""
+def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
+    """View `raw` as a pod; raises Refusal (GPU001) naming the first field that has another shape.
+
+    Before it is stored a pod need not say its `namespace`; the review does.
+    """
     metadata = _mapping(raw, ("metadata",))
     spec = _mapping(raw, ("spec",))
     _check_placing(spec)
@@ -55,6 +59,7 @@ def read(raw: Mapping[str, Any]) -> Pod:
         labels=_mapping(metadata, ("metadata", "labels")),
         annotations=_mapping(metadata, ("metadata", "annotations")),
         containers=list(_containers(spec)),
+        namespace=namespace or str(metadata.get("namespace") or "default"),
     )
 
 

@@ -20,6 +20,7 @@ from webhook.core.decision import Decision
 
 WARNING_LENGTH: Final = 256
 WARNINGS_LENGTH: Final = 4096
+RETRY_SECONDS: Final = 1
 VIOLATIONS: Final = 20
 """How many a denial shows: a hostile pod has as many as it likes, and the API server holds each answer in memory."""
 
@@ -137,6 +138,9 @@ def _status(decision: Decision) -> dict[str, Any]:
             ]
         },
     }
+    if decision.code == HTTPStatus.SERVICE_UNAVAILABLE:
+        # Clients of Kubernetes, kubectl among them, take this for an order [measured].
+        status["details"]["retryAfterSeconds"] = RETRY_SECONDS
     if decision.code == HTTPStatus.FORBIDDEN:
         status["reason"] = "Forbidden"
     return status

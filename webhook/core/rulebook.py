@@ -69,7 +69,10 @@ Output = Amount | Constant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """The requests that a mode is for; every condition given has to hold. `marks` are annotations, `key=value`."""
+    """The requests that a mode is for; every condition given has to hold.
+
+    `marks` are annotations that the pod has, as `key=value`, and `unmarked` keys of those that it must not have.
+    """
 
     devices: str | None = None
     count: tuple[int, int | None] = (1, None)
@@ -77,6 +80,7 @@ class When:
     lacks: frozenset[str] = frozenset()
     models: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset()
+    unmarked: frozenset[str] = frozenset()
     sharing: str | None = None
 
 
@@ -118,8 +122,9 @@ class Mode:
     A mode whose resources are named after a profile stands for just that one, in `profile`; one whose resources are
     named after a size, for that of `size` bytes. `outputs` are its own and those that the back end injects whatever
     the mode. `amounts` is everything the request can be read from again: the limits, and under `annotation KEY` and
-    `label KEY` the numbers there. `claims` are templates of resource claims. `selects` is how it steers a pod to a
-    card model: by `model` or `product` name, or not at all, None.
+    `label KEY` the numbers there. `claims` are templates of resource claims. `marks` are the annotations, as
+    `key=value`, without which resources are not meant for it. `selects` is how it steers a pod to a card model: by
+    `model` or `product` name, or not at all, None.
     """
 
     name: str
@@ -131,6 +136,7 @@ class Mode:
     claims: Sequence[Constant] = ()
     amounts: Mapping[str, Output] = field(default_factory=dict)
     outputs: Outputs = field(default_factory=Outputs)
+    marks: frozenset[str] = frozenset()
     companions: Companions | None = None
     selects: str | None = None
 
@@ -247,10 +253,71 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectKind:
+    """A kind of object in the Kubernetes API, in whichever of its versions a cluster has it."""
+
+    kind: str
+    group: str
+    versions: tuple[str, ...]
+    plural: str
+
+    @property
+    def name(self) -> str:
+        """The kind as Kubernetes names its definition: `plural.group`."""
+        return f"{self.plural}.{self.group}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimExample:
+    """What a claim's resources have to mean: the shorthand that they are, or a part of why they are refused."""
+
+    name: str
+    resources: Mapping[str, Any]
+    asks: Mapping[str, str] | None
+    refused: str | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimSource:
+    """Objects that say what a container asks, and that a pod only names.
+
+    prefixes     how annotations begin that name a claim; the name of the container follows
+    resources    the field of a claim with its `limits` and `requests`; `classed` are those that may name its class
+    provisioned  the fields of a class that may name its provisioner
+    aliases      other names of resources, and the name that `words` has for each
+    words        a rulebook of one back end, which is nobody's but reads what stands in a claim
+    """
+
+    name: str
+    at: Location
+    prefixes: tuple[str, ...]
+    claims: ObjectKind
+    resources: tuple[str, ...]
+    classed: Sequence[tuple[str, ...]] = ()
+    classes: ObjectKind | None = None
+    provisioned: Sequence[tuple[str, ...]] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    words: Rulebook
+    examples: Sequence[ClaimExample] = ()
+
+    @property
+    def rule(self) -> str:
+        """The source as messages name it."""
+        return self.at.of(self.name)
+
+    @property
+    def kinds(self) -> Sequence[ObjectKind]:
+        """Everything that has to be known to read a claim."""
+        return (self.claims,) if self.classes is None else (self.claims, self.classes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """What one cluster has: its back ends in order of preference, the defaults, the exempt namespaces.
 
-    `tiers` is the rank of each back end: of those that share one, the first with nodes is preferred.
+    `tiers` is the rank of each back end: of those that share one, the first with nodes is preferred. `provisioners`
+    are the back ends that serve claims of a class, by its provisioner.
     """
 
     name: str
@@ -262,6 +329,7 @@ class Cluster:
     device: str | None = None
     unknown_value: Literal["warn", "refuse"] = "warn"
     system_namespaces: frozenset[str] = frozenset()
+    provisioners: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,10 +363,13 @@ class Surroundings:
 
     cards      by back end, the card that every node of it has; no entry where nodes differ or there are none
     present    the back ends that some node belongs to; None if no node is known at all
+    objects    claims and their classes, as they are in the API: by the name of their kind, then by namespace and
+               name. A kind that nobody watches is not there
     """
 
     cards: Mapping[str, Device] = field(default_factory=dict)
     present: frozenset[str] | None = None
+    objects: Mapping[str, Mapping[tuple[str, str], Mapping[str, Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,5 +392,6 @@ class Rulebook:
     resources: Mapping[str, Resource]
     spoken: Mapping[str, Resource] = field(default_factory=dict)
     marks: frozenset[str] = frozenset()
+    sources: Sequence[ClaimSource] = ()
     digest: str
     surroundings: Surroundings = field(default_factory=Surroundings)

@@ -6,19 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
+from typing import Any, Final
 
 from webhook.core import amounts, partitions
 from webhook.core.amounts import CannotExpressError
 from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Rulebook, When
+from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Output, Rulebook, When
+
+MENTIONED: Final = 12
+"""How many models a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
     """A request in the words of one back end; `amounts` are numbers, of bytes where the rule writes quantities.
 
-    `card` is the card whose size counts, None if it is not known; the request has its compute in percent.
+    `card` is the card whose size counts, None if it is not known. The request is what is given, more than was asked
+    where the rule rounds, and has its compute in percent.
     """
 
     request: GpuRequest
@@ -39,19 +44,33 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     mode = _mode_for(request, backend, card)
     check_selects(request, mode, backend, rulebook)
     warnings += _unsaid(request, mode, backend)
+    request = _with_all_cores(request, mode, backend, warnings)
     if mode.size is not None:
         request = _sized(request, mode.size, backend, card, warnings)
     written: dict[str, int] = {}
-    for name, output in mode.amounts.items():
+    given: dict[str, Any] = {}
+    for name, output in _numbers(mode):
         if isinstance(output, Constant):
             written[name] = output.number
             continue
         value, warning = amounts.express(output, request, card)
-        if value is not None:
+        if value is None:
+            continue
+        if name in mode.amounts:
             written[name] = value
         if warning:
             warnings.append(f"{name}: {warning}, rounded up by {backend.name}")
+            given |= {"count": value} if output.what == "count" else amounts.read_back(output, value, request.count)
+    request = replace(request, **given) if given else request
     return Translation(request=request, mode=mode, card=card, amounts=written, warnings=warnings)
+
+
+def _numbers(mode: Mode) -> Iterator[tuple[str, Output]]:
+    """What a mode computes for a request: its amounts, and numbers among the labels of its nodes."""
+    yield from mode.amounts.items()
+    for key, output in mode.outputs.node_affinity.items():
+        if isinstance(output, Amount) and output.what in amounts.UNITS:
+            yield key, output
 
 
 def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
@@ -68,6 +87,18 @@ def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
         raise CannotExpressError("GPU301", message, "ask for whole devices, as gpu: 1")
     if request.cores is not None and "cores" not in said:
         yield f"{backend.name} shares memory only: it does not limit compute to {show(request.cores)}%"
+
+
+def _with_all_cores(request: GpuRequest, mode: Mode, backend: Backend, warnings: list[str]) -> GpuRequest:
+    """A part without compute, where the back end gives all of it then."""
+    gives_all = any(
+        isinstance(output, Amount) and (output.what, output.absent) == ("cores", "whole")
+        for output in mode.amounts.values()
+    )
+    if request.devices != "part" or request.cores is not None or not gives_all:
+        return request
+    warnings.append(f"{backend.name} gives all of a device's compute where none is asked; add gpu-cores to share it")
+    return replace(request, cores=Fraction(100))
 
 
 def _sized(request: GpuRequest, size: int, backend: Backend, card: Device | None, warnings: list[str]) -> GpuRequest:
@@ -130,12 +161,18 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
             fix = "ask for models of one vendor" if several else "ask for another model"
             raise CannotExpressError("GPU303", message, fix, "gpu-model")
         if backend.models and card.model.lower() not in backend.models:
-            models = ", ".join(sorted(rulebook.devices[model].model for model in backend.models))
-            message = f"{card.model} is not one of its cards; it serves {models}"
+            models = sorted(rulebook.devices[model].model for model in backend.models)
+            message = f"{card.model} is not one of its cards; it serves {_some(card.model, models)}"
             raise CannotExpressError("GPU303", message, "ask for another model, or leave it out", "gpu-model")
     if request.memory is not None:
         known = find_card(request, rulebook, backend)
         _check_size(request.memory, cards or [card for card in (known,) if card])
+
+
+def _some(name: str, models: Sequence[str]) -> str:
+    """A few of many models, the likeliest first."""
+    ranked = sorted(models, key=lambda model: name.lower() not in model.lower())
+    return ", ".join(ranked[:MENTIONED]) + (", ..." if len(ranked) > MENTIONED else "")
 
 
 def _check_size(memory: int, cards: Sequence[Device]) -> None:
@@ -221,7 +258,9 @@ def matches(when: When, request: GpuRequest) -> bool:
         return False
     if when.lacks and not when.lacks.isdisjoint(request.has()):
         return False
-    if not when.marks <= request.marks or when.sharing not in {None, request.sharing}:
+    if not when.marks <= request.marks or not when.unmarked.isdisjoint(request.marks):
+        return False
+    if when.sharing not in {None, request.sharing}:
         return False
     return not when.models or (bool(request.models) and when.models.issuperset(map(str.lower, request.models)))
 

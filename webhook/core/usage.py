@@ -80,7 +80,7 @@ class Usage:
 
 def used(pods: Iterable[Mapping[str, Any]], inventory: Inventory, rulebook: Rulebook) -> Usage:
     """What these Pod objects ask, each of the back end and the card of its node."""
-    rulebook = replace(rulebook, surroundings=surroundings(inventory))
+    rulebook = replace(rulebook, surroundings=surroundings(inventory), sources=())
     uses: list[Use] = []
     unread: list[Unread] = []
     for raw in pods:

@@ -12,6 +12,8 @@ CODES: Final = {
     "GPU202": "two places ask for different things",
     "GPU203": "the shorthand and a resource on the container disagree",
     "GPU204": "the container that the shorthand names does not exist, or cannot have a GPU",
+    "GPU205": "the claim that the pod names, or its class, is not there yet; whoever asked tries again by itself",
+    "GPU206": "the claim that the pod names cannot be understood, or nothing here knows claims",
     "GPU301": "no back end of this cluster can serve the request",
     "GPU302": "the back end asked for is unknown here, or not enabled",
     "GPU303": "the GPU model or profile asked for is unknown, or the back end cannot select it",
@@ -30,6 +32,9 @@ CODES: Final = {
 }
 """Every code that a message can begin with. Stable: 2xx understanding, 3xx back ends, 4xx limits, 5xx the rest
 of the pod, 6xx the final check; 1xx is kept for policy and quota."""
+
+LATER: Final = frozenset({"GPU205"})
+"""What may be so no more in a second. A pod that nothing else is wrong with is not denied, but has to come again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ def cluster(name: str, spec: Node, problems: list[Problem]) -> tuple[Cluster, Ma
         device=section.take("device", Node.text, None),
         unknown_value=section.take("unknownValue", _unknown_value, "warn"),
         system_namespaces=frozenset(section.take("systemNamespaces", Node.texts, [])),
+        provisioners=section.take("provisioners", _provisioners, {}),
     )
     section.done()
     return read, parameters
@@ -50,14 +51,26 @@ def _parameters(node: Node) -> dict[str, Parameters]:
     return {backend: dict(values.items()) for backend, values in node.items()}
 
 
+def _provisioners(node: Node) -> dict[str, str]:
+    return {provisioner: backend.text() for provisioner, backend in node.items()}
+
+
 def _unknown_value(node: Node) -> Literal["warn", "refuse"]:
     return "refuse" if node.word(("warn", "refuse")) == "refuse" else "warn"
 
 
 def check_names(
-    spec: Node, known: Collection[str], cluster: Cluster, devices: Mapping[str, Device], problems: list[Problem]
+    spec: Node,
+    known: Collection[str],
+    parametrised: Collection[str],
+    cluster: Cluster,
+    devices: Mapping[str, Device],
+    problems: list[Problem],
 ) -> None:
-    """Complain of every name in the document that nobody defines, and of defaults that are not enabled."""
+    """Complain of every name in the document that nobody defines, and of defaults that are not enabled.
+
+    `known` are all back ends, `parametrised` all rules that may have parameters.
+    """
     section = Section(Node(spec.value, spec.at, "spec", spec.keys), [])
     enabled = cluster.backends
     for node in section.take("backends", Node.elements, []):
@@ -69,8 +82,10 @@ def check_names(
     if device is not None and str(device.value).lower() not in devices:
         hint = nearest(str(device.value), {known.model for known in devices.values()})
         problems.append(Problem(device.at, device.path, f'no catalogue knows the model "{device.value}"{hint}'))
+    for _, node in section.take("provisioners", lambda n: list(n.items()), []):
+        _known(node, enabled, "spec.backends does not enable", problems)
     for name, node in section.take("parameters", lambda n: list(n.items()), []):
-        _known(Node(name, node.at, node.path), known, "no rule defines the back end", problems)
+        _known(Node(name, node.at, node.path), parametrised, "no rule defines the back end", problems)
 
 
 def _known(node: Node, known: Collection[str], complaint: str, problems: list[Problem]) -> None:

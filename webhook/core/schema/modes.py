@@ -42,10 +42,15 @@ def completed(name: str, mode: Mode, injected: Outputs, companions: Companions |
         env={**injected.env, **own.env},
         node_affinity={**injected.node_affinity, **own.node_affinity},
     )
-    mode = replace(
-        mode, outputs=merged, selects=_selects(mode, merged), companions=_both(companions, mode.companions)
-    )
+    both = _both(companions, mode.companions)
+    mode = replace(mode, marks=_marks(own), outputs=merged, selects=_selects(mode, merged), companions=both)
     return _named(name, mode)
+
+
+def _marks(own: Outputs) -> frozenset[str]:
+    """The annotations that a mode insists on."""
+    constants = {key: output for key, output in own.annotations.items() if isinstance(output, Constant)}
+    return frozenset(f"{key}={output.value}" for key, output in constants.items() if output.enforce)
 
 
 def _named(name: str, mode: Mode) -> Mode:
@@ -152,7 +157,7 @@ def written_outputs(section: Section, problems: list[Problem]) -> Outputs:
     return Outputs(
         annotations=section.take("annotations", lambda n: _each(n, outputs.text, problems), {}),
         labels=section.take("labels", lambda n: _each(n, outputs.text, problems), {}),
-        env=section.take("env", lambda n: _each(n, outputs.variable, problems), {}),
+        env=section.take("env", lambda n: _each(n, outputs.text, problems), {}),
         node_affinity=section.take("nodeAffinity", lambda n: _each(n, outputs.labels, problems), {}),
     )
 
@@ -213,6 +218,7 @@ def _each(node: Node, read: Callable[[Node], T], problems: list[Problem]) -> dic
 
 def _when(node: Node, problems: list[Problem]) -> When:
     section = Section(node, problems)
+    annotated: Mapping[str, str | None] = section.take("annotations", _annotated, {})
     when = When(
         devices=section.take("devices", lambda n: n.word(DEVICES), None),
         count=section.take("count", lambda n: _range(n, problems), (1, None)),
@@ -220,10 +226,19 @@ def _when(node: Node, problems: list[Problem]) -> When:
         lacks=frozenset(section.take("lacks", _dimensions, [])),
         models=frozenset(model.lower() for model in section.take("models", Node.texts, [])),
         sharing=section.take("sharing", lambda n: n.word(SHARINGS), None),
-        marks=frozenset(section.take("annotations", lambda n: [f"{k}={v.text()}" for k, v in n.items()], [])),
+        marks=frozenset(f"{key}={value}" for key, value in annotated.items() if value is not None),
+        unmarked=frozenset(key for key, value in annotated.items() if value is None),
     )
     section.done()
     return when
+
+
+def _annotated(node: Node) -> dict[str, str | None]:
+    """Annotations with the value they have to have, None for those that must be absent."""
+    absent = {
+        key for key, entry in node.items() if isinstance(entry.value, dict) and outputs.absent(entry).value == ()
+    }
+    return {key: None if key in absent else entry.text() for key, entry in node.items()}
 
 
 def _dimensions(node: Node) -> list[str]:

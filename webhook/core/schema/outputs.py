@@ -30,19 +30,18 @@ def limit(node: Node) -> Output:
 
 
 def text(node: Node) -> Output:
-    """An output under annotations or labels: text with holes, or a verb."""
+    """An output under annotations or labels: text with holes, a verb, or `{value: ..., enforce: true}`."""
     if node.value in VERBS:
         raise node.problem(f"is a verb here only as {{{node.value}: {{}}}}")
     if isinstance(node.value, str) or _is_number(node):
         return Constant(holes_of(node), node.at)
+    if isinstance(node.value, dict) and "value" in node.value:
+        return _enforced(node)
     verb, options = _verb(node)
     return _amount(verb, options)
 
 
-def variable(node: Node) -> Output:
-    """An output under env: as `text`, or `{value: ..., enforce: true}`."""
-    if not isinstance(node.value, dict) or "value" not in node.value:
-        return text(node)
+def _enforced(node: Node) -> Constant:
     problems: list[Problem] = []
     section = Section(node, problems)
     value = section.need("value", holes_of, "")
@@ -56,7 +55,7 @@ def variable(node: Node) -> Output:
 def labels(node: Node) -> Output:
     """An output under nodeAffinity: one text, a list of them, a verb, or `absent`: the label must not be there."""
     if isinstance(node.value, dict) and "absent" in node.value:
-        return _absent(node)
+        return absent(node)
     if isinstance(node.value, list):
         return Constant(tuple(holes_of(element) for element in node.elements()), node.at)
     read = text(node)
@@ -70,7 +69,8 @@ def _is_number(node: Node) -> bool:
     return isinstance(node.value, int) and not isinstance(node.value, bool)
 
 
-def _absent(node: Node) -> Constant:
+def absent(node: Node) -> Constant:
+    """`{absent: true}`: the label or annotation must not be there."""
     problems: list[Problem] = []
     section = Section(node, problems)
     if not section.take("absent", Node.boolean, default=False):
@@ -157,7 +157,7 @@ def _consistent(section: Section) -> None:
         section.complain("roundsItself is about values in between, so it needs round: up")
     if "fit" in section.given() and given:
         section.complain(f"fit lists every value; remove {', '.join(given)}")
-    step, low, high = given.get("step", 1), given.get("min", 1), given.get("max")
+    step, low, high = given.get("step") or 1, given.get("min", 1), given.get("max")
     if "min" in given and low % step:
         section.complain(f"min: {low} is no multiple of step: {step}")
     if high is not None and (high < low or high % step):

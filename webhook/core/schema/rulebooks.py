@@ -8,28 +8,34 @@ from fractions import Fraction
 
 from webhook.core import amounts, examples, partitions
 from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
-from webhook.core.rulebook import Amount, Backend, Cluster, Device, Mode, Resource, Rulebook
-from webhook.core.schema import backends, catalogs, clusters, inheritance
+from webhook.core.rulebook import Amount, Backend, ClaimSource, Cluster, Device, Mode, Resource, Rulebook
+from webhook.core.schema import backends, catalogs, claimsources, clusters, inheritance
 from webhook.core.schema.inheritance import Parameters
 from webhook.core.schema.modes import DEVICES
+from webhook.core.sources import failing
 
 API_VERSION = "gpu-webhook.io/v1alpha1"
-KINDS = ("Backend", "Cluster", "DeviceCatalog")
+KINDS = ("Backend", "ClaimSource", "Cluster", "DeviceCatalog")
 
 
-def rulebook(documents: Iterable[Node], digest: str) -> Rulebook:
-    """Everything the documents say; raises DocumentError with all that is wrong with them, in order."""
+def rulebook(documents: Iterable[Node], digest: str, *, tried: bool = False) -> Rulebook:
+    """Everything the documents say; raises DocumentError with all that is wrong with them, in order.
+
+    `tried`: their examples have been run already, and are not run again.
+    """
     problems: list[Problem] = []
     specs = _by_kind(documents, problems)
     _exactly_one_cluster(specs["Cluster"], problems)
     devices = _devices(specs["DeviceCatalog"], problems)
-    cluster, parameters = _cluster(specs["Cluster"], specs["Backend"], devices, problems)
+    cluster, parameters = _cluster(specs["Cluster"], specs, devices, problems)
     loaded = _backends(specs["Backend"], parameters, devices, problems)
-    if not problems:
+    claims = _sources(specs["ClaimSource"], parameters, problems)
+    if not problems and not tried:
         problems += _failing_examples(specs["Backend"], loaded, devices)
+        problems += [problem for source in _sources(specs["ClaimSource"], {}, []) for problem in failing(source)]
     if problems or cluster is None:
         raise DocumentError(*sorted(set(problems)))
-    return index(cluster, loaded, devices, digest)
+    return replace(index(cluster, loaded, devices, digest), sources=claims)
 
 
 def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str, Device], digest: str) -> Rulebook:
@@ -47,7 +53,7 @@ def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str,
         profiles=frozenset(profile for device in devices.values() for profile in device.profiles),
         resources=resources,
         spoken={name: resource for name, resource in resources.items() if " " in name and resource.owners},
-        marks=frozenset(mark for backend in enabled for mode in backend.modes for mark in mode.when.marks),
+        marks=frozenset(mark for backend in enabled for mode in backend.modes for mark in _marks(mode)),
         digest=digest,
     )
 
@@ -105,13 +111,17 @@ def _devices(specs: Mapping[str, Node], problems: list[Problem]) -> dict[str, De
 
 
 def _cluster(
-    found: Mapping[str, Node], known: Mapping[str, Node], devices: Mapping[str, Device], problems: list[Problem]
+    found: Mapping[str, Node],
+    known: Mapping[str, Mapping[str, Node]],
+    devices: Mapping[str, Device],
+    problems: list[Problem],
 ) -> tuple[Cluster | None, Mapping[str, Parameters]]:
     if not found:
         return None, {}
     name, spec = next(iter(found.items()))
     cluster, parameters = clusters.cluster(name, spec, problems)
-    clusters.check_names(spec, known, cluster, devices, problems)
+    parametrised = known["Backend"].keys() | known["ClaimSource"].keys()
+    clusters.check_names(spec, known["Backend"], parametrised, cluster, devices, problems)
     return cluster, parameters
 
 
@@ -128,6 +138,25 @@ def _backends(
         except DocumentError as error:
             problems += error.problems
     return found
+
+
+def _sources(
+    specs: Mapping[str, Node], parameters: Mapping[str, Parameters], problems: list[Problem]
+) -> list[ClaimSource]:
+    found: list[ClaimSource] = []
+    for name, spec in specs.items():
+        try:
+            resolved = _resolved(name, spec, parameters.get(name, {}), problems)
+            found.append(claimsources.source(name, resolved, _alone, problems))
+        except DocumentError as error:
+            problems += error.problems
+    return found
+
+
+def _alone(backend: Backend) -> Rulebook:
+    """A rulebook of one back end and no cards."""
+    name = backend.name
+    return index(Cluster(name=name, at=backend.at, backends=(name,), whole=name, part=name), {name: backend}, {}, "")
 
 
 def _failing_examples(
@@ -147,13 +176,7 @@ def _backend(
     devices: Mapping[str, Device],
     problems: list[Problem],
 ) -> Backend:
-    spec = inheritance.merged(name, specs)
-    defaults = inheritance.declared(spec)
-    for parameter, node in set_here.items():
-        if parameter not in defaults:
-            hint = nearest(parameter, defaults)
-            problems.append(Problem(node.at, node.path, f'{name} has no parameter "{parameter}"{hint}'))
-    resolved = inheritance.substituted(spec, {**defaults, **set_here})
+    resolved = _resolved(name, inheritance.merged(name, specs), set_here, problems)
     backend = replace(backends.backend(name, resolved, problems), parametrised=bool(set_here))
     backend = replace(backend, modes=[_with_models(mode, devices, problems) for mode in backend.modes])
     vendors = {device.vendor for device in devices.values()}
@@ -172,6 +195,16 @@ def _backend(
         profiles=frozenset(names),
         owns=frozenset(name for mode in modes for name in mode.amounts),
     )
+
+
+def _resolved(name: str, spec: Node, set_here: Parameters, problems: list[Problem]) -> Node:
+    """A spec with its parameters as the cluster sets them."""
+    defaults = inheritance.declared(spec)
+    for parameter, node in set_here.items():
+        if parameter not in defaults:
+            hint = nearest(parameter, defaults)
+            problems.append(Problem(node.at, node.path, f'{name} has no parameter "{parameter}"{hint}'))
+    return inheritance.substituted(spec, {**defaults, **set_here})
 
 
 def _with_cards(backend: Backend, devices: Mapping[str, Device], problems: list[Problem]) -> Backend:
@@ -234,7 +267,8 @@ def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resourc
     outputs = [mode.amounts[name] for mode in modes]
     numbers = [output for output in outputs if isinstance(output, Amount)]
     memory = [output for output in numbers if output.what == "memory" and output.unit_name != amounts.PERCENT]
-    unit: Fraction | None = memory[0].unit if memory else None
+    units = {output.unit for output in memory}
+    unit = units.pop() if len(units) == 1 else None
     first = owners[0] if owners else known[0]
     return Resource(
         name=name,
@@ -250,6 +284,11 @@ def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resourc
         addresses=tuple({key for mode in modes for key in _addresses(mode)}),
         refuse_request_only=any(owner.request_only == "refuse" for owner in owners),
     )
+
+
+def _marks(mode: Mode) -> frozenset[str]:
+    """The annotations, or their keys alone, that a mode depends on."""
+    return mode.when.marks | mode.when.unmarked | mode.marks
 
 
 def _addresses(mode: Mode) -> Iterator[str]:
