@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -14,14 +13,10 @@ SITES = Path(__file__).with_name("scheduling") / "sites"
 _OTHERS = {"cluster.yaml", "kustomization.yaml"}
 
 
-def backends() -> dict[str, dict[str, Any]]:
-    """Every back end's spec, by its name: the shipped ones, and those that a site makes of them."""
-    return {
-        document["metadata"]["name"]: document["spec"]
-        for path in _files()
-        for document in yaml.safe_load_all(path.read_text())
-        if document["kind"] == "Backend"
-    }
+def backends() -> list[str]:
+    """The name of every back end: the shipped ones, and those that a site makes of them."""
+    documents = (document for path in _files() for document in yaml.safe_load_all(path.read_text()))
+    return [document["metadata"]["name"] for document in documents if document["kind"] == "Backend"]
 
 
 def with_every_back_end(folder: Path) -> Path:
