@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from webhook import manifests, rulefiles, settings, summary
-from webhook.core import convert, explain, losses
+from webhook.core import convert, explain, losses, sources
 from webhook.core.explain import Explanation
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema.rulebooks import KINDS
@@ -126,6 +126,14 @@ def _console_parser(command: argparse.ArgumentParser) -> None:
 
 def _explain_parser(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE|-", help="pods, workloads, lists or reviews, as YAML or JSON")
+    command.add_argument(
+        "--with",
+        dest="around",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="claims that the pods name, and their classes, where they are not in the same file",
+    )
     command.add_argument("--backend", metavar="NAME", help="as if the cluster had only this back end")
     command.add_argument("--to", metavar="NAME", help="rewrite pods of another system for this back end")
     command.add_argument("--from", dest="source", metavar="NAME", help="with --to: the back end they are for now")
@@ -208,9 +216,12 @@ def _explain(options: argparse.Namespace) -> int:
         _check_known(name, rulebook)
     if options.backend is not None:
         rulebook = explain.only(options.backend, rulebook)
+    documents = manifests.parse(*_read(options.file))
+    around = [document for file in options.around for document in manifests.parse(*_read(file))]
+    rulebook = sources.given([*documents, *around], rulebook)
     found = [
         explanation
-        for document in manifests.parse(*_read(options.file))
+        for document in documents
         for explanation in (
             convert.convert(document, options.to, rulebook, options.source)
             if options.to

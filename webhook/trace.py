@@ -75,7 +75,7 @@ def _asked(explanation: Explanation, planned: Plan) -> Iterator[str]:
         if not asked.anything:
             continue
         if asked.request is not None:
-            said = ", ".join(f"{stated.path}: {stated.text}" for stated in asked.stated.values())
+            said = ", ".join(dict.fromkeys(f"{stated.path}: {stated.text}" for stated in asked.stated.values()))
             yield f"  asked     {name}: {asked.request}  ({said})"
         else:
             said = ", ".join(f"{name}: {asked.native.texts[name]}" for name in asked.native.amounts)

@@ -1,6 +1,7 @@
 """The wire: reviews in, answers out, as the API server and kubectl want them."""
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -74,6 +75,15 @@ def test_a_denial_by_policy_is_forbidden() -> None:
     status = _answer(Decision(allowed=False, code=403, violations=[WRONG]))["status"]
 
     assert (status["code"], status["reason"]) == (403, "Forbidden")
+
+
+def test_what_may_be_right_in_a_second_is_to_be_tried_again() -> None:
+    later = replace(WRONG, code="GPU205")
+
+    status, mixed = (_answer(denied(found))["status"] for found in ([later], [later, WRONG]))
+
+    assert (status["code"], status["details"]["retryAfterSeconds"], "reason" in status) == (503, 1, False)
+    assert (mixed["code"], "retryAfterSeconds" in mixed["details"]) == (422, False)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from webhook import manifests
-from webhook.core import explain
+from webhook.core import explain, sources
 from webhook.core.explain import Explanation
 from webhook.core.rulebook import Rulebook
 from webhook.manifests import ManifestError
@@ -49,6 +49,7 @@ def explanations(content: bytes, rulebook: Rulebook, backend: str = "") -> list[
         documents = manifests.parse(content, _NAME, most=MAX_VALUES)
     except ManifestError as error:
         raise _located(str(error), content) from None
+    chosen = sources.given(documents, chosen)
     found = [each for document in documents for each in explain.explain(document, chosen)]
     if not found:
         raise UnreadableError("there is no pod in this, and nothing that makes pods")

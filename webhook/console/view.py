@@ -124,7 +124,8 @@ def _words(asked: Asked) -> str:
 
 
 def _said(asked: Asked) -> list[tuple[str, str]]:
-    return [(stated.path, stated.text) for stated in asked.stated.values()] if asked.request is not None else []
+    said = dict.fromkeys((stated.path, stated.text) for stated in asked.stated.values())
+    return list(said) if asked.request is not None else []
 
 
 def _considered(explanation: Explanation, container: str, served: Served | None) -> Iterator[Considered]:
