@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import nodes, rules
-from tests.cluster.client import Client, RefusedError
+from tests.cluster.client import Client
 from tests.cluster.pools import FOLDER, Pool, pools
 from tests.cluster.verdicts import await_refusals, await_running, await_unschedulable
 from webhook import rulefiles
@@ -14,13 +14,6 @@ pytestmark = pytest.mark.cluster
 
 POOLS = pools()
 ONE_EACH = list({pool.backend: pool for pool in POOLS}.values())
-
-
-@pytest.fixture(autouse=True)
-def _known_defects(request: pytest.FixtureRequest) -> None:
-    """/validate bounds aliyun.com/gpu-mem by the GiB of another back end, though the pod names the one with MiB."""
-    if "aliyun-gpushare-mib" in request.node.name:
-        request.applymarker(pytest.mark.xfail(raises=RefusedError))
 
 
 @pytest.mark.parametrize("pool", POOLS, ids=str)
