@@ -1,0 +1,149 @@
+"""`gpu-webhook schema`, and the rules that editors check with it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests import builders
+from tests.cases import golden
+from tests.cli.program import run
+from webhook.core import shorthand
+from webhook.core.document import DocumentError
+from webhook.core.editor import documents
+from webhook.core.schema.rulebooks import KINDS
+from webhook.documents import parse
+
+SCHEMA = builders.RULES / "schemas" / "rules.json"
+MODELINE = "# yaml-language-server: $schema=schemas/rules.json"
+SHIPPED = [file for file in sorted(builders.RULES.glob("*.yaml")) if file.name != "kustomization.yaml"]
+CASES = [case for case in golden.find() if (case.folder / "rules").exists()]
+
+NAMES = "names what another rule does not have"
+EXAMPLES = "the form is right, and its example does not come out"
+WITH_OTHERS = "right by itself, and not together with another rule"
+NOT_YAML = "no YAML that has a form; editors say so without a schema"
+BEYOND_A_SCHEMA = {
+    "a-back-end-that-nobody-defines-is-refused-with-the-nearest": NAMES,
+    "a-card-that-no-catalogue-knows-is-refused-with-the-nearest": NAMES,
+    "a-default-that-is-not-enabled-is-refused": NAMES,
+    "a-device-that-another-catalogue-has-is-refused-naming-the-other": WITH_OTHERS,
+    "a-key-that-stands-twice-is-refused-naming-both": NOT_YAML,
+    "a-name-that-is-taken-is-refused-naming-the-other": WITH_OTHERS,
+    "a-parameter-of-an-unknown-back-end-is-refused-with-the-nearest": NAMES,
+    "a-parameter-that-the-back-end-does-not-have-is-refused-with-the-nearest": NAMES,
+    "an-example-that-does-not-come-out-is-refused": EXAMPLES,
+    "an-example-that-is-not-refused-is-refused": EXAMPLES,
+    "an-example-that-is-refused-for-another-reason-is-refused": EXAMPLES,
+    "an-example-whose-pod-cannot-be-one-is-refused": EXAMPLES,
+    "an-undefined-parameter-is-refused-with-the-nearest": NAMES,
+    "extending-in-a-circle-is-refused": WITH_OTHERS,
+    "extending-itself-is-refused": WITH_OTHERS,
+    "extending-nobody-is-refused-with-the-nearest": NAMES,
+    "no-cluster-at-all-is-refused": WITH_OTHERS,
+    "two-clusters-are-refused-naming-both": WITH_OTHERS,
+    "what-is-not-yaml-is-refused-with-the-place": NOT_YAML,
+}
+"""Wrong rules of tests/cases that the schema does not object to, and why it cannot."""
+
+
+def _mistakes(schema: Any, text: str) -> list[str]:
+    editor = Draft202012Validator(schema)
+    return [
+        f"{error.json_path}: {error.message}"
+        for document in parse(text.encode(), "rule.yaml")
+        for error in editor.iter_errors(document.plain())
+    ]
+
+
+def _is_marked(file: Path) -> bool:
+    """Whether an editor marks something in a file because of the schema."""
+    try:
+        return bool(_mistakes(documents.schema(), file.read_text()))
+    except DocumentError:
+        return False
+
+
+def test_it_prints_the_schema_of_any_rule() -> None:
+    ran = run("schema")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.json == documents.schema()
+    assert ran.json["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_prints_the_schema_of_one_kind(kind: str) -> None:
+    ran = run("schema", kind)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.json["title"] == kind
+    Draft202012Validator.check_schema(ran.json)
+
+
+def test_an_unknown_kind_is_wrong_usage_and_told_the_kinds() -> None:
+    ran = run("schema", "BackEnd")
+
+    assert (ran.code, ran.out) == (2, "")
+    for kind in KINDS:
+        assert kind in ran.err
+
+
+def test_the_shipped_file_is_what_is_printed() -> None:
+    assert SCHEMA.read_text() == run("schema").out, "say: gpu-webhook schema > rules/schemas/rules.json"
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.name)
+def test_shipped_rules_are_right_and_say_where_their_schema_is(file: Path) -> None:
+    first, _, _ = file.read_text().partition("\n")
+
+    assert first == MODELINE
+    assert (file.parent / first.partition("$schema=")[2]).samefile(SCHEMA)
+    assert _mistakes(documents.schema(), file.read_text()) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_schema_of_a_kind_takes_this_kind_only(kind: str) -> None:
+    schema = documents.schema(kind)
+
+    for file in SHIPPED:
+        (document,) = parse(file.read_bytes(), file.name)
+        right = document.plain()["kind"] == kind
+        assert (_mistakes(schema, file.read_text()) == []) == right, file.name
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_the_rules_of_a_case_are_to_check_they_are_to_editors(case: golden.Case) -> None:
+    files = sorted((case.folder / "rules").glob("*.yaml"))
+    wrong = (case.folder / "problems.txt").exists() and case.folder.name not in BEYOND_A_SCHEMA
+
+    assert any(map(_is_marked, files)) == wrong
+
+
+def test_no_reason_outlives_its_case() -> None:
+    assert BEYOND_A_SCHEMA.keys() <= {case.folder.name for case in CASES}
+
+
+def test_the_rule_of_the_walk_through_is_right() -> None:
+    readme = (builders.RULES / "README.md").read_text()
+
+    assert _mistakes(documents.schema(), readme.partition("```yaml\n")[2].partition("```")[0]) == []
+
+
+def test_every_key_is_in_the_readme_of_the_rules() -> None:
+    readme = (builders.RULES / "README.md").read_text()
+
+    of_kubernetes = {"tolerationSeconds"}
+    keys = _keys(documents.schema()) - of_kubernetes - shorthand.KEYS.keys()
+    assert [key for key in sorted(keys) if key not in readme] == []
+
+
+def _keys(schema: Any) -> set[str]:
+    """Every key that an editor offers."""
+    if isinstance(schema, list):
+        return {key for element in schema for key in _keys(element)}
+    if not isinstance(schema, dict):
+        return set()
+    own = schema["properties"].keys() if schema.get("additionalProperties") is False else set()
+    return {*own, *(key for value in schema.values() for key in _keys(value))}
