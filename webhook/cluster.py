@@ -37,6 +37,13 @@ class GoneError(ClusterError):
     """The API server no longer knows what came after a version: list again."""
 
 
+class AbsentError(ClusterError):
+    """The API server has no objects of this kind: nobody has defined it there."""
+
+
+_ERRORS: Final[Mapping[int, type[ClusterError]]] = {HTTPStatus.GONE: GoneError, HTTPStatus.NOT_FOUND: AbsentError}
+
+
 class Change(NamedTuple):
     """One event of a watch: ADDED, MODIFIED, DELETED or BOOKMARK."""
 
@@ -137,5 +144,4 @@ def _refused(what: str, status: int, body: bytes) -> ClusterError:
         said = orjson.loads(body)["message"]
     except (ValueError, KeyError, TypeError):
         said = body[:200].decode(errors="replace")
-    kind = GoneError if status == HTTPStatus.GONE else ClusterError
-    return kind(f"{what} was answered with {status}: {said}")
+    return _ERRORS.get(status, ClusterError)(f"{what} was answered with {status}: {said}")

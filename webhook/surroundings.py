@@ -2,7 +2,9 @@
 
 A JSON object with one key for each kind of object that is watched:
 
-    nodes    Node objects with known resources, cut down to the labels and resources that any rule asks for
+    nodes          Node objects with known resources, cut down to the labels and resources that any rule asks for
+    PLURAL.GROUP   claims that containers may name, and their classes, without what nobody asks for; no such key where
+                   the cluster does not have the kind
 
 These are observations, not conclusions: what follows from them depends on the rules, which may change.
 """
@@ -16,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from webhook.core import inventory
+from webhook.core import inventory, sources
 from webhook.core.inventory import Inventory
 from webhook.core.rulebook import Rulebook, Surroundings
 
@@ -49,11 +51,16 @@ def read_inventory(file: Path, rulebook: Rulebook) -> Inventory:
 
 def around(rulebook: Rulebook, file: Path) -> Rulebook:
     """The rulebook with what the file tells of the cluster; raises SurroundingsError."""
-    return replace(rulebook, surroundings=inventory.surroundings(read_inventory(file, rulebook)))
+    found = read(file)
+    known = inventory.surroundings(inventory.read(found.get("nodes", ()), rulebook))
+    kinds = [kind.name for source in rulebook.sources for kind in source.kinds]
+    objects = {name: sources.indexed(found[name]) for name in kinds if name in found}
+    return replace(rulebook, surroundings=replace(known, objects=objects))
 
 
 def describe(known: Surroundings) -> str:
-    """What is known, for a log: `nodes of hami-vgpu (T4) and amd-gpu`."""
+    """What is known, for a log: `nodes of hami-vgpu (T4) and amd-gpu; 3 claims.example.com`."""
     names = sorted(known.present or ())
     cards = {name: f" ({known.cards[name].model})" if name in known.cards else "" for name in names}
-    return f"nodes of {' and '.join(name + cards[name] for name in names)}" if names else "no nodes with devices"
+    nodes = f"nodes of {' and '.join(name + cards[name] for name in names)}" if names else "no nodes with devices"
+    return "; ".join([nodes, *(f"{len(found)} {kind}" for kind, found in known.objects.items())])

@@ -20,9 +20,9 @@ from typing import Any, Final
 import orjson
 
 from webhook import cluster, logs, rulefiles, stamps
-from webhook.cluster import Cluster, ClusterError, GoneError
+from webhook.cluster import AbsentError, Cluster, ClusterError, GoneError
 from webhook.core import inventory, recognition
-from webhook.core.rulebook import Rulebook
+from webhook.core.rulebook import ObjectKind, Rulebook
 
 STDOUT: Final = 1
 PAUSE_SECONDS: Final = 0.2
@@ -32,6 +32,9 @@ RULES_SECONDS: Final = 2.0
 """How often the rules are looked at."""
 
 LONGEST_BACKOFF_SECONDS: Final = 30.0
+ABSENT_SECONDS: Final = 30.0
+"""How often a kind that the cluster does not have is looked for."""
+
 SHORTEST_WATCH_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -43,7 +46,11 @@ class Kind:
     """One kind of object that is watched. A subclass says where it is, what is remembered of it, and what written."""
 
     name: str
-    path: str
+    paths: tuple[str, ...]
+    """Where the API server may have it; the first that exists counts."""
+
+    needed = True
+    """Whether there is nothing to be said without it."""
 
     def remember(self, raw: Object) -> Object:
         """What is kept of an object, whatever the rules are."""
@@ -58,7 +65,7 @@ class Nodes(Kind):
     """Nodes: labels, what they advertise, and whether they take pods."""
 
     name = "nodes"
-    path = "/api/v1/nodes"
+    paths = ("/api/v1/nodes",)
 
     def remember(self, raw: Object) -> Object:
         """Without annotations, images and addresses, which are most of a node."""
@@ -83,6 +90,28 @@ class Nodes(Kind):
         yield from filter(None, (inventory.pruned(node, labels, rulebook) for node in kept))
 
 
+class Claims(Kind):
+    """Claims that containers may name, or their classes: a kind that some rule tells of."""
+
+    needed = False
+
+    def __init__(self, kind: ObjectKind) -> None:
+        self.name = kind.name
+        self.paths = tuple(f"/apis/{kind.group}/{version}/{kind.plural}" for version in kind.versions)
+
+    def remember(self, raw: Object) -> Object:
+        """What its author wrote."""
+        named = {key: raw["metadata"][key] for key in ("namespace", "name") if key in raw["metadata"]}
+        return {"metadata": named, **{key: value for key, value in raw.items() if key not in _NOBODY_ASKS}}
+
+    def written(self, kept: Sequence[Object], rulebook: Rulebook) -> Iterator[Object]:  # noqa: ARG002 - as of any kind
+        """All of them."""
+        yield from kept
+
+
+_NOBODY_ASKS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
 class Follower:
     """Keeps one kind in step with the cluster, in a thread of its own."""
 
@@ -92,43 +121,77 @@ class Follower:
         self._changed = changed
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str], Object] | None = None
+        self._tried = False
+        self._over = threading.Event()
 
     def start(self) -> None:
         """Begin to follow."""
         threading.Thread(target=self._run, name=self.kind.name, daemon=True).start()
 
+    def leave(self) -> None:
+        """Follow no more; a watch that is open ends when the API server ends it."""
+        self._over.set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether what is kept is all that can be known now."""
+        with self._lock:
+            return self._kept is not None or (self._tried and not self.kind.needed)
+
     @property
     def kept(self) -> list[Object] | None:
-        """What is there now, in a steady order; None before the first list."""
+        """What is there now, in a steady order; None before the first list, and where there is no such kind."""
         with self._lock:
             return None if self._kept is None else [self._kept[key] for key in sorted(self._kept)]
 
     def _run(self) -> None:
-        wait = threading.Event()  # never set: what waits can be told from what sleeps
         backoff = PAUSE_SECONDS
-        while True:
+        while not self._over.is_set():
             began = monotonic()
             try:
                 self._follow()
             except GoneError as gone:
                 log.info("%s are listed again: %s", self.kind.name, gone)
+            except AbsentError as absent:
+                if self._settle(None):
+                    log.info("the cluster has no %s: %s", self.kind.name, absent)
+                self._over.wait(ABSENT_SECONDS)
+                continue
             except ClusterError as error:
                 log.warning("%s", error)
+                if not self._tried:
+                    self._settle(None)
             # A watch that ran for a while was well; one that ends at once is not to be begun again at once.
             ran = monotonic() - began
             backoff = PAUSE_SECONDS if ran > LONGEST_BACKOFF_SECONDS else min(2 * backoff, LONGEST_BACKOFF_SECONDS)
-            wait.wait(backoff)
+            self._over.wait(backoff)
+
+    def _settle(self, kept: dict[tuple[str, str], Object] | None) -> bool:
+        """Keep what is known now, if only that nothing can be; whether that is news."""
+        with self._lock:
+            news = kept is not None or self._kept is not None or not self._tried
+            self._kept, self._tried = kept, True
+        if news:
+            self._changed()
+        return news
+
+    def _list(self) -> tuple[str, list[tuple[tuple[str, str], Object]], str]:
+        """Where the kind is, what there is of it, and the version of the whole."""
+        for path in self.kind.paths:
+            try:
+                return path, *self._api.objects(path, lambda raw: (_key(raw), self.kind.remember(raw)))
+            except AbsentError as absent:
+                missing = absent
+        raise missing
 
     def _follow(self) -> None:
         """List once, then take every change, until something goes wrong."""
-        listed, version = self._api.objects(self.kind.path, lambda raw: (_key(raw), self.kind.remember(raw)))
-        with self._lock:
-            self._kept = dict(listed)
+        path, listed, version = self._list()
+        self._settle(dict(listed))
         log.info("%d %s listed", len(listed), self.kind.name)
-        self._changed()
-        while True:
+        while not self._over.is_set():
             began = monotonic()
-            for change in self._api.changes(self.kind.path, version):
+            for change in self._api.changes(path, version):
                 version = change.version
                 if change.kind != "BOOKMARK":
                     self._take(change)
@@ -150,6 +213,37 @@ class Follower:
 
 def _key(raw: Object) -> tuple[str, str]:
     return str(raw["metadata"].get("namespace", "")), str(raw["metadata"]["name"])
+
+
+class Followers:
+    """One follower for each kind of object that the rules ask for."""
+
+    def __init__(self, api: Cluster, changed: Callable[[], None]) -> None:
+        self._api = api
+        self._changed = changed
+        self._by_kind: dict[str, Follower] = {}
+
+    def follow(self, rulebook: Rulebook | None) -> None:
+        """Begin to follow what the rules ask for, and leave what they no longer do."""
+        asked = [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]
+        kinds: dict[str, Kind] = {Nodes.name: Nodes(), **{kind.name: Claims(kind) for kind in asked}}
+        for name in [*self._by_kind]:
+            present = kinds.get(name)
+            if present is None or present.paths != self._by_kind[name].kind.paths:
+                self._by_kind.pop(name).leave()
+        for name, kind in kinds.items():
+            if name not in self._by_kind:
+                self._by_kind[name] = Follower(kind, self._api, self._changed)
+                self._by_kind[name].start()
+
+    def content(self, rulebook: Rulebook | None) -> bytes | None:
+        """The file as it should be; None until everything is known that belongs into it."""
+        followers = self._by_kind.values()
+        if rulebook is None or not all(follower.settled for follower in followers):
+            return None
+        kept = [(follower.kind, follower.kept) for follower in followers]
+        objects = {kind.name: list(kind.written(there, rulebook)) for kind, there in kept if there is not None}
+        return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
 
 
 class Rules:
@@ -186,36 +280,22 @@ def watch(directory: Path, file: Path) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
-    api = Cluster()
-    followers = [Follower(kind, api, changed.set) for kind in (Nodes(),)]
-    for follower in followers:
-        follower.start()
-    _keep(followers, Rules(directory), file, changed, stop)
+    _keep(Followers(Cluster(), changed.set), Rules(directory), file, changed, stop)
     return 0
 
 
-def _keep(
-    followers: Sequence[Follower], rules: Rules, file: Path, changed: threading.Event, stop: threading.Event
-) -> None:
+def _keep(followers: Followers, rules: Rules, file: Path, changed: threading.Event, stop: threading.Event) -> None:
     written, owed = b"", False
     while not stop.is_set():
         owed = rules.refresh() or changed.is_set() or owed
         if owed:
             changed.clear()  # before the objects are looked at: a change that comes now is seen the next time
-            content = _content(followers, rules.rulebook) or written
+            followers.follow(rules.rulebook)
+            content = followers.content(rules.rulebook) or written
             owed = content != written and not _replaced(file, content)
             written = written if owed else content
         stop.wait(PAUSE_SECONDS)
         changed.wait(RULES_SECONDS)
-
-
-def _content(followers: Sequence[Follower], rulebook: Rulebook | None) -> bytes | None:
-    """The file as it should be; None until everything is known that belongs into it."""
-    kept = {follower.kind: follower.kept for follower in followers}
-    if rulebook is None or None in kept.values():
-        return None
-    objects = {kind.name: list(kind.written(there or (), rulebook)) for kind, there in kept.items()}
-    return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _replaced(file: Path, content: bytes) -> bool:

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,10 +13,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests import builders
 from tests.cluster.waiting import until
 from tests.server.test_surroundings import files
 
 Object = dict[str, Any]
+
+NODES = "/api/v1/nodes"
+CLAIMS = "/apis/elasticgpu.io/{}/elasticgpuclaims"
+CLASSES = "/apis/elasticgpu.io/{}/elasticgpuclasses"
+KNOWING_CLAIMS = {name: builders.shipped_files()[name] for name in ("elastic-gpu-claims.yaml",)}
 
 
 def node(name: str, **labels: str) -> Object:
@@ -40,10 +46,20 @@ BOOKMARK = event("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": "9
 
 
 class Script:
-    """What the API server says to each list and to each watch, which lasts `held` seconds; the last stays open."""
+    """What the API server says to each list and to each watch of nodes.
 
-    def __init__(self, lists: list[Object | int], watches: list[list[Object]], held: float = 0) -> None:
+    A watch lasts `held` seconds; the last stays open. `others` are the lists of other kinds, by their path.
+    """
+
+    def __init__(
+        self,
+        lists: list[Object | int],
+        watches: list[list[Object]],
+        held: float = 0,
+        others: Mapping[str, Object | int] | None = None,
+    ) -> None:
         self.held = held
+        self.others = others or {}
         self.lists, self.watches = lists, watches
         self.asked: list[dict[str, str]] = []
         self.over = threading.Event()
@@ -57,15 +73,16 @@ def api(script: Script) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            query = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
-            script.asked.append(query)
-            if "watch" in query:
-                self._watch()
+            path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
+            if path != NODES and "watch" in query:
+                script.over.wait()
+            elif path != NODES:
+                self._list(script.others.get(path, 404))
             else:
-                self._list()
+                script.asked.append({key: values[0] for key, values in query.items()})
+                self._watch() if "watch" in query else self._list(script.lists.pop(0))
 
-        def _list(self) -> None:
-            answer = script.lists.pop(0)
+        def _list(self, answer: Object | int) -> None:
             failed = isinstance(answer, int)
             body = json.dumps({"kind": "Status", "message": "etcd is away"} if failed else answer).encode()
             self.send_response(answer if isinstance(answer, int) else 200)
@@ -98,11 +115,11 @@ def api(script: Script) -> Iterator[str]:
 
 
 @contextmanager
-def watching(script: Script, folder: Path) -> Iterator[Path]:
+def watching(script: Script, folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Path]:
     """A watcher of that API server, and the file it writes; it has to end well."""
     rules, file, kubeconfig = folder / "rules", folder / "surroundings.json", folder / "kubeconfig"
     rules.mkdir()
-    for name, text in files().items():
+    for name, text in {**files(), **(more or {})}.items():
         (rules / name).write_text(text)
     with api(script) as url:
         kubeconfig.write_text(json.dumps(config(url)))
@@ -188,3 +205,55 @@ def test_a_change_that_says_nothing_new_is_not_written(tmp_path: Path) -> None:
         until(lambda: names(file) == ["a", "b"], "the change after it")
 
     assert (tmp_path / "log").read_text().count("written") <= 2
+
+
+CLAIM = {
+    "apiVersion": "elasticgpu.io/v1alpha",
+    "kind": "ElasticGPUClaim",
+    "metadata": {"namespace": "team-a", "name": "train", "uid": "1", "managedFields": [{"manager": "kubectl"}]},
+    "spec": {"resources": {"requests": {"elasticgpu.com/gpu-core": 50}}},
+    "status": {"phase": "Pending"},
+}
+
+
+def written(file: Path) -> Object:
+    found: Object = json.loads(file.read_bytes()) if file.exists() else {}
+    return found
+
+
+def test_claims_are_read_in_the_version_that_the_cluster_has_and_kept_as_their_author_wrote_them(
+    tmp_path: Path,
+) -> None:
+    others: dict[str, Object | int] = {CLAIMS.format("v1alpha"): page(CLAIM), CLASSES.format("v1alpha"): page()}
+
+    with watching(Script([page(node("a"))], [[]], others=others), tmp_path, KNOWING_CLAIMS) as file:
+        until(lambda: "elasticgpuclasses.elasticgpu.io" in written(file), "the file")
+
+    found = written(file)
+    assert found.keys() == {"nodes", "elasticgpuclaims.elasticgpu.io", "elasticgpuclasses.elasticgpu.io"}
+    assert found["elasticgpuclaims.elasticgpu.io"] == [
+        {"metadata": {"namespace": "team-a", "name": "train"}, "spec": CLAIM["spec"]}
+    ]
+
+
+@pytest.mark.parametrize(("status", "why"), [(404, "the cluster has no elasticgpuclaims"), (403, "etcd is away")])
+def test_a_kind_that_is_not_there_or_cannot_be_read_is_left_out_and_holds_up_nothing(
+    tmp_path: Path, status: int, why: str
+) -> None:
+    others: dict[str, Object | int] = {CLAIMS.format(version): status for version in ("v1alpha1", "v1alpha")}
+    others[CLASSES.format("v1alpha1")] = page()
+
+    with watching(Script([page(node("a"))], [[]], others=others), tmp_path, KNOWING_CLAIMS) as file:
+        until(lambda: names(file) == ["a"], "the nodes")
+
+    assert written(file).keys() == {"nodes", "elasticgpuclasses.elasticgpu.io"}
+    assert why in (tmp_path / "log").read_text()
+
+
+def test_a_kind_that_the_rules_no_longer_ask_for_is_left(tmp_path: Path) -> None:
+    others: dict[str, Object | int] = {CLAIMS.format("v1alpha1"): page(CLAIM), CLASSES.format("v1alpha1"): page()}
+
+    with watching(Script([page(node("a"))], [[]], others=others), tmp_path, KNOWING_CLAIMS) as file:
+        until(lambda: len(written(file)) == 3, "the claims")
+        (tmp_path / "rules" / "elastic-gpu-claims.yaml").unlink()
+        until(lambda: written(file).keys() == {"nodes"}, "the file without them")

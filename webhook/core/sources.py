@@ -84,6 +84,8 @@ def claim(
     `general` is said for the whole pod, `own` for the container alone. Raises Refusal.
     """
     word = own.get(CLAIM) or general.get(CLAIM)
+    if word is None and not references:
+        return None
     read = None if own.keys().isdisjoint({*ASKING} - {CLAIM}) else pod.annotations.get(places.claimed(container))
     by_word = False
     if word is not None:
