@@ -22,11 +22,12 @@ every_card = pytest.mark.parametrize("card", CARDS, ids=lambda card: str(card.mo
 every_partition = pytest.mark.parametrize(("card", "profile"), PARTITIONS)
 
 
-def test_each_vendor_has_one_catalogue_named_after_it() -> None:
+def test_each_vendor_has_one_catalogue_named_after_it_and_vgpus_have_one_of_their_own() -> None:
     found = {name: yaml.safe_load(text) for name, text in builders.shipped_files().items() if name[:8] == "catalog-"}
 
     assert {(name, one["metadata"]["name"], one["spec"]["vendor"]) for name, one in found.items()} == {
-        (f"catalog-{vendor}.yaml", vendor, vendor) for vendor in {card.vendor for card in CARDS}
+        *((f"catalog-{vendor}.yaml", vendor, vendor) for vendor in {card.vendor for card in CARDS}),
+        ("catalog-nvidia-grid.yaml", "nvidia-grid", "nvidia"),
     }
 
 

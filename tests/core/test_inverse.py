@@ -58,12 +58,6 @@ QGPU_MEMORY = "tke.cloud.tencent.com/qgpu-memory"
         ),
         ("tencent-qgpu", {QGPU_CORE: 30}, f"{QGPU_CORE} needs {QGPU_MEMORY} as well", f"add {QGPU_MEMORY}"),
         (
-            "tencent-qgpu",
-            {QGPU_CORE: 150},
-            f"{QGPU_CORE}: 150 is more than 100, the most it can express",
-            "write 100 or 200",
-        ),
-        (
             "hami-vgpu",
             {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 101},
             "nvidia.com/gpucores: 101 is more than 100, the most it can express",

@@ -122,7 +122,7 @@ def _writes(asked: Asked, seen: Pod, backend: Backend, rulebook: Rulebook) -> bo
     except CannotExpressError:
         return False
     claimed = set(claims.templates(served, rulebook)) <= claims.used(seen, asked.container)
-    return claimed and all(asked.native.amounts.get(name) == value for name, value in served.amounts.items())
+    return claimed and asked.native.amounts == served.amounts
 
 
 def _gives(asked: Asked, owner: Backend, rulebook: Rulebook) -> bool:

@@ -21,6 +21,7 @@ class Advertised(NamedTuple):
     value: int
     output: Output
     mode: Mode
+    replicas: int = 1
 
     @property
     def what(self) -> str:
@@ -56,15 +57,15 @@ def _advertised(resources: Mapping[str, int], backend: Backend) -> Iterator[Adve
     for mode in backend.modes:
         for name, output in mode.limits.items():
             if name in resources:
-                yield Advertised(resources[name], output, mode)
+                yield Advertised(resources[name], output, mode, backend.nodes.replicas)
 
 
 def _by_parts(found: Sequence[Advertised], _: Sequence[Device]) -> Fraction | None:
     """From percents, or slices of time: so much makes a device."""
-    for value, output, _mode in found:
-        percent = isinstance(output, Amount) and (output.what in {"cores", "share"} or _is_percent(output))
-        if isinstance(output, Amount) and percent:
-            return value * output.unit / 100
+    for one in found:
+        output = one.output
+        if isinstance(output, Amount) and (output.what in {"cores", "share"} or _is_percent(output)):
+            return one.value * output.unit / 100
     return None
 
 
@@ -111,17 +112,15 @@ def _bytes(one: Advertised) -> int:
 
 
 def _by_count(found: Sequence[Advertised], _: Sequence[Device]) -> Fraction | None:
-    return next(
-        (Fraction(one.value) for one in found if one.what == "count" and not (one.mode.profile or one.mode.size)),
-        None,
-    )
+    counted = (one for one in found if one.what == "count" and not (one.mode.profile or one.mode.size))
+    return next((Fraction(one.value, one.replicas) for one in counted), None)
 
 
 def _by_constant(found: Sequence[Advertised], _: Sequence[Device]) -> Fraction | None:
     """A rule that writes the same for every request: so much makes one."""
-    for value, output, _mode in found:
-        if isinstance(output, Constant) and output.number:
-            return Fraction(value, output.number)
+    for one in found:
+        if isinstance(one.output, Constant) and one.output.number:
+            return Fraction(one.value, one.output.number)
     return None
 
 

@@ -77,7 +77,7 @@ def _one_device(group: Sequence[Served], wanted: Companions, names: Sequence[str
         asked = f"{show_size(sizes)}, and {card.model} has {show_size(card.memory)}" if card and too_large else ""
         message = (
             f"all containers of a pod share one device of {group[0].backend.name}, and {' and '.join(names)} "
-            f"together ask for {asked or f'{float(parts):.2f} devices'}"
+            f"together ask for {asked or f'{float(parts):.2f} devices'.replace('.00', '')}"
         )
         yield _violation(wanted, ("spec", "containers"), message, "ask for less, or use two pods")
 

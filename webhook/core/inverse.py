@@ -174,7 +174,10 @@ def _normal(found: dict[str, Any], mode: Mode, said: GpuRequest) -> GpuRequest:
 def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
     """Why a mode is not for a request, and what would make it so."""
     missing = sorted(mode.when.marks - request.marks)
+    unwanted = sorted(mode.when.unmarked & request.marks)
     fix = f"ask for {mode.name}"
+    if unwanted:
+        fix = f"remove the annotation {unwanted[0]}, or ask for what it means"
     if missing:
         fix = "annotate the pod " + " and ".join(mark.replace("=", ": ", 1) for mark in missing)
     return CannotExpressError("GPU405", f"this is not {mode.name}", fix)

@@ -22,20 +22,26 @@ from webhook.core.rulebook import Amount, Backend, Device, Mode, Output, Partiti
 HOLE: Final = "{profile}"
 
 
-def cut(request: GpuRequest, card: Device | None, partitions: Partitions) -> GpuRequest:
+def cut(request: GpuRequest, card: Device | None, backend: Backend) -> GpuRequest:
     """The request for the smallest partition of the card that has the memory and the compute asked for."""
     if card is None:
         message = f"which partition has {request} depends on the card, and nothing says which card it is"
         raise CannotExpressError("GPU304", message, "add gpu-model, or name the partition (gpu-profile)", "gpu-model")
-    known = [profile for name, profile in card.profiles.items() if among(partitions, name)]
+    known = [profile for name, profile in card.profiles.items() if name in backend.profiles]
     enough = [profile for profile in known if has(profile, request, card)]
     if not enough:
-        largest = known[-1].name if known else None
-        message = f"no partition of {card.model} has {request}" if largest else f"{card.model} cannot be partitioned"
-        fix = f"ask for less, or for the largest (gpu-profile: {largest})" if largest else "ask for another model"
-        raise CannotExpressError("GPU305", message, fix)
+        raise _too_much(request, card, known, backend)
     best = min(enough, key=lambda profile: (profile.memory_slices, profile.compute_slices, "+" in profile.name))
     return replace(request, profile=best.name, share=None, memory=None, memory_share=None, cores=None)
+
+
+def _too_much(request: GpuRequest, card: Device, known: Sequence[Profile], backend: Backend) -> CannotExpressError:
+    if not known:
+        return CannotExpressError("GPU305", f"{card.model} cannot be partitioned", "ask for another model")
+    fix = f"ask for less, or for the largest (gpu-profile: {known[-1].name})"
+    if any(mode.when.devices == "whole" for mode in backend.modes):
+        fix = f"{fix}, or for a whole card (gpu: 1)"
+    return CannotExpressError("GPU305", f"no partition of {card.model} has {request}", fix)
 
 
 def has(profile: Profile, request: GpuRequest, card: Device) -> bool:

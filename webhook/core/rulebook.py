@@ -171,12 +171,14 @@ class Nodes:
     """How a back end's nodes are recognised.
 
     labels     every one holds: one of the values, or any where none are given
-    devices    the label that says how many cards a node has; None: its resources tell
+    devices    the label, or the resource, that says how many cards a node has; None: its other resources tell
+    replicas   how often a card is counted in a resource that counts cards
     required   the back end serves only if the inventory has such a node; else nodes may come later
     """
 
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     devices: str | None = None
+    replicas: int = 1
     required: bool = False
 
 
@@ -197,6 +199,7 @@ class Backend:
 
     `models`: the only card models it serves, in lower case; none: all of its vendors'. `card` is the one they have
     in common. `partitions`: shares are served by hardware partitions; `profiles` are all that its cards can have.
+    `unenforced` are dimensions that it only counts: nothing stops a container that takes more.
     """
 
     name: str
@@ -209,6 +212,7 @@ class Backend:
     modes: Sequence[Mode]
     partitions: Partitions | None = None
     profiles: frozenset[str] = frozenset()
+    unenforced: tuple[str, ...] = ()
     inject: Injection
     owns: frozenset[str]
     request_only: Literal["repair", "refuse"] = "repair"

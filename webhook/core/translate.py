@@ -77,6 +77,9 @@ def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
     """A warning for compute that a back end cannot limit; memory that it cannot give is refused."""
     if request.devices != "part":
         return
+    if backend.unenforced:
+        counted = " and ".join(backend.unenforced)
+        yield f"{backend.name} only counts {counted}: nothing stops a container that takes more than it asked for"
     outputs = (*mode.amounts.values(), *mode.outputs.node_affinity.values())
     said = {output.what for output in outputs if isinstance(output, Amount)}
     if "share" in said:
@@ -118,9 +121,9 @@ def _partition(request: GpuRequest, card: Device | None, backend: Backend, warni
     if request.profile is not None:
         partitions.check(request.profile, card, backend)
     served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
-    if request.devices != "part" or served or backend.partitions is None:
+    if request.devices != "part" or served:
         return request
-    cut = partitions.cut(request, card, backend.partitions)
+    cut = partitions.cut(request, card, backend)
     said = partitions.warning(request, cut, card) if card else None
     warnings += [said] if said else []
     return cut

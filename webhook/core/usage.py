@@ -181,7 +181,7 @@ def _read(asked: Asked, backend: Backend, node: Node | None, rulebook: Rulebook)
     if offer is not None and offer.profile is not None and request.devices == "whole":
         request = replace(request, profile=offer.profile)
     if backend.partitions is not None and mode.when.devices == "profile" and card and request.devices == "part":
-        request = partitions.cut(request, card, backend.partitions)
+        request = partitions.cut(request, card, backend)
     return Counted(backend.name, card, measures.asked(request, card))
 
 

@@ -86,7 +86,9 @@ def _lookalikes(models: Sequence[str], rulebook: Rulebook) -> Sequence[str]:
     """Products of other cards whose names hold one that was asked for, as `NVIDIA A100` holds `NVIDIA A10`."""
     asked = {rulebook.devices[model.lower()].model: rulebook.devices[model.lower()] for model in models}
     wanted = [name.lower() for card in asked.values() for name in card.names]
-    others = {card.model: card for card in rulebook.devices.values() if card.model not in asked}
+    vendors = {card.vendor for card in asked.values()}
+    others = {card.model: card for card in rulebook.devices.values() if card.vendor in vendors} if asked else {}
+    others = {model: card for model, card in others.items() if model not in asked}
     return [name for card in others.values() for name in card.names if any(part in name.lower() for part in wanted)]
 
 

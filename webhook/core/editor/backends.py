@@ -101,7 +101,10 @@ _NODES: Final = mapping(
             each(either(outputs.HOLED, many(outputs.HOLED), {"type": "null"})),
             {"nvidia.com/mig.strategy": "mixed"},
         ),
-        "devices": says("The label that says how many cards a node has.", text(), "nvidia.com/gpu.count"),
+        "devices": says(
+            "The label, or the resource, that says how many cards a node has.", text(), "nvidia.com/gpu.count"
+        ),
+        "replicas": says("How often each card is counted in a resource that counts cards.", whole(1), 10),
         "required": says("It serves only if such a node is known; else nodes may come later.", flag()),
     }
 )
@@ -140,6 +143,11 @@ SPEC: Final[Schema] = mapping(
             "`{}` if it serves hardware partitions: a share or a size then gets the smallest profile that has it.",
             _PARTITIONS,
             {},
+        ),
+        "unenforced": says(
+            "What it only counts, so that nothing stops a container that takes more; its author is warned.",
+            many(word(("memory", "compute"))),
+            ["memory", "compute"],
         ),
         "modes": says(
             "Ways to serve a request; the first whose `when` matches is taken, and none means a refusal.",

@@ -32,6 +32,7 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
         sharing=frozenset(section.need("sharing", lambda node: [n.word(SHARINGS) for n in node.elements()], [])),
         modes=served,
         partitions=section.take("partitions", lambda node: _partitions(node, problems), None),
+        unenforced=tuple(section.take("unenforced", _dimensions, [])),
         inject=_named_injection(name, inject[0]),
         owns=frozenset(name for mode in served for name in mode.amounts),
         request_only=section.take("requestOnly", _request_only, "repair"),
@@ -59,6 +60,10 @@ def _partitions(node: Node, problems: list[Problem]) -> Partitions:
     )
     section.done()
     return partitions
+
+
+def _dimensions(node: Node) -> list[str]:
+    return [element.word(("memory", "compute")) for element in node.elements()]
 
 
 def _request_only(node: Node) -> Literal["repair", "refuse"]:
@@ -102,6 +107,7 @@ def _nodes(node: Node, problems: list[Problem]) -> Nodes:
     nodes = Nodes(
         labels=section.take("labels", lambda n: {key: _values(value) for key, value in n.items()}, {}),
         devices=section.take("devices", Node.text, None),
+        replicas=section.take("replicas", lambda n: n.integer(1), 1),
         required=section.take("required", Node.boolean, default=False),
     )
     section.done()
