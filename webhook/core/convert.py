@@ -1,7 +1,8 @@
 """A pod of one GPU system, rewritten for another: understood by the rule of the one, translated by that of the other.
 
 What the first system needed beside resources goes as well: its scheduler, tolerations, node labels, annotations, as
-far as its rule would write them; what the pod's author added stays.
+far as its rule would write them; what the pod's author added stays. A part of a card's memory, where the first system
+leaves compute open, becomes a share: that part of the compute as well, as the shorthand means it.
 """
 
 from __future__ import annotations

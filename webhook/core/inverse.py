@@ -37,7 +37,8 @@ def understand(
             reasons.append(reason)
     # The mode that shares most of the keys is the one that was meant.
     common = [len(native.keys() & mode.amounts.keys()) for mode in modes]
-    meant = max(range(len(reasons)), key=lambda i: (common[i], modes[i].profile is None, i))
+    wrong = [isinstance(reason, NotThisModeError) for reason in reasons]
+    meant = max(range(len(reasons)), key=lambda i: (common[i], wrong[i], modes[i].profile is None, i))
     raise _with_all_near(reasons[meant], reasons, native, modes[meant])
 
 
@@ -171,7 +172,11 @@ def _normal(found: dict[str, Any], mode: Mode, said: GpuRequest) -> GpuRequest:
     return request
 
 
-def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
+class NotThisModeError(CannotExpressError):
+    """Every value is one that the mode could have written, but it is for other requests."""
+
+
+def _not_this(mode: Mode, request: GpuRequest) -> NotThisModeError:
     """Why a mode is not for a request, and what would make it so."""
     missing = sorted(mode.when.marks - request.marks)
     unwanted = sorted(mode.when.unmarked & request.marks)
@@ -180,7 +185,7 @@ def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
         fix = f"remove the annotation {unwanted[0]}, or ask for what it means"
     if missing:
         fix = "annotate the pod " + " and ".join(mark.replace("=", ": ", 1) for mark in missing)
-    return CannotExpressError("GPU405", f"this is not {mode.name}", fix)
+    return NotThisModeError("GPU405", f"this is not {mode.name}", fix)
 
 
 def _whole(request: GpuRequest, mode: Mode) -> GpuRequest:

@@ -241,8 +241,9 @@ def _nearest(request: GpuRequest, backend: Backend) -> str:
     """Something close to the request that the back end has a mode for."""
     most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
     fewer = [replace(request, count=high) for high in most]
-    tenth = GpuRequest(share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
-    for other in (GpuRequest(count=request.count), *fewer, replace(request, count=1), GpuRequest(), tenth):
+    one = GpuRequest(marks=request.marks)
+    tenth = replace(one, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
+    for other in (replace(one, count=request.count), *fewer, replace(request, count=1), one, tenth):
         if any(matches(mode.when, other) for mode in backend.modes):
             return ", ".join(word.replace("=", ": ", 1) for word in str(other).split(" "))
     return "what it serves"
