@@ -33,7 +33,13 @@ def convert(
     every = _every(rulebook) if source is None else explain.only(source, rulebook)
     wanted = explain.only(target, rulebook)
     found = explain.explain(document, every)
-    return [_convert(one, wanted) if one.planned and one.decision.allowed else one for one in found]
+    return [_convert(one, wanted) if _understood(one) else one for one in found]
+
+
+def _understood(one: Explanation) -> bool:
+    """Whether the pod's request is clear; what else its first system would say of it (5xx) does not matter here."""
+    wrong = [violation for violation in one.decision.violations if not violation.code.startswith("GPU5")]
+    return one.planned is not None and not wrong
 
 
 def _every(rulebook: Rulebook) -> Rulebook:
