@@ -144,17 +144,20 @@ def test_resources_become_a_share_in_annotations() -> None:
     }
 
 
-def test_what_the_first_system_needed_goes_and_what_the_author_added_stays() -> None:
+def test_what_the_first_systems_scheduler_wrote_goes_and_what_the_author_added_stays() -> None:
     pod = _pod({"aliyun.com/gpu-mem": 8}, annotations={"ALIYUN_COM_GPU_MEM_IDX": "0", "team": "vision"})
-    pod["spec"] |= {
-        "nodeSelector": {"aliyun.accelerator/nvidia_name": "Tesla-T4", "disk": "ssd"},
-        "tolerations": [{"key": "mine", "operator": "Exists"}],
-    }
 
-    after = _converted(pod, "aliyun-gpushare", "hami-vgpu")
+    assert _converted(pod, "aliyun-gpushare", "hami-vgpu")["metadata"]["annotations"] == {"team": "vision"}
 
-    assert after["metadata"]["annotations"] == {"team": "vision"}
+
+def test_a_card_that_node_labels_select_is_selected_in_the_other_systems_way() -> None:
+    pod = _pod({"aliyun.com/gpu-mem": 8})
+    pod["spec"]["nodeSelector"] = {"aliyun.accelerator/nvidia_name": "Tesla-T4", "disk": "ssd"}
+
+    after = _converted(pod, "aliyun-cgpu", "hami-vgpu")
+
     assert after["spec"]["nodeSelector"] == {"disk": "ssd"}
+    assert after["metadata"]["annotations"]["nvidia.com/use-gputype"] == "Tesla T4"
 
 
 def test_a_pod_that_asks_in_shorthand_keeps_its_shorthand() -> None:

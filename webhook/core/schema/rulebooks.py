@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 from webhook.core import amounts, examples, partitions
 from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
