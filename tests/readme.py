@@ -1,14 +1,17 @@
 """The README's tables, made from what they are about. `python -m tests.readme` writes them."""
 
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests import ruletable
 from webhook import rulefiles
 from webhook.core.violations import CODES
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+RULES_README = ROOT / "rules" / "README.md"
 
 
 def codes() -> str:
@@ -18,13 +21,23 @@ def codes() -> str:
 
 
 def back_ends() -> str:
-    """Every shipped back end, in the cluster's order."""
-    rulebook = rulefiles.load(ROOT / "rules")
-    rows = (f"| [{b.name}](rules/{b.name}.yaml) | {b.description} |" for b in rulebook.enabled)
-    return "\n".join(["| back end | what it is |", "| --- | --- |", *rows])
+    """Every shipped back end."""
+    rulebook = rulefiles.load(ROOT / "rules", tried=True)
+    links = [f"[{name}](rules/{backend.at.file})" for name, backend in sorted(rulebook.backends.items())]
+    return textwrap.fill(f"{len(links)} back ends: {', '.join(links)}.", 118, break_on_hyphens=False)
 
 
-TABLES: Mapping[str, Callable[[], str]] = {"codes": codes, "back ends": back_ends}
+def every_back_end() -> str:
+    """What every shipped back end makes of a request, for the README of the rules."""
+    return ruletable.table(rulefiles.load(RULES_README.parent, tried=True))
+
+
+TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
+    "codes": (README, codes),
+    "back ends": (README, back_ends),
+    "every back end": (RULES_README, every_back_end),
+}
+"""Every table by its marker: the file it stands in, and what makes it."""
 
 
 def marked(name: str, text: str) -> str:
@@ -45,10 +58,9 @@ def block(name: str, text: str) -> str:
 
 def main() -> None:
     """Write the tables."""
-    text = README.read_text()
-    for name, render in TABLES.items():
-        text = text.replace(marked(name, text), render())
-    README.write_text(text)
+    for name, (file, render) in TABLES.items():
+        text = file.read_text()
+        file.write_text(text.replace(marked(name, text), render()))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,8 @@ def _asked(explanation: Explanation, planned: Plan) -> Iterator[str]:
             continue
         if asked.request is not None:
             said = ", ".join(dict.fromkeys(f"{stated.path}: {stated.text}" for stated in asked.stated.values()))
-            yield f"  asked     {name}: {asked.request}  ({said})"
+            where = "" if explanation.converted else f"  ({said})"
+            yield f"  asked     {name}: {asked.request}{where}"
         else:
             said = ", ".join(f"{name}: {asked.native.texts[name]}" for name in asked.native.amounts)
             yield f"  asked     {name}: {said}  (its own resources)"

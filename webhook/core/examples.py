@@ -35,7 +35,7 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
 
 
 def _wrong(example: Example, alone: Rulebook) -> str | None:
-    raw = _merged(_pod(example.ask), example.pod)
+    raw = pod_of(example)
     try:
         planned = plan.make(pod.read(raw), alone)
     except Refusal as error:
@@ -49,7 +49,7 @@ def trials(backend: Backend, alone: Rulebook) -> Iterator[tuple[Mapping[str, str
     for ask in (*ASKS, *({**ask, "gpu-model": model} for ask in ASKS for model in models)):
         yield ask, _pod(ask)
     for example in backend.examples:
-        yield example.ask, _merged(_pod(example.ask), example.pod)
+        yield example.ask, pod_of(example)
 
 
 def _unstable(raw: Mapping[str, Any], alone: Rulebook) -> str | None:
@@ -63,6 +63,12 @@ def _unstable(raw: Mapping[str, Any], alone: Rulebook) -> str | None:
     if refusal := next((decision for decision in (again, final) if not decision.allowed), None):
         return f"cannot be read back: {refusal.violations[0].message}"
     return "is changed when it is seen again" if again.patch else None
+
+
+def pod_of(example: Example) -> dict[str, Any]:
+    """The pod that an example is tried on."""
+    merged: dict[str, Any] = _merged(_pod(example.ask), example.pod)
+    return merged
 
 
 def _pod(ask: Mapping[str, str]) -> dict[str, Any]:
