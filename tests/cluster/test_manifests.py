@@ -80,6 +80,8 @@ def test_while_the_webhook_is_away_ordinary_pods_start(installed: Client) -> Non
         pytest.param({"labels": {"gpu": "1"}}, id="label"),
         pytest.param({"annotations": {"gpu-webhook.io/gpu": "1"}}, id="annotation"),
         pytest.param({"annotations": {"memory.gpu-webhook.io/main": "8Gi"}}, id="annotation-for-a-container"),
+        pytest.param({"annotations": {"elasticgpu.io/egpuc-main": "train"}}, id="annotation-that-names-a-claim"),
+        pytest.param({"annotations": {"egpuc.elasticgpu.io/main": "train"}}, id="another-that-names-a-claim"),
         pytest.param({"containers": [container("main", resources=limits(gpu="1"))]}, id="limits"),
         pytest.param({"containers": [container("main", resources={"requests": {"gpu": "1"}})]}, id="requests"),
         pytest.param({"initContainers": [container("i", resources=limits(**{"a.example/b": 1}))]}, id="init"),
@@ -105,6 +107,12 @@ def test_the_match_condition_stays_affordable_on_the_largest_ordinary_pod(instal
     many = [container(f"c{number}", resources={"limits": {"cpu": "1", **sizes}}) for number in range(300)]
 
     assert installed.create(pod("large", labels=labels, containers=many), dry_run=True)["spec"]
+
+
+def test_the_match_condition_stays_affordable_on_a_pod_padded_with_labels(installed: Client) -> None:
+    padding = {f"{'padding-' * 6}{number:06}": "" for number in range(20_000)}
+
+    assert installed.create(pod("padded", labels=padding), dry_run=True)["spec"]
 
 
 @pytest.mark.parametrize("other", OTHERS)
