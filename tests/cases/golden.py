@@ -12,7 +12,7 @@ import yaml
 
 from tests import builders
 from tests.cases.served import NeverServedError, as_served
-from webhook.core import admit
+from webhook.core import admit, sources
 from webhook.core.decision import Decision
 from webhook.core.rulebook import Rulebook
 from webhook.rulefiles import RuleFilesError
@@ -44,9 +44,14 @@ class Case:
         return pod
 
     def rulebook(self) -> Rulebook:
-        """The shipped rules with those of the case laid over them; raises RuleFilesError."""
+        """The shipped rules with those of the case laid over them; raises RuleFilesError.
+
+        `around.yaml` is what the cluster has: claims and their classes.
+        """
         own = sorted((self.folder / "rules").glob("*.yaml"))
-        return _rulebook(tuple((file.name, file.read_text()) for file in own))
+        rules = _rulebook(tuple((file.name, file.read_text()) for file in own))
+        around = self.folder / "around.yaml"
+        return sources.given(yaml.safe_load_all(around.read_text()), rules) if around.exists() else rules
 
     def expected(self) -> Outcome:
         """The expectations as they stand in the folder."""

@@ -176,8 +176,9 @@ class NotThisModeError(CannotExpressError):
     """Every value is one that the mode could have written, but it is for other requests."""
 
 
-def _not_this(mode: Mode, request: GpuRequest) -> NotThisModeError:
+def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
     """Why a mode is not for a request, and what would make it so."""
+    message = f"this is not {mode.name}"
     missing = sorted(mode.when.marks - request.marks)
     unwanted = sorted(mode.when.unmarked & request.marks)
     fix = f"ask for {mode.name}"
@@ -185,7 +186,8 @@ def _not_this(mode: Mode, request: GpuRequest) -> NotThisModeError:
         fix = f"remove the annotation {unwanted[0]}, or ask for what it means"
     if missing:
         fix = "annotate the pod " + " and ".join(mark.replace("=", ": ", 1) for mark in missing)
-    return NotThisModeError("GPU405", f"this is not {mode.name}", fix)
+        return CannotExpressError("GPU405", message, fix)
+    return NotThisModeError("GPU405", message, fix)
 
 
 def _whole(request: GpuRequest, mode: Mode) -> GpuRequest:
