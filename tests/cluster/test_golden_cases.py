@@ -1,7 +1,7 @@
 """The golden cases once more, decided by the real API server: what is stored, and what a denied author is told.
 
-Cases with rules of their own stay with the core, as this server runs the shipped rules; and so do those with
-ephemeral containers, which no pod can be created with.
+Cases with rules or claims of their own stay with the core, as this server runs the shipped rules and sees no others;
+and so do those with ephemeral containers, which no pod can be created with.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,9 @@ pytestmark = pytest.mark.cluster
 CASES = [
     case
     for case in golden.find()
-    if case.has_pod and not (case.folder / "rules").exists() and "ephemeralContainers" not in case.pod()["spec"]
+    if case.has_pod
+    and not any((case.folder / name).exists() for name in ("rules", "around.yaml"))
+    and "ephemeralContainers" not in case.pod()["spec"]
 ]
 
 

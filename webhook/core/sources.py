@@ -214,7 +214,7 @@ def meaning(source: ClaimSource, raw: Object) -> dict[str, str]:
     if wrong:
         raise CannotExpressError("GPU206", wrong[0].message, wrong[0].fix)
     if not known.amounts:
-        raise CannotExpressError("GPU206", "it asks for nothing", f"write {next(iter(resources))}")
+        raise CannotExpressError("GPU206", "it asks for nothing", f"ask for {next(iter(resources))}")
     [reader] = source.words.enabled
     return _words(inverse.understand(known.amounts, reader)[0])
 
