@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cluster.client import Client
 from tests.cluster.nodes import node
@@ -16,21 +15,14 @@ from tests.cluster.plane import ControlPlane
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.processes import Process
 from tests.cluster.waiting import until
+from tests.cluster.watcher import kubeconfig_of, running_watcher
 from tests.cluster.webhook import PROGRAM, ROOT
 from tests.console.process import running
 
 pytestmark = pytest.mark.cluster
 
-BASE = ROOT / "manifests" / "base"
-NAMESPACE = "gpu-webhook-system"
 QGPU = {"tke.cloud.tencent.com/qgpu-core": "400", "tke.cloud.tencent.com/qgpu-memory": "60"}
 T4 = {"nvidia.com/gpu.product": "Tesla-T4", "qgpu-device-enable": "enable"}
-ACCOUNT = {
-    "apiVersion": "v1",
-    "kind": "ServiceAccount",
-    "metadata": {"name": "gpu-webhook", "namespace": NAMESPACE},
-}
-
 RULES = {
     "cluster.yaml": """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -55,35 +47,15 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def kubeconfig(plane: ControlPlane) -> Path:
-    """As the watcher's container has it: the service account of the manifests, with the role they give it."""
-    client = plane.client.in_namespace(NAMESPACE)
-    client.create(ACCOUNT)
-    for manifest in yaml.safe_load_all((BASE / "watcher.yaml").read_text()):
-        client.apply(manifest)
-    spec: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = client.send("POST", f"{client.path(ACCOUNT)}/token", spec)["status"]["token"]
-    config = json.loads(plane.client.kubeconfig.read_text())
-    config["users"] = [{"name": "admin", "user": {"token": token}}]
-    made = plane.processes.folder / "watcher.kubeconfig"
-    made.write_text(json.dumps(config))
-    return made
+    return kubeconfig_of(plane)
 
 
 @pytest.fixture
 def watcher(plane: ControlPlane, kubeconfig: Path, rules: Path, tmp_path: Path) -> Iterator[tuple[Process, Path]]:
     """A watcher, and the file it writes."""
     file = tmp_path / "surroundings.json"
-    process = plane.processes.start(
-        f"watcher-{tmp_path.name}",
-        PROGRAM,
-        "watch",
-        f"--write={file}",
-        f"--rules={rules}",
-        env={"KUBECONFIG": str(kubeconfig)},
-    )
-    yield process, file
-    process.stop()
-    assert process.popen.returncode == 0
+    with running_watcher(plane, kubeconfig, rules, file) as process:
+        yield process, file
 
 
 @pytest.fixture

@@ -38,7 +38,9 @@ class Webhook:
 
 
 @contextmanager
-def running_webhook(plane: ControlPlane, *, rules: Path = ROOT / "rules") -> Iterator[Webhook]:
+def running_webhook(
+    plane: ControlPlane, *, rules: Path = ROOT / "rules", surroundings: Path | None = None
+) -> Iterator[Webhook]:
     """Start the server on a free port with a certificate of its own, and await it; it ends with the block."""
     port = free_port()
     state = plane.processes.folder / f"webhook-{port}"
@@ -48,6 +50,7 @@ def running_webhook(plane: ControlPlane, *, rules: Path = ROOT / "rules") -> Ite
         "serve",
         f"--bind=127.0.0.1:{port}",
         f"--rules={rules}",
+        *([f"--surroundings={surroundings}"] if surroundings else []),
         env={"XDG_STATE_HOME": str(state)},
         farewell=signal.SIGINT,  # gunicorn's quick end; SIGTERM drains for ten seconds
     )
