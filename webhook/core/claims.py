@@ -14,7 +14,6 @@ from webhook.core import words
 from webhook.core.choice import Served
 from webhook.core.edits import Append, Edit
 from webhook.core.pod import Container, Pod
-from webhook.core.pod import raw as raw_of
 from webhook.core.rulebook import Rulebook
 
 _LONGEST: Final = 63
@@ -29,20 +28,22 @@ def templates(served: Served, rulebook: Rulebook) -> Sequence[str]:
     return [name.lower().translate(_LEGAL) for name in filled if name is not None]
 
 
-def names(pod: Pod, container: Container) -> set[str]:
+def names(container: Container) -> set[str]:
     """What a container claims already, by its name within the pod."""
-    return {str(claim.get("name")) for claim in _objects(_resources(pod, container).get("claims"))}
+    return {str(claim.get("name")) for claim in _objects(_resources(container).get("claims"))}
 
 
 def used(pod: Pod, container: Container) -> set[str]:
     """The templates that a container claims already."""
     by_name = {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in _pod_claims(pod)}
-    found = {by_name.get(name) for name in names(pod, container)}
+    found = {by_name.get(name) for name in names(container)}
     return {template for template in found if isinstance(template, str)}
 
 
 def claim(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[Edit]:
     """The edits that make each container claim what it is served with, where it does not yet."""
+    if not any(one.mode.claims for one in served):
+        return
     taken = {str(entry.get("name")) for entry in _pod_claims(pod)}
     for one in served:
         container = one.asked.container
@@ -68,8 +69,8 @@ def _pod_claims(pod: Pod) -> Sequence[Mapping[str, Any]]:
     return _objects(pod.spec.get("resourceClaims"))
 
 
-def _resources(pod: Pod, container: Container) -> Mapping[str, Any]:
-    resources = raw_of(pod, container).get("resources")
+def _resources(container: Container) -> Mapping[str, Any]:
+    resources = container.raw.get("resources")
     return resources if isinstance(resources, dict) else {}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from webhook.core.charge import charge
 from webhook.core.choice import Served
 from webhook.core.fields import Path, field
-from webhook.core.pod import Pod, raw
+from webhook.core.pod import Pod
 from webhook.core.quantity import show_size
 from webhook.core.rulebook import Companions
 from webhook.core.violations import Violation
@@ -51,7 +51,7 @@ def _violation(wanted: Companions, path: Path, message: str, fix: str) -> Violat
 
 
 def _reserved(pod: Pod, name: str, wanted: Companions) -> Iterator[Violation]:
-    for key in pod.annotations:
+    for key in pod.annotations if wanted.reserved else ():
         if any(key == word or (word[-1:] == "*" and key.startswith(word[:-1])) for word in wanted.reserved):
             message = f"the annotation {key} is written by the scheduler of {name}, and by nobody else"
             yield _violation(wanted, ("metadata", "annotations", key), message, f"remove {key}")
@@ -94,7 +94,7 @@ def _host_ipc(pod: Pod, _group: Sequence[Served], _value: str) -> Required:
 def _run_as_user(pod: Pod, group: Sequence[Served], value: str) -> Required:
     general = _context(pod.spec).get("runAsUser")
     for one in group:
-        user = _context(raw(pod, one.asked.container)).get("runAsUser", general)
+        user = _context(one.asked.container.raw).get("runAsUser", general)
         if str(user) != value:
             path: Path = (*one.asked.container.path, "securityContext", "runAsUser")
             yield path, f"securityContext.runAsUser: {value}"
@@ -108,7 +108,7 @@ def _host_path(pod: Pod, group: Sequence[Served], value: str) -> Required:
         if isinstance(volume, dict) and _mapping(volume.get("hostPath")).get("path") == value
     }
     for one in group:
-        mounts = raw(pod, one.asked.container).get("volumeMounts")
+        mounts = one.asked.container.raw.get("volumeMounts")
         found = [mount for mount in (mounts if isinstance(mounts, list) else ()) if isinstance(mount, dict)]
         if not any(mount.get("name") in named and mount.get("mountPath") == value for mount in found):
             path: Path = (*one.asked.container.path, "volumeMounts")
@@ -125,7 +125,7 @@ REQUIRABLE: Final[Mapping[str, Callable[[Pod, Sequence[Served], str], Required]]
 
 def _privileged(pod: Pod, _group: Sequence[Served]) -> Forbidden:
     for container in pod.containers:
-        if _context(raw(pod, container)).get("privileged") is True:
+        if _context(container.raw).get("privileged") is True:
             path: Path = (*container.path, "securityContext", "privileged")
             yield path, f'the privileged container "{container.name}"', "leave privileged out"
 

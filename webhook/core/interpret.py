@@ -100,8 +100,8 @@ def _kept(asked: Asked, claim: Claim | None) -> Asked:
 
 def _marks(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
     """The annotations of the pod that some rule depends on."""
-    if not rulebook.marks:
-        return rulebook.marks
+    if rulebook.marked.isdisjoint(pod.annotations):
+        return frozenset()
     said = [mark for key, value in pod.annotations.items() for mark in (key, f"{key}={value}")]
     return rulebook.marks.intersection(said)
 

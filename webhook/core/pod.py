@@ -23,7 +23,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container: `kind` is `container`, `init container`, `sidecar` or `ephemeral container`."""
+    """One container: `kind` is `container`, `init container`, `sidecar` or `ephemeral container`; `raw` is itself."""
 
     path: Path
     kind: str
@@ -31,6 +31,7 @@ class Container:
     limits: Mapping[str, Any]
     requests: Mapping[str, Any]
     env: Sequence[Mapping[str, Any]]
+    raw: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,6 @@ def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
         containers=list(_containers(spec)),
         namespace=namespace or str(metadata.get("namespace") or "default"),
     )
-
-
-def raw(pod: Pod, container: Container) -> Mapping[str, Any]:
-    """The container as it was received."""
-    at: Any = pod.raw
-    for step in container.path:
-        at = at[step]
-    return at if isinstance(at, dict) else _NOTHING
 
 
 def _check_placing(spec: Mapping[str, Any]) -> None:
@@ -112,6 +105,7 @@ def _container(path: Path, kind: str, raw: Any) -> Container:
         limits=_mapping(resources, (*path, "resources", "limits")),
         requests=_mapping(resources, (*path, "resources", "requests")),
         env=_objects(raw, (*path, "env")),
+        raw=raw,
     )
 
 

@@ -30,7 +30,7 @@ def bare(pod: Pod, served: Sequence[Served]) -> dict[str, Any]:
     for container in pod.containers:
         path = container.path[1:]
         here = [one for one in served if one.asked.container.path == container.path]
-        spec = _replaced(spec, path, partial(_container, served=here, pod=pod))
+        spec = _replaced(spec, path, partial(_container, served=here))
     return {**pod.raw, "metadata": metadata, "spec": spec}
 
 
@@ -67,14 +67,14 @@ def _wrote(output: Output, value: Any) -> bool:
     )
 
 
-def _container(raw: Mapping[str, Any], served: Sequence[Served], pod: Pod) -> dict[str, Any]:
+def _container(raw: Mapping[str, Any], served: Sequence[Served]) -> dict[str, Any]:
     container = dict(raw)
     resources = dict(container.get("resources") or {})
     owned = {name for one in served for name in one.backend.owns}
     for section in ("limits", "requests"):
         left = {name: value for name, value in (resources.get(section) or {}).items() if name not in owned}
         resources = with_value(resources, section, left)
-    names = {name for one in served for name in claims.names(pod, one.asked.container) if one.mode.claims}
+    names = {name for one in served for name in claims.names(one.asked.container) if one.mode.claims}
     kept = [claim for claim in resources.get("claims") or () if claim.get("name") not in names]
     env = [entry for entry in container.get("env") or () if not _injected(entry, served)]
     return with_value(with_value(container, "resources", with_value(resources, "claims", kept)), "env", env)
@@ -114,8 +114,8 @@ def _affinity(present: Any, pod: Pod, served: Sequence[Served]) -> Any:
     return affinity.without(pod, _node_labels(served)) if present else present
 
 
-def _resource_claims(present: Any, pod: Pod, served: Sequence[Served]) -> Any:
-    gone = {name for one in served if one.mode.claims for name in claims.names(pod, one.asked.container)}
+def _resource_claims(present: Any, _pod: Pod, served: Sequence[Served]) -> Any:
+    gone = {name for one in served if one.mode.claims for name in claims.names(one.asked.container)}
     return [claim for claim in present or () if claim.get("name") not in gone]
 
 

@@ -124,7 +124,8 @@ class Mode:
     the mode. `amounts` is everything the request can be read from again: the limits, and under `annotation KEY` and
     `label KEY` the numbers there. `claims` are templates of resource claims. `marks` are the annotations, as
     `key=value`, without which resources are not meant for it. `selects` is how it steers a pod to a card model: by
-    `model` or `product` name, or not at all, None.
+    `model` or `product` name, or not at all, None. `node_numbers` are numbers among the labels of its nodes, `verbs`
+    all that numbers are computed from, and `all_cores`: it gives all compute where none is asked.
     """
 
     name: str
@@ -139,6 +140,9 @@ class Mode:
     marks: frozenset[str] = frozenset()
     companions: Companions | None = None
     selects: str | None = None
+    node_numbers: Mapping[str, Amount] = field(default_factory=dict)
+    verbs: frozenset[str] = frozenset()
+    all_cores: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,7 +387,8 @@ class Rulebook:
     `orders`: the enabled back ends by name, in the order in which a `whole`, `part`, `profile` or `claim` request
     tries them, and `ranks` the place of each there, which back ends that are as good as each other share.
     `devices` is by lower-case model, alias and product name. `spoken` are the annotations and labels in which an
-    enabled back end is asked, by the name of their resource, and `marks` those that its modes depend on.
+    enabled back end is asked, by the name of their resource, and `marks` those that its modes depend on,
+    by key or as `key=value`, and `marked` just the keys of them.
     """
 
     cluster: Cluster
@@ -396,6 +401,7 @@ class Rulebook:
     resources: Mapping[str, Resource]
     spoken: Mapping[str, Resource] = field(default_factory=dict)
     marks: frozenset[str] = frozenset()
+    marked: frozenset[str] = frozenset()
     sources: Sequence[ClaimSource] = ()
     digest: str
     surroundings: Surroundings = field(default_factory=Surroundings)

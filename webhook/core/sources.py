@@ -232,7 +232,7 @@ def _words(request: GpuRequest) -> dict[str, str]:
 def _stands(source: ClaimSource, raw: Object) -> Container:
     """The resources of a claim as if they stood on a container, by the names that the rule reads."""
     sections = {section: _resources(source, raw, section) for section in ("limits", "requests")}
-    return Container(path=source.resources[:-1], kind="claim", name="", env=(), **sections)
+    return Container(path=source.resources[:-1], kind="claim", name="", env=(), raw={}, **sections)
 
 
 def _resources(source: ClaimSource, raw: Object, section: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 from math import ceil
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from webhook.core import amounts, partitions
 from webhook.core.amounts import CannotExpressError
 from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Output, Rulebook, When
+from webhook.core.rulebook import Backend, Constant, Device, Mode, Rulebook, When
 
 MENTIONED: Final = 12
 """How many models a message names."""
@@ -49,7 +50,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
         request = _sized(request, mode.size, backend, card, warnings)
     written: dict[str, int] = {}
     given: dict[str, Any] = {}
-    for name, output in _numbers(mode):
+    for name, output in chain(mode.amounts.items(), mode.node_numbers.items()):
         if isinstance(output, Constant):
             written[name] = output.number
             continue
@@ -65,14 +66,6 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     return Translation(request=request, mode=mode, card=card, amounts=written, warnings=warnings)
 
 
-def _numbers(mode: Mode) -> Iterator[tuple[str, Output]]:
-    """What a mode computes for a request: its amounts, and numbers among the labels of its nodes."""
-    yield from mode.amounts.items()
-    for key, output in mode.outputs.node_affinity.items():
-        if isinstance(output, Amount) and output.what in amounts.UNITS:
-            yield key, output
-
-
 def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
     """A warning for compute that a back end cannot limit; memory that it cannot give is refused."""
     if request.devices != "part":
@@ -80,8 +73,7 @@ def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
     if backend.unenforced:
         counted = " and ".join(backend.unenforced)
         yield f"{backend.name} only counts {counted}: nothing stops a container that takes more than it asked for"
-    outputs = (*mode.amounts.values(), *mode.outputs.node_affinity.values())
-    said = {output.what for output in outputs if isinstance(output, Amount)}
+    said = mode.verbs
     if "share" in said:
         return
     sized = request.memory is not None or request.memory_share is not None
@@ -94,11 +86,7 @@ def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
 
 def _with_all_cores(request: GpuRequest, mode: Mode, backend: Backend, warnings: list[str]) -> GpuRequest:
     """A part without compute, where the back end gives all of it then."""
-    gives_all = any(
-        isinstance(output, Amount) and (output.what, output.absent) == ("cores", "whole")
-        for output in mode.amounts.values()
-    )
-    if request.devices != "part" or request.cores is not None or not gives_all:
+    if request.devices != "part" or request.cores is not None or not mode.all_cores:
         return request
     warnings.append(f"{backend.name} gives all of a device's compute where none is asked; add gpu-cores to share it")
     return replace(request, cores=Fraction(100))
@@ -223,7 +211,8 @@ def with_cores(request: GpuRequest, card: Device | None) -> GpuRequest:
 
 def _mode_for(request: GpuRequest, backend: Backend, card: Device | None) -> Mode:
     for mode in backend.modes:
-        if mode.profile in {None, request.profile} and matches(mode.when, request) and _fits(mode, request, card):
+        named = mode.profile is None or mode.profile == request.profile
+        if named and matches(mode.when, request) and _fits(mode, request, card):
             return mode
     serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
     raise CannotExpressError("GPU301", f"it serves only: {serves}", f"ask for {_nearest(request, backend)}")
@@ -252,19 +241,17 @@ def _nearest(request: GpuRequest, backend: Backend) -> str:
 def matches(when: When, request: GpuRequest) -> bool:
     """Whether a mode is for a request."""
     low, high = when.count
-    if (
-        when.devices not in {None, request.devices}
-        or request.count < low
-        or (high is not None and request.count > high)
+    if request.count < low or (high is not None and request.count > high):
+        return False
+    if when.devices is not None and when.devices != request.devices:
+        return False
+    if (when.has or when.lacks) and not (when.has <= request.has() and when.lacks.isdisjoint(request.has())):
+        return False
+    if (when.marks or when.unmarked) and not (
+        when.marks <= request.marks and when.unmarked.isdisjoint(request.marks)
     ):
         return False
-    if when.has and not when.has <= request.has():
-        return False
-    if when.lacks and not when.lacks.isdisjoint(request.has()):
-        return False
-    if not when.marks <= request.marks or not when.unmarked.isdisjoint(request.marks):
-        return False
-    if when.sharing not in {None, request.sharing}:
+    if when.sharing is not None and when.sharing != request.sharing:
         return False
     return not when.models or (bool(request.models) and when.models.issuperset(map(str.lower, request.models)))
 

@@ -14,6 +14,9 @@ from webhook.core.rulebook import Amount, Constant, Output, Rulebook
 HOLES: Final = ("profile", "product", "model", "container", "tenant", "memory", "claim")
 """What a string of a rule may leave open, as `{model}`. A string whose hole has nothing to fill it is not written."""
 
+_OF_MODELS: Final = frozenset({"product", "lookalikes", "model"})
+"""Words for which there is nothing to say where no model is asked for."""
+
 _HOLE = re.compile(r"\{([A-Za-z]+)\}")
 
 
@@ -36,33 +39,34 @@ def texts(output: Output, served: Served, rulebook: Rulebook) -> Sequence[str]:
 
 def text(output: Output, served: Served, rulebook: Rulebook) -> str | None:
     """The same as one string, a list joined by commas; None if it is to be left out."""
+    if isinstance(output, Amount) and output.what in _OF_MODELS and not served.request.models:
+        return None
     return ",".join(texts(output, served, rulebook)) or None
 
 
 def _word(what: str, form: str, served: Served, rulebook: Rulebook) -> Sequence[str]:
     request = served.request
+    if what in _OF_MODELS:
+        return _of_models(what, form, request.models, rulebook) if request.models else ()
+    value: str | None = None  # {tenant}: there are no tenants yet
     match what:
-        case "product":
-            names = [name for model in request.models for name in rulebook.devices[model.lower()].names]
-            return [as_label(name) for name in names] if form == "label" else names
-        case "lookalikes":
-            others = _lookalikes(request.models, rulebook)
-            return [as_label(name) for name in others] if form == "label" else others
-        case "model":
-            return request.models
-        case "profile":
-            value = request.profile
-        case "claim":
-            value = request.claim
-        case "placement":
-            value = request.placement
         case "container":
             value = served.asked.container.name
         case "memory":
             value = None if request.memory is None else show_size(request.memory)
-        case _:
-            value = None  # {tenant}: there are no tenants yet
-    return [] if value is None else [value]
+        case "profile" | "placement" | "claim":
+            value = getattr(request, what)
+    return () if value is None else (value,)
+
+
+def _of_models(what: str, form: str, models: Sequence[str], rulebook: Rulebook) -> Sequence[str]:
+    if what == "model":
+        return models
+    if what == "product":
+        names = [name for model in models for name in rulebook.devices[model.lower()].names]
+    else:
+        names = _lookalikes(models, rulebook)
+    return [as_label(name) for name in names] if form == "label" else names
 
 
 def _filled(template: str, served: Served, rulebook: Rulebook) -> Sequence[str]:
@@ -82,7 +86,7 @@ def tells_model(output: Output) -> bool:
     return isinstance(output, Amount) and output.what in {"model", "product"}
 
 
-def _lookalikes(models: Sequence[str], rulebook: Rulebook) -> Sequence[str]:
+def _lookalikes(models: Sequence[str], rulebook: Rulebook) -> list[str]:
     """Products of other cards whose names hold one that was asked for, as `NVIDIA A100` holds `NVIDIA A10`."""
     asked = {rulebook.devices[model.lower()].model: rulebook.devices[model.lower()] for model in models}
     wanted = [name.lower() for card in asked.values() for name in card.names]

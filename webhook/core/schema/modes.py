@@ -37,14 +37,35 @@ def completed(name: str, mode: Mode, injected: Outputs, companions: Companions |
     """The mode with what its back end, called `name`, injects and demands whatever the mode."""
     own = mode.outputs
     merged = Outputs(
-        annotations={**injected.annotations, **own.annotations},
-        labels={**injected.labels, **own.labels},
-        env={**injected.env, **own.env},
-        node_affinity={**injected.node_affinity, **own.node_affinity},
+        annotations=_said({**injected.annotations, **own.annotations}),
+        labels=_said({**injected.labels, **own.labels}),
+        env=_said({**injected.env, **own.env}),
+        node_affinity=_said({**injected.node_affinity, **own.node_affinity}),
     )
     both = _both(companions, mode.companions)
     mode = replace(mode, marks=_marks(own), outputs=merged, selects=_selects(mode, merged), companions=both)
-    return _named(name, mode)
+    return _counted(_named(name, mode))
+
+
+def _said(outputs: Mapping[str, Output]) -> dict[str, Output]:
+    """The outputs without those that write nothing, as a parameter that is empty makes them."""
+    return {key: output for key, output in outputs.items() if not isinstance(output, Constant) or output.value != ""}
+
+
+def _counted(mode: Mode) -> Mode:
+    """The mode with what is known of its numbers before any request is."""
+    numbers = {key: output for key, output in mode.outputs.node_affinity.items() if _is_number(output)}
+    found = [output for output in (*mode.amounts.values(), *numbers.values()) if isinstance(output, Amount)]
+    return replace(
+        mode,
+        node_numbers={key: output for key, output in numbers.items() if isinstance(output, Amount)},
+        verbs=frozenset(output.what for output in found),
+        all_cores=any((output.what, output.absent) == ("cores", "whole") for output in found),
+    )
+
+
+def _is_number(output: Output) -> bool:
+    return isinstance(output, Amount) and output.what in amounts.UNITS
 
 
 def _marks(own: Outputs) -> frozenset[str]:
@@ -125,11 +146,7 @@ def _mode(node: Node, problems: list[Problem]) -> Iterable[Mode]:
 
 def _spoken(section: str, written: Mapping[str, Output]) -> dict[str, Output]:
     """The numbers among labels or annotations: a request is read from them again, as from limits."""
-    return {
-        f"{section} {key}": output
-        for key, output in written.items()
-        if isinstance(output, Amount) and output.what in amounts.UNITS
-    }
+    return {f"{section} {key}": output for key, output in written.items() if _is_number(output)}
 
 
 def _sizes(node: Node, problems: list[Problem]) -> tuple[tuple[int, int], ...]:

@@ -42,6 +42,7 @@ def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str,
     enabled = [loaded[name] for name in cluster.backends]
     orders = {kind: _order(cluster, loaded, kind) for kind in DEVICES}
     resources = _resources(cluster, loaded, enabled)
+    marks = frozenset(mark for backend in enabled for mode in backend.modes for mark in _marks(mode))
     return Rulebook(
         cluster=cluster,
         backends=loaded,
@@ -52,7 +53,8 @@ def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str,
         profiles=frozenset(profile for device in devices.values() for profile in device.profiles),
         resources=resources,
         spoken={name: resource for name, resource in resources.items() if " " in name and resource.owners},
-        marks=frozenset(mark for backend in enabled for mode in backend.modes for mark in _marks(mode)),
+        marks=marks,
+        marked=frozenset(mark.partition("=")[0] for mark in marks),
         digest=digest,
     )
 
