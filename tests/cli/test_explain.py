@@ -155,6 +155,43 @@ def test_one_back_end_can_be_tried_alone() -> None:
     assert ran.json["backends"] == {"main": "acme-slice"}
 
 
+CLAIM = """
+apiVersion: elasticgpu.io/v1alpha1
+kind: ElasticGPUClaim
+metadata: {name: mine}
+spec: {resources: {requests: {elasticgpu.com/gpu-core: 100}}}
+"""
+CLAIMING = """
+apiVersion: v1
+kind: Pod
+metadata: {name: demo, annotations: {elasticgpu.io/egpuc-main: mine}}
+spec: {containers: [{name: main, image: demo}]}
+"""
+
+
+def test_a_claim_is_found_beside_the_pod_or_in_another_file(tmp_path: Path) -> None:
+    beside = tmp_path / "claims.yaml"
+    beside.write_text(CLAIM)
+
+    together = run("explain", "-", "-o", "json", given=f"{CLAIM}---{CLAIMING}")
+    apart = run("explain", "-", "-o", "json", "--with", beside, given=CLAIMING)
+    alone = run("explain", "-", "-o", "json", "--with", beside, "--backend", "amd-gpu", given=CLAIMING)
+
+    assert [(ran.code, ran.json["backends"]) for ran in (together, apart, alone)] == [
+        (0, {"main": "nvidia-gpu"}),
+        (0, {"main": "nvidia-gpu"}),
+        (0, {"main": "amd-gpu"}),
+    ]
+
+
+def test_a_claim_that_nobody_gives_is_asked_for() -> None:
+    ran = run("explain", "-", given=CLAIMING)
+
+    assert (ran.code, ran.err) == (1, "")
+    assert '[GPU206] nothing here knows any ElasticGPUClaim, so nobody can tell what "mine" asks for' in ran.out
+    assert "or give explain the claim" in ran.out
+
+
 def test_a_back_end_that_nobody_knows_is_answered_with_those_there_are() -> None:
     ran = explain(pod(), "--backend", "acme-slices")
 
