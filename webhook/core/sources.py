@@ -107,8 +107,9 @@ def _source(name: str, pod: Pod, rulebook: Rulebook) -> ClaimSource | None:
     for source in watched:
         if (pod.namespace, name) in rulebook.surroundings.objects[source.claims.name]:
             return source
-    templates = any(mode.claims for backend in rulebook.enabled for mode in backend.modes)
-    return None if templates or not watched else watched[0]
+    if not watched or any(mode.claims for backend in rulebook.enabled for mode in backend.modes):
+        return None
+    return watched[0]
 
 
 def _read(reference: Reference, pod: Pod, rulebook: Rulebook, *, chosen: bool) -> Claim:
@@ -281,10 +282,12 @@ def _wrong(source: ClaimSource, example: ClaimExample) -> str | None:
 
 def indexed(objects: Iterable[Object], namespace: str = "") -> Objects:
     """Objects of one kind by namespace and name; those that say none are in `namespace`."""
-    return {
-        (str(_at(raw, ("metadata", "namespace")) or namespace), str(_at(raw, ("metadata", "name")))): raw
-        for raw in objects
-    }
+    found: dict[tuple[str, str], Object] = {}
+    for raw in objects:
+        metadata = raw.get("metadata")
+        if isinstance(metadata, Mapping):
+            found[str(metadata.get("namespace") or namespace), str(metadata.get("name"))] = raw
+    return found
 
 
 def given(documents: Iterable[Object], rulebook: Rulebook) -> Rulebook:
