@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from typing import Any, Final
 from webhook import manifests, rulefiles, settings, summary
 from webhook.core import convert, explain, losses, sources
 from webhook.core.explain import Explanation
+from webhook.core.losses import Loss
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema.rulebooks import KINDS
 
@@ -262,6 +263,13 @@ def _print_text(found: Sequence[Explanation]) -> None:
     print("\n\n".join("\n".join(trace.paint(trace.trace(explanation), colours)) for explanation in found))
 
 
+def _told(one_way: Sequence[Loss]) -> Iterator[str]:
+    """What cannot be read back, with what that means."""
+    if one_way:
+        yield "written one way only (a pod in the system's own words counts as the whole device there):"
+        yield from (f"  {loss}" for loss in one_way)
+
+
 def _check(options: argparse.Namespace) -> int:
     if not options.directory.is_dir():
         raise UsageError(f"{options.directory} is not a directory")
@@ -281,7 +289,8 @@ def _check(options: argparse.Namespace) -> int:
     if options.output == "json":
         _dump({"fine": True, "problems": [], "oneWay": [*map(str, one_way)], **summary.counts(rulebook)})
     else:
-        print(f"{options.directory}: {summary.describe(rulebook)}: all fine", *one_way, sep="\n")
+        print(f"{options.directory}: {summary.describe(rulebook)}: all fine")
+        print(*_told(one_way), sep="\n", end="\n" if one_way else "")
     return FINE
 
 

@@ -19,7 +19,15 @@ def test_the_same_for_scripts() -> None:
     ran = run("check", RULES, "-o", "json")
 
     assert ran.code == 0
-    assert ran.json == {"fine": True, "problems": [], "backends": 3, "enabled": 2, "devices": 1, "examples": 4}
+    assert ran.json == {
+        "fine": True,
+        "problems": [],
+        "oneWay": [],
+        "backends": 3,
+        "enabled": 2,
+        "devices": 1,
+        "examples": 4,
+    }
 
 
 def test_the_shipped_rules_are_what_is_checked_by_default() -> None:

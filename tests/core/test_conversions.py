@@ -192,3 +192,13 @@ def test_a_pod_without_a_gpu_is_left_alone() -> None:
     pod = _pod({})
 
     assert [explanation.after for explanation in convert.convert(pod, "hami-vgpu", RULES)] == [pod]
+
+
+def test_a_card_that_any_systems_node_labels_select_goes_along() -> None:
+    pod = _pod({HAMI: 1})
+    pod["spec"]["nodeSelector"] = {"cloud.google.com/gke-accelerator": "nvidia-tesla-t4"}
+
+    after = _converted(pod, "gke-gpu", "hami-vgpu")
+
+    assert "nodeSelector" not in after["spec"]
+    assert after["metadata"]["annotations"]["nvidia.com/use-gputype"] == "Tesla T4"

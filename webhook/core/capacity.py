@@ -7,6 +7,7 @@ system advertises each card ten times over, a percentage tells the truth, and a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import Final, NamedTuple
@@ -54,10 +55,16 @@ def memory(
 
 
 def _advertised(resources: Mapping[str, int], backend: Backend) -> Iterator[Advertised]:
+    named: dict[str, set[str | None]] = {}
+    for mode in backend.modes:
+        for name in mode.limits:
+            named.setdefault(name, set()).add(mode.profile)
     for mode in backend.modes:
         for name, output in mode.limits.items():
             if name in resources:
-                yield Advertised(resources[name], output, mode, backend.nodes.replicas)
+                # A resource that goes with every partition is not the name of one.
+                own = mode if len(named[name]) == 1 else replace(mode, profile=None)
+                yield Advertised(resources[name], output, own, backend.nodes.replicas)
 
 
 def _by_parts(found: Sequence[Advertised], _: Sequence[Device]) -> Fraction | None:

@@ -193,10 +193,13 @@ def _placement(asked: Asked) -> str | None:
 
 def _check_sharing(asked: Asked, backend: Backend) -> None:
     wanted = asked.stated.get("gpu-sharing")
-    if wanted is not None and wanted.value not in backend.sharing:
-        kinds = " or ".join(sorted(backend.sharing))
-        message = f"its sharing is {kinds}, not {wanted.value}"
-        raise CannotExpressError("GPU301", message, f"ask for gpu-sharing: {kinds}, or leave it out", "gpu-sharing")
+    if wanted is None or wanted.value in backend.sharing:
+        return
+    part = asked.request is not None and asked.request.devices == "part"
+    fitting = [kind for kind in sorted(backend.sharing) if (kind == "exclusive") != part]
+    fix = f"ask for gpu-sharing: {' or '.join(fitting)}, or leave it out" if fitting else "leave gpu-sharing out"
+    message = f"its sharing is {' or '.join(sorted(backend.sharing))}, not {wanted.value}"
+    raise CannotExpressError("GPU301", message, fix, "gpu-sharing")
 
 
 def _check_nodes(backend: Backend, rulebook: Rulebook) -> None:

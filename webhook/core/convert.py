@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from webhook.core import affinity, explain, pod, removal, words
+from webhook.core import affinity, explain, pod, recognition, removal, words
 from webhook.core.choice import Served
 from webhook.core.explain import Explanation
 from webhook.core.places import CONTAINER, NOTE, annotation, claimed
@@ -125,18 +125,21 @@ def _cores(request: GpuRequest) -> str | None:
 
 def _models(served: Served, seen: Pod, rulebook: Rulebook) -> Iterator[str]:
     """The card models that the pod names in the way of the back end that served it."""
-    outputs = served.mode.outputs
-    there = {
-        **{key: [str(value)] for key, value in seen.labels.items() if key in outputs.labels},
-        **{key: str(value).split(",") for key, value in seen.annotations.items() if key in outputs.annotations},
-        **{key: [str(value)] for key, value in (seen.spec.get("nodeSelector") or {}).items()},
-        **{key: values for term in affinity.terms(seen) for key, values in _selected(term)},
-    }
-    written = {**outputs.labels, **outputs.annotations, **outputs.node_affinity}
+    said = {**seen.labels, **seen.annotations}
+    written = {**served.mode.outputs.labels, **served.mode.outputs.annotations}
     known = {words.as_label(name).lower(): device.model for name, device in rulebook.devices.items()}
-    named = [value for key in written if words.tells_model(written[key]) for value in there.get(key, ())]
-    labels = [words.as_label(name).lower() for name in named]
-    yield from dict.fromkeys(known[label] for label in labels if label in known)
+    names = [
+        name for key in said if key in written and words.tells_model(written[key]) for name in said[key].split(",")
+    ]
+    labels = [words.as_label(name).lower() for name in names]
+    card = recognition.labels(rulebook).recognise(_nodes(seen), served.backend).card
+    yield from dict.fromkeys([known[label] for label in labels if label in known] + ([card.model] if card else []))
+
+
+def _nodes(seen: Pod) -> dict[str, str]:
+    """The node labels that the pod selects, with a value of each."""
+    terms = {key: values[0] for term in affinity.terms(seen) for key, values in _selected(term) if values}
+    return {**terms, **{key: str(value) for key, value in (seen.spec.get("nodeSelector") or {}).items()}}
 
 
 def _selected(term: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:

@@ -17,6 +17,7 @@ from webhook.core.plan import Plan
 from webhook.core.review import creating
 from webhook.core.rulebook import Rulebook, Surroundings
 from webhook.core.schema import rulebooks
+from webhook.core.shorthand import KEYS
 from webhook.core.violations import Refusal, Violation
 
 TEMPLATES: Mapping[str, Path] = {
@@ -60,7 +61,18 @@ class Explanation:
 
 def explain(document: Mapping[str, Any], rulebook: Rulebook) -> list[Explanation]:
     """Explain every pod that a document has; an empty list for a kind without pods."""
-    return [explain_pod(title, raw, namespace, rulebook) for title, raw, namespace in _pods(document)]
+    found = [explain_pod(title, raw, namespace, rulebook) for title, raw, namespace in _pods(document)]
+    return [_with_hint(one, document) for one in found]
+
+
+def _with_hint(one: Explanation, document: Mapping[str, Any]) -> Explanation:
+    """The explanation, with a warning for shorthand that stands on a workload instead of on its pods."""
+    labels = _at(document, ("metadata", "labels"))
+    keys = [key for key in labels if key in KEYS] if isinstance(labels, Mapping) else []
+    if one.title.startswith("Pod ") or not keys or one.decision.backends:
+        return one
+    hint = f"metadata.labels.{keys[0]} is of the workload; its pods have the labels of spec.template.metadata"
+    return replace(one, decision=replace(one.decision, warnings=[*one.decision.warnings, hint]))
 
 
 def only(name: str, rulebook: Rulebook) -> Rulebook:

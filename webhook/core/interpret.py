@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -15,8 +16,12 @@ from webhook.core.pod import Pod
 from webhook.core.quantity import QuantityError, shown
 from webhook.core.request import ASKING, PREFIX, Stated
 from webhook.core.rulebook import Rulebook
+from webhook.core.shorthand import EXAMPLES
 from webhook.core.sources import Claim, Reference
 from webhook.core.violations import Refusal, Violation
+
+_NUMBER: Final = re.compile(r"[-+.]?[0-9]")
+"""How a value begins whose author surely meant a number."""
 
 LISTED: Final = 12
 """How many names a message lists."""
@@ -190,7 +195,7 @@ def _somebody_elses(finding: Finding, pod: Pod, rulebook: Rulebook) -> bool:
         return not all(model.strip().lower() in rulebook.devices for model in finding.text.split(","))
     if finding.key == "gpu-backend" and "gpu" not in pod.labels:
         return finding.text not in rulebook.backends
-    if finding.text[:1].isdigit() or finding.text == "none":
+    if _NUMBER.match(finding.text) or finding.text == "none":
         return False
     try:
         shorthand.KEYS[finding.key](finding.text)
@@ -203,13 +208,13 @@ def _unknown_value(finding: Finding, rulebook: Rulebook, result: Interpretation)
     path = path_of(finding.path)
     message = f'"{shown(finding.text)}" is not a value of {finding.key} that means anything here'
     if rulebook.cluster.unknown_value == "refuse":
-        fix = "write a value of the shorthand, as gpu: 1, or remove it"
+        fix = f"write a value of the shorthand, as {EXAMPLES[finding.key]}, or remove it"
         result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
-    else:
-        model = f", or gpu-model: {finding.text} for a model" if finding.text.lower() in rulebook.devices else ""
-        result.warnings.append(
-            f"{path}: {message}; it is left alone, and asks for no GPU. Write gpu: 1 for one{model}"
-        )
+        return
+    model = f", or gpu-model: {finding.text} for a model" if finding.text.lower() in rulebook.devices else ""
+    nothing = ", and asks for no GPU" if finding.key == "gpu" else ""
+    wish = f"{EXAMPLES[finding.key]} for one{model}" if finding.key == "gpu" else f"it as {EXAMPLES[finding.key]}"
+    result.warnings.append(f"{path}: {message}; it is left alone{nothing}. Write {wish}")
 
 
 def _per_container(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, dict[str, Stated]]:

@@ -230,8 +230,9 @@ def _best(candidates: Sequence[Backend]) -> Iterator[str]:
 def _card(
     labels: Mapping[str, str], backend: Backend, known: Labels, rulebook: Rulebook
 ) -> tuple[Device | None, str | None]:
-    """The card that a label names, else the one that the Cluster document says all nodes have."""
+    """The card that a label names, else the only one the back end serves, or that the Cluster document says."""
     card, profile = known.recognise(labels, backend)
+    card = card or backend.card
     if card is None and rulebook.cluster.device is not None:
         named = rulebook.devices[rulebook.cluster.device.lower()]
         card = named if not backend.vendors or named.vendor in backend.vendors else None

@@ -24,7 +24,7 @@ class Loss(NamedTuple):
     key: str
 
     def __str__(self) -> str:
-        return f"{self.rule}: {self.mode}: {self.key} is one-way, as no resource says it"
+        return f"{self.rule}: {self.mode}: {self.key}"
 
 
 def losses(backend: Backend, alone: Rulebook) -> list[Loss]:

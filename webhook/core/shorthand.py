@@ -159,3 +159,18 @@ KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 QUALIFIERS: Final = frozenset({"gpu-model", "gpu-sharing", "gpu-backend", "gpu-placement"})
 """Keys that say which or how, not how much: said of a pod they hold for all of its containers."""
+
+EXAMPLES: Final[Mapping[str, str]] = {
+    "gpu": "gpu: 1",
+    "gpu-memory": "gpu-memory: 8Gi",
+    "gpu-cores": "gpu-cores: 30",
+    "gpu-model": "gpu-model: NAME",
+    "gpu-profile": "gpu-profile: NAME",
+    "gpu-sharing": f"gpu-sharing: {SHARINGS[0]} (or {', '.join(SHARINGS[1:])})",
+    "gpu-backend": "gpu-backend: NAME",
+    "gpu-claim": "gpu-claim: NAME",
+    "gpu-container": "gpu-container: NAME",
+    "gpu-tflops": "gpu-tflops: 20",
+    "gpu-placement": f"gpu-placement: {PLACEMENTS[0]} (or {', '.join(PLACEMENTS[1:])})",
+}
+"""A value of every key, for those who wrote one that means nothing."""

@@ -27,7 +27,7 @@ from webhook.core.shorthand import KEYS, SHARINGS
 _SCALARS: Final = each({"type": ["string", "integer", "number", "boolean"]})
 
 _EXPECTATIONS: Final[Mapping[str, Schema]] = {
-    "limits": says("The container's resources.", _SCALARS, {"nvidia.com/gpu": 1}),
+    "limits": says("The container's resources.", _SCALARS, {"acme.example/card": 1}),
     "annotations": says("Annotations of the pod, without those of the webhook.", _SCALARS),
     "labels": says("Labels of the pod.", _SCALARS),
     "env": says("Environment of the container.", _SCALARS),
@@ -59,7 +59,7 @@ _EXISTS: Final = {"enum": ["Exists"]}
 _OTHER_EFFECTS: Final = {"enum": ["NoSchedule", "PreferNoSchedule"]}
 _TOLERATION: Final = mapping(
     {
-        "key": says("The taint's key; left out with `operator: Exists` it is any.", text(), "nvidia.com/gpu"),
+        "key": says("The taint's key; left out with `operator: Exists` it is any.", text(), "acme.example/card"),
         "operator": says("`Exists` for any value, `Equal` (the default) for this one.", word(("Exists", "Equal"))),
         "value": says("The taint's value, with `operator: Equal`.", text()),
         "effect": says("The taint's effect; any if left out.", word(("NoSchedule", "PreferNoSchedule", "NoExecute"))),
@@ -83,7 +83,7 @@ _INJECT: Final = mapping(
         "tolerations": says(
             "Tolerations of the pod.",
             many(shared("toleration")),
-            [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            [{"key": "acme.example/card", "operator": "Exists", "effect": "NoSchedule"}],
         ),
         **WRITES,
     }
@@ -99,10 +99,10 @@ _NODES: Final = mapping(
         "labels": says(
             "Labels that all hold: a value, a list of which one holds, or nothing for any value.",
             each(either(outputs.HOLED, many(outputs.HOLED), {"type": "null"})),
-            {"nvidia.com/mig.strategy": "mixed"},
+            {"acme.example/mode": "shared"},
         ),
         "devices": says(
-            "The label, or the resource, that says how many cards a node has.", text(), "nvidia.com/gpu.count"
+            "The label, or the resource, that says how many cards a node has.", text(), "acme.example/cards"
         ),
         "replicas": says("How often each card is counted in a resource that counts cards.", whole(1), 10),
         "required": says("It serves only if such a node is known; else nodes may come later.", flag()),
@@ -162,7 +162,7 @@ SPEC: Final[Schema] = mapping(
         "examples": says(
             "Executed whenever the rules are loaded.",
             many(shared("example"), minItems=1),
-            [{"ask": {"gpu": "1"}, "limits": {"nvidia.com/gpu": 1}}],
+            [{"ask": {"gpu": "1"}, "limits": {"acme.example/card": 1}}],
         ),
     },
     needs=("description", "sharing", "modes", "examples"),

@@ -23,7 +23,7 @@ _ADDRESS: Final = form(r"^[^{]{2,}\{container\}$", "has to end in {container}, a
 
 _OBJECT: Final[Mapping[str, Schema]] = {
     "kind": says("The kind of the objects.", filled(), "ElasticGPUClaim"),
-    "group": says("Their API group.", filled(), "elasticgpu.io"),
+    "group": says("Their API group.", filled(), "acme.example"),
     "versions": says("Versions of it, the preferred one first.", many(filled(), minItems=1), ["v1alpha1"]),
     "plural": says("Their name in URLs.", filled(), "elasticgpuclaims"),
 }
@@ -54,7 +54,7 @@ _READ: Final = mapping(
 _EXAMPLE: Final = mapping(
     {
         "name": says("What messages call it.", text()),
-        "resources": says("What stands in the claim.", {"type": "object"}, {"elasticgpu.com/gpu-core": 50}),
+        "resources": says("What stands in the claim.", {"type": "object"}, {"acme.example/compute": 50}),
         "asks": says("What it means in the shorthand, by the keys of labels.", ASK),
         "refused": says("A part of the message that refuses it.", filled()),
     },
@@ -69,7 +69,7 @@ SPEC: Final[Schema] = mapping(
         "annotations": says(
             "Annotations of pods that name a claim for a container.",
             many(_ADDRESS, minItems=1),
-            ["elasticgpu.io/egpuc-{container}"],
+            ["acme.example/claim-{container}"],
         ),
         "claims": says("The objects that pods name, and where in them it stands what is asked.", _CLAIMS),
         "classes": says("The objects that say who provides for a claim.", _CLASSES),

@@ -38,7 +38,7 @@ WRITES: Final[Mapping[str, Schema]] = {
     "annotations": says(
         "Annotations of the pod: text, which may have holes as `{model}`, or a verb.",
         each(WRITTEN),
-        {"hami.io/gpu-scheduler-policy": {"placement": {}}},
+        {"acme.example/placement": {"placement": {}}},
     ),
     "labels": says("Labels of the pod: text, which may have holes as `{model}`, or a verb.", each(WRITTEN)),
     "env": says(
@@ -49,7 +49,7 @@ WRITES: Final[Mapping[str, Schema]] = {
     "nodeAffinity": says(
         "Labels that the node has to have: a text, a list of them (one is enough), a verb, or `{absent: true}`.",
         each(SELECTED),
-        {"nvidia.com/gpu.product": {"product": {}}},
+        {"acme.example/model": {"product": {}}},
     ),
 }
 """What a mode or `inject` writes beside limits."""
