@@ -1,7 +1,7 @@
 """Pods that ask for a GPU, in every form and of every back end."""
 
-import itertools
-from collections.abc import Collection, Mapping, Sequence
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -10,29 +10,23 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.cases.served import as_served
-from tests.laws import clusters, surroundings
+from tests.laws import clusters, own, surroundings
 from webhook.core import places, translate
 from webhook.core.amounts import CannotExpressError
 from webhook.core.request import PREFIX, GpuRequest, Stated, build
-from webhook.core.rulebook import Amount, Rulebook
+from webhook.core.rulebook import Rulebook
 from webhook.core.shorthand import KEYS
 
 Object = dict[str, Any]
 Words = Mapping[str, str]
 """A request in shorthand, by the keys of labels."""
 
-FORMS = (
-    "labels",
-    "qualified annotations",
-    "plain annotation",
-    "container annotations",
-    "bare limits",
-    "bare requests",
-    "qualified limits",
-    "native limits",
-    "native requests",
-    "native fraction",
-)
+SHORTHAND = ("labels", "qualified annotations", "plain annotation", "container annotations")
+RESOURCES = ("bare limits", "bare requests", "qualified limits")
+NATIVE = ("native limits", "native requests", "native fraction")
+"""Forms in the back end's own words."""
+
+FORMS = (*SHORTHAND, *RESOURCES, *NATIVE)
 POD_WIDE = ("labels", "qualified annotations", "plain annotation")
 """Forms that say nothing of a container."""
 
@@ -53,6 +47,11 @@ class Asking:
         return clusters.rulebook(self.cluster)
 
     @property
+    def native(self) -> bool:
+        """Whether the pod asks in the back end's own words only."""
+        return self.form in NATIVE
+
+    @property
     def request(self) -> GpuRequest:
         request = request_of(self.words)
         assert request is not None
@@ -68,16 +67,15 @@ def _decimal(share: Fraction) -> str:
     return f"{float(share):.3f}".rstrip("0")
 
 
-SHARES = st.integers(1, 999).map(lambda thousandths: _decimal(Fraction(thousandths, 1000)))
+SHARES = st.one_of(st.integers(1, 999), st.integers(1, 100)).map(lambda number: _decimal(Fraction(number, 1000)))
 COUNTS = st.integers(1, 8).map(str)
 SIZES = st.one_of(
     st.integers(1, 15).map(lambda size: f"{size}Gi"),
-    st.sampled_from(["4000Mi", "1000Mi", "512Mi", "1.5Gi", "8G", "7777Mi"]),
+    st.integers(300, 24_000).map(lambda size: f"{size}Mi"),
+    st.sampled_from(["1.5Gi", "8G", "40Gi"]),
 )
-PERCENTS = st.integers(1, 100).map(str)
-PROFILES = st.sampled_from(["1g.10gb", "1g.10gb.me", "3g.40gb", "7g.80gb"])
-
-SHAPES: Mapping[str, st.SearchStrategy[Words]] = {
+PERCENTS = st.one_of(st.integers(1, 100), st.integers(1, 10)).map(str)
+PLAIN: Mapping[str, st.SearchStrategy[Words]] = {
     "whole": st.fixed_dictionaries({"gpu": COUNTS}),
     "share": st.fixed_dictionaries({"gpu": SHARES}),
     "shares": st.fixed_dictionaries({"gpu": st.builds("{}x{}".format, st.integers(2, 4), SHARES)}),
@@ -86,133 +84,212 @@ SHAPES: Mapping[str, st.SearchStrategy[Words]] = {
     "cores": st.fixed_dictionaries({"gpu-cores": PERCENTS}),
     "memory and cores": st.fixed_dictionaries({"gpu-memory": SIZES, "gpu-cores": PERCENTS}),
     "share and memory": st.fixed_dictionaries({"gpu": SHARES, "gpu-memory": SIZES}),
-    "tflops": st.fixed_dictionaries({"gpu-tflops": st.integers(1, 65).map(str), "gpu-model": st.just("T4")}),
-    "profile": st.fixed_dictionaries({"gpu-profile": PROFILES}, optional={"gpu": st.just("2")}),
+    "tflops": st.fixed_dictionaries({"gpu-tflops": st.integers(1, 300).map(str)}),
 }
-_SAMPLES: Mapping[str, Words] = {
-    "whole": {"gpu": "1"},
-    "share": {"gpu": "0.5"},
-    "shares": {"gpu": "2x0.5"},
-    "memory": {"gpu-memory": "8Gi"},
-    "memories": {"gpu": "2", "gpu-memory": "8Gi"},
-    "cores": {"gpu-cores": "50"},
-    "memory and cores": {"gpu-memory": "8Gi", "gpu-cores": "50"},
-    "share and memory": {"gpu": "0.5", "gpu-memory": "8Gi"},
-    "tflops": {"gpu-tflops": "20", "gpu-model": "T4"},
-    "profile": {"gpu-profile": "1g.10gb"},
+"""Requests of every shape that asks no vendor for anything of its own."""
+
+SHAPES = (*PLAIN, "profile")
+_SAMPLES: Mapping[str, Sequence[Words]] = {
+    "whole": ({"gpu": "1"}, {"gpu": "2"}),
+    "share": ({"gpu": "0.5"}, {"gpu": "0.05"}),
+    "shares": ({"gpu": "2x0.5"}, {"gpu": "2x0.05"}, {"gpu": "2x0.75"}),
+    "memory": ({"gpu-memory": "8Gi"}, {"gpu-memory": "1Gi"}),
+    "memories": ({"gpu": "2", "gpu-memory": "8Gi"}, {"gpu": "1", "gpu-memory": "1Gi"}),
+    "cores": ({"gpu-cores": "50"}, {"gpu-cores": "5"}),
+    "memory and cores": ({"gpu-memory": "8Gi", "gpu-cores": "50"}, {"gpu-memory": "1Gi", "gpu-cores": "5"}),
+    "share and memory": ({"gpu": "0.5", "gpu-memory": "8Gi"}, {"gpu": "0.05", "gpu-memory": "1Gi"}),
+    "tflops": ({"gpu-tflops": "20"}, {"gpu-tflops": "1"}),
 }
-_SAYABLE: Mapping[str, tuple[str, ...]] = {
+_SIZED = ("whole", "share", "memory", "memories", "cores", "memory and cores", "share and memory")
+_SAYABLE: Mapping[str, Sequence[str]] = {
     "plain annotation": ("whole", "share", "shares"),
-    "bare limits": ("whole", "share", "memory", "memories", "cores", "memory and cores", "share and memory"),
-    "bare requests": ("whole", "share", "memory", "memories", "cores", "memory and cores", "share and memory"),
+    "bare limits": _SIZED,
+    "bare requests": _SIZED,
     "native fraction": ("share",),
 }
 
 
 @cache
-def shapes(backend: str, form: str) -> tuple[str, ...]:
+def profiles(backend: str) -> Sequence[str]:
+    """The partitions of the cluster's card that the back end has, as a label can say them."""
+    having = clusters.backend(backend).profiles & clusters.card(backend).profiles.keys()
+    spelled = (name.replace("+me", ".me").replace("+gfx", ".gfx") for name in sorted(having))
+    return [name for name in spelled if "me.all" not in name]
+
+
+@cache
+def _words(backend: str, shape: str) -> st.SearchStrategy[Words]:
+    if shape != "profile":
+        return PLAIN[shape]
+    name = st.sampled_from([*profiles(backend), "1g.10gb"])
+    return st.fixed_dictionaries({"gpu-profile": name}, optional={"gpu": st.just("2")})
+
+
+def _samples(backend: str, shape: str) -> Sequence[Words]:
+    bare = _SAMPLES.get(shape) or [{"gpu-profile": name} for name in profiles(backend)]
+    return [{**words, **needed(backend)} for words in bare]
+
+
+@cache
+def needed(backend: str) -> Words:
+    """The model of a card, where the back end serves nothing without."""
+    whole = _SAMPLES["whole"]
+    named = {"gpu-model": clusters.card(backend).model}
+    without = any(_translated(words, backend) for words in (*whole, *_SAMPLES["share"]))
+    return {} if without or not any(_translated({**words, **named}, backend) for words in whole) else named
+
+
+@cache
+def shapes(backend: str, form: str) -> Sequence[str]:
     """The shapes that the form can say and the back end can serve; all that it can say if there is none."""
-    sayable = _SAYABLE.get(form, tuple(SHAPES))
-    return tuple(shape for shape in sayable if servable(shape, backend)) or sayable
+    sayable = _SAYABLE.get(form, SHAPES)
+    return [shape for shape in sayable if servable(shape, backend)] or sayable
+
+
+@cache
+def servable(shape: str, backend: str) -> bool:
+    """Whether the back end can serve requests of this shape."""
+    return any(_translated(words, backend) for words in _samples(backend, shape))
+
+
+def _translated(words: Words, backend: str) -> bool:
+    """Whether the back end can say it at all."""
+    rules = clusters.rulebook(backend)
+    request = request_of(words)
+    try:
+        return request is not None and bool(translate.translate(request, rules.backends[backend], rules))
+    except CannotExpressError:
+        return False
 
 
 @cache
 def _qualifiers(backend: str) -> Sequence[Words]:
     """Words that say which or how, and that the back end can hear; most often none."""
-    rules = clusters.rulebook(backend)
-    vendors = rules.backends[backend].vendors
-    models = sorted({card.model for card in rules.devices.values() if not vendors or card.vendor in vendors})
-    said = [
-        {"gpu-model": model} for model in models if _limits({"gpu": "1", "gpu-model": model}, backend) is not None
-    ]
-    return [{}] * 10 + said[:10] + [{"gpu-placement": "binpack"}]
-
-
-def servable(shape: str, backend: str) -> bool:
-    """Whether the back end can serve requests of this shape."""
-    return _limits(_SAMPLES[shape], backend) is not None
+    whole = next((shape for shape in SHAPES if servable(shape, backend)), "whole")
+    sample = next((words for words in _samples(backend, whole) if _translated(words, backend)), {"gpu": "1"})
+    models = [{"gpu-model": card.model} for card in clusters.cards(backend)]
+    said = [words for words in models if _translated({**sample, **words}, backend)]
+    some = said[:: max(1, len(said) // 10)]
+    how = [{"gpu-sharing": sharing} for sharing in sorted(clusters.backend(backend).sharing)]
+    return [*[{}] * (2 * len(some) + 10), *some, *how, {"gpu-placement": "binpack"}]
 
 
 @cache
-def pairs() -> tuple[tuple[str, str], ...]:
-    """Every form with every back end, but for fractions of a count where nothing is counted."""
-    every = itertools.product(FORMS, clusters.names())
-    return tuple((form, name) for form, name in every if form != "native fraction" or _counts(name))
+def _annotated(backend: str) -> Sequence[Words]:
+    """Annotations that the back end's rule depends on; most often none."""
+    marks = clusters.rulebook(backend).marks
+    said = [dict([mark.split("=", 1)]) if "=" in mark else {mark: "on"} for mark in sorted(marks)]
+    return [*[{}] * 2 * len(said), *said] or [{}]
+
+
+@cache
+def forms(backend: str, among: Collection[str] = FORMS) -> Sequence[str]:
+    """The forms in which the back end can be asked."""
+    without = set() if own.counts(clusters.backend(backend)) else {"native fraction"}
+    if not own.spoken(clusters.backend(backend)):
+        without |= {*NATIVE}
+    return [form for form in FORMS if form in among and form not in without]
 
 
 def can_be_served(form: str, backend: str) -> bool:
     """Whether any pod of the form can be: a fraction of a back end that has whole devices only cannot."""
-    return any(servable(shape, backend) for shape in shapes(backend, form))
+    return form in NATIVE[:2] or any(servable(shape, backend) for shape in shapes(backend, form))
 
 
-def _limits(words: Words, backend: str) -> Mapping[str, int | str] | None:
-    """The back end's own resources for a request, None if it cannot say it."""
-    rules = clusters.rulebook(backend)
-    request = request_of(words)
-    try:
-        return None if request is None else translate.translate(request, rules.backends[backend], rules).amounts
-    except CannotExpressError:
-        return None
+@cache
+def words(backend: str, form: str) -> st.SearchStrategy[Words]:
+    """What can be asked of the back end in the form: mostly what it can serve."""
+    return st.sampled_from(shapes(backend, form)).flatmap(lambda shape: _words(backend, shape))
 
 
 @st.composite
-def askings(
-    draw: st.DrawFn, forms: Collection[str] = FORMS, backends: Collection[str] = (), *, named: bool = False
-) -> Asking:
+def askings(draw: st.DrawFn, backend: str, among: Sequence[str] = FORMS, *, named: bool = False) -> Asking:
     """A pod whose one container asks, in one form, in a cluster that has the back end alone or all of them.
 
     Of a container that is meant anyway, half the pods do not give the name, unless it is to be `named`.
     """
-    wanted = [(form, name) for form, name in pairs() if form in forms and (not backends or name in backends)]
-    form, backend = draw(st.sampled_from(wanted))
-    tenth = draw(st.integers(0, 9))
-    shape = draw(st.sampled_from(shapes(backend, form) if tenth else _SAYABLE.get(form, tuple(SHAPES))))
-    words = {**draw(SHAPES[shape]), **draw(st.sampled_from(_qualifiers(backend)))}
-    pod = draw(surroundings.pods())
-    kind = draw(st.sampled_from([kind for kind in ("containers", "initContainers") if kind in pod["spec"]]))
-    container = draw(st.sampled_from(pod["spec"][kind]))
-    cluster = draw(st.sampled_from([backend, clusters.ALL]))
-    say(form, words, backend, pod, container)
-    meant = container is pod["spec"]["containers"][0]
-    if form in POD_WIDE and (named or not meant or draw(st.booleans())):
-        _annotate(pod, PREFIX + "container", container["name"])
-    if cluster == clusters.ALL and not form.startswith("native"):
-        _annotate(pod, PREFIX + "backend", backend)
-    if draw(st.booleans()):
+    form = draw(st.sampled_from(forms(backend, tuple(among))))
+    said = draw(words(backend, form)) if form not in NATIVE[:2] else {}
+    seed = draw(surroundings.SEEDS)
+    dice = random.Random(seed)  # noqa: S311  not a secret
+    if form not in NATIVE:
+        said = {**said, **dice.choice(_qualifiers(backend))}
+    return _asking(form, backend, {**needed(backend), **said}, surroundings.pod(seed), dice, named=named)
+
+
+def _asking(form: str, backend: str, words: Words, pod: Object, dice: random.Random, *, named: bool) -> Asking:
+    container, kind = _container(backend, pod, dice)
+    accompany(backend, pod, container)
+    cluster = dice.choice([backend, backend, clusters.ALL])
+    _annotate(pod, dice.choice(_annotated(backend)))
+    say(form, words, backend, pod, container, dice)
+    meant = kind == "containers" and container is pod["spec"]["containers"][0]
+    if form in POD_WIDE and (named or not meant or dice.random() < 0.5):
+        _annotate(pod, {PREFIX + "container": container["name"]})
+    if cluster == clusters.ALL and form not in NATIVE:
+        _annotate(pod, {PREFIX + "backend": backend})
+    if dice.random() < 0.5:
         pod = as_served(pod)
     return Asking(form, backend, cluster, container["name"], words, pod)
 
 
-def say(form: str, words: Words, backend: str, pod: Object, container: Object) -> None:
+def _container(backend: str, pod: Object, dice: random.Random) -> tuple[Object, str]:
+    """The container that asks: seldom an init container, where the back end serves none."""
+    kinds = [kind for kind in ("containers", "initContainers") if kind in pod["spec"]]
+    forbidden = any("initContainers" in companions.forbids for companions in own.companions(backend))
+    kind = "containers" if forbidden and dice.random() < 0.9 else dice.choice(kinds)
+    first = own.first_only(clusters.backend(backend))
+    return pod["spec"][kind][0] if first else dice.choice(pod["spec"][kind]), kind
+
+
+def accompany(backend: str, pod: Object, container: Object) -> None:
+    """Give the pod what its author has to write for this back end."""
+    for companions in own.companions(backend):
+        for word, value in companions.requires.items():
+            if word == "hostIPC":
+                pod["spec"]["hostIPC"] = True
+            elif word == "runAsUser":
+                pod["spec"]["securityContext"] = {"runAsUser": int(value)}
+            else:
+                pod["spec"]["volumes"] = [{"name": "needed", "hostPath": {"path": value}}]
+                container["volumeMounts"] = [{"name": "needed", "mountPath": value}]
+
+
+def say(form: str, words: Words, backend: str, pod: Object, container: Object, dice: random.Random) -> None:
     """Write the words where the form has them."""
     if form == "labels":
         pod["metadata"].setdefault("labels", {}).update(words)
     elif form in {"qualified annotations", "plain annotation"}:
         for key, text in words.items():
             plain = form == "plain annotation" and key == "gpu"
-            _annotate(pod, key if plain else PREFIX + key.removeprefix("gpu-"), text)
+            _annotate(pod, {key if plain else PREFIX + key.removeprefix("gpu-"): text})
     elif form == "container annotations":
-        for key, text in words.items():
-            _annotate(pod, places.annotation(key, container["name"]), text)
+        _annotate(pod, {places.annotation(key, container["name"]): text for key, text in words.items()})
     else:
         section = "requests" if form.endswith("requests") else "limits"
-        for name, value in _resources(form, words, backend, pod, container).items():
+        for name, value in _resources(form, words, backend, pod, container, dice):
             container.setdefault("resources", {}).setdefault(section, {})[name] = value
 
 
-def _annotate(pod: Object, key: str, text: str) -> None:
-    pod["metadata"].setdefault("annotations", {})[key] = text
+def _annotate(pod: Object, said: Words) -> None:
+    if said:
+        pod["metadata"].setdefault("annotations", {}).update(said)
 
 
-def _resources(form: str, words: Words, backend: str, pod: Object, container: Object) -> Mapping[str, Any]:
+def _resources(
+    form: str, words: Words, backend: str, pod: Object, container: Object, dice: random.Random
+) -> Iterator[tuple[str, Any]]:
     if form.startswith("bare"):
         _annotate_rest(words, pod, container)
-        return {key: text for key, text in words.items() if key in places.RESOURCES}
-    if form == "qualified limits":
-        return _qualified(words, pod, container)
-    if form == "native fraction":
-        return {_counts(backend)[0]: words["gpu"]}
-    return _limits(words, backend) or _limits({"gpu": "1"}, backend) or {}
+        yield from ((key, text) for key, text in words.items() if key in places.RESOURCES)
+    elif form == "qualified limits":
+        yield from _qualified(words, pod, container).items()
+    elif form == "native fraction":
+        yield dice.choice(own.counts(clusters.backend(backend))), words["gpu"]
+    else:
+        one = clusters.backend(backend)
+        _annotate_rest(words, pod, container)
+        yield from own.say(own.words(one, clusters.card(backend), dice), pod, container)
 
 
 def _qualified(words: Words, pod: Object, container: Object) -> dict[str, Any]:
@@ -233,12 +310,4 @@ def _qualified(words: Words, pod: Object, container: Object) -> dict[str, Any]:
 def _annotate_rest(words: Words, pod: Object, container: Object) -> None:
     """What no resource can say, as annotations of the container."""
     for key in words.keys() - {"gpu", "gpu-memory", "gpu-cores"}:
-        _annotate(pod, places.annotation(key, container["name"]), words[key])
-
-
-@cache
-def _counts(backend: str) -> list[str]:
-    """The resources of the back end that count cards, not partitions of them."""
-    modes = [mode for mode in clusters.rulebook(backend).backends[backend].modes if mode.profile is None]
-    limits = {name: output for mode in modes for name, output in mode.limits.items()}
-    return [name for name, output in limits.items() if isinstance(output, Amount) and output.what == "count"]
+        _annotate(pod, {places.annotation(key, container["name"]): words[key]})

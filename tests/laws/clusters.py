@@ -4,10 +4,17 @@ One more back end is made up here, in YAML: it has what the shipped ones lack, a
 order of a cluster that has every back end.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests import builders
-from webhook.core.rulebook import Rulebook
+from webhook import rulefiles
+from webhook.core import explain
+from webhook.core.rulebook import Backend, Cluster, Device, Rulebook
+from webhook.core.schema import rulebooks
 
 MADE_UP = """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -55,27 +62,82 @@ apiVersion: gpu-webhook.io/v1alpha1
 kind: Cluster
 metadata: {name: generated}
 spec:
-  backends: [%s]
+  backends: [made-up]
   device: %s
 """
 
 ALL = "every back end"
 CARD = "A100-80GB"
-"""The card of every cluster: large, and one that can be partitioned."""
+"""The card of every cluster that can have it: large, and one that can be partitioned."""
+
+
+_CARDS = {"nvidia-grid": CARD, "aws-neuron": "Inferentia2"}
+"""Cards of clusters whose back end serves many unlike ones: what vGPUs are shares of, what parameters stand for."""
+
+
+@cache
+def _loaded() -> Rulebook:
+    """All rules there are, read once; the examples of the shipped ones are run elsewhere."""
+    files = builders.shipped_files() | {"made-up.yaml": MADE_UP, "cluster.yaml": CLUSTER % CARD}
+    with TemporaryDirectory() as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text)
+        return rulefiles.load(Path(folder), tried=True)
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every back end there is."""
-    return tuple(builders.rulebook(_files("nvidia-gpu")).backends)
+    """Every back end there is, the one made up here first."""
+    shipped = (name for name in _loaded().backends if name != "made-up")
+    return ("made-up", *shipped)
 
 
 @cache
 def rulebook(name: str) -> Rulebook:
-    """The cluster that has only this back end, or `ALL` of them."""
-    enabled = ", ".join(names()) if name == ALL else name
-    return builders.rulebook(_files(enabled))
+    """The cluster that has only this back end, all of whose nodes have the same card; or `ALL` of them."""
+    loaded = _loaded()
+    if name == ALL:
+        cluster = replace(loaded.cluster, backends=names(), tiers={})
+        return replace(_indexed(cluster, loaded), sources=loaded.sources)
+    alone = explain.only(name, loaded)
+    cluster = replace(alone.cluster, device=card(name).model)
+    return replace(_indexed(cluster, loaded), sources=loaded.sources, surroundings=alone.surroundings)
 
 
-def _files(backends: str) -> dict[str, str]:
-    return builders.shipped_files() | {"made-up.yaml": MADE_UP, "cluster.yaml": CLUSTER % (backends, CARD)}
+def replica(other: str, of: str) -> Rulebook:
+    """A replica of a cluster that has the other's back ends, as it may be for a while after a change."""
+    rules = rulebook(other)
+    cluster = replace(rules.cluster, device=rulebook(of).cluster.device)
+    return replace(rules, cluster=cluster)
+
+
+def _indexed(cluster: Cluster, loaded: Rulebook) -> Rulebook:
+    return rulebooks.index(cluster, loaded.backends, loaded.devices, loaded.digest)
+
+
+def backend(name: str) -> Backend:
+    """A back end by its name."""
+    return _loaded().backends[name]
+
+
+@cache
+def cards(name: str) -> Sequence[Device]:
+    """The cards that a back end serves, and the first of them first that the clusters have."""
+    one = backend(name)
+    every = {device.model: device for device in _loaded().devices.values()}
+    found = [
+        device
+        for device in every.values()
+        if (device.model.lower() in one.models if one.models else not one.vendors or device.vendor in one.vendors)
+    ]
+    return sorted(found, key=lambda device: device.model != CARD)
+
+
+def card(name: str) -> Device:
+    """The card of the cluster that has only this back end."""
+    return device(_CARDS[name]) if name in _CARDS else cards(name)[0]
+
+
+def device(model: str) -> Device:
+    """A card by its model, alias or product name."""
+    return _loaded().devices[model.lower()]

@@ -1,112 +1,107 @@
 """What else is in a pod: other labels, variables, tolerations, node selection, volumes, fields nobody here knows."""
 
-import json
+import copy
+import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
 Object = dict[str, Any]
 
-LABELS = st.dictionaries(
-    st.sampled_from(["app", "team", "gpuType", "gpu.example/kind", "a.b/c~d"]),
-    st.sampled_from(["x", "", "train"]),
-    max_size=3,
+KEYS = ("app", "team", "gpuType", "gpu.example/kind", "a.b/c~d")
+VALUES = ("x", "", "train")
+ANNOTATIONS: Mapping[str, str] = {
+    "gpu-note": "0.5",
+    "example.com/gpu-fraction": "2000",
+    "prometheus.io/scrape": "true",
+    "note~of/mine": "ünïcödé",
+}
+ENV: Sequence[Object] = (
+    {"name": "HOME", "value": "/root"},
+    {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+    {"name": "MADE_UP_VISIBLE", "value": "all"},
+    {"name": "MADE_UP_VISIBLE", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}},
+    {"name": "MADE_UP_CONTAINER", "value": "mine"},
+    {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
 )
-ANNOTATIONS = st.dictionaries(
-    st.sampled_from(["gpu-fraction", "gpu-memory", "prometheus.io/scrape", "note~of/mine"]),
-    st.sampled_from(["0.5", "2000", "true", "ünïcödé"]),
-    max_size=2,
+PLAIN_RESOURCES: Sequence[Object] = (
+    {},
+    {"cpu": "500m"},
+    {"cpu": 1, "memory": "1Gi"},
+    {"example.com/fpga": 1},
+    {"hugepages-2Mi": "128Mi"},
 )
-ENV = st.lists(
-    st.sampled_from(
-        [
-            {"name": "HOME", "value": "/root"},
-            {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
-            {"name": "MADE_UP_VISIBLE", "value": "all"},
-            {"name": "MADE_UP_VISIBLE", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}},
-            {"name": "MADE_UP_CONTAINER", "value": "mine"},
-            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        ]
-    ),
-    max_size=4,
+TOLERATIONS: Sequence[Object] = (
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+    {"key": "nvidia.com/gpu", "operator": "Exists"},
+    {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
+    {"key": "made-up.example/device", "value": "yes", "effect": "NoExecute"},
+    {"operator": "Exists"},
 )
-PLAIN_RESOURCES: st.SearchStrategy[Object] = st.sampled_from(
-    [{}, {"cpu": "500m"}, {"cpu": 1, "memory": "1Gi"}, {"example.com/fpga": 1}, {"hugepages-2Mi": "128Mi"}]
-)
-TOLERATIONS = st.lists(
-    st.sampled_from(
-        [
-            {
-                "key": "node.kubernetes.io/not-ready",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": 300,
-            },
-            {"key": "nvidia.com/gpu", "operator": "Exists"},
-            {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
-            {"key": "made-up.example/device", "value": "yes", "effect": "NoExecute"},
-            {"operator": "Exists"},
-        ]
-    ),
-    max_size=3,
-)
-TERMS = st.lists(
-    st.sampled_from(
-        [
-            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
-            {"matchExpressions": [{"key": "made-up.example/present", "operator": "Exists"}]},
-            {"matchExpressions": [{"key": "made-up.example/present", "operator": "In", "values": ["yes"]}]},
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]},
-            {},
-        ]
-    ),
-    min_size=1,
-    max_size=3,
+TERMS: Sequence[Object] = (
+    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+    {"matchExpressions": [{"key": "made-up.example/present", "operator": "Exists"}]},
+    {"matchExpressions": [{"key": "made-up.example/present", "operator": "In", "values": ["yes"]}]},
+    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]},
+    {},
 )
 
 
-@st.composite
-def containers(draw: st.DrawFn, name: str, *, kind: str = "containers") -> Object:
+def pods() -> st.SearchStrategy[Object]:
+    """A pod of one to three containers that asks for nothing."""
+    return SEEDS.map(pod)
+
+
+SEEDS = st.integers(0, 2**32)
+"""One choice for all of the surroundings, as hypothesis pays for each; 0 is a pod with nothing around it."""
+
+
+def pod(seed: int) -> Object:
+    """The pod that a seed stands for."""
+    dice = random.Random(seed)  # noqa: S311  not a secret
+    metadata: Object = {"name": "train"}
+    spec: Object = {"containers": [{"name": "c0", "image": "registry.example/train"}]}
+    if seed:
+        _surround(metadata, spec, dice)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _surround(metadata: Object, spec: Object, dice: random.Random) -> None:
+    if labels := {key: dice.choice(VALUES) for key in dice.sample(KEYS, dice.choice((0, 0, 1, 2)))}:
+        metadata["labels"] = labels
+    if annotations := dict(dice.sample(sorted(ANNOTATIONS.items()), dice.choice((0, 0, 1, 2)))):
+        metadata["annotations"] = annotations
+    for kind, count in (("initContainers", dice.choice((0, 1))), ("containers", dice.choice((1, 2)))):
+        if count:
+            spec[kind] = [_container(f"{kind[0]}{number}", kind, dice) for number in range(count)]
+    _scheduling(spec, dice)
+    if dice.random() < 0.5:
+        spec["fieldOfTheFuture"] = {"gpu": "1", "list": [None, {"deep": 1.5}]}
+
+
+def _container(name: str, kind: str, dice: random.Random) -> Object:
     """A container that asks for nothing."""
     container: Object = {"name": name, "image": "registry.example/train"}
-    if env := draw(ENV):
+    if env := _some(ENV, dice.choice((0, 0, 1, 2, 4)), dice):
         container["env"] = env
-    limits: Object = {**draw(PLAIN_RESOURCES)}
-    if bool(limits) or draw(st.booleans()):
+    limits = dict(dice.choice(PLAIN_RESOURCES))
+    if limits or dice.random() < 0.5:
         container["resources"] = {"limits": limits}
-    if kind == "initContainers" and draw(st.booleans()):
+    if kind == "initContainers" and dice.random() < 0.5:
         container["restartPolicy"] = "Always"
     return container
 
 
-@st.composite
-def pods(draw: st.DrawFn) -> Object:
-    """A pod of one to three containers that asks for nothing."""
-    metadata: Object = {"name": "train"}
-    if labels := draw(LABELS):
-        metadata["labels"] = labels
-    if annotations := draw(ANNOTATIONS):
-        metadata["annotations"] = annotations
-    spec: Object = {}
-    counts = {"initContainers": draw(st.integers(0, 1)), "containers": draw(st.integers(1, 2))}
-    for kind, count in counts.items():
-        if count:
-            names = [f"{kind[0]}{number}" for number in range(count)]
-            spec[kind] = [draw(containers(name, kind=kind)) for name in names]
-    _scheduling(draw, spec)
-    if draw(st.booleans()):
-        spec["fieldOfTheFuture"] = {"gpu": "1", "list": [None, {"deep": 1.5}]}
-    pod: Object = json.loads(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
-    return pod  # decoded, as a pod always is: no two of its parts are one object
-
-
-def _scheduling(draw: st.DrawFn, spec: Object) -> None:
-    chosen = draw(st.integers(0, 7))
+def _scheduling(spec: Object, dice: random.Random) -> None:
+    chosen = dice.randrange(8)
     if chosen & 1:
-        spec["tolerations"] = draw(TOLERATIONS)
+        spec["tolerations"] = _some(TOLERATIONS, dice.randrange(4), dice)
     if chosen == 2:
+        terms = _some(TERMS, dice.randint(1, 3), dice)
+        terms[0] = terms[0] or copy.deepcopy(TERMS[0])  # an empty term matches no node
         spec["affinity"] = {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": draw(TERMS)}}
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         }
     if chosen == 4:
         spec["affinity"] = {"podAffinity": {}}
@@ -114,3 +109,8 @@ def _scheduling(draw: st.DrawFn, spec: Object) -> None:
         spec["runtimeClassName"] = "mine"
     if chosen & 4:
         spec["schedulerName"] = "default-scheduler"
+
+
+def _some(among: Sequence[Object], number: int, dice: random.Random) -> list[Object]:
+    """Copies, as a pod is always decoded: no two of its parts are one object."""
+    return [copy.deepcopy(dice.choice(among)) for _ in range(number)]

@@ -1,0 +1,118 @@
+"""Cards as clouds share them: Alibaba, Tencent, Google, Amazon."""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from tests.laws.vendors.nvidia import partition
+from tests.laws.vendors.seen import GIB, MIB, Given, Seen, hundreds, percent
+
+
+def _cgpu(seen: Seen) -> Given:
+    """Nodes serve either memory alone or memory with compute; several cards share memory alone."""
+    memory, cores, tflops = (
+        seen.limits.get(f"aliyun.com/gpu-{name}") for name in ("mem", "core.percentage", "core.tflops")
+    )
+    cards = int(seen.labels.get("aliyun.com/gpu-count", "1"))
+    mode = seen.nodes("ack.node.gpu.schedule")
+    assert memory is not None
+    if cores is None and tflops is None:
+        assert mode
+        assert "core_mem" not in mode
+        assert memory % cards == 0
+        return seen.sized(memory // cards * GIB, None, cards)
+    assert (cards, list(mode)) == (1, ["core_mem"])
+    if cores is not None:
+        assert tflops is None
+        return seen.sized(memory * GIB, percent(cores, step=5, low=5))
+    assert tflops is not None
+    assert seen.tflops is not None
+    return seen.sized(memory * GIB, min(Fraction(100), 100 * tflops / seen.tflops))
+
+
+_QGPU = "tke.cloud.tencent.com/qgpu-"
+
+
+def _qgpu(seen: Seen) -> Given:
+    """5 to 100 in fives, 100 for each whole card, or between 100 and 200 for two cards, which are rounded down."""
+    core, memory, greedy = (seen.limits.get(_QGPU + name) for name in ("core", "memory", "core-greedy"))
+    role = seen.annotations.get("tke.cloud.tencent.com/app-class")
+    if role in {"offline", "online"}:
+        assert core is None
+        assert memory is not None
+        assert (greedy is None) == (role == "online")
+        return seen.sized(memory * GIB, None if greedy is None else percent(greedy))
+    assert greedy is None
+    assert core is not None
+    if 100 < core < 200:
+        assert memory is not None
+        return seen.sized(memory // 2 * GIB, Fraction(core // 2), 2)
+    if core >= 100:
+        return seen.whole(hundreds(core))
+    assert memory is not None
+    return seen.sized(memory * GIB, percent(core, step=5, low=5))
+
+
+def _vcuda(seen: Seen) -> Given:
+    """Below 100 a part of one card, which needs memory as well; else 100 for each card."""
+    core, memory = (seen.limits.get(f"tencent.com/vcuda-{name}") for name in ("core", "memory"))
+    assert core is not None
+    if core >= 100:
+        return seen.whole(hundreds(core))
+    assert memory is not None
+    return seen.sized(memory * 256 * MIB, percent(core))
+
+
+def _gke_sharing(seen: Seen) -> Given:
+    """One of so many clients of a card, never more than one for a container."""
+    assert seen.limits["nvidia.com/gpu"] == 1
+    [clients] = seen.nodes("cloud.google.com/gke-max-shared-clients-per-gpu")
+    [strategy] = seen.nodes("cloud.google.com/gke-gpu-sharing-strategy")
+    assert strategy in {"time-sharing", "mps"}
+    assert 2 <= int(clients) <= 48
+    return seen.part(Fraction(1, int(clients)), Fraction(100, int(clients)))
+
+
+def _gke_mig(seen: Seen) -> Given:
+    [profile] = seen.nodes("cloud.google.com/gke-gpu-partition-size")
+    return partition(seen, profile, seen.limits["nvidia.com/gpu"])
+
+
+def _aws_vgpu(seen: Seen) -> Given:
+    """A tenth of a card; with more cards than one in a machine only one of them."""
+    assert seen.limits["k8s.amazonaws.com/vgpu"] == 1
+    assert "nvidia.com/gpu" not in seen.limits
+    assert seen.spec["hostIPC"] is True
+    assert seen.mounts("/tmp/nvidia-mps")  # noqa: S108  the path that the vendor's daemon has
+    return seen.part(Fraction(1, 10), Fraction(10))
+
+
+NEURON_CORES = {"Inferentia": 4, "Inferentia2": 2, "Trainium": 2, "Trainium2": 8, "Trainium3": 8}
+
+
+def _neuron(seen: Seen) -> Given:
+    """Devices, or cores: less than a device has, or a multiple of them."""
+    devices, cores = (seen.limits.get(f"aws.amazon.com/{name}") for name in ("neuron", "neuroncore"))
+    assert (devices is None) != (cores is None)
+    if cores is None:
+        return seen.whole(devices or 0)
+    each = NEURON_CORES[seen.model]
+    if cores < each:
+        return seen.part(Fraction(cores, each), Fraction(100 * cores, each))
+    assert cores % each == 0
+    return seen.whole(cores // each)
+
+
+def _hami_neuron(seen: Seen) -> Given:
+    return _neuron(seen.scheduled("hami-scheduler"))
+
+
+READINGS: Mapping[str, Callable[[Seen], Given]] = {
+    "aliyun-cgpu": _cgpu,
+    "tencent-qgpu": _qgpu,
+    "tencent-vcuda": _vcuda,
+    "gke-sharing": _gke_sharing,
+    "gke-mig": _gke_mig,
+    "aws-vgpu": _aws_vgpu,
+    "aws-neuron": _neuron,
+    "hami-neuron": _hami_neuron,
+}
