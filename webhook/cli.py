@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from webhook import manifests, rulefiles, settings, summary
 from webhook.core import convert, explain, losses, sources
+from webhook.core.document import nearest
 from webhook.core.explain import Explanation
 from webhook.core.losses import Loss
 from webhook.core.rulebook import Rulebook
@@ -213,6 +214,8 @@ def _address(bind: str) -> tuple[str, int]:
 
 def _explain(options: argparse.Namespace) -> int:
     rulebook = rulefiles.load(options.rules)
+    if options.source and not options.to:
+        raise UsageError("--from says whose pods --to rewrites; give both")
     for name in (options.backend, options.to, options.source):
         _check_known(name, rulebook)
     if options.backend is not None:
@@ -237,8 +240,8 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _check_known(name: str | None, rulebook: Rulebook) -> None:
     if name is not None and name not in rulebook.backends:
-        known = ", ".join(sorted(rulebook.backends))
-        raise UsageError(f'no back end is called "{name}"; there are {known}')
+        hint = nearest(name, rulebook.backends)
+        raise UsageError(f'no back end is called "{name}"{hint}; there are {", ".join(sorted(rulebook.backends))}')
 
 
 def _read(file: str) -> tuple[bytes, str]:

@@ -179,8 +179,8 @@ def _notes(view: Overview) -> Iterator[str]:
         yield "\nNOT COUNTED: pods whose resources mean nothing here"
         yield from (f"  {one.namespace}/{one.pod}: {one.message}" for one in view.unread)
     if view.total.exists.unsized or view.total.asked.unsized:
-        yield "\n* and devices whose memory nobody knows; a label of their nodes, or device: in the Cluster document,"
-        yield "  would say which cards they are"
+        yield "\n* or ?: and devices whose memory nobody knows; a label of their nodes, or device: in the Cluster"
+        yield "  document, would say which cards they are"
 
 
 def short(exact: Fraction) -> str:

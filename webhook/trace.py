@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from webhook.core import quantity
+from webhook.core import charge
 from webhook.core.choice import Served
 from webhook.core.edits import Append, Edit, Put, Remove
 from webhook.core.explain import Explanation
@@ -86,8 +86,7 @@ def _asked(explanation: Explanation, planned: Plan) -> Iterator[str]:
 
 def _candidates(explanation: Explanation, name: str, served: Served | None) -> Iterator[str]:
     if served is not None:
-        charge = explanation.charges[name]
-        counts = f"{quantity.show(charge)} device{'' if charge == 1 else 's'}"
+        counts = charge.counted(explanation.charges[name])
         yield f"  served    {name}: by {served.backend.rule}: {served.mode.name}; counts as {counts}"
     for candidate in explanation.candidates.get(name, ()):
         if isinstance(candidate, Served):

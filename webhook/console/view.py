@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from webhook.console import difference
 from webhook.console.difference import Passage
-from webhook.core import quantity
+from webhook.core import charge
 from webhook.core.asked import Asked
 from webhook.core.choice import Candidate, Served
 from webhook.core.edits import Append, Edit, Put
@@ -130,9 +130,8 @@ def _said(asked: Asked) -> list[tuple[str, str]]:
 
 def _considered(explanation: Explanation, container: str, served: Served | None) -> Iterator[Considered]:
     if served is not None:
-        charged = quantity.show(explanation.charges[container])
-        devices = "device" if explanation.charges[container] == 1 else "devices"
-        yield _row(served, "serves", f"{served.mode.name}; counts as {charged} {devices}")
+        counts = charge.counted(explanation.charges[container])
+        yield _row(served, "serves", f"{served.mode.name}; counts as {counts}")
     for candidate in explanation.candidates.get(container, ()):
         if not isinstance(candidate, Served):
             yield _row(candidate, "cannot", candidate[1].message)

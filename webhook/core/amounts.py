@@ -167,16 +167,17 @@ def in_bytes(request: GpuRequest, card: Device | None) -> Fraction | None:
 def _known(card: Device | None, request: GpuRequest) -> Device:
     if card is not None:
         return card
-    asked = show_size(request.memory) if request.memory is not None else show(request.memory_share or 1)
-    what = f"how much memory {asked} of a card is depends on the card"
+    if request.memory is not None:
+        what, other = f"which part of a card {show_size(request.memory)} is", "by share (gpu: 0.5)"
+    else:
+        what, other = f"how much memory {show(request.memory_share or 1)} of a card is", "by size (gpu-memory: 8Gi)"
+    what = f"{what} depends on the card"
     if len(request.models) > 1:
         message = f"{what}, and {' and '.join(request.models)} have different memory"
-        raise CannotExpressError("GPU304", message, "name one model, or ask by size (gpu-memory: 8Gi)", "gpu-model")
-    raise CannotExpressError(
-        "GPU304",
-        f"{what}, and nothing says which card it is",
-        "add gpu-model, or ask by size (gpu-memory: 8Gi), or name the card in the Cluster document (device:)",
-    )
+        raise CannotExpressError("GPU304", message, f"name one model, or ask {other}", "gpu-model")
+    message = f"{what}, and nothing says which card it is"
+    fix = f"add gpu-model, or ask {other}, or name the card in the Cluster document (device:)"
+    raise CannotExpressError("GPU304", message, fix)
 
 
 def _missing(amount: Amount) -> tuple[str, str]:

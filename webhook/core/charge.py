@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from webhook.core.quantity import show
 from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Device
 
@@ -27,3 +28,11 @@ def charge(request: GpuRequest, card: Device | None) -> Fraction:
     if request.tflops is not None:
         compute = min(Fraction(1), request.tflops / card.tflops) if card and card.tflops else Fraction(1)
     return request.count * max(memory, compute)
+
+
+def counted(charged: Fraction) -> str:
+    """A charge for people: `1 device`, `0.3 devices`, `about 0.53 devices`."""
+    exact = show(charged)
+    if "/" in exact or len(exact) > len("0.125"):
+        return f"about {float(charged):.2f} devices"
+    return f"{exact} device{'' if charged == 1 else 's'}"

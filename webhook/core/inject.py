@@ -42,10 +42,20 @@ def inject(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[I
         yield from affinity.require(pod, requirements)
 
 
-def reachable(pod: Pod, rulebook: Rulebook, served: Served) -> bool:
-    """Whether the pod's own node selection leaves any node of a back end, whatever card was asked for."""
+def reachable(pod: Pod, rulebook: Rulebook, known: dict[object, bool], served: Served) -> bool:
+    """Whether the pod's own node selection leaves any node of a back end, whatever card was asked for.
+
+    `known` keeps what was found for this pod: it may have as many containers as terms of node affinity.
+    """
     if not served.mode.outputs.node_affinity or not affinity.selects(pod):
         return True
+    which = (served.backend.name, id(served.mode), served.request.models, served.request.profile)
+    if which not in known:
+        known[which] = _is_reachable(pod, rulebook, served)
+    return known[which]
+
+
+def _is_reachable(pod: Pod, rulebook: Rulebook, served: Served) -> bool:
     constants = {key: line for key, line in served.mode.outputs.node_affinity.items() if isinstance(line, Constant)}
     wanted = _requirements(served, constants, rulebook)
     return not any(isinstance(found, Violation) for found in affinity.require(pod, wanted))
@@ -192,11 +202,11 @@ def _differ(path: Path, who: str, values: tuple[Any, str], fix: str, rule: str) 
 
 
 def _node_affinity(pod: Pod, served: Iterable[Served], rulebook: Rulebook) -> Iterator[affinity.Requirement]:
+    said = affinity.keys(pod) if affinity.selects(pod) else set()
     for one in served:
         lines = one.mode.outputs.node_affinity
-        if one.asked.request is None and affinity.selects(pod):
+        if one.asked.request is None and said:
             # Whoever writes the system's own resources may choose among its nodes.
-            said = affinity.keys(pod)
             lines = {key: line for key, line in lines.items() if key not in said or not isinstance(line, Constant)}
         yield from _requirements(one, lines, rulebook)
 

@@ -23,6 +23,9 @@ from webhook.core.violations import Refusal, Violation
 _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
 """How a value begins whose author surely meant a number."""
 
+MOST: Final = 50
+"""How many violations are looked for: nobody reads more, and a hostile pod has a hundred thousand."""
+
 LISTED: Final = 12
 """How many names a message lists."""
 
@@ -142,6 +145,8 @@ def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
 def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, Stated]:
     stated: dict[str, Stated] = {}
     for found in places.pod_wide(pod):
+        if len(result.violations) > MOST:
+            break
         if isinstance(found, Finding) and found.tolerant and _somebody_elses(found, pod, rulebook):
             _unknown_value(found, rulebook, result)
         else:
@@ -220,6 +225,8 @@ def _unknown_value(finding: Finding, rulebook: Rulebook, result: Interpretation)
 def _per_container(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, dict[str, Stated]]:
     stated: dict[str, dict[str, Stated]] = {}
     for container, found in places.per_container(pod):
+        if len(result.violations) > MOST:
+            break
         _add(found, stated.setdefault(container, {}), rulebook, result)
     return stated
 

@@ -39,7 +39,7 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
     """Plan the translation of a pod; `preferred` is the back end its tenant prefers."""
     interpretation = interpret(pod, rulebook)
     plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
-    reachable = partial(inject.reachable, pod, rulebook)
+    reachable = partial(inject.reachable, pod, rulebook, {})
     for asked in interpretation.asked:
         plan.edits += _without(asked.container, places.RESOURCES)
         served = _serve(asked, plan, rulebook, preferred, reachable)

@@ -79,7 +79,8 @@ def size(text: str) -> int:
         raise QuantityError(*_size_hint(text))
     exact = Fraction(match[1]) * _SIZE_UNITS[match[2]]
     if exact.denominator != 1 or exact > INT64_MAX:
-        raise QuantityError(f'"{shown(text)}" is not a whole number of bytes', "write it in Mi, as 8192Mi")
+        nearest = f"{-(-exact // MIB)}Mi" if exact <= INT64_MAX else "8192Mi"
+        raise QuantityError(f'"{shown(text)}" is not a whole number of bytes', f"write it in Mi, as {nearest}")
     if 0 < exact < MIB:
         raise QuantityError(f'"{shown(text)}" is {exact} bytes, less than any GPU shares', "write 8Gi or 8192Mi")
     return exact.numerator
