@@ -52,8 +52,8 @@ n2    ready  acme-share  unknown  0.5 of 2   1.5  ? of ?     ?   30 of 200%  170
 APPLICATION  NAMESPACE  KIND        BACK END               PODS  DEVICES  MEMORY  COMPUTE  WAITING
 web          vision     Deployment  acme-card, acme-share     2      1.5       ?     130%        -
 
-* and devices whose memory nobody knows; a label of their nodes, or device: in the Cluster document,
-  would say which cards they are
+* or ?: and devices whose memory nobody knows; a label of their nodes, or device: in the Cluster
+  document, would say which cards they are
 """
 OBJECTS = (
     node("n1", card="4"),
