@@ -104,7 +104,7 @@ def test_a_size_has_a_unit(text: str, size: int) -> None:
         ("8m", '"8m" is not a size in the form of Kubernetes; write 8Mi'),
         ("half", '"half" is not a size; write 8Gi or 8192Mi'),
         ("-8Gi", '"-8Gi" is not a size; write 8Gi or 8192Mi'),
-        ("0.0001Mi", '"0.0001Mi" is not a whole number of bytes; write it in Mi, as 8192Mi'),
+        ("0.0001Mi", '"0.0001Mi" is not a whole number of bytes; write it in Mi, as 1Mi'),
         (
             "9223372036854775808Ki",
             '"9223372036854775808Ki" is not a whole number of bytes; write it in Mi, as 8192Mi',

@@ -78,14 +78,30 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         seen = pod.read(request.pod or {}, request.namespace)
         if interpret.asks_nothing(seen, rulebook):
             return UNTOUCHED
-        found = interpret.interpret(seen, rulebook)
+        violations = _missing(seen, rulebook)
+        if violations and places.NOTE in seen.annotations and not _missing(seen, _listening_to_all(rulebook)):
+            return UNTOUCHED
     except Refusal as refusal:
         return denied(refusal.violations)
+    return denied(violations) if violations else UNTOUCHED
+
+
+def _listening_to_all(rulebook: Rulebook) -> Rulebook:
+    """The rulebook that listens to the annotations and labels of every back end it knows.
+
+    The replica that translated may have enabled one that this one has not.
+    """
+    return replace(rulebook, spoken=rulebook.heard, marks=rulebook.all_marks, marked=rulebook.all_marked)
+
+
+def _missing(seen: Pod, rulebook: Rulebook) -> list[Violation]:
+    """What the pod would have less than its shorthand asks."""
+    found = interpret.interpret(seen, rulebook)
     # A model that this replica's catalogue lacks (3xx) may stand in the one of the replica that translated.
     violations = [violation for violation in found.violations if not violation.code.startswith("GPU3")]
     for asked in found.asked:
         violations += _given(asked, seen, rulebook)
-    return denied(violations) if violations else UNTOUCHED
+    return violations
 
 
 def _given(asked: Asked, seen: Pod, rulebook: Rulebook) -> Iterator[Violation]:

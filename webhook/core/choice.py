@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from webhook.core import inverse, native, translate
+from webhook.core import inverse, native, partitions, translate
 from webhook.core.amounts import CannotExpressError, as_text
 from webhook.core.asked import Asked
 from webhook.core.document import nearest
@@ -167,10 +167,14 @@ def _as_it_stands(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
     amounts = asked.native.amounts
     said = asked.stated.get("gpu-model")
     models = said.value if said else ()
-    request, mode = inverse.understand(amounts, backend, asked.marks, models)
-    request = replace(request, placement=_placement(asked))
+    card = translate.find_card(GpuRequest(models=models), rulebook, backend)
+    could_be = models or ((card.model,) if card else ())
+    request, mode = inverse.understand(amounts, backend, asked.marks, could_be)
+    request = replace(request, models=models, placement=_placement(asked))
     translate.check_cards(request, backend, rulebook)
     translate.check_selects(request, mode, backend, rulebook)
+    if card is not None and mode.when.devices == "profile" and request.devices == "part":
+        request = partitions.cut(request, card, backend)
     missing = {
         name: output.absent
         for name, output in mode.amounts.items()
@@ -181,7 +185,7 @@ def _as_it_stands(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
         backend=backend,
         request=request,
         mode=mode,
-        card=translate.find_card(request, rulebook, backend),
+        card=card,
         amounts={**amounts, **missing},
     )
 

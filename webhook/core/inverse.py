@@ -25,11 +25,13 @@ def understand(
 ) -> tuple[GpuRequest, Mode]:
     """The request that resources on a container stand for; raises CannotExpressError where they mean none.
 
-    `marks` are the annotations of its pod that rules depend on, `models` the cards that are asked for in shorthand.
+    `marks` are the annotations of its pod that rules depend on, `models` the cards that it can be.
     """
     said = GpuRequest(marks=marks, models=models)
     reasons: list[CannotExpressError] = []
-    modes = [mode for mode in backend.modes if native.keys() <= mode.amounts.keys()] or backend.modes
+    modes = [mode for mode in backend.modes if native.keys() <= mode.amounts.keys()] or list(backend.modes)
+    if not models:
+        modes.sort(key=lambda mode: bool(mode.when.models))  # what holds for a certain card comes last
     for mode in modes:
         try:
             return _read(native, mode, said), mode
@@ -38,7 +40,10 @@ def understand(
     # The mode that shares most of the keys is the one that was meant.
     common = [len(native.keys() & mode.amounts.keys()) for mode in modes]
     wrong = [isinstance(reason, NotThisModeError) for reason in reasons]
-    meant = max(range(len(reasons)), key=lambda i: (common[i], wrong[i], modes[i].profile is None, i))
+    place = {id(mode): index for index, mode in enumerate(backend.modes)}
+    meant = max(
+        range(len(reasons)), key=lambda i: (common[i], wrong[i], modes[i].profile is None, place[id(modes[i])])
+    )
     raise _with_all_near(reasons[meant], reasons, native, modes[meant])
 
 
@@ -111,14 +116,15 @@ def _check_values(native: Mapping[str, int], mode: Mode, count: int) -> None:
 
 def _count(native: Mapping[str, int], mode: Mode) -> int:
     """The number of devices: said by a count, fixed by the mode, or the total of a value that counts for all."""
-    for resource, output in mode.amounts.items():
-        if isinstance(output, Amount) and output.what == "count":
-            return native.get(resource, output.absent if isinstance(output.absent, int) else 1)
-    if mode.when.devices == "whole":
-        for resource, output in mode.amounts.items():
-            if isinstance(output, Amount) and output.what == "cores" and output.per_total:
-                return _whole_devices(resource, native.get(resource, 0), output)
-    return mode.when.count[0]
+    numbers = {name: output for name, output in mode.amounts.items() if isinstance(output, Amount)}
+    counts = {name: output for name, output in numbers.items() if output.what == "count"}
+    if said := next((native[name] for name in counts if name in native), None):
+        return said
+    for name, output in numbers.items() if mode.when.devices == "whole" else ():
+        if output.what == "cores" and output.per_total and (name in native or not counts):
+            return _whole_devices(name, native.get(name, 0), output)
+    absent = next((output.absent for output in counts.values() if isinstance(output.absent, int)), None)
+    return absent or (1 if counts else mode.when.count[0])
 
 
 def _whole_devices(resource: str, value: int, output: Amount) -> int:

@@ -206,7 +206,7 @@ def _addressed(pod: Pod, resource: Resource) -> Sequence[str]:
     Those with resources of its back end; where it is all there is, the one that another annotation names, or the
     first.
     """
-    owned = {name for owner in resource.owners for name in owner.owns if " " not in name}
+    owned = {name for owner in resource.owners or resource.known for name in owner.owns if " " not in name}
     having = [one.name for one in pod.containers if not owned.isdisjoint({*one.limits, *one.requests})]
     if having or not resource.alone:
         return having

@@ -388,7 +388,8 @@ class Rulebook:
     tries them, and `ranks` the place of each there, which back ends that are as good as each other share.
     `devices` is by lower-case model, alias and product name. `spoken` are the annotations and labels in which an
     enabled back end is asked, by the name of their resource, and `marks` those that its modes depend on,
-    by key or as `key=value`, and `marked` just the keys of them.
+    by key or as `key=value`, and `marked` just the keys of them. `heard`, `all_marks` and `all_marked` are the same
+    of every back end, enabled or not.
     """
 
     cluster: Cluster
@@ -402,6 +403,9 @@ class Rulebook:
     spoken: Mapping[str, Resource] = field(default_factory=dict)
     marks: frozenset[str] = frozenset()
     marked: frozenset[str] = frozenset()
+    heard: Mapping[str, Resource] = field(default_factory=dict)
+    all_marks: frozenset[str] = frozenset()
+    all_marked: frozenset[str] = frozenset()
     sources: Sequence[ClaimSource] = ()
     digest: str
     surroundings: Surroundings = field(default_factory=Surroundings)

@@ -210,9 +210,11 @@ def with_cores(request: GpuRequest, card: Device | None) -> GpuRequest:
 
 
 def _mode_for(request: GpuRequest, backend: Backend, card: Device | None) -> Mode:
+    """The first mode for the request; a card that is known is as good as one that was asked for."""
+    meant = request if request.models or card is None else replace(request, models=(card.model,))
     for mode in backend.modes:
         named = mode.profile is None or mode.profile == request.profile
-        if named and matches(mode.when, request) and _fits(mode, request, card):
+        if named and matches(mode.when, meant) and _fits(mode, request, card):
             return mode
     serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
     raise CannotExpressError("GPU301", f"it serves only: {serves}", f"ask for {_nearest(request, backend)}")

@@ -42,7 +42,7 @@ def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str,
     enabled = [loaded[name] for name in cluster.backends]
     orders = {kind: _order(cluster, loaded, kind) for kind in DEVICES}
     resources = _resources(cluster, loaded, enabled)
-    marks = frozenset(mark for backend in enabled for mode in backend.modes for mark in _marks(mode))
+    marks, all_marks = _marks(enabled), _marks(loaded.values())
     return Rulebook(
         cluster=cluster,
         backends=loaded,
@@ -54,7 +54,10 @@ def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str,
         resources=resources,
         spoken={name: resource for name, resource in resources.items() if " " in name and resource.owners},
         marks=marks,
-        marked=frozenset(mark.partition("=")[0] for mark in marks),
+        marked=_keys(marks),
+        heard={name: resource for name, resource in resources.items() if " " in name},
+        all_marks=all_marks,
+        all_marked=_keys(all_marks),
         digest=digest,
     )
 
@@ -287,9 +290,14 @@ def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resourc
     )
 
 
-def _marks(mode: Mode) -> frozenset[str]:
-    """The annotations, or their keys alone, that a mode depends on."""
-    return mode.when.marks | mode.when.unmarked | mode.marks
+def _marks(backends: Iterable[Backend]) -> frozenset[str]:
+    """The annotations, or their keys alone, that some mode depends on."""
+    modes = [mode for backend in backends for mode in backend.modes]
+    return frozenset(mark for mode in modes for mark in mode.when.marks | mode.when.unmarked | mode.marks)
+
+
+def _keys(marks: Iterable[str]) -> frozenset[str]:
+    return frozenset(mark.partition("=")[0] for mark in marks)
 
 
 def _addresses(mode: Mode) -> Iterator[str]:
