@@ -15,7 +15,7 @@ from webhook.core.document import DocumentError
 from webhook.core.inventory import Node, Offer
 from webhook.core.measures import Measure
 from webhook.core.overview import ApplicationRow, NodeRow, Overview
-from webhook.core.quantity import GIB
+from webhook.core.quantity import GIB, shown
 from webhook.core.rulebook import Rulebook
 
 MOST_VALUES: Final = 20_000_000
@@ -200,7 +200,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -
     """Columns, the first `texts` of them aligned to the left; nothing where there are no rows."""
     if not rows:
         return
-    lines = [headings, *rows]
+    lines = [headings, *([shown(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     yield ""
     for line in lines:

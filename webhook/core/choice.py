@@ -132,6 +132,8 @@ def _owners(asked: Asked, rulebook: Rulebook) -> Sequence[Backend] | None:
     common = [owner for owner in groups[0] if all(owner in group for group in groups[1:])]
     if not common and all(groups):
         raise Refusal(_two_systems(asked, names, rulebook))
+    if asked.request is not None and not any(groups):
+        raise Refusal(_partly_enabled(asked, names, rulebook))
     if not all(groups) and any(groups):
         raise Refusal(_partly_enabled(asked, names, rulebook))
     return common
@@ -342,7 +344,7 @@ def _partly_enabled(asked: Asked, names: Sequence[str], rulebook: Rulebook) -> V
     """A resource of a system that is not here must not hide another that is."""
     foreign = next(name for name in names if not rulebook.resources[name].owners)
     known = ", ".join(owner.name for owner in rulebook.resources[foreign].known[:MENTIONED])
-    others = ", ".join(name for name in names if rulebook.resources[name].owners)
+    others = ", ".join(name for name in names if rulebook.resources[name].owners) or "the shorthand"
     return Violation(
         code="GPU405",
         path=native.where(asked.container, foreign),

@@ -35,19 +35,27 @@ def names(container: Container) -> set[str]:
 
 def used(pod: Pod, container: Container) -> set[str]:
     """The templates that a container claims already."""
-    by_name = {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in _pod_claims(pod)}
-    found = {by_name.get(name) for name in names(container)}
-    return {template for template in found if isinstance(template, str)}
+    there = names(container)
+    return _templates_of(there, _by_name(pod)) if there else set()
+
+
+def _by_name(pod: Pod) -> dict[str, Any]:
+    return {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in _pod_claims(pod)}
+
+
+def _templates_of(names: Collection[str], by_name: Mapping[str, Any]) -> set[str]:
+    return {template for name in names if isinstance(template := by_name.get(name), str)}
 
 
 def claim(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[Edit]:
     """The edits that make each container claim what it is served with, where it does not yet."""
     if not any(one.mode.claims for one in served):
         return
-    taken = {str(entry.get("name")) for entry in _pod_claims(pod)}
+    by_name = _by_name(pod)
+    taken = set(by_name)
     for one in served:
         container = one.asked.container
-        there = used(pod, container) if one.mode.claims else set()
+        there = _templates_of(names(container), by_name) if one.mode.claims else set()
         rule = one.mode.claims[0].rule if one.mode.claims else ""
         for template in templates(one, rulebook):
             if template not in there:
@@ -61,7 +69,7 @@ def claim(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[Ed
 def _name(container: str, template: str, taken: Collection[str]) -> str:
     """A DNS label for a claim of one container, that nothing else in the pod has."""
     text = f"{container}-{template.replace('.', '-')}"
-    numbered = (f"{text[: _LONGEST - 5].rstrip('-')}-{number}" for number in count(2))
+    numbered = (f"{text[: _LONGEST - 7].rstrip('-')}-{number}" for number in count(len(taken) + 1))
     return next(name for name in chain([text[:_LONGEST].rstrip("-")], numbered) if name not in taken)
 
 

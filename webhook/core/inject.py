@@ -202,13 +202,24 @@ def _differ(path: Path, who: str, values: tuple[Any, str], fix: str, rule: str) 
 
 
 def _node_affinity(pod: Pod, served: Iterable[Served], rulebook: Rulebook) -> Iterator[affinity.Requirement]:
-    said = affinity.keys(pod) if affinity.selects(pod) else set()
+    contradicted: dict[int, set[str]] = {}
     for one in served:
         lines = one.mode.outputs.node_affinity
-        if one.asked.request is None and said:
-            # Whoever writes the system's own resources may choose among its nodes.
-            lines = {key: line for key, line in lines.items() if key not in said or not isinstance(line, Constant)}
+        if one.asked.request is None and affinity.selects(pod):
+            # Whoever writes the system's own resources may choose other nodes of it.
+            if id(one.mode) not in contradicted:
+                contradicted[id(one.mode)] = {key for key in lines if _contradicts(pod, one, key, rulebook)}
+            lines = {key: line for key, line in lines.items() if key not in contradicted[id(one.mode)]}
         yield from _requirements(one, lines, rulebook)
+
+
+def _contradicts(pod: Pod, served: Served, key: str, rulebook: Rulebook) -> bool:
+    """Whether the pod excludes the nodes that one constant line of a rule asks for."""
+    line = served.mode.outputs.node_affinity[key]
+    if not isinstance(line, Constant):
+        return False
+    wanted = _requirements(served, {key: line}, rulebook)
+    return any(isinstance(found, Violation) for found in affinity.require(pod, wanted))
 
 
 def _requirements(served: Served, lines: Mapping[str, Output], rulebook: Rulebook) -> Iterator[affinity.Requirement]:

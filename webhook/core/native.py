@@ -207,8 +207,16 @@ def _addressed(pod: Pod, resource: Resource) -> Sequence[str]:
     first.
     """
     owned = {name for owner in resource.owners or resource.known for name in owner.owns if " " not in name}
-    having = [one.name for one in pod.containers if not owned.isdisjoint({*one.limits, *one.requests})]
+    named = [str(pod.annotations[key]) for key in resource.addresses if key in pod.annotations]
+    if resource.alone and named:
+        return named[:1]
+    having = [one.name for one in pod.containers if any(_is_some(one, name) for name in owned)]
     if having or not resource.alone:
         return having
-    named = [pod.annotations[key] for key in resource.addresses if key in pod.annotations]
-    return named[:1] or [one.name for one in pod.containers if one.kind == "container"][:1]
+    return [one.name for one in pod.containers if one.kind == "container"][:1]
+
+
+def _is_some(container: Container, name: str) -> bool:
+    """Whether a container has more than nothing of a resource."""
+    amount = container.limits.get(name, container.requests.get(name))
+    return amount is not None and str(amount) != "0"

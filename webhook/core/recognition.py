@@ -92,7 +92,7 @@ def for_card(backend: Backend, card: Device | None) -> Backend:
         return backend
     name = card.model.lower()
     modes = [mode for mode in backend.modes if not mode.when.models or name in mode.when.models]
-    return replace(backend, modes=sorted(modes, key=lambda mode: not mode.when.models))
+    return replace(backend, modes=sorted(modes, key=lambda mode: not mode.when.models)) if modes else backend
 
 
 def _models(rulebook: Rulebook) -> Iterable[Device]:

@@ -15,6 +15,10 @@ from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Backend, Constant, Device, Mode, Rulebook, When
 
+LEAVE_OUT: Final = (
+    "leave gpu-model out; where the size of the card counts, the Cluster document can name it (device:)"
+)
+
 MENTIONED: Final = 12
 """How many models a message names."""
 
@@ -181,7 +185,7 @@ def check_selects(request: GpuRequest, mode: Mode, backend: Backend, rulebook: R
     if mode.selects is None and backend.models and backend.models.issubset(map(str.lower, request.models)):
         return
     if mode.selects is None:
-        raise CannotExpressError("GPU303", "it has no way to select a model", "leave gpu-model out", "gpu-model")
+        raise CannotExpressError("GPU303", "it has no way to select a model", LEAVE_OUT, "gpu-model")
     if mode.claims and len(request.models) > 1:
         raise CannotExpressError("GPU303", "a template is for one model", "name one model", "gpu-model")
     for model in request.models:

@@ -40,7 +40,19 @@ def _device(node: Node, vendor: str, problems: list[Problem]) -> tuple[Device, l
         profiles=section.take("profiles", lambda n: _profiles(n, problems), {}),
     )
     section.done()
+    for profile in device.profiles.values():
+        _check_profile(profile, device, section)
     return device, aliases
+
+
+def _check_profile(profile: Profile, device: Device, section: Section) -> None:
+    """Complain of a partition that is more than its card."""
+    if not device.memory_slices:
+        section.complain(f"profiles need slices: {{memory: ..., compute: ...}}, what {profile.name} is a part of")
+    elif profile.memory_slices > device.memory_slices or profile.compute_slices > device.compute_slices:
+        section.complain(f"the profile {profile.name} has more slices than the card")
+    elif profile.memory > device.nominal:
+        section.complain(f"the profile {profile.name} has more memory than the card")
 
 
 def _slices(node: Node, problems: list[Problem]) -> tuple[int, int]:
