@@ -11,7 +11,7 @@ from webhook.core.fields import field as path_of
 from webhook.core.native import Native
 from webhook.core.pod import Container
 from webhook.core.quantity import QuantityError, show
-from webhook.core.request import GpuRequest, Stated, build
+from webhook.core.request import ASKING, GpuRequest, Stated, build
 from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
 
@@ -82,7 +82,7 @@ def ask(
         persist=own if fraction is None else {**own, "gpu": stated["gpu"]},
         fraction=fraction,
         marks=marks,
-        overrides=bool(overridden),
+        overrides=bool(overridden) or (request is None and "gpu" in own and not pod_wide.keys().isdisjoint(ASKING)),
         warnings=[*overridden, *known.warnings],
     )
 
