@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.core import edits, examples, explain, plan, pod
+from webhook.core.backend import Backend, Example
+from webhook.core.device import Device
 from webhook.core.plan import Plan
-from webhook.core.rulebook import Backend, Device, Example, Rulebook, Surroundings
+from webhook.core.rulebook import Rulebook, Surroundings
 
 SIZED = {"gpu-memory": "1Gi", "gpu-cores": "10"}
 PROBES: Mapping[str, Sequence[Mapping[str, str]]] = {
@@ -91,14 +93,8 @@ def _cannot(backend: Backend, alone: Rulebook) -> Iterator[str]:
 
 
 def _can(what: str, words: Sequence[Mapping[str, str]], backend: Backend, alone: Rulebook) -> bool:
-    cards = [card for card in alone.devices.values() if _serves(backend, card)]
+    cards = [card for card in alone.devices.values() if backend.serves(card)]
     return any(_served(what, words, card, backend, alone) for card in {card.model: card for card in cards}.values())
-
-
-def _serves(backend: Backend, card: Device) -> bool:
-    if backend.models:
-        return card.model.lower() in backend.models
-    return not backend.vendors or card.vendor in backend.vendors
 
 
 def _served(what: str, words: Sequence[Mapping[str, str]], card: Device, backend: Backend, alone: Rulebook) -> bool:

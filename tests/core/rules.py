@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from textwrap import dedent, indent
 
 from tests import builders
-from webhook.core.rulebook import Backend, Rulebook
+from webhook.core.backend import Backend
+from webhook.core.rulebook import Rulebook
 
 CLUSTER = """
 apiVersion: gpu-webhook.io/v1alpha1

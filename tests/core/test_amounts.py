@@ -7,8 +7,9 @@ import pytest
 from tests.core import rules
 from webhook.core import amounts
 from webhook.core.amounts import CannotExpressError
+from webhook.core.backend import Amount
+from webhook.core.device import Device
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Device
 
 GI = 1 << 30
 SHARE = GpuRequest(share=Fraction(3, 10), memory_share=Fraction(3, 10), cores=Fraction(30))

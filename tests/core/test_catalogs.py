@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from tests import builders
+from webhook.core.device import Device, Profile
 from webhook.core.quantity import MIB
-from webhook.core.rulebook import Device, Profile
 
 DEVICES = builders.rulebook(builders.shipped_files()).devices
 CARDS = list({card.model: card for card in DEVICES.values()}.values())

@@ -5,7 +5,7 @@ import pytest
 from tests import builders
 from tests.core import rules
 from webhook.core import plan, pod, translate
-from webhook.core.rulebook import When
+from webhook.core.backend import When
 
 RULES = builders.rulebook(builders.shipped_files())
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from webhook.console.loaded import Loaded
 from webhook.core import quantity
-from webhook.core.rulebook import Backend, Cluster, Device, Rulebook
+from webhook.core.backend import Backend
+from webhook.core.device import Device
+from webhook.core.rulebook import Cluster, Rulebook
 from webhook.summary import counts, located
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import yaml
 
+from webhook.core.backend import Example
 from webhook.core.request import PREFIX
-from webhook.core.rulebook import Example
 
 
 @dataclass(frozen=True, slots=True)

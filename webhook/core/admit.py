@@ -9,12 +9,13 @@ from typing import Any, Final
 from webhook.core import choice, claims, edits, interpret, inverse, native, places, plan, pod, translate
 from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
+from webhook.core.backend import Backend
 from webhook.core.decision import Decision, denied
 from webhook.core.plan import Plan
 from webhook.core.pod import Pod
 from webhook.core.request import GpuRequest
 from webhook.core.review import AdmissionRequest
-from webhook.core.rulebook import Backend, Rulebook
+from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
 
 UNTOUCHED: Final = Decision(allowed=True)

@@ -13,9 +13,10 @@ from math import ceil
 from typing import Any, Final, NoReturn
 
 from webhook.core import quantity
+from webhook.core.backend import Amount, Constant, Output
+from webhook.core.device import Device, Profile
 from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Constant, Device, Output, Profile
 
 PERCENT: Final = "percent"
 QUANTITY: Final = "quantity"

@@ -13,7 +13,8 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from webhook.core import amounts
-from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, Output, Profile
+from webhook.core.backend import Amount, Backend, Constant, Mode, Output
+from webhook.core.device import Device, Profile
 
 
 class Advertised(NamedTuple):

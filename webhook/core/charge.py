@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from webhook.core.device import Device
 from webhook.core.quantity import show
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Device
 
 
 def charge(request: GpuRequest, card: Device | None) -> Fraction:

@@ -10,9 +10,11 @@ from typing import Final
 from webhook.core import inverse, native, partitions, translate
 from webhook.core.amounts import CannotExpressError, as_text
 from webhook.core.asked import Asked
+from webhook.core.backend import Amount, Backend, Mode, Output
+from webhook.core.device import Device
 from webhook.core.document import nearest
 from webhook.core.request import GpuRequest, Stated
-from webhook.core.rulebook import Amount, Backend, Device, Mode, Output, Rulebook
+from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
 
 

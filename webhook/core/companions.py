@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
+from webhook.core.backend import Companions
 from webhook.core.charge import charge
 from webhook.core.choice import Served
 from webhook.core.fields import Path, field
 from webhook.core.pod import Pod
 from webhook.core.quantity import show_size
-from webhook.core.rulebook import Companions
 from webhook.core.violations import Violation
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from webhook.core import admit, affinity, edits, plan, pod
+from webhook.core.backend import Backend, Example
 from webhook.core.document import Problem
 from webhook.core.request import PREFIX
 from webhook.core.review import creating
-from webhook.core.rulebook import Backend, Example, Rulebook
+from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
 ASKS: Final = (

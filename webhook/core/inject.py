@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.core import affinity, words
+from webhook.core.backend import Amount, Constant, Output
 from webhook.core.choice import Served
 from webhook.core.edits import Append, Edit, Put, Remove
 from webhook.core.fields import Path, field
 from webhook.core.pod import Container, Pod
-from webhook.core.rulebook import Amount, Constant, Output, Rulebook
+from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Violation
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"

@@ -14,10 +14,12 @@ from fractions import Fraction
 from typing import Any, Final
 
 from webhook.core import capacity, quantity, recognition
+from webhook.core.backend import Backend
+from webhook.core.device import Device
 from webhook.core.measures import Measure
 from webhook.core.quantity import QuantityError
 from webhook.core.recognition import Labels
-from webhook.core.rulebook import Backend, Device, Rulebook, Surroundings
+from webhook.core.rulebook import Rulebook, Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +237,7 @@ def _card(
     card = card or backend.card
     if card is None and rulebook.cluster.device is not None:
         named = rulebook.devices[rulebook.cluster.device.lower()]
-        card = named if not backend.vendors or named.vendor in backend.vendors else None
+        card = named if backend.serves(named) else None
     return card, profile if card is None or profile in card.profiles else None
 
 

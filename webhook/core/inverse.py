@@ -14,9 +14,10 @@ from typing import Any
 
 from webhook.core import amounts
 from webhook.core.amounts import CannotExpressError
+from webhook.core.backend import Amount, Backend, Constant, Mode, When
+from webhook.core.device import Device
 from webhook.core.partitions import has
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Backend, Constant, Device, Mode, When
 from webhook.core.translate import matches
 
 

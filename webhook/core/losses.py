@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from webhook.core import examples, inverse, plan, pod
 from webhook.core.amounts import CannotExpressError
+from webhook.core.backend import Amount, Backend
 from webhook.core.choice import Served
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Backend, Rulebook
+from webhook.core.rulebook import Rulebook
 
 
 class Loss(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from webhook.core.charge import charge
+from webhook.core.device import Device
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from webhook.core.device import Device
 from webhook.core.inventory import Inventory, Node, Offer
 from webhook.core.measures import Measure, total
-from webhook.core.rulebook import Device, Rulebook
+from webhook.core.rulebook import Rulebook
 from webhook.core.usage import Application, Unread, Usage, Use
 
 

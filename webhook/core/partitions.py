@@ -15,9 +15,10 @@ from typing import Final
 
 from webhook.core import amounts
 from webhook.core.amounts import CannotExpressError
+from webhook.core.backend import Amount, Backend, Mode, Output, Partitions
+from webhook.core.device import Device, Profile
 from webhook.core.quantity import show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Amount, Backend, Device, Mode, Output, Partitions, Profile
 
 HOLE: Final = "{profile}"
 

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from webhook.core.rulebook import Amount, Backend, Constant, Device, Output, Rulebook
+from webhook.core.backend import Amount, Backend, Constant, Output
+from webhook.core.device import Device
+from webhook.core.rulebook import Rulebook
 from webhook.core.words import as_label
 
 _HOW_SHARED = re.compile(r"-(?:shared|mig-(?P<profile>.+))$")
@@ -48,7 +50,7 @@ class Labels:
             if end := _HOW_SHARED.search(value):
                 profile = self.spelling.get(end["profile"] or "", profile)
                 value = value[: end.start()]
-            found += [card for card in values.get(value, ()) if _serves(backend, card)]
+            found += [card for card in values.get(value, ()) if backend.serves(card)]
         profile = next(filter(None, (self._partition(labels, key) for key in sorted(self.profiles))), profile)
         return Recognised(found[0] if len({card.model for card in found}) == 1 else None, profile)
 
@@ -80,7 +82,7 @@ def labels(rulebook: Rulebook) -> Labels:
 
 def served(backend: Backend, rulebook: Rulebook) -> Sequence[Device]:
     """The card models that a back end can serve."""
-    return [device for device in _models(rulebook) if _serves(backend, device)]
+    return [device for device in _models(rulebook) if backend.serves(device)]
 
 
 def for_card(backend: Backend, card: Device | None) -> Backend:
@@ -147,7 +149,3 @@ def _spelling(rulebook: Rulebook) -> dict[str, str]:
     """Partitions by how a label, which holds no plus sign, spells them."""
     dotted = {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
     return {**dotted, **{as_label(profile).lower(): profile for profile in rulebook.profiles}}
-
-
-def _serves(backend: Backend, device: Device) -> bool:
-    return not backend.vendors or device.vendor in backend.vendors

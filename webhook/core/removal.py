@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Final
 
 from webhook.core import affinity, claims
+from webhook.core.backend import Constant, Output
 from webhook.core.choice import Served
 from webhook.core.pod import Pod
-from webhook.core.rulebook import Constant, Output
 
 _INJECTED: Final = ("schedulerName", "runtimeClassName", "tolerations", "nodeSelector", "affinity", "resourceClaims")
 

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from webhook.core import amounts, partitions
 from webhook.core.amounts import CannotExpressError
+from webhook.core.backend import Backend, Constant, Mode, When
+from webhook.core.device import Device
 from webhook.core.quantity import show, show_size
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Backend, Constant, Device, Mode, Rulebook, When
+from webhook.core.rulebook import Rulebook
 
 LEAVE_OUT: Final = (
     "leave gpu-model out; where the size of the card counts, the Cluster document can name it (device:)"
@@ -133,6 +135,7 @@ def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Devi
             return backend.card
         named = rulebook.cluster.device
         card = None if named is None else rulebook.devices[named.lower()]
+        # A virtual machine's part of the cluster's card is a model of its own, so only the vendor has to be the same.
         foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
         return rulebook.surroundings.cards.get(backend.name) if foreign or card is None else card
     cards = [rulebook.devices[model.lower()] for model in request.models]

@@ -14,13 +14,15 @@ from typing import Any, Final, NamedTuple
 from webhook.core import choice, claims, inverse, measures, partitions, pod, recognition, translate
 from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
+from webhook.core.backend import Backend
 from webhook.core.choice import Served
+from webhook.core.device import Device
 from webhook.core.interpret import asks_nothing, interpret
 from webhook.core.inventory import Inventory, Node, surroundings
 from webhook.core.measures import Measure
 from webhook.core.pod import Pod
 from webhook.core.request import GpuRequest
-from webhook.core.rulebook import Backend, Device, Rulebook
+from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
 _OVER: Final = frozenset({"Succeeded", "Failed"})

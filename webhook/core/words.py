@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from webhook.core import amounts
+from webhook.core.backend import Amount, Constant, Output
 from webhook.core.choice import Served
 from webhook.core.quantity import show_size
-from webhook.core.rulebook import Amount, Constant, Output, Rulebook
+from webhook.core.rulebook import Rulebook
 
 HOLES: Final = ("profile", "product", "model", "container", "tenant", "memory", "claim")
 """What a string of a rule may leave open, as `{model}`. A string whose hole has nothing to fill it is not written."""
@@ -99,8 +100,7 @@ def _lookalikes(models: Sequence[str], rulebook: Rulebook) -> list[str]:
 def _products_with(served: Served, rulebook: Rulebook) -> Sequence[str]:
     """The products of all cards that have the partition asked for, where no model is."""
     cards = {card.model: card for card in rulebook.devices.values() if served.request.profile in card.profiles}
-    vendors = served.backend.vendors
-    names = [name for card in cards.values() if not vendors or card.vendor in vendors for name in card.names]
+    names = [name for card in cards.values() if served.backend.serves(card) for name in card.names]
     return [as_label(name) for name in names]
 
 

@@ -44,6 +44,7 @@ _DEVICE: Final = mapping(
         ),
     },
     needs=("model", "memory"),
+    dependentRequired={"profiles": ["slices"]},
 )
 
 SPEC: Final[Schema] = mapping(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from webhook.core.backend import Backend, Constant, Example, Injection, Nodes, Outputs, Partitions
 from webhook.core.document import Node, Problem, Section, nearest
-from webhook.core.rulebook import Backend, Constant, Example, Injection, Nodes, Outputs, Partitions
 from webhook.core.schema import modes, outputs
 from webhook.core.shorthand import KEYS, SHARINGS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from webhook.core import quantity
+from webhook.core.device import Device, Profile
 from webhook.core.document import Node, Problem, Section
-from webhook.core.rulebook import Device, Profile
 
 
 def catalog(spec: Node, problems: list[Problem]) -> dict[str, Device]:

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from webhook.core.backend import Backend, Injection, Mode, Output, When
 from webhook.core.document import Node, Problem, Section, nearest
-from webhook.core.rulebook import (
-    Backend,
-    ClaimExample,
-    ClaimSource,
-    Injection,
-    Mode,
-    ObjectKind,
-    Output,
-    Rulebook,
-    When,
-)
+from webhook.core.rulebook import ClaimExample, ClaimSource, ObjectKind, Rulebook
 from webhook.core.schema import outputs
 from webhook.core.shorthand import KEYS
 

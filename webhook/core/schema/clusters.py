@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
+from webhook.core.device import Device
 from webhook.core.document import Node, Problem, Section, nearest
-from webhook.core.rulebook import Cluster, Device
+from webhook.core.rulebook import Cluster
 from webhook.core.schema.inheritance import Parameters
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from webhook.core import amounts
+from webhook.core.backend import Amount, Companions, Constant, Mode, Output, Outputs, When
 from webhook.core.companions import FORBIDDABLE
 from webhook.core.document import Node, Problem, Section
 from webhook.core.request import PREFIX
-from webhook.core.rulebook import Amount, Companions, Constant, Mode, Output, Outputs, When
 from webhook.core.schema import outputs
 from webhook.core.shorthand import SHARINGS
 from webhook.core.translate import describe

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core import amounts
+from webhook.core.backend import Amount, Constant, Output
 from webhook.core.document import DocumentError, Node, Problem, Section, nearest
-from webhook.core.rulebook import Amount, Constant, Output
 from webhook.core.words import HOLES, holes
 
 VERBS: Final = (*amounts.UNITS, *amounts.WORDS)

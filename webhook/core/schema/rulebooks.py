@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from webhook.core import amounts, examples, partitions
+from webhook.core.backend import Amount, Backend, Mode
+from webhook.core.device import Device
 from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
-from webhook.core.rulebook import Amount, Backend, ClaimSource, Cluster, Device, Mode, Resource, Rulebook
+from webhook.core.rulebook import ClaimSource, Cluster, Resource, Rulebook
 from webhook.core.schema import backends, catalogs, claimsources, clusters, inheritance
 from webhook.core.schema.inheritance import Parameters
 from webhook.core.schema.modes import DEVICES
@@ -190,7 +192,7 @@ def _backend(
     backend = _with_cards(backend, devices, problems)
     if backend.partitions is None:
         return backend
-    cards = [card for card in {card.model: card for card in devices.values()}.values() if _serves(backend, card)]
+    cards = [card for card in {card.model: card for card in devices.values()}.values() if backend.serves(card)]
     modes = list(partitions.expanded(backend.modes, cards, backend.partitions))
     names = {name for card in cards for name in card.profiles if partitions.among(backend.partitions, name)}
     return replace(
@@ -233,12 +235,6 @@ def _with_models(mode: Mode, devices: Mapping[str, Device], problems: list[Probl
         problems.append(Problem(mode.at, "when.models", message))
     known = frozenset(devices[model].model.lower() for model in mode.when.models if model in devices)
     return replace(mode, when=replace(mode.when, models=known))
-
-
-def _serves(backend: Backend, device: Device) -> bool:
-    if backend.models:
-        return device.model.lower() in backend.models
-    return not backend.vendors or device.vendor in backend.vendors
 
 
 def _order(cluster: Cluster, loaded: Mapping[str, Backend], devices: str) -> dict[str, Backend]:
