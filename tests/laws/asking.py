@@ -251,8 +251,9 @@ def accompany(backend: str, pod: Object, container: Object) -> None:
             elif word == "runAsUser":
                 pod["spec"]["securityContext"] = {"runAsUser": int(value)}
             else:
-                pod["spec"]["volumes"] = [{"name": "needed", "hostPath": {"path": value}}]
-                container["volumeMounts"] = [{"name": "needed", "mountPath": value}]
+                volume = f"needed-by-{backend}"
+                pod["spec"].setdefault("volumes", []).append({"name": volume, "hostPath": {"path": value}})
+                container.setdefault("volumeMounts", []).append({"name": volume, "mountPath": value})
 
 
 def say(form: str, words: Words, backend: str, pod: Object, container: Object, dice: random.Random) -> None:

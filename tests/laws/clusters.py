@@ -13,7 +13,9 @@ from tempfile import TemporaryDirectory
 from tests import builders
 from webhook import rulefiles
 from webhook.core import explain
-from webhook.core.rulebook import Backend, Cluster, Device, Rulebook
+from webhook.core.backend import Backend
+from webhook.core.device import Device
+from webhook.core.rulebook import Cluster, Rulebook
 from webhook.core.schema import rulebooks
 
 MADE_UP = """

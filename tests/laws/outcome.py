@@ -11,9 +11,10 @@ from tests.laws.vendors.seen import Given, Seen
 from webhook.core import edits, plan, pod
 from webhook.core.asked import Asked
 from webhook.core.choice import Served
+from webhook.core.device import Device
 from webhook.core.interpret import interpret
 from webhook.core.plan import Plan
-from webhook.core.rulebook import Device, Rulebook
+from webhook.core.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.laws import clusters
 from webhook.core.amounts import PERCENT, QUANTITY, TFLOPS, as_text
-from webhook.core.rulebook import Amount, Backend, Companions, Constant, Device, Mode, Output
+from webhook.core.backend import Amount, Backend, Companions, Constant, Mode, Output
+from webhook.core.device import Device
 
 Object = dict[str, Any]
 MIB = 1 << 20

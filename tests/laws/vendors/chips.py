@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from tests.laws.vendors.seen import GIB, MIB, Given, Seen, among, counting, number, percent
+from tests.laws.vendors.seen import GIB, MIB, Given, Seen, among, counting, hundreds, number, percent
 
 _PARTS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4}
 
@@ -66,8 +66,11 @@ def _vcuda(seen: Seen, count: int | None, memory: int | None, cores: int | None)
 
 
 def _iluvatar_vcuda(seen: Seen) -> Given:
-    names = (f"iluvatar.ai/{name}" for name in ("vgpu", "vcuda-memory", "vcuda-core"))
-    return _vcuda(seen, *map(seen.limits.get, names))
+    """The vendor's own manager: without a count, 100 of compute for each card."""
+    count, memory, cores = (seen.limits.get(f"iluvatar.ai/{name}") for name in ("vgpu", "vcuda-memory", "vcuda-core"))
+    if count is None:
+        count = 1 if cores is None or cores < 100 else hundreds(cores)
+    return _vcuda(seen, count, memory, cores)
 
 
 def _metax(seen: Seen) -> Given:
