@@ -51,7 +51,7 @@ def _violation(wanted: Companions, path: Path, message: str, fix: str) -> Violat
 
 
 def _reserved(pod: Pod, name: str, wanted: Companions) -> Iterator[Violation]:
-    for key in pod.annotations if wanted.reserved else ():
+    for key in sorted(pod.annotations) if wanted.reserved else ():
         if any(key == word or (word[-1:] == "*" and key.startswith(word[:-1])) for word in wanted.reserved):
             message = f"the annotation {key} is written by the scheduler of {name}, and by nobody else"
             yield _violation(wanted, ("metadata", "annotations", key), message, f"remove {key}")
