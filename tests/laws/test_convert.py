@@ -10,7 +10,7 @@ from tests.cases.served import as_served
 from tests.laws import clusters, every, own
 from tests.laws.asking import NATIVE, SHORTHAND, Asking, accompany
 from tests.laws.outcome import Stored, given, stored
-from tests.laws.test_enough import TOLD_BY_CARD, TOLD_BY_NODES, UNCLAIMED, UNTOLD, is_enough
+from tests.laws.test_enough import TOLD_BY_CARD, TOLD_BY_NODES, is_enough
 from tests.laws.vendors import READINGS
 from tests.laws.vendors.seen import Given
 from webhook.core import convert
@@ -21,7 +21,7 @@ TRIED = 3
 """So many other systems at most are asked to serve a pod."""
 
 
-ODD = TOLD_BY_NODES | TOLD_BY_CARD | UNTOLD.keys()
+ODD = TOLD_BY_NODES | TOLD_BY_CARD
 """Back ends whose own words do not tell alone what they give."""
 
 UNSAID: Mapping[str, str] = {
@@ -39,7 +39,7 @@ UNSAID: Mapping[str, str] = {
 def partners(backend: str) -> Sequence[str]:
     """The other systems that serve the card of this one's cluster, and its partitions if it serves nothing else."""
     card = clusters.card(backend)
-    others = [name for name in READINGS if name not in {backend, *UNCLAIMED}]
+    others = [name for name in READINGS if name != backend]
     cut = all(mode.when.devices == "profile" for mode in clusters.backend(backend).modes)
     return [
         name

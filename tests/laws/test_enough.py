@@ -25,9 +25,6 @@ TOLD_BY_NODES = {"gke-mig", "gke-sharing", "nvidia-mig-single"}
 TOLD_BY_CARD = {"hami-mig"}
 """Back ends whose own words are a size, and the card says which partition that is."""
 
-UNTOLD: Mapping[str, str] = {"iluvatar-vcuda": "hundreds of cores are completed with a count of one card"}
-"""Back ends whose own words we do not understand as their vendor does yet, and why."""
-
 
 @every.backend(
     16,
@@ -76,13 +73,7 @@ def _cores(request: GpuRequest, card: Device) -> Fraction:
     return Fraction(100) if _whole(request) else 100 * (request.share or Fraction(0))
 
 
-UNCLAIMED = {"dra-claim-template"}
-"""Back ends that claim nothing for a card that the cluster knows, and nobody names."""
-
-
-@every.backend(
-    40, least=10, forms=(*SHORTHAND, *RESOURCES), backends=[name for name in READINGS if name not in UNCLAIMED]
-)
+@every.backend(40, least=10, forms=(*SHORTHAND, *RESOURCES), backends=[*READINGS])
 def test_the_vendors_reading_is_at_least_what_was_asked(asked: Asking) -> bool:
     done = stored(asked)
     given = done.reading() if done else None
@@ -117,7 +108,7 @@ def _is_limited(given: Fraction | None, wanted: Fraction, warnings: Sequence[str
     40,
     least=10,
     forms=NATIVE[:2],
-    backends=[name for name in IN_RESOURCES if name in READINGS.keys() - TOLD_BY_NODES - UNTOLD.keys()],
+    backends=[name for name in IN_RESOURCES if name in READINGS.keys() - TOLD_BY_NODES],
 )
 def test_own_words_are_understood_as_their_vendor_does(asked: Asking) -> bool:
     """What is charged for them is what they get; and what is let in, the vendor takes."""
@@ -152,7 +143,7 @@ MISREAD: Mapping[str, str] = {"aliyun-gpushare-mib": clusters.ALL}
 @every.backend(
     16,
     least=4,
-    backends=[name for name in clusters.names() if name not in UNCLAIMED],
+    backends=clusters.names(),
     also=[st.sampled_from([clusters.ALL, *clusters.names()])],
 )
 def test_every_replica_accepts_what_another_made(asked: Asking, other: str) -> bool:

@@ -180,7 +180,7 @@ def _as_it_stands(asked: Asked, backend: Backend, rulebook: Rulebook) -> Served:
     if card is not None and mode.when.devices == "profile" and request.devices == "part":
         request = partitions.cut(request, card, backend)
     missing = {
-        name: output.absent
+        name: request.count
         for name, output in mode.amounts.items()
         if name not in amounts and isinstance(output, Amount) and isinstance(output.absent, int)
     }

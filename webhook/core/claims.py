@@ -11,6 +11,7 @@ from itertools import chain, count
 from typing import Any, Final
 
 from webhook.core import words
+from webhook.core.amounts import CannotExpressError
 from webhook.core.choice import Served
 from webhook.core.edits import Append, Edit
 from webhook.core.pod import Container, Pod
@@ -57,7 +58,10 @@ def claim(pod: Pod, served: Sequence[Served], rulebook: Rulebook) -> Iterator[Ed
         container = one.asked.container
         there = _templates_of(names(container), by_name) if one.mode.claims else set()
         rule = one.mode.claims[0].rule if one.mode.claims else ""
-        for template in templates(one, rulebook):
+        wanted = templates(one, rulebook)
+        if one.mode.claims and not wanted:
+            raise CannotExpressError("GPU301", f"{one.backend.name} has no template for this", "name one (gpu-claim)")
+        for template in wanted:
             if template not in there:
                 name = _name(container.name, template, taken)
                 taken.add(name)

@@ -46,7 +46,6 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
         done = served.amounts if served else {}
         plan.edits += [repair for name, repair in asked.native.repairs.items() if name not in done]
     _inject(pod, plan, rulebook)
-    plan.edits += claims.claim(pod, plan.served, rulebook)
     plan.violations += companions.check(pod, plan.served)
     plan.edits += _notes(pod, plan)
     return plan
@@ -59,6 +58,7 @@ def _inject(pod: Pod, plan: Plan, rulebook: Rulebook) -> None:
                 plan.violations.append(injected)
             else:
                 plan.edits.append(injected)
+        plan.edits += claims.claim(pod, plan.served, rulebook)
     except CannotExpressError as reason:
         violation = Violation(code=reason.code, path="spec", message=reason.message, fix=reason.fix)
         plan.violations.append(violation)

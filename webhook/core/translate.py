@@ -221,6 +221,8 @@ def _mode_for(request: GpuRequest, backend: Backend, card: Device | None) -> Mod
     meant = request if request.models or card is None else replace(request, models=(card.model,))
     for mode in backend.modes:
         named = mode.profile is None or mode.profile == request.profile
+        if "model" in mode.when.has and not request.models:
+            continue  # it writes the model that was asked for
         if named and matches(mode.when, meant) and _fits(mode, request, card):
             return mode
     serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
