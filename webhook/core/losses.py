@@ -54,7 +54,7 @@ def _lost(served: Served) -> Iterator[str]:
 
 def _read(served: Served) -> GpuRequest | None:
     try:
-        return inverse.understand(served.amounts, served.backend, served.asked.marks)[0]
+        return inverse.understand(served.amounts, served.backend, served.asked.marks | served.mode.marks)[0]
     except CannotExpressError:
         return None
 
