@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from webhook.core import edits, examples, explain, plan, pod
+from webhook.core import edits, examples, indexes, plan, pod
 from webhook.core.backend import Backend, Example
 from webhook.core.device import Device
 from webhook.core.plan import Plan
@@ -41,7 +41,7 @@ def table(rulebook: Rulebook) -> str:
 
 
 def _row(backend: Backend, rulebook: Rulebook) -> str:
-    alone = explain.only(backend.name, rulebook)
+    alone = indexes.only(backend.name, rulebook)
     example = _telling(backend)
     asked = ", ".join(f"`{key}: {_quoted(value)}`" for key, value in example.ask.items())
     link = f"[{backend.name}]({backend.at.file})"

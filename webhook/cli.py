@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from webhook import manifests, rulefiles, settings, summary
-from webhook.core import convert, explain, losses, sources
+from webhook.core import convert, explain, indexes, losses, sources
 from webhook.core.document import nearest
 from webhook.core.explain import Explanation
 from webhook.core.losses import Loss
@@ -219,7 +219,7 @@ def _explain(options: argparse.Namespace) -> int:
     for name in (options.backend, options.to, options.source):
         _check_known(name, rulebook)
     if options.backend is not None:
-        rulebook = explain.only(options.backend, rulebook)
+        rulebook = indexes.only(options.backend, rulebook)
     documents = manifests.parse(*_read(options.file))
     around = [document for file in options.around for document in manifests.parse(*_read(file))]
     rulebook = sources.given([*documents, *around], rulebook)
@@ -287,7 +287,7 @@ def _check(options: argparse.Namespace) -> int:
     one_way = [
         loss
         for name, backend in rulebook.backends.items()
-        for loss in losses.losses(backend, explain.only(name, rulebook))
+        for loss in losses.losses(backend, indexes.only(name, rulebook))
     ]
     if options.output == "json":
         _dump({"fine": True, "problems": [], "oneWay": [*map(str, one_way)], **summary.counts(rulebook)})

@@ -6,10 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 from tests import builders
-from webhook.core import admit, edits, explain, plan, pod
+from webhook.core import admit, edits, explain, indexes, plan, pod
 from webhook.core.plan import Plan
 from webhook.core.rulebook import Rulebook
-from webhook.core.schema import rulebooks
 
 SHIPPED = builders.rulebook(builders.shipped_files())
 SHARING = "nvidia.com/gpu.sharing-strategy"
@@ -17,7 +16,7 @@ SHARING = "nvidia.com/gpu.sharing-strategy"
 
 def _cluster(*backends: str, device: str | None = None) -> Rulebook:
     cluster = replace(SHIPPED.cluster, backends=backends, tiers={}, whole=None, part=None, device=device)
-    return rulebooks.index(cluster, SHIPPED.backends, SHIPPED.devices, SHIPPED.digest)
+    return indexes.index(cluster, SHIPPED.backends, SHIPPED.devices, SHIPPED.digest)
 
 
 def _planned(raw: Mapping[str, Any], rulebook: Rulebook) -> Plan:

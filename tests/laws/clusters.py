@@ -12,11 +12,10 @@ from tempfile import TemporaryDirectory
 
 from tests import builders
 from webhook import rulefiles
-from webhook.core import explain
+from webhook.core import indexes
 from webhook.core.backend import Backend
 from webhook.core.device import Device
 from webhook.core.rulebook import Cluster, Rulebook
-from webhook.core.schema import rulebooks
 
 MADE_UP = """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -101,7 +100,7 @@ def rulebook(name: str) -> Rulebook:
     if name == ALL:
         cluster = replace(loaded.cluster, backends=names(), tiers={})
         return replace(_indexed(cluster, loaded), sources=loaded.sources)
-    alone = explain.only(name, loaded)
+    alone = indexes.only(name, loaded)
     cluster = replace(alone.cluster, device=card(name).model)
     return replace(_indexed(cluster, loaded), sources=loaded.sources, surroundings=alone.surroundings)
 
@@ -114,7 +113,7 @@ def replica(other: str, of: str) -> Rulebook:
 
 
 def _indexed(cluster: Cluster, loaded: Rulebook) -> Rulebook:
-    return rulebooks.index(cluster, loaded.backends, loaded.devices, loaded.digest)
+    return indexes.index(cluster, loaded.backends, loaded.devices, loaded.digest)
 
 
 def backend(name: str) -> Backend:

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests import builders
-from webhook.core import explain, inventory, usage
+from webhook.core import explain, indexes, inventory, usage
 from webhook.core.explain import Explanation
 from webhook.core.rulebook import Rulebook
 
@@ -21,7 +21,7 @@ def shipped() -> Rulebook:
 
 @cache
 def alone(backend: str) -> Rulebook:
-    return explain.only(backend, shipped())
+    return indexes.only(backend, shipped())
 
 
 def admitted() -> Iterator[tuple[str, Explanation]]:

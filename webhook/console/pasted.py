@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from webhook import manifests
-from webhook.core import explain, sources
+from webhook.core import explain, indexes, sources
 from webhook.core.explain import Explanation
 from webhook.core.rulebook import Rulebook
 from webhook.manifests import ManifestError
@@ -44,7 +44,7 @@ def explanations(content: bytes, rulebook: Rulebook, backend: str = "") -> list[
         raise UnreadableError(f"this is more than {MAX_BYTES >> 20} MiB")
     if not content.strip():
         raise UnreadableError("there is nothing here yet: paste a pod, or anything that makes pods")
-    chosen = explain.only(backend, rulebook) if backend else rulebook
+    chosen = indexes.only(backend, rulebook) if backend else rulebook
     try:
         documents = manifests.parse(content, _NAME, most=MAX_VALUES)
     except ManifestError as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from webhook.core import affinity, explain, pod, recognition, removal, words
+from webhook.core import affinity, explain, indexes, pod, recognition, removal, words
 from webhook.core.choice import Served
 from webhook.core.explain import Explanation
 from webhook.core.places import CONTAINER, NOTE, annotation, claimed
@@ -19,8 +19,7 @@ from webhook.core.plan import Plan
 from webhook.core.pod import Pod
 from webhook.core.quantity import show, show_size
 from webhook.core.request import PREFIX, Devices, GpuRequest
-from webhook.core.rulebook import Rulebook, Surroundings
-from webhook.core.schema import rulebooks
+from webhook.core.rulebook import Rulebook
 
 
 def convert(
@@ -30,8 +29,8 @@ def convert(
 
     Without `source` all back ends are asked, those of the cluster first. Raises KeyError for unknown names.
     """
-    every = _every(rulebook) if source is None else explain.only(source, rulebook)
-    wanted = explain.only(target, rulebook)
+    every = indexes.every(rulebook) if source is None else indexes.only(source, rulebook)
+    wanted = indexes.only(target, rulebook)
     found = explain.explain(document, every)
     return [_convert(one, wanted) if _understood(one) else one for one in found]
 
@@ -40,14 +39,6 @@ def _understood(one: Explanation) -> bool:
     """Whether the pod's request is clear; what else its first system would say of it (5xx) does not matter here."""
     wrong = [violation for violation in one.decision.violations if not violation.code.startswith("GPU5")]
     return one.planned is not None and not wrong
-
-
-def _every(rulebook: Rulebook) -> Rulebook:
-    """The rulebook of a cluster that has every back end there is a rule for."""
-    names = tuple(dict.fromkeys([*rulebook.cluster.backends, *rulebook.backends]))
-    cluster = replace(rulebook.cluster, backends=names, tiers={})
-    every = rulebooks.index(cluster, rulebook.backends, rulebook.devices, rulebook.digest)
-    return replace(every, sources=rulebook.sources, surroundings=Surroundings(objects=rulebook.surroundings.objects))
 
 
 def _convert(understood: Explanation, wanted: Rulebook) -> Explanation:

@@ -15,8 +15,7 @@ from webhook.core.fields import Path
 from webhook.core.fields import field as path_of
 from webhook.core.plan import Plan
 from webhook.core.review import creating
-from webhook.core.rulebook import Rulebook, Surroundings
-from webhook.core.schema import rulebooks
+from webhook.core.rulebook import Rulebook
 from webhook.core.shorthand import KEYS
 from webhook.core.violations import Refusal, Violation
 
@@ -73,15 +72,6 @@ def _with_hint(one: Explanation, document: Mapping[str, Any]) -> Explanation:
         return one
     hint = f"metadata.labels.{keys[0]} is of the workload; its pods have the labels of spec.template.metadata"
     return replace(one, decision=replace(one.decision, warnings=[*one.decision.warnings, hint]))
-
-
-def only(name: str, rulebook: Rulebook) -> Rulebook:
-    """The rulebook of a cluster that has just one back end; raises KeyError if nothing is called so."""
-    rulebook.backends[name]
-    cluster = replace(rulebook.cluster, backends=(name,), whole=name, part=name, provisioners={})
-    alone = rulebooks.index(cluster, rulebook.backends, rulebook.devices, rulebook.digest)
-    around = Surroundings(objects=rulebook.surroundings.objects)
-    return replace(alone, sources=rulebook.sources, surroundings=around)
 
 
 def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any], str]]:

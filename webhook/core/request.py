@@ -13,6 +13,9 @@ PREFIX: Final = "gpu-webhook.io/"
 """The one prefix of every label, annotation and resource that belongs to this webhook."""
 
 
+DEVICES: Final = ("whole", "part", "profile", "claim")
+"""How devices can be asked for; rules select their modes by it."""
+
 ASKING: Final = ("gpu", "gpu-memory", "gpu-cores", "gpu-tflops", "gpu-profile", "gpu-claim")
 """The keys that ask for a GPU by themselves; the others only say which or how."""
 

@@ -22,8 +22,7 @@ from webhook.core.editor.pieces import (
     whole,
     word,
 )
-from webhook.core.request import PREFIX
-from webhook.core.schema.modes import DEVICES
+from webhook.core.request import DEVICES, PREFIX
 from webhook.core.shorthand import SHARINGS
 
 _DIMENSIONS: Final = many(word(("share", "memory", "cores", "profile", "model")))

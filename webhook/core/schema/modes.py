@@ -11,7 +11,7 @@ from webhook.core import amounts
 from webhook.core.backend import Amount, Companions, Constant, Mode, Output, Outputs, When
 from webhook.core.companions import FORBIDDABLE
 from webhook.core.document import Node, Problem, Section
-from webhook.core.request import PREFIX
+from webhook.core.request import DEVICES, PREFIX
 from webhook.core.schema import outputs
 from webhook.core.shorthand import SHARINGS
 from webhook.core.translate import describe
@@ -23,7 +23,6 @@ _RESOURCE = re.compile(
     r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/([A-Za-z0-9]|\{profile\}|\{memory\})([A-Za-z0-9._-]|\{profile\}|\{memory\}){0,62}"
 )
 _DIMENSIONS: Final = ("share", "memory", "cores", "profile", "model")
-DEVICES: Final = ("whole", "part", "profile", "claim")
 
 
 def modes(node: Node, problems: list[Problem]) -> list[Mode]:

@@ -1,18 +1,17 @@
-"""All documents together: heads, names, references between them, and the indexes of the rulebook."""
+"""All documents together: heads, names, and the references between them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from webhook.core import amounts, examples, partitions
-from webhook.core.backend import Amount, Backend, Mode
+from webhook.core import examples, indexes, partitions
+from webhook.core.backend import Backend, Mode
 from webhook.core.device import Device
 from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
-from webhook.core.rulebook import ClaimSource, Cluster, Resource, Rulebook
+from webhook.core.rulebook import ClaimSource, Cluster, Rulebook
 from webhook.core.schema import backends, catalogs, claimsources, clusters, inheritance
 from webhook.core.schema.inheritance import Parameters
-from webhook.core.schema.modes import DEVICES
 from webhook.core.sources import failing
 
 API_VERSION = "gpu-webhook.io/v1alpha1"
@@ -36,32 +35,7 @@ def rulebook(documents: Iterable[Node], digest: str, *, tried: bool = False) -> 
         problems += [problem for source in _sources(specs["ClaimSource"], {}, []) for problem in failing(source)]
     if problems or cluster is None:
         raise DocumentError(*sorted(set(problems)))
-    return replace(index(cluster, loaded, devices, digest), sources=claims)
-
-
-def index(cluster: Cluster, loaded: Mapping[str, Backend], devices: Mapping[str, Device], digest: str) -> Rulebook:
-    """The rulebook of these values, with its resources indexed."""
-    enabled = [loaded[name] for name in cluster.backends]
-    orders = {kind: _order(cluster, loaded, kind) for kind in DEVICES}
-    resources = _resources(cluster, loaded, enabled)
-    marks, all_marks = _marks(enabled), _marks(loaded.values())
-    return Rulebook(
-        cluster=cluster,
-        backends=loaded,
-        enabled=enabled,
-        orders=orders,
-        ranks={kind: _ranks(cluster, kind) for kind in DEVICES},
-        devices=devices,
-        profiles=frozenset(profile for device in devices.values() for profile in device.profiles),
-        resources=resources,
-        spoken={name: resource for name, resource in resources.items() if " " in name and resource.owners},
-        marks=marks,
-        marked=_keys(marks),
-        heard={name: resource for name, resource in resources.items() if " " in name},
-        all_marks=all_marks,
-        all_marked=_keys(all_marks),
-        digest=digest,
-    )
+    return indexes.index(cluster, loaded, devices, digest, claims)
 
 
 def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, dict[str, Node]]:
@@ -153,16 +127,10 @@ def _sources(
     for name, spec in specs.items():
         try:
             resolved = _resolved(name, spec, parameters.get(name, {}), problems)
-            found.append(claimsources.source(name, resolved, _alone, problems))
+            found.append(claimsources.source(name, resolved, lambda backend: indexes.alone(backend, {}), problems))
         except DocumentError as error:
             problems += error.problems
     return found
-
-
-def _alone(backend: Backend) -> Rulebook:
-    """A rulebook of one back end and no cards."""
-    name = backend.name
-    return index(Cluster(name=name, at=backend.at, backends=(name,), whole=name, part=name), {name: backend}, {}, "")
 
 
 def _failing_examples(
@@ -171,8 +139,7 @@ def _failing_examples(
     """Examples hold for a rule as it is written; parameters that this cluster sets are not part of that."""
     for name, backend in loaded.items():
         as_written = _backend(name, specs, {}, devices, []) if backend.parametrised else backend
-        alone = Cluster(name="example", at=backend.at, backends=(name,), whole=name, part=name)
-        yield from examples.failing(as_written, index(alone, {name: as_written}, devices, ""))
+        yield from examples.failing(as_written, indexes.alone(as_written, devices))
 
 
 def _backend(
@@ -235,69 +202,3 @@ def _with_models(mode: Mode, devices: Mapping[str, Device], problems: list[Probl
         problems.append(Problem(mode.at, "when.models", message))
     known = frozenset(devices[model].model.lower() for model in mode.when.models if model in devices)
     return replace(mode, when=replace(mode.when, models=known))
-
-
-def _order(cluster: Cluster, loaded: Mapping[str, Backend], devices: str) -> dict[str, Backend]:
-    default = _default(cluster, devices)
-    return {name: loaded[name] for name in ((default,) if default else ()) + cluster.backends}
-
-
-def _ranks(cluster: Cluster, devices: str) -> dict[str, int]:
-    """The place of each back end: its tier's, but the default's is before all."""
-    tiers = cluster.tiers or {name: rank for rank, name in enumerate(cluster.backends)}
-    return {**tiers, **({default: -1} if (default := _default(cluster, devices)) else {})}
-
-
-def _default(cluster: Cluster, devices: str) -> str | None:
-    return cluster.whole if devices == "whole" else cluster.part
-
-
-def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:
-    known: dict[str, list[Backend]] = {}
-    for backend in dict.fromkeys([backend.name for backend in enabled] + list(loaded)):
-        for resource in loaded[backend].owns:
-            known.setdefault(resource, []).append(loaded[backend])
-    on = set(cluster.backends)
-    return {name: _resource(name, owners, on) for name, owners in sorted(known.items())}
-
-
-def _resource(name: str, known: Sequence[Backend], enabled: set[str]) -> Resource:
-    owners = [backend for backend in known if backend.name in enabled]
-    modes = [mode for owner in owners or known for mode in owner.modes if name in mode.amounts]
-    outputs = [mode.amounts[name] for mode in modes]
-    numbers = [output for output in outputs if isinstance(output, Amount)]
-    memory = [output for output in numbers if output.what == "memory" and output.unit_name != amounts.PERCENT]
-    units = {output.unit for output in memory}
-    unit = units.pop() if len(units) == 1 else None
-    first = owners[0] if owners else known[0]
-    return Resource(
-        name=name,
-        rule=outputs[0].at.of(first.name),
-        owners=tuple(owners),
-        known=tuple(known),
-        counts=any(output.what == "count" for output in numbers) and any(mode.profile is None for mode in modes),
-        only_counts=bool(numbers) and all(output.what == "count" for output in numbers),
-        memory_unit=unit,
-        in_bytes=any(output.unit_name == amounts.QUANTITY for output in numbers),
-        digits=max((output.digits for output in numbers), default=0),
-        alone=any(not mode.limits for mode in modes),
-        addresses=tuple({key for mode in modes for key in _addresses(mode)}),
-        refuse_request_only=any(owner.request_only == "refuse" for owner in owners),
-    )
-
-
-def _marks(backends: Iterable[Backend]) -> frozenset[str]:
-    """The annotations, or their keys alone, that some mode depends on."""
-    modes = [mode for backend in backends for mode in backend.modes]
-    return frozenset(mark for mode in modes for mark in mode.when.marks | mode.when.unmarked | mode.marks)
-
-
-def _keys(marks: Iterable[str]) -> frozenset[str]:
-    return frozenset(mark.partition("=")[0] for mark in marks)
-
-
-def _addresses(mode: Mode) -> Iterator[str]:
-    """The annotations in which a mode names the container."""
-    for key, output in mode.outputs.annotations.items():
-        if isinstance(output, Amount) and output.what == "container":
-            yield key
