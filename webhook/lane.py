@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
-from time import perf_counter
+from time import perf_counter, time
 from typing import Final, NamedTuple
 
 from webhook import logs, metrics
@@ -87,7 +87,7 @@ class Lane:
         started = perf_counter()
         request = None
         try:
-            request = review.decode(body)
+            request = review.decode(body, time())
             decision = judge(request, rulebook)
             answer = review.encode(request.uid, decision)
         except review.NotAReviewError as error:

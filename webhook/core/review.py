@@ -34,7 +34,8 @@ class AdmissionRequest:
     """One review as the API server sent it.
 
     `pod` and `old_pod` are decoded JSON objects, None where the review has none (`object` on DELETE,
-    `oldObject` on CREATE). `name` is empty under generateName in a mutating review.
+    `oldObject` on CREATE). `name` is empty under generateName in a mutating review. `user` is who asks, by the name
+    that the API server knows, and `at` is when, in seconds since 1970.
     """
 
     uid: str
@@ -46,9 +47,11 @@ class AdmissionRequest:
     dry_run: bool
     pod: Mapping[str, Any] | None
     old_pod: Mapping[str, Any] | None
+    user: str = ""
+    at: float = 0.0
 
 
-def creating(pod: Mapping[str, Any], uid: str, namespace: str = "") -> AdmissionRequest:
+def creating(pod: Mapping[str, Any], uid: str, namespace: str = "", at: float = 0.0) -> AdmissionRequest:
     """The review of a pod that somebody only asks about: nothing is stored."""
     return AdmissionRequest(
         uid=uid,
@@ -60,11 +63,12 @@ def creating(pod: Mapping[str, Any], uid: str, namespace: str = "") -> Admission
         dry_run=True,
         pod=pod,
         old_pod=None,
+        at=at,
     )
 
 
-def decode(body: bytes) -> AdmissionRequest:
-    """Read the bytes of an AdmissionReview; raises NotAReviewError with a sentence saying what is wrong."""
+def decode(body: bytes, at: float = 0.0) -> AdmissionRequest:
+    """Read the bytes of a review that came `at` a time; raises NotAReviewError, which says what is wrong."""
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -76,11 +80,11 @@ def decode(body: bytes) -> AdmissionRequest:
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str) or not request["uid"]:
         raise NotAReviewError("the review has no request with a uid")
-    return _decode_request(request)
+    return _decode_request(request, at)
 
 
-def _decode_request(request: dict[str, Any]) -> AdmissionRequest:
-    resource = request.get("resource")
+def _decode_request(request: dict[str, Any], at: float) -> AdmissionRequest:
+    resource, user = request.get("resource"), request.get("userInfo")
     return AdmissionRequest(
         uid=request["uid"],
         operation=_text(request, "operation"),
@@ -91,6 +95,8 @@ def _decode_request(request: dict[str, Any]) -> AdmissionRequest:
         dry_run=request.get("dryRun") is True,
         pod=_mapping(request, "object"),
         old_pod=_mapping(request, "oldObject"),
+        user=_text(user, "username") if isinstance(user, dict) else "",
+        at=at,
     )
 
 

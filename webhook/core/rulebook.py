@@ -13,6 +13,7 @@ from typing import Any, Literal
 from webhook.core.backend import Backend
 from webhook.core.device import Device
 from webhook.core.document import Location
+from webhook.core.tenancy.policy import Tenancy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,3 +165,4 @@ class Rulebook:
     sources: Sequence[ClaimSource] = ()
     digest: str
     surroundings: Surroundings = field(default_factory=Surroundings)
+    tenancy: Tenancy = field(default_factory=Tenancy)

@@ -1,0 +1,134 @@
+"""The ledger of one tenant: what may be used, what is, and what has been promised to pods not yet seen.
+
+Pure state, and the only two things that may happen to it. Whoever holds it (a TenantUsage object in a cluster, memory
+offline) replaces it as a whole, and only if nobody else has meanwhile: a compare-and-swap. With that, the totals hold
+for any number of replicas and settlers, paused, doubled or killed:
+
+    every live pod that was admitted is in `held` or in `pending`: it was reserved before it was written, and a
+    settlement takes it out of `pending` only when it has seen it, or has seen that it never came to be
+    `reserve` never lets their sum grow over `hard`
+
+One name holds one pod at a time, so of the reservations of one name the largest counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, NamedTuple
+
+from webhook.core.tenancy import tally
+from webhook.core.tenancy.tally import Tally
+
+MOST_PENDING: Final = 2000
+"""Names waiting to be seen. At this size a write takes some 40 ms; it is full only while nobody settles."""
+
+Pending = Mapping[str, Mapping[str, Tally]]
+"""By `namespace/name`, then by the UID of the pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What is known of one tenant.
+
+    hard     what may be used at most; empty: nothing is limited
+    held     what live pods hold, by namespace: all the namespaces that are counted here, and no others
+    view     the version of the cluster's pods up to which `held` is right; 0: nothing is known yet
+    pending  reservations of pods that are not in `held`
+    recount  who waits for the next settlement, if anybody
+    """
+
+    hard: Tally = field(default_factory=dict)
+    held: Mapping[str, Tally] = field(default_factory=dict)
+    view: int = 0
+    pending: Pending = field(default_factory=dict)
+    recount: str = ""
+
+    @property
+    def used(self) -> Tally:
+        """What counts against the limit."""
+        reserved = (_largest(by_uid) for by_uid in self.pending.values())
+        return tally.plus(tally.total(self.held.values()), tally.total(reserved))
+
+
+def _largest(by_uid: Mapping[str, Tally]) -> Tally:
+    most: Tally = tally.NOTHING
+    for amount in by_uid.values():
+        most = tally.at_least(most, amount)
+    return most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A pod on its way into the cluster; `enforced`: it is refused where it would be over the limit."""
+
+    namespace: str
+    name: str
+    uid: str
+    amount: Tally
+    enforced: bool = True
+
+
+class Outcome(NamedTuple):
+    """What becomes of an ask.
+
+    `admit`: it counts once `ledger` is written, if that differs. `over`: `exceeded` says of what; an ask that is not
+    enforced is admitted with it. `again`: nothing can be said now, and `why` says why.
+    """
+
+    verdict: Literal["admit", "over", "again"]
+    ledger: Ledger
+    exceeded: tuple[str, ...] = ()
+    why: str = ""
+
+
+def reserve(ledger: Ledger, ask: Ask) -> Outcome:
+    """Reserve for one pod."""
+    if not ledger.view:
+        return Outcome("again", ledger, why="nobody has counted what the tenant uses yet")
+    if ask.namespace not in ledger.held:
+        return Outcome("again", ledger, why=f"the namespace {ask.namespace} is not counted yet")
+    name = f"{ask.namespace}/{ask.name}"
+    by_uid = ledger.pending.get(name, {})
+    if ask.uid in by_uid:
+        return Outcome("admit", ledger)
+    if not by_uid and len(ledger.pending) >= MOST_PENDING:
+        return Outcome("again", ledger, why=f"{MOST_PENDING} pods of the tenant wait to be counted")
+    after = replace(ledger, pending={**ledger.pending, name: {**by_uid, ask.uid: ask.amount}})
+    used = after.used
+    exceeded = tuple(key for key in tally.over(used, ledger.hard) if ask.amount.get(key))
+    if exceeded and ask.enforced:
+        return Outcome("over", ledger, exceeded)
+    return Outcome("admit", after, exceeded)
+
+
+class Seen(NamedTuple):
+    """What one who watches pods knows of one tenant.
+
+    version  up to which version all changes were seen
+    held     what live pods hold in each namespace that is counted for the tenant
+    settled  the UIDs of pods that need no reservation any more: live ones, and those that came and went
+    phantoms the UIDs of reservations that have been there longer than any create can take, and whose pod a read
+             sent after that did not find
+    """
+
+    version: int
+    held: Mapping[str, Tally]
+    settled: Collection[str]
+    phantoms: Collection[str] = frozenset()
+
+
+def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
+    """The ledger after a look at the pods; None if somebody has seen more already."""
+    if ledger.view > seen.version:
+        return None
+    pending = {
+        name: left
+        for name, by_uid in ledger.pending.items()
+        if (
+            left := {
+                uid: each for uid, each in by_uid.items() if uid not in seen.settled and uid not in seen.phantoms
+            }
+        )
+    }
+    return Ledger(hard=hard, held=seen.held, view=seen.version, pending=pending)

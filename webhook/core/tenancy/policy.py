@@ -1,0 +1,139 @@
+"""Tenant policies and exemptions as frozen values, whoever read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final, Literal
+
+from webhook.core.tenancy.tally import Tally
+
+Action = Literal["deny", "warn", "dryrun"]
+ACTIONS: Final = ("deny", "warn", "dryrun")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """One line of a label selector: `In`, `NotIn`, `Exists` or `DoesNotExist`."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespaces:
+    """Which namespaces: those whose name matches one of the globs, and those with the labels of the selector."""
+
+    names: tuple[str, ...] = ()
+    selector: Sequence[Expression] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """The most that one container, or one pod, may ask; None: anything.
+
+    `devices` counts shares as fractions, `memory` is bytes of all its devices together, `cores` percent of a device
+    (100 is all of one), of all together. `rule` is `name (file:line)` of the lines that say so.
+    """
+
+    devices: Fraction | None = None
+    memory: int | None = None
+    cores: Fraction | None = None
+    action: Action = "deny"
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """A list of what may, or may not, be used, in each respect that it names (an empty set: says nothing)."""
+
+    backends: frozenset[str] = frozenset()
+    vendors: frozenset[str] = frozenset()
+    models: frozenset[str] = frozenset()
+    sharing: frozenset[str] = frozenset()
+    profiles: frozenset[str] = frozenset()
+    action: Action = "deny"
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What is meant where a pod does not say: back end, model and way of sharing, and the memory of a bare `gpu: 1`."""
+
+    backend: str | None = None
+    model: str | None = None
+    sharing: str | None = None
+    memory: int | None = None
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What all live pods of the tenant may hold together."""
+
+    hard: Tally
+    action: Action = "deny"
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantPolicy:
+    """What one tenant may do. Its name is the tenant's.
+
+    `affinity` are the match expressions (as in a nodeSelectorTerm) that all of its GPU pods are confined by; `labels`
+    and `annotations` are put on them.
+    """
+
+    name: str
+    rule: str
+    namespaces: Namespaces
+    priority: int = 0
+    container: Ceiling | None = None
+    pod: Ceiling | None = None
+    allowed: Kinds | None = None
+    forbidden: Kinds | None = None
+    defaults: Defaults = field(default_factory=Defaults)
+    affinity: Sequence[Mapping[str, Any]] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    quota: Quota | None = None
+
+
+RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")
+"""The rules of a policy that an exemption can lift."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exemption:
+    """Who is spared some rules of policies until a time.
+
+    namespaces  globs; users: globs of user names, empty for everybody who may create pods there
+    lifts       which of RULES; of several exemptions that hold for one pod, only what all of them lift is lifted
+    expires     seconds since 1970 (UTC)
+    """
+
+    name: str
+    rule: str
+    namespaces: tuple[str, ...]
+    users: tuple[str, ...] = ()
+    lifts: frozenset[str]
+    owner: str
+    reason: str
+    expires: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenancy:
+    """All policies and exemptions, and what is known of namespaces.
+
+    `labels` are those of each namespace; `without_policy`: what a namespace may do that no policy selects.
+    `observing`: nothing is changed or refused, and users are told what would be.
+    """
+
+    policies: Sequence[TenantPolicy] = ()
+    exemptions: Sequence[Exemption] = ()
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    without_policy: Literal["allow", "deny"] = "deny"
+    observing: bool = False

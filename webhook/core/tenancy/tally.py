@@ -1,0 +1,75 @@
+"""What is counted, and its arithmetic.
+
+A tally maps what is counted to how much: `devices` (shares count as fractions), `memory` (bytes), and both once more
+for each card model, as `devices/A100-80GB` and `memory/A100-80GB`. What is not there is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Final
+
+from webhook.core.quantity import QuantityError, show, show_size, size
+
+Tally = Mapping[str, Fraction]
+
+DEVICES: Final = "devices"
+MEMORY: Final = "memory"
+NOTHING: Final[Tally] = {}
+
+
+def of_model(what: str, model: str) -> str:
+    """The name under which `what` is counted for one card model."""
+    return f"{what}/{model}"
+
+
+def plus(one: Tally, other: Tally) -> Tally:
+    """Both together."""
+    if not one or not other:
+        return one or other
+    return {key: one.get(key, Fraction(0)) + other.get(key, Fraction(0)) for key in one.keys() | other.keys()}
+
+
+def total(tallies: Iterable[Tally]) -> Tally:
+    """All of them together."""
+    found: dict[str, Fraction] = {}
+    for tally in tallies:
+        for key, amount in tally.items():
+            found[key] = found.get(key, Fraction(0)) + amount
+    return found
+
+
+def at_least(one: Tally, other: Tally) -> Tally:
+    """Of each the larger."""
+    if not one or not other:
+        return one or other
+    return {key: max(one.get(key, Fraction(0)), other.get(key, Fraction(0))) for key in one.keys() | other.keys()}
+
+
+def over(used: Tally, hard: Tally) -> list[str]:
+    """What of it is more than the limit, by name; what has no limit is never."""
+    return [key for key, limit in sorted(hard.items()) if used.get(key, Fraction(0)) > limit]
+
+
+def write(tally: Tally) -> dict[str, str]:
+    """As it stands in a TenantUsage: `{devices: "0.3", memory: 8Gi}`; exact, and nothing where there is nothing."""
+    return {key: text_of(key, amount) for key, amount in sorted(tally.items()) if amount}
+
+
+def text_of(key: str, amount: Fraction) -> str:
+    """One amount for people and for `read`: `0.3`, `1/3`, `8Gi`."""
+    sized = key.partition("/")[0] == MEMORY and amount.denominator == 1 and amount
+    return show_size(int(amount)) if sized else show(amount)
+
+
+def read(written: Mapping[str, str]) -> Tally:
+    """What `write` wrote; raises ValueError for anything else."""
+    return {key: _amount(text) for key, text in written.items()}
+
+
+def _amount(text: str) -> Fraction:
+    try:
+        return Fraction(size(text))
+    except QuantityError:
+        return Fraction(text)

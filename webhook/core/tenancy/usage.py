@@ -1,0 +1,50 @@
+"""A ledger as the TenantUsage object that holds it in a cluster, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+from webhook.core.tenancy import tally
+from webhook.core.tenancy.ledger import Ledger
+
+API_VERSION: Final = "gpu-webhook.io/v1alpha1"
+KIND: Final = "TenantUsage"
+
+
+def read(status: Mapping[str, Any]) -> Ledger:
+    """The ledger in the status of a TenantUsage; raises ValueError where somebody has written something else."""
+    return Ledger(
+        hard=tally.read(status.get("hard") or {}),
+        held={namespace: tally.read(amount) for namespace, amount in (status.get("held") or {}).items()},
+        view=int(status.get("view") or 0),
+        pending={
+            name: {uid: tally.read(amount) for uid, amount in by_uid.items()}
+            for name, by_uid in (status.get("pending") or {}).items()
+        },
+        recount=str(status.get("recount") or ""),
+    )
+
+
+def write(ledger: Ledger) -> dict[str, Any]:
+    """The status of a TenantUsage; `used` and `percent` are for people, and never read."""
+    used = ledger.used
+    return {
+        "hard": {key: tally.text_of(key, limit) for key, limit in sorted(ledger.hard.items())},
+        "used": {key: tally.text_of(key, used.get(key, Fraction(0))) for key in sorted({*ledger.hard, *used})},
+        "percent": percent(used, ledger.hard),
+        "held": {namespace: tally.write(amount) for namespace, amount in sorted(ledger.held.items())},
+        "view": str(ledger.view),
+        "pending": {
+            name: {uid: tally.write(amount) for uid, amount in by_uid.items()}
+            for name, by_uid in ledger.pending.items()
+        },
+        "recount": ledger.recount,
+    }
+
+
+def percent(used: tally.Tally, hard: tally.Tally) -> int:
+    """How much of the limit is used, of what comes nearest to it; rounded down. A limit of nothing is full."""
+    parts = (int(100 * used.get(key, Fraction(0)) / limit) if limit else 100 for key, limit in hard.items())
+    return max(parts, default=0)
