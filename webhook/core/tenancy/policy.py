@@ -60,7 +60,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What is meant where a pod does not say: back end, model and way of sharing, and the memory of a bare `gpu: 1`."""
+    """What is meant where a pod does not say; `memory` is that of a bare `gpu: 1`."""
 
     backend: str | None = None
     model: str | None = None
