@@ -13,8 +13,9 @@ One name holds one pod at a time, so of the reservations of one name the largest
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
 from webhook.core.tenancy import tally
@@ -35,14 +36,15 @@ class Ledger:
     held     what live pods hold, by namespace: all the namespaces that are counted here, and no others
     view     the version of the cluster's pods up to which `held` is right; 0: nothing is known yet
     pending  reservations of pods that are not in `held`
-    recount  who waits for the next settlement, if anybody
+    recount  how often somebody has asked for a settlement before he refuses; `recounted`: how often he got it
     """
 
     hard: Tally = field(default_factory=dict)
     held: Mapping[str, Tally] = field(default_factory=dict)
     view: int = 0
     pending: Pending = field(default_factory=dict)
-    recount: str = ""
+    recount: int = 0
+    recounted: int = 0
 
     @property
     def used(self) -> Tally:
@@ -72,34 +74,47 @@ class Ask:
 class Outcome(NamedTuple):
     """What becomes of an ask.
 
-    `admit`: it counts once `ledger` is written, if that differs. `over`: `exceeded` says of what; an ask that is not
-    enforced is admitted with it. `again`: nothing can be said now, and `why` says why.
+    `admit`: once the ledger is written. `over`: `exceeded` says of what; an ask that is not enforced is admitted with
+    it. `again`: nothing can be said now, and `why` says why.
     """
 
     verdict: Literal["admit", "over", "again"]
-    ledger: Ledger
     exceeded: tuple[str, ...] = ()
     why: str = ""
 
 
-def reserve(ledger: Ledger, ask: Ask) -> Outcome:
-    """Reserve for one pod."""
-    if not ledger.view:
-        return Outcome("again", ledger, why="nobody has counted what the tenant uses yet")
-    if ask.namespace not in ledger.held:
-        return Outcome("again", ledger, why=f"the namespace {ask.namespace} is not counted yet")
+def reserve(ledger: Ledger, asks: Iterable[Ask]) -> tuple[Ledger, list[Outcome]]:
+    """Reserve for pods, one after the other: the ledger that has to be written, and what becomes of each ask."""
+    used = dict(ledger.used)
+    pending = dict(ledger.pending)
+    outcomes = [_reserve(ledger, pending, used, ask) for ask in asks]
+    return (replace(ledger, pending=pending) if pending != ledger.pending else ledger), outcomes
+
+
+def _reserve(ledger: Ledger, pending: dict[str, Mapping[str, Tally]], used: dict[str, Fraction], ask: Ask) -> Outcome:
+    """Reserve for one pod, and add it to `pending` and `used`, if it is admitted."""
     name = f"{ask.namespace}/{ask.name}"
-    by_uid = ledger.pending.get(name, {})
+    by_uid = pending.get(name, {})
+    if why := _not_now(ledger, ask, full=not by_uid and len(pending) >= MOST_PENDING):
+        return Outcome("again", why=why)
     if ask.uid in by_uid:
-        return Outcome("admit", ledger)
-    if not by_uid and len(ledger.pending) >= MOST_PENDING:
-        return Outcome("again", ledger, why=f"{MOST_PENDING} pods of the tenant wait to be counted")
-    after = replace(ledger, pending={**ledger.pending, name: {**by_uid, ask.uid: ask.amount}})
-    used = after.used
-    exceeded = tuple(key for key in tally.over(used, ledger.hard) if ask.amount.get(key))
+        return Outcome("admit")
+    before, after = _largest(by_uid), _largest({**by_uid, ask.uid: ask.amount})
+    grown = {key: used.get(key, Fraction(0)) + amount - before.get(key, 0) for key, amount in after.items()}
+    exceeded = tuple(key for key in tally.over(grown, ledger.hard) if ask.amount.get(key))
     if exceeded and ask.enforced:
-        return Outcome("over", ledger, exceeded)
-    return Outcome("admit", after, exceeded)
+        return Outcome("over", exceeded)
+    used |= grown
+    pending[name] = {**by_uid, ask.uid: ask.amount}
+    return Outcome("admit", exceeded)
+
+
+def _not_now(ledger: Ledger, ask: Ask, *, full: bool) -> str:
+    if not ledger.view:
+        return "nobody has counted yet what the tenant uses"
+    if ask.namespace not in ledger.held:
+        return f"the namespace {ask.namespace} is not counted yet"
+    return f"{MOST_PENDING} pods of the tenant wait to be counted" if full else ""
 
 
 class Seen(NamedTuple):
@@ -131,4 +146,4 @@ def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
             }
         )
     }
-    return Ledger(hard=hard, held=seen.held, view=seen.version, pending=pending)
+    return replace(ledger, hard=hard, held=seen.held, view=seen.version, pending=pending, recounted=ledger.recount)

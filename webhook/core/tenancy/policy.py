@@ -129,7 +129,8 @@ class Tenancy:
     """All policies and exemptions, and what is known of namespaces.
 
     `labels` are those of each namespace; `without_policy`: what a namespace may do that no policy selects.
-    `observing`: nothing is changed or refused, and users are told what would be.
+    `observing`: nothing is changed or refused, and users are told what would be. `unknown`: why none of this can be
+    relied on now, if so; who asks for a GPU has to come again.
     """
 
     policies: Sequence[TenantPolicy] = ()
@@ -137,3 +138,4 @@ class Tenancy:
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     without_policy: Literal["allow", "deny"] = "deny"
     observing: bool = False
+    unknown: str = ""

@@ -23,7 +23,8 @@ def read(status: Mapping[str, Any]) -> Ledger:
             name: {uid: tally.read(amount) for uid, amount in by_uid.items()}
             for name, by_uid in (status.get("pending") or {}).items()
         },
-        recount=str(status.get("recount") or ""),
+        recount=int(status.get("recount") or 0),
+        recounted=int(status.get("recounted") or 0),
     )
 
 
@@ -41,6 +42,7 @@ def write(ledger: Ledger) -> dict[str, Any]:
             for name, by_uid in ledger.pending.items()
         },
         "recount": ledger.recount,
+        "recounted": ledger.recounted,
     }
 
 
