@@ -9,20 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from webhook.core import choice, claims, inverse, measures, partitions, pod, recognition, translate
+from webhook.core import pod, standing
 from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
 from webhook.core.backend import Backend
-from webhook.core.choice import Served
 from webhook.core.device import Device
 from webhook.core.interpret import asks_nothing, interpret
 from webhook.core.inventory import Inventory, Node, surroundings
 from webhook.core.measures import Measure
 from webhook.core.pod import Pod
-from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Rulebook
+from webhook.core.standing import Found, Standing
 from webhook.core.violations import Refusal
 
 _OVER: Final = frozenset({"Succeeded", "Failed"})
@@ -51,14 +50,6 @@ class Use:
     node: str | None
     backend: str
     holder: str
-    card: Device | None
-    asked: Measure
-
-
-class Counted(NamedTuple):
-    """What one container asks, of which back end and which card."""
-
-    backend: str
     card: Device | None
     asked: Measure
 
@@ -109,7 +100,7 @@ def _named(raw: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _uses(seen: Pod, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
-    namespace, name = _named(seen.raw)
+    namespace, pod_name = _named(seen.raw)
     bound = seen.spec.get("nodeName") or None
     node = inventory.nodes.get(bound) if bound else None
     groups: dict[tuple[str, str], list[tuple[str, Measure]]] = {}
@@ -118,13 +109,14 @@ def _uses(seen: Pod, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
         counted = _measured(asked, seen, node, rulebook)
         if counted is None:
             continue
-        whose = counted.backend, _holder(asked, counted.backend, node) if node else counted.backend
-        groups.setdefault(whose, []).append((asked.container.kind, counted.asked))
+        name = counted.backend.name
+        whose = name, _holder(asked, name, node) if node else name
+        groups.setdefault(whose, []).append((asked.container.kind, counted.measure))
         cards[whose] = counted.card
     for (backend_name, holder), containers in groups.items():
         yield Use(
-            application=_application(seen, namespace, name),
-            pod=name,
+            application=_application(seen, namespace, pod_name),
+            pod=pod_name,
             node=bound,
             backend=backend_name,
             holder=holder,
@@ -160,54 +152,23 @@ def _together(containers: Iterable[tuple[str, Measure]]) -> Measure:
     return most.at_least(staying)
 
 
-def _measured(asked: Asked, seen: Pod, node: Node | None, rulebook: Rulebook) -> Counted | None:
-    """The first back end that can have meant what stands on a container, its card there, and what is asked of it."""
+def _measured(asked: Asked, seen: Pod, node: Node | None, rulebook: Rulebook) -> Standing | None:
+    """What stands on a container, as the back ends read it that have devices on its node."""
     if not asked.native.amounts:
-        return _claimed(asked, seen, rulebook)
-    reasons: list[CannotExpressError] = []
-    for backend in _candidates(asked, node, rulebook):
-        try:
-            return _read(asked, backend, node, rulebook)
-        except CannotExpressError as reason:
-            reasons.append(reason)
-    if reasons:
-        raise reasons[0]
-    names = " and ".join(asked.native.amounts)
-    raise CannotExpressError("GPU405", f"no enabled back end owns {names}", "enable one that does")
+        return standing.claimed(asked, seen, rulebook)
+
+    def find(backend: Backend) -> Found:
+        if node is None:
+            return Found(standing.card(asked, backend, rulebook))
+        offer = node.offers.get(_holder(asked, backend.name, node))
+        return Found(offer.card, offer.profile) if offer else Found(node.cards.get(backend.name))
+
+    return standing.read(asked, _owners(asked, node, rulebook), find)
 
 
-def _read(asked: Asked, backend: Backend, node: Node | None, rulebook: Rulebook) -> Counted:
-    offer = node.offers.get(_holder(asked, backend.name, node)) if node else None
-    card = offer.card if offer else _card(asked, backend, node, rulebook)
-    request, mode = inverse.understand(asked.native.amounts, recognition.for_card(backend, card), asked.marks)
-    if offer is not None and offer.profile is not None and request.devices == "whole":
-        request = replace(request, profile=offer.profile)
-    if backend.partitions is not None and mode.when.devices == "profile" and card and request.devices == "part":
-        request = partitions.cut(request, card, backend)
-    return Counted(backend.name, card, measures.asked(request, card))
-
-
-def _card(asked: Asked, backend: Backend, node: Node | None, rulebook: Rulebook) -> Device | None:
-    """The card where no label of the node makes these its devices, or there is no node yet."""
-    if node is not None:
-        return node.cards.get(backend.name)
-    said = asked.stated.get("gpu-model")
-    return translate.find_card(GpuRequest(models=said.value if said else ()), rulebook, backend)
-
-
-def _claimed(asked: Asked, seen: Pod, rulebook: Rulebook) -> Counted | None:
-    """What a container that was translated into resource claims asks; None for one that never was."""
-    there = claims.used(seen, asked.container)
-    for candidate in choice.candidates(asked, rulebook) if there else ():
-        if isinstance(candidate, Served) and there.issuperset(claims.templates(candidate, rulebook) or [""]):
-            return Counted(candidate.backend.name, candidate.card, measures.asked(candidate.request, candidate.card))
-    return None
-
-
-def _candidates(asked: Asked, node: Node | None, rulebook: Rulebook) -> Sequence[Backend]:
+def _owners(asked: Asked, node: Node | None, rulebook: Rulebook) -> Sequence[Backend]:
     """The enabled owners of all of a container's resources; those that have devices on its node first."""
-    groups = [rulebook.resources[name].owners for name in asked.native.amounts]
-    owners = [owner for owner in groups[0] if all(owner in group for group in groups)]
+    owners = standing.owners(asked, rulebook)
     if node is None:
         return owners
     return sorted(owners, key=lambda owner: (owner.name not in node.offers, owner.name not in node.belongs))

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from webhook.core import pod, usage
+from webhook.core import pod, standing
+from webhook.core.asked import Asked
+from webhook.core.backend import Backend
 from webhook.core.device import Device
 from webhook.core.interpret import asks_nothing, interpret
 from webhook.core.measures import Measure
 from webhook.core.pod import Container, Pod
+from webhook.core.request import GpuRequest
 from webhook.core.rulebook import Rulebook
+from webhook.core.standing import Found, Standing
 from webhook.core.tenancy import tally
 from webhook.core.tenancy.tally import Tally
 
@@ -24,8 +28,9 @@ class Holding:
     """What one container holds: of which back end and card, and how much of it."""
 
     container: Container
-    backend: str
+    backend: Backend
     card: Device | None
+    request: GpuRequest
     measure: Measure
 
 
@@ -42,12 +47,25 @@ def holdings(seen: Pod, rulebook: Rulebook) -> list[Holding]:
         return []
     found = []
     for asked in interpret(seen, rulebook).asked:
-        counted = usage._measured(asked, seen, None, rulebook) if asked.anything else None  # noqa: SLF001 - moves
-        if counted is not None:
+        there = _standing(asked, seen, rulebook) if asked.anything else None
+        if there is not None:
             found.append(
-                Holding(container=asked.container, backend=counted.backend, card=counted.card, measure=counted.asked)
+                Holding(
+                    container=asked.container,
+                    backend=there.backend,
+                    card=there.card,
+                    request=there.request,
+                    measure=there.measure,
+                )
             )
     return found
+
+
+def _standing(asked: Asked, seen: Pod, rulebook: Rulebook) -> Standing | None:
+    if not asked.native.amounts:
+        return standing.claimed(asked, seen, rulebook)
+    owners = standing.owners(asked, rulebook)
+    return standing.read(asked, owners, lambda backend: Found(standing.card(asked, backend, rulebook)))
 
 
 def count(held: Iterable[Holding]) -> Count:

@@ -1,0 +1,90 @@
+"""What the resources on one container stand for: of which back end, on which card, and how much in the neutral unit.
+
+Read from what stands there and not from the words its author used; so who writes a back end's own resources counts
+as much as who writes the shorthand for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from webhook.core import choice, claims, inverse, measures, partitions, recognition, translate
+from webhook.core.amounts import CannotExpressError
+from webhook.core.asked import Asked
+from webhook.core.backend import Backend
+from webhook.core.choice import Served
+from webhook.core.device import Device
+from webhook.core.measures import Measure
+from webhook.core.pod import Pod
+from webhook.core.request import GpuRequest
+from webhook.core.rulebook import Rulebook
+
+
+class Found(NamedTuple):
+    """The card that a container finds, and the partition that all of its node's cards are cut into."""
+
+    card: Device | None
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a container has: `request` is what its resources mean, on the `card` that is known, if one is."""
+
+    backend: Backend
+    card: Device | None
+    request: GpuRequest
+    measure: Measure
+
+
+def read(asked: Asked, owners: Sequence[Backend], find: Callable[[Backend], Found]) -> Standing:
+    """The first of the owners that can have meant what stands on a container; raises CannotExpressError.
+
+    `find` says which card a container of each would get.
+    """
+    reasons: list[CannotExpressError] = []
+    for backend in owners:
+        try:
+            return _as_meant(asked, backend, find(backend))
+        except CannotExpressError as reason:
+            reasons.append(reason)
+    if reasons:
+        raise reasons[0]
+    names = " and ".join(asked.native.amounts)
+    raise CannotExpressError("GPU405", f"no enabled back end owns {names}", "enable one that does")
+
+
+def _as_meant(asked: Asked, backend: Backend, found: Found) -> Standing:
+    card = found.card
+    request, mode = inverse.understand(asked.native.amounts, recognition.for_card(backend, card), asked.marks)
+    if found.profile is not None and request.devices == "whole":
+        request = replace(request, profile=found.profile)
+    if backend.partitions is not None and mode.when.devices == "profile" and card and request.devices == "part":
+        request = partitions.cut(request, card, backend)
+    return Standing(backend=backend, card=card, request=request, measure=measures.asked(request, card))
+
+
+def owners(asked: Asked, rulebook: Rulebook) -> list[Backend]:
+    """The enabled back ends that own all of a container's resources, in the cluster's order."""
+    groups = [rulebook.resources[name].owners for name in asked.native.amounts]
+    return [owner for owner in groups[0] if all(owner in group for group in groups)]
+
+
+def card(asked: Asked, backend: Backend, rulebook: Rulebook) -> Device | None:
+    """The card where no node says which it is: the model that is asked for, or the cluster's."""
+    said = asked.stated.get("gpu-model")
+    return translate.find_card(GpuRequest(models=said.value if said else ()), rulebook, backend)
+
+
+def claimed(asked: Asked, seen: Pod, rulebook: Rulebook) -> Standing | None:
+    """What a container that was translated into resource claims has; None for one that never was."""
+    there = claims.used(seen, asked.container)
+    for candidate in choice.candidates(asked, rulebook) if there else ():
+        if isinstance(candidate, Served) and there.issuperset(claims.templates(candidate, rulebook) or [""]):
+            measure = measures.asked(candidate.request, candidate.card)
+            return Standing(
+                backend=candidate.backend, card=candidate.card, request=candidate.request, measure=measure
+            )
+    return None
