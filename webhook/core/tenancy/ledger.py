@@ -36,6 +36,7 @@ class Ledger:
     held     what live pods hold, by namespace: all the namespaces that are counted here, and no others
     view     the version of the cluster's pods up to which `held` is right; 0: nothing is known yet
     pending  reservations of pods that are not in `held`
+    joining  namespaces on their way into `held`, each with a token that is never used twice (settlement.py)
     recount  how often somebody has asked for a settlement before he refuses; `recounted`: how often he got it
     """
 
@@ -43,6 +44,7 @@ class Ledger:
     held: Mapping[str, Tally] = field(default_factory=dict)
     view: int = 0
     pending: Pending = field(default_factory=dict)
+    joining: Mapping[str, str] = field(default_factory=dict)
     recount: int = 0
     recounted: int = 0
 

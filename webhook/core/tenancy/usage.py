@@ -23,6 +23,7 @@ def read(status: Mapping[str, Any]) -> Ledger:
             name: {uid: tally.read(amount) for uid, amount in by_uid.items()}
             for name, by_uid in (status.get("pending") or {}).items()
         },
+        joining={namespace: str(token) for namespace, token in (status.get("joining") or {}).items()},
         recount=int(status.get("recount") or 0),
         recounted=int(status.get("recounted") or 0),
     )
@@ -41,6 +42,7 @@ def write(ledger: Ledger) -> dict[str, Any]:
             name: {uid: tally.write(amount) for uid, amount in by_uid.items()}
             for name, by_uid in ledger.pending.items()
         },
+        "joining": dict(ledger.joining),
         "recount": ledger.recount,
         "recounted": ledger.recounted,
     }

@@ -1,0 +1,306 @@
+"""What one settler knows, and what it may therefore write into the ledgers.
+
+A settler watches all pods and all ledgers. What it sees may be late, it may be paused and resumed, and there may be
+two: none of that lets it write too little, as a write is a compare-and-swap and its view only grows. It has one clock
+of its own, in seconds, that never goes back; `grace` is longer than any create can take from its reservation to etcd.
+
+A namespace is counted in one ledger at most. It comes into one in four steps, and is taken out of another in one:
+
+    out     written without it, by whoever thinks that it belongs elsewhere; its reservations stay until they are seen
+    joining written into the ledger it is wanted in, with a token that is never used twice
+    clear   one consistent list of all ledgers, made after that, has it in no other: nobody else lets it in while the
+            token is there, as they would have to make the same list. From here on `grace` is waited, unless nothing
+            can have been admitted there before
+    looked  a consistent list of its pods, made after that, has no pod that the view has not seen
+    in      written with what the view says of it, if the token is still there
+
+So every pod that any other ledger admitted is in the view by then, and every later one is reserved here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from webhook.core.tenancy.ledger import Ledger, Seen, settle
+from webhook.core.tenancy.tally import NOTHING, Tally
+
+GRACE: Final = 45.0
+"""Seconds: a create ends after 34 at most in the API server."""
+
+MOST_GONE: Final = 20_000
+"""Pods that came and went and are remembered, at most; a reservation of a forgotten one waits for its grace."""
+
+
+class Pod(NamedTuple):
+    """A stored pod; one that is over (Succeeded, Failed) holds nothing."""
+
+    uid: str
+    namespace: str
+    name: str
+    amount: Tally
+
+
+class View:
+    """All pods up to one version, and their sums by namespace, which cost nothing to ask for."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._live: dict[str, Pod] = {}
+        self._gone: dict[str, None] = {}
+        self._sums: dict[str, dict[str, Fraction]] = {}
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, uid: object) -> bool:
+        """Whether the pod was seen, be it gone or not."""
+        return uid in self._live or uid in self._gone
+
+    def listed(self, pods: Iterable[Pod], version: int) -> None:
+        """All pods there are at a version; an older list than what was seen already changes nothing."""
+        if version < self.version:
+            return
+        listed = {pod.uid: pod for pod in pods}
+        for uid in [uid for uid in self._live if uid not in listed]:
+            self._drop(uid)
+        for pod in listed.values():
+            self._put(pod)
+        self.version = version
+
+    def saw(self, pod: Pod, version: int) -> None:
+        """A pod that was added or changed."""
+        if version > self.version:
+            self._put(pod)
+            self.version = version
+
+    def lost(self, uid: str, version: int) -> None:
+        """A pod that was deleted."""
+        if version > self.version:
+            self._drop(uid)
+            self.version = version
+
+    def reached(self, version: int) -> None:
+        """Nothing more happened up to a version (a bookmark)."""
+        self.version = max(self.version, version)
+
+    def held(self, namespace: str) -> Tally:
+        """What the live pods of a namespace hold."""
+        return dict(self._sums.get(namespace, NOTHING))
+
+    def _put(self, pod: Pod) -> None:
+        before = self._live.get(pod.uid)
+        self._live[pod.uid] = pod
+        if before is not None and before.amount == pod.amount:
+            return
+        if before is not None:
+            self._add(before, -1)
+        self._add(pod, 1)
+
+    def _drop(self, uid: str) -> None:
+        pod = self._live.pop(uid, None)
+        if pod is not None:
+            self._add(pod, -1)
+        self._gone[uid] = None
+        if len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+
+    def _add(self, pod: Pod, times: int) -> None:
+        if not pod.amount:
+            return
+        sums = self._sums.setdefault(pod.namespace, {})
+        for key, amount in pod.amount.items():
+            sums[key] = sums.get(key, Fraction(0)) + times * amount
+            if not sums[key]:
+                del sums[key]
+        if not sums:
+            del self._sums[pod.namespace]
+
+
+@dataclass(slots=True)
+class _Joining:
+    """A namespace on its way into a ledger: since when it is clear, and which of its pods the view has yet to see."""
+
+    token: str
+    clear: float | None = None
+    unseen: set[str] | None = None
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """What is known of one ledger: when each of its reservations was first seen, and which of them are nobody's."""
+
+    ledger: Ledger
+    first: dict[str, float] = field(default_factory=dict)
+    phantoms: set[str] = field(default_factory=set)
+    joining: dict[str, _Joining] = field(default_factory=dict)
+
+
+class Step(NamedTuple):
+    """What comes next for one tenant.
+
+    ledger   to be written over the one that was read, if nobody else has meanwhile; None: it is right as it is, or
+             nothing can be said
+    get      names (`namespace/name`) of pods to read, for `found`
+    roll     all ledgers are to be listed, for `roll`
+    look     namespaces whose pods are to be listed, for `looked`
+    wake     when to come again, if nothing happens until then
+    """
+
+    ledger: Ledger | None = None
+    get: frozenset[str] = frozenset()
+    roll: bool = False
+    look: frozenset[str] = frozenset()
+    wake: float | None = None
+
+
+class Settlement:
+    """What one settler knows; `me` is a name that no other settler has or had, and all times are of its own clock."""
+
+    def __init__(self, me: str, grace: float = GRACE) -> None:
+        self.view = View()
+        self._me = me
+        self._grace = grace
+        self._tokens = 0
+        self._tenants: dict[str, _Tenant] = {}
+        self._where: dict[str, set[str]] = {}
+        self._calm: set[str] = set()
+
+    def read(self, tenant: str, ledger: Ledger | None, now: float) -> None:
+        """A ledger as it was read or watched; None: there is none."""
+        known = self._tenants.pop(tenant, None)
+        if known is not None:
+            for namespace in {*known.ledger.held, *known.ledger.joining}:
+                self._where[namespace].discard(tenant)
+        if ledger is None:
+            return
+        known = known or _Tenant(ledger)
+        known.ledger = ledger
+        uids = [uid for by_uid in ledger.pending.values() for uid in by_uid]
+        known.first = {uid: known.first.get(uid, now) for uid in uids}
+        known.phantoms &= known.first.keys()
+        known.joining = {
+            namespace: _kept(known.joining.get(namespace), token) for namespace, token in ledger.joining.items()
+        }
+        self._tenants[tenant] = known
+        self._calm -= ledger.held.keys()
+        for namespace in {*ledger.held, *ledger.joining}:
+            self._where.setdefault(namespace, set()).add(tenant)
+
+    def roll(self, ledgers: Mapping[str, Ledger], now: float) -> None:
+        """All ledgers as one consistent list had them; `now`: after its answer."""
+        for tenant in [tenant for tenant in self._tenants if tenant not in ledgers]:
+            self.read(tenant, None, now)
+        for tenant, ledger in ledgers.items():
+            self.read(tenant, ledger, now)
+        names = (name for ledger in ledgers.values() for name in ledger.pending)
+        reserved = {name.partition("/")[0] for name in names}
+        for tenant, known in self._tenants.items():
+            for namespace, joining in known.joining.items():
+                if joining.clear is None and self._where[namespace] == {tenant}:
+                    calm = namespace in self._calm and namespace not in reserved
+                    joining.clear = now if calm else now + self._grace
+
+    def found(self, tenant: str, name: str, uid: str | None, asked: float) -> None:
+        """Whom a consistent read of a pod has found; `asked`: before it was sent."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return
+        for reserved in known.ledger.pending.get(name, ()):
+            if reserved != uid and asked - known.first[reserved] > self._grace:
+                known.phantoms.add(reserved)
+
+    def looked(self, namespace: str, uids: Iterable[str], asked: float) -> None:
+        """The pods that a consistent list of a namespace has found; `asked`: before it was sent."""
+        found = {uid for uid in uids if uid not in self.view}
+        for tenant in self._where.get(namespace, ()):
+            joining = self._tenants[tenant].joining.get(namespace)
+            if joining is not None and joining.clear is not None and asked >= joining.clear:
+                joining.unseen = found
+
+    def born(self, namespace: str) -> None:
+        """A namespace that was seen to be made: nothing can have been admitted in it before."""
+        self._calm.add(namespace)
+
+    def open(self, namespace: str) -> None:
+        """A namespace that is gone, or where pods are admitted that nobody reserves: from now on it has to wait."""
+        self._calm.discard(namespace)
+
+    def step(self, tenant: str, hard: Tally, wanted: Collection[str], now: float) -> Step:
+        """What comes next for a tenant that has a limit, and the namespaces that belong to it."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return Step(Ledger(hard=hard, view=self.view.version)) if self.view.version else Step()
+        get, wake = self._due(known, now)
+        roll, look, ready, later = self._moves(known, wanted, now)
+        ledger = known.ledger
+        counted = [namespace for namespace in wanted if namespace in ledger.held or namespace in ready]
+        after = settle(ledger, hard, self.seen(tenant, counted))
+        if after is not None:
+            after = replace(after, joining=self._joining(tenant, ledger, wanted, ready))
+            if ledger.view and after == replace(ledger, view=after.view):
+                after = None
+        return Step(after, get, roll, look, min((each for each in (wake, later) if each is not None), default=None))
+
+    def seen(self, tenant: str, namespaces: Iterable[str]) -> Seen:
+        """What is known of a tenant, if these namespaces are the ones that count."""
+        known = self._tenants[tenant]
+        return Seen(
+            version=self.view.version,
+            held={namespace: self.view.held(namespace) for namespace in namespaces},
+            settled={uid for uid in known.first if uid in self.view},
+            phantoms=known.phantoms,
+        )
+
+    def _due(self, known: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
+        """Names that have a reservation which should have been seen by now, and when the next one should be."""
+        names, wake = set(), None
+        for name, by_uid in known.ledger.pending.items():
+            for uid in by_uid:
+                due = known.first[uid] + self._grace
+                if uid in known.phantoms or uid in self.view:
+                    continue
+                if now > due:
+                    names.add(name)
+                elif wake is None or due < wake:
+                    wake = due
+        return frozenset(names), wake
+
+    def _moves(
+        self, known: _Tenant, wanted: Collection[str], now: float
+    ) -> tuple[bool, frozenset[str], frozenset[str], float | None]:
+        """Whether to list the ledgers, which namespaces to look at, which may come in, and when the next may."""
+        roll, look, ready, wake = False, set(), set(), None
+        for namespace, joining in known.joining.items():
+            if namespace not in wanted or namespace in known.ledger.held:
+                continue
+            if joining.clear is None:
+                roll = True
+            elif now < joining.clear:
+                wake = joining.clear if wake is None else min(wake, joining.clear)
+            elif joining.unseen is None or any(uid not in self.view for uid in joining.unseen):
+                look.add(namespace)
+            else:
+                ready.add(namespace)
+        return roll, frozenset(look), frozenset(ready), wake
+
+    def _joining(
+        self, tenant: str, ledger: Ledger, wanted: Collection[str], ready: Collection[str]
+    ) -> Mapping[str, str]:
+        """The namespaces that are to come in: those that wait already, and those that no other ledger has."""
+        joining = {}
+        for namespace in wanted:
+            if namespace in ledger.held or namespace in ready:
+                continue
+            if namespace in ledger.joining:
+                joining[namespace] = ledger.joining[namespace]
+            elif not self._where.get(namespace, set()) - {tenant}:
+                self._tokens += 1
+                joining[namespace] = f"{self._me}-{self._tokens}"
+        return joining
+
+
+def _kept(known: _Joining | None, token: str) -> _Joining:
+    return known if known is not None and known.token == token else _Joining(token)
