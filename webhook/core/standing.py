@@ -67,9 +67,11 @@ def _as_meant(asked: Asked, backend: Backend, found: Found) -> Standing:
 
 
 def owners(asked: Asked, rulebook: Rulebook) -> list[Backend]:
-    """The enabled back ends that own all of a container's resources, in the cluster's order."""
+    """The enabled back ends that own all of a container's resources: the one that is named, then the cluster's order."""
     groups = [rulebook.resources[name].owners for name in asked.native.amounts]
-    return [owner for owner in groups[0] if all(owner in group for group in groups)]
+    common = [owner for owner in groups[0] if all(owner in group for group in groups)]
+    named = asked.stated.get("gpu-backend")
+    return common if named is None else sorted(common, key=lambda owner: owner.name != named.value)
 
 
 def card(asked: Asked, backend: Backend, rulebook: Rulebook) -> Device | None:

@@ -25,8 +25,9 @@ _OVER: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What one container holds: of which back end and card, and how much of it."""
+    """What one container holds, and by which words: of which back end and card, and how much of it."""
 
+    asked: Asked
     container: Container
     backend: Backend
     card: Device | None
@@ -51,6 +52,7 @@ def holdings(seen: Pod, rulebook: Rulebook) -> list[Holding]:
         if there is not None:
             found.append(
                 Holding(
+                    asked=asked,
                     container=asked.container,
                     backend=there.backend,
                     card=there.card,
