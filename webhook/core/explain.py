@@ -14,7 +14,7 @@ from webhook.core.decision import Decision, denied
 from webhook.core.fields import Path
 from webhook.core.fields import field as path_of
 from webhook.core.plan import Plan
-from webhook.core.review import creating
+from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rulebook import Rulebook
 from webhook.core.shorthand import KEYS
 from webhook.core.violations import Refusal, Violation
@@ -66,12 +66,17 @@ def explain(document: Mapping[str, Any], rulebook: Rulebook) -> list[Explanation
 
 def _with_hint(one: Explanation, document: Mapping[str, Any]) -> Explanation:
     """The explanation, with a warning for shorthand that stands on a workload instead of on its pods."""
-    labels = _at(document, ("metadata", "labels"))
-    keys = [key for key in labels if key in KEYS] if isinstance(labels, Mapping) else []
-    if one.title.startswith("Pod ") or not keys or one.decision.backends:
+    hint = None if one.title.startswith("Pod ") or one.decision.backends else misplaced(document)
+    if hint is None:
         return one
-    hint = f"metadata.labels.{keys[0]} is of the workload; its pods have the labels of spec.template.metadata"
     return replace(one, decision=replace(one.decision, warnings=[*one.decision.warnings, hint]))
+
+
+def misplaced(workload: Mapping[str, Any]) -> str | None:
+    """A hint about shorthand among the labels of something that makes pods, where it means nothing."""
+    labels = at(workload, ("metadata", "labels"))
+    keys = [key for key in labels if key in KEYS] if isinstance(labels, Mapping) else []
+    return f"metadata.labels.{keys[0]} is of the workload; its pods have the labels of its template" if keys else None
 
 
 def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any], str]]:
@@ -80,25 +85,26 @@ def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any
         return
     kind = str(document.get("kind") or kind)
     if kind == "AdmissionReview":
-        yield from _reviewed(_at(document, ("request",)))
+        yield from _reviewed(at(document, ("request",)))
     elif kind.endswith("List") and isinstance(document.get("items"), list):
         for item in document["items"]:
             yield from _pods(item, kind.removesuffix("List"))
     else:
-        template = _at(document, TEMPLATES.get(kind, ("spec", "template")))
+        template = at(document, TEMPLATES.get(kind, ("spec", "template")))
         if isinstance(template, Mapping):
-            name = _at(document, ("metadata", "name")) or _at(document, ("metadata", "generateName"))
-            namespace = _at(document, ("metadata", "namespace"))
+            name = at(document, ("metadata", "name")) or at(document, ("metadata", "generateName"))
+            namespace = at(document, ("metadata", "namespace"))
             yield f"{kind} {name or '(no name)'}", template, str(namespace or "default")
 
 
 def _reviewed(request: Any) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """The pod of a review; its namespace is the review's, which the object need not have yet."""
-    for title, raw, namespace in _pods(_at(request, ("object",)), "Pod"):
-        yield title, raw, str(_at(request, ("namespace",)) or namespace)
+    for title, raw, namespace in _pods(at(request, ("object",)), "Pod"):
+        yield title, raw, str(at(request, ("namespace",)) or namespace)
 
 
-def _at(document: Any, path: Path) -> Any:
+def at(document: Any, path: Path) -> Any:
+    """What stands at a path of keys, None where there is nothing."""
     for step in path:
         document = document.get(step) if isinstance(document, Mapping) else None
     return document
@@ -106,30 +112,46 @@ def _at(document: Any, path: Path) -> Any:
 
 def explain_pod(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook) -> Explanation:
     """Explain one pod; a `title` that does not begin with `Pod ` is of something that makes pods."""
-    template = not title.startswith("Pod ")
+    return explain_review(title, creating(raw, "explain", namespace), rulebook)
+
+
+def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
+    """Explain what both webhooks make of a pod that is created, as the review says by whom, where and when."""
+    raw = review.pod or {}
     if not isinstance(raw.get("spec"), Mapping):
         missing = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
         return Explanation(title=title, decision=denied([missing]), before=raw, after=raw)
-    review = creating(raw, "explain", namespace)
     if admit.exempt(review, rulebook):
-        return Explanation(title=f"{title} (exempt: {namespace})", decision=admit.UNTOUCHED, before=raw, after=raw)
+        exempt = f"{title} (exempt: {review.namespace})"
+        return Explanation(title=exempt, decision=admit.UNTOUCHED, before=raw, after=raw)
     try:
-        seen = pod.read(raw, namespace)
-        rejected = list(_not_in_a_template(seen)) if template else []
+        seen = pod.read(raw, review.namespace)
+        rejected = [] if title.startswith("Pod ") else list(_not_in_a_template(seen))
         planned = plan.make(seen, rulebook)
     except Refusal as refusal:
         return Explanation(title=title, decision=denied(refusal.violations), before=raw, after=raw)
     planned.violations += rejected
     decision = admit.decide(planned, review, rulebook)
+    after = edits.apply(planned.edits, raw) if decision.allowed else raw
+    decision = _judged(decision, replace(review, pod=after), rulebook) if decision.allowed else decision
     return Explanation(
         title=title,
         decision=decision,
         before=raw,
-        after=edits.apply(planned.edits, raw) if decision.allowed else raw,
+        after=after if decision.allowed else raw,
         planned=planned,
         candidates={asked.container.name: _candidates(asked, rulebook) for asked in _asking(planned)},
         charges={one.asked.container.name: charge.charge(one.request, one.card) for one in planned.served},
     )
+
+
+def _judged(mutated: Decision, stored: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """The answer to a pod that was translated, after it was judged as it would be stored."""
+    judged = admit.validate(replace(stored, dry_run=False, name=stored.name or "explained"), rulebook)
+    warnings = [*mutated.warnings, *judged.warnings]
+    if not judged.allowed:
+        return replace(judged, warnings=warnings, reservation=None)
+    return replace(mutated, warnings=warnings, reservation=judged.reservation)
 
 
 def _asking(planned: Plan) -> list[Asked]:

@@ -1,0 +1,112 @@
+"""What becomes of the pods of a workload, told to whoever writes the workload.
+
+A controller makes the pods, and nobody reads what the API server says to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, Final
+
+from webhook.core import admit, claims, explain
+from webhook.core.amounts import as_text
+from webhook.core.choice import Served
+from webhook.core.decision import Decision
+from webhook.core.explain import Explanation
+from webhook.core.fields import Path
+from webhook.core.review import WARNING_LENGTH, AdmissionRequest
+from webhook.core.rulebook import Rulebook
+from webhook.core.violations import Violation
+
+TEMPLATES: Final[Mapping[str, Path]] = {
+    "deployments": ("spec", "template"),
+    "statefulsets": ("spec", "template"),
+    "daemonsets": ("spec", "template"),
+    "replicasets": ("spec", "template"),
+    "jobs": ("spec", "template"),
+    "cronjobs": ("spec", "jobTemplate", "spec", "template"),
+}
+"""Where each resource keeps the pod that it makes."""
+
+MAKERS: Final[Mapping[str, str]] = {
+    "deployments": "replicaset",
+    "statefulsets": "statefulset",
+    "daemonsets": "daemon-set",
+    "replicasets": "replicaset",
+    "jobs": "job",
+    "cronjobs": "job",
+}
+"""Whose ServiceAccount creates the pods: `system:serviceaccount:kube-system:job-controller`."""
+
+OWNERS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"})
+"""Whoever wrote an object of these kinds has been told; what its controller makes of it tells nobody anything new."""
+
+
+def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Warnings that say what the pods of a workload become, or why they will be refused; it is never denied."""
+    path = TEMPLATES.get(request.resource)
+    if path is None or request.subresource or request.pod is None or admit.exempt(request, rulebook):
+        return admit.UNTOUCHED
+    template = explain.at(request.pod, path)
+    if not isinstance(template, Mapping) or _made(request.pod):
+        return admit.UNTOUCHED
+    if request.operation == "UPDATE" and template == explain.at(request.old_pod, path):
+        return admit.UNTOUCHED
+    # As the pods of the workload will be created: by its controller, and not as a trial.
+    review = replace(
+        request,
+        operation="CREATE",
+        resource="pods",
+        pod=template,
+        old_pod=None,
+        user=f"system:serviceaccount:kube-system:{MAKERS[request.resource]}-controller",
+    )
+    explained = explain.explain_review("the template", review, rulebook)
+    hint = explain.misplaced(request.pod) if not explained.decision.backends else None
+    warnings = [*_told(explained, rulebook), *([hint] if hint else [])]
+    return Decision(allowed=True, warnings=warnings) if warnings else admit.UNTOUCHED
+
+
+def _made(workload: Mapping[str, Any]) -> bool:
+    """Whether a controller of Kubernetes has made it, and not a person."""
+    references = explain.at(workload, ("metadata", "ownerReferences"))
+    return isinstance(references, list) and any(
+        isinstance(one, Mapping) and one.get("controller") is True and one.get("kind") in OWNERS for one in references
+    )
+
+
+def _told(explained: Explanation, rulebook: Rulebook) -> Iterator[str]:
+    decision = explained.decision
+    if decision.allowed:
+        yield from _becomes(explained, rulebook)
+    later = decision.code == HTTPStatus.SERVICE_UNAVAILABLE
+    verdict = "have to wait for now" if later else "will be refused"
+    for violation in decision.violations:
+        yield _fitting(f"pods of this template {verdict}: ", violation)
+    yield from (f"pods of this template: {warning}" for warning in decision.warnings)
+
+
+def _fitting(lead: str, violation: Violation) -> str:
+    """The first line of a violation, with the way out where there is room for all of it."""
+    line = f"{lead}[{violation.code}] {violation.message}"
+    whole = f"{line}; {violation.fix}"
+    return whole if len(whole) <= WARNING_LENGTH else line
+
+
+def _becomes(explained: Explanation, rulebook: Rulebook) -> Iterator[str]:
+    """What shorthand turns into; nothing for who wrote the words of a back end, which stay."""
+    served = explained.planned.served if explained.planned else []
+    for one in served:
+        if one.asked.request is not None:
+            whose = f'"{one.asked.container.name}": ' if len(served) > 1 else ""
+            yield f"pods of this template become {whose}{', '.join(_words(one, rulebook))} ({one.backend.name})"
+
+
+def _words(served: Served, rulebook: Rulebook) -> Iterator[str]:
+    for name, number in served.amounts.items():
+        output = served.mode.limits.get(name)
+        yield f"{name}: {as_text(output, number) if output else number}"
+    for template in claims.templates(served, rulebook):
+        yield f"a claim of {template}"
