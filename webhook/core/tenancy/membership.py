@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.tenancy.policy import Expression, Namespaces, Tenancy, TenantPolicy
+
+_INDEX: Final = "*"
+"""A key that no namespace has."""
 
 
 class Membership(NamedTuple):
@@ -17,14 +20,41 @@ class Membership(NamedTuple):
 
 
 def member(namespace: str, tenancy: Tenancy) -> Membership:
-    """The policy of the highest priority that selects the namespace."""
+    """The policy of the highest priority that selects the namespace; looked for once."""
+    found: Membership | None = tenancy.memory.get(namespace)
+    if found is None:
+        found = tenancy.memory[namespace] = _member(namespace, tenancy)
+    return found
+
+
+def _member(namespace: str, tenancy: Tenancy) -> Membership:
     labels = tenancy.labels.get(namespace, {})
-    selecting = [policy for policy in tenancy.policies if selects(policy.namespaces, namespace, labels)]
+    selecting = [
+        policy for policy in _candidates(namespace, tenancy) if selects(policy.namespaces, namespace, labels)
+    ]
     if not selecting:
         return Membership(None)
     highest = max(policy.priority for policy in selecting)
     best = [policy for policy in selecting if policy.priority == highest]
     return Membership(best[0]) if len(best) == 1 else Membership(None, best)
+
+
+def _candidates(namespace: str, tenancy: Tenancy) -> Iterable[TenantPolicy]:
+    """The policies that may select a namespace: those that name it, and those for which one has to look."""
+    index: dict[str, list[TenantPolicy]] | None = tenancy.memory.get(_INDEX)
+    if index is None:
+        index = tenancy.memory[_INDEX] = {_INDEX: []}
+        for policy in tenancy.policies:
+            for key in _keys(policy.namespaces):
+                index.setdefault(key, []).append(policy)
+    return (*index[_INDEX], *index.get(namespace, ()))
+
+
+def _keys(namespaces: Namespaces) -> set[str]:
+    """The names that stand in a selection; `_INDEX` if it has anything else."""
+    if namespaces.selector is not None or any(set(name) & set("*?[") for name in namespaces.names):
+        return {_INDEX}
+    return {*namespaces.names}
 
 
 def selects(namespaces: Namespaces, name: str, labels: Mapping[str, str]) -> bool:
