@@ -17,7 +17,7 @@ from typing import Any, Final
 from gunicorn.app.base import BaseApplication
 
 from webhook import logs, rulefiles, tls
-from webhook.core import admit
+from webhook.core import admit, templates
 from webhook.core.rulebook import Rulebook
 from webhook.lane import Lane
 from webhook.settings import Settings
@@ -43,7 +43,7 @@ def serve(settings: Settings) -> int:
     except CannotStartError as error:
         log.critical("cannot start: %s", error)
         return FAILED
-    judges = {"mutate": admit.mutate, "validate": admit.validate}
+    judges = {"mutate": admit.mutate, "validate": admit.validate, "templates": templates.warn}
     lane = Lane(judges, _rulebook(settings.rules), lines)
     return _run(Application(settings, lane))
 

@@ -142,6 +142,7 @@ def test_shorthand_on_the_workload_instead_of_its_template_is_pointed_out() -> N
 
     assert warnings("Deployment", builders.pod(), labels={"gpu": "0.3"}) == said
     assert warnings("Deployment", SHARE, labels={"gpu": "0.3"}) == [BECOMES]
+    assert warnings("Job", builders.pod(labels={"gpu": "none"}), labels={"gpu": "none"}) == []
 
 
 @pytest.mark.parametrize(

@@ -66,16 +66,20 @@ def explain(document: Mapping[str, Any], rulebook: Rulebook) -> list[Explanation
 
 def _with_hint(one: Explanation, document: Mapping[str, Any]) -> Explanation:
     """The explanation, with a warning for shorthand that stands on a workload instead of on its pods."""
-    hint = None if one.title.startswith("Pod ") or one.decision.backends else misplaced(document)
+    hint = None if one.title.startswith("Pod ") or one.decision.backends else misplaced(document, one.before)
     if hint is None:
         return one
     return replace(one, decision=replace(one.decision, warnings=[*one.decision.warnings, hint]))
 
 
-def misplaced(workload: Mapping[str, Any]) -> str | None:
-    """A hint about shorthand among the labels of something that makes pods, where it means nothing."""
-    labels = at(workload, ("metadata", "labels"))
-    keys = [key for key in labels if key in KEYS] if isinstance(labels, Mapping) else []
+def misplaced(workload: Mapping[str, Any], template: Mapping[str, Any]) -> str | None:
+    """A hint about shorthand among the labels of something that makes pods, where it means nothing.
+
+    Not if the template has it, too: Kubernetes gives a Job without labels those of its template.
+    """
+    labels, there = (at(one, ("metadata", "labels")) for one in (workload, template))
+    present = there if isinstance(there, Mapping) else {}
+    keys = [key for key in labels if key in KEYS and key not in present] if isinstance(labels, Mapping) else []
     return f"metadata.labels.{keys[0]} is of the workload; its pods have the labels of its template" if keys else None
 
 

@@ -64,7 +64,7 @@ def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         user=f"system:serviceaccount:kube-system:{MAKERS[request.resource]}-controller",
     )
     explained = explain.explain_review("the template", review, rulebook)
-    hint = explain.misplaced(request.pod) if not explained.decision.backends else None
+    hint = explain.misplaced(request.pod, template) if not explained.decision.backends else None
     warnings = [*_told(explained, rulebook), *([hint] if hint else [])]
     return Decision(allowed=True, warnings=warnings) if warnings else admit.UNTOUCHED
 

@@ -1,0 +1,148 @@
+"""Who writes a workload reads what its pods will become; nothing is denied, and nothing needs us."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.cluster.binaries import Binaries
+from tests.cluster.client import Client, Object
+from tests.cluster.plane import control_plane
+from tests.cluster.pods import container, limits, pod
+from tests.cluster.waiting import until
+from tests.cluster.webhook import calls, configurations, register, running_webhook
+
+pytestmark = pytest.mark.cluster
+
+TEMPLATES = "templates.gpu-webhook.io"
+GROUPS = {"Job": "batch/v1", "CronJob": "batch/v1"}
+BECOMES = (
+    "pods of this template become "
+    "nvidia.com/gpu: 1, nvidia.com/gpumem-percentage: 30, nvidia.com/gpucores: 30 (hami-vgpu)"
+)
+REFUSED = (
+    "pods of this template will be refused: "
+    "[GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number; ask 1, 2 or 2x0.75"
+)
+KINDS = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"]
+
+
+def workload(kind: str, *, metadata: Mapping[str, Any] | None = None, **asking: Any) -> dict[str, Any]:
+    """An object of a kind that makes pods; what is asked is as for a pod. It is scaled to nothing."""
+    labels = {"app": "web", **asking.pop("labels", {})}
+    made = pod("ignored", labels=labels, **asking)
+    template = {"metadata": {key: made["metadata"][key] for key in made["metadata"] if key != "name"}}
+    template["spec"] = made["spec"]
+    spec: dict[str, Any] = {"template": template}
+    if kind in GROUPS:
+        made["spec"]["restartPolicy"] = "Never"
+        spec["suspend"] = True
+    else:
+        spec["selector"] = {"matchLabels": {"app": "web"}}
+    if kind == "CronJob":
+        spec = {"schedule": "@yearly", "suspend": True, "jobTemplate": {"spec": spec}}
+    if kind in {"Deployment", "StatefulSet", "ReplicaSet"}:
+        spec["replicas"] = 0
+    api = GROUPS.get(kind, "apps/v1")
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": "web", **(metadata or {})}, "spec": spec}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_creates_a_workload_reads_what_its_pods_become(cluster: Client, kind: str) -> None:
+    stored = cluster.create(workload(kind, labels={"gpu": "0.3"}))
+
+    assert stored.warnings == (BECOMES,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_whose_pods_will_be_refused_is_created_with_a_warning(cluster: Client, kind: str) -> None:
+    asking = workload(kind, labels={"gpu": "1.5"})
+
+    assert cluster.create(asking).warnings == (REFUSED,)
+    assert cluster.exists(asking)
+
+
+def test_kubectl_shows_it(cluster: Client) -> None:
+    done = cluster.kubectl("apply", "-f", "-", stdin=json.dumps(workload("Deployment", labels={"gpu": "0.3"})))
+
+    assert (done.returncode, done.stdout) == (0, "deployment.apps/web created\n")
+    assert done.stderr == f"Warning: {BECOMES}\n"
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+def test_an_update_is_answered_where_it_changes_the_template_and_not_asked_about_otherwise(
+    cluster: Client, kind: str
+) -> None:
+    stored = cluster.create(workload(kind))
+    asked = calls(cluster).get(TEMPLATES, 0)
+
+    assert cluster.patch(stored, {"metadata": {"annotations": {"example.com/a": "b"}}}).warnings == ()
+    assert calls(cluster).get(TEMPLATES, 0) == asked
+    labels = {"metadata": {"labels": {"gpu": "0.3"}}}
+    template = {"jobTemplate": {"spec": {"template": labels}}} if kind == "CronJob" else {"template": labels}
+    assert cluster.patch(stored, {"spec": template}).warnings == (BECOMES,)
+    scaled = {"spec": {"suspend": False} if kind == "CronJob" else {"replicas": 0, "paused": True}}
+    assert cluster.patch(stored, scaled).warnings == ()
+    assert calls(cluster)[TEMPLATES] == asked + 1
+
+
+def test_a_workload_without_a_gpu_is_not_asked_about(cluster: Client) -> None:
+    before = calls(cluster)
+
+    cluster.create(workload("Deployment", containers=[container("main", resources=limits(cpu="1", memory="1Gi"))]))
+
+    assert calls(cluster) == before
+
+
+def test_what_a_controller_makes_is_not_asked_about(cluster: Client) -> None:
+    before = calls(cluster)
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "1", "controller": True}
+
+    made = cluster.create(workload("ReplicaSet", labels={"gpu": "0.3"}, metadata={"ownerReferences": [owner]}))
+
+    assert made.warnings == ()
+    assert calls(cluster) == before
+
+
+def test_shorthand_beside_the_template_is_pointed_out(cluster: Client) -> None:
+    stored = cluster.create(workload("Deployment", metadata={"labels": {"gpu": "0.3"}}))
+
+    assert stored.warnings == ("metadata.labels.gpu is of the workload; its pods have the labels of its template",)
+
+
+def test_a_job_that_kubernetes_gives_the_labels_of_its_template_is_not_told_to_move_them(cluster: Client) -> None:
+    stored = cluster.create(workload("Job", labels={"gpu": "none"}))
+
+    assert stored["metadata"]["labels"]["gpu"] == "none"
+    assert stored.warnings == ()
+
+
+def test_the_conditions_stay_affordable_on_a_large_template(cluster: Client) -> None:
+    padding = {f"{'padding-' * 6}{number:06}": "" for number in range(15_000)}
+    large = workload("Deployment", labels={**padding, "gpu": "0.3"})
+
+    assert cluster.create(large, dry_run=True).warnings == (BECOMES,)
+
+
+@pytest.fixture
+def away(programs: Binaries) -> Iterator[Client]:
+    """A cluster whose webhook was enforced, and has gone."""
+    with control_plane(programs, controllers=False) as plane:
+        with running_webhook(plane) as webhook:
+            register(plane.client, webhook)
+        yield plane.client
+
+
+def test_with_the_webhook_down_workloads_are_created_all_the_same(away: Client) -> None:
+    asking = workload("Deployment", labels={"gpu": "0.3"})
+
+    assert away.create(asking).warnings == ()
+    assert away.exists(asking)
+
+
+def test_it_never_waits_long_and_never_fails_anybody() -> None:
+    hooks: list[Object] = [hook for configuration in configurations() for hook in configuration["webhooks"]]
+    found = until(lambda: [hook for hook in hooks if hook["name"] == TEMPLATES], "the webhook is in the manifest")[0]
+
+    assert (found["failurePolicy"], found["sideEffects"], found["timeoutSeconds"]) == ("Ignore", "None", 2)
