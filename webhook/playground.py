@@ -241,7 +241,7 @@ def _rules(address: Address) -> dict[str, Any]:
 
 def _welcome(options: argparse.Namespace, loaded: dict[str, Any]) -> str:
     return f"""\
-webhook      https://{options.bind}  POST /mutate, /validate; GET /healthz, /readyz, /metrics
+webhook      https://{options.bind}  POST /mutate, /validate, /templates; GET /healthz, /readyz, /metrics
 console      http://{options.console}/  what is loaded; paste a pod and see what becomes of it
 rules        {_short(options.rules)}: {_describe(loaded)}
 certificate  {_short(settings.Settings().certificate[0])}
