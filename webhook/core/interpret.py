@@ -49,7 +49,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     target = _target(pod, general, result)
     qualifiers = {key: entry for key, entry in general.items() if key in shorthand.QUALIFIERS}
     spoken = native.spoken(pod, rulebook) if rulebook.spoken else {}
-    marks = _marks(pod, rulebook)
+    marks = marks_of(pod, rulebook)
     for container in pod.containers:
         able = container.kind != EPHEMERAL
         said = annotated.pop(container.name, {}) if able else {}
@@ -106,7 +106,7 @@ def _kept(asked: Asked, claim: Claim | None) -> Asked:
     return replace(asked, persist=persist, warnings=[*claim.warnings, *asked.warnings])
 
 
-def _marks(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
+def marks_of(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
     """The annotations of the pod that some rule depends on."""
     if rulebook.marked.isdisjoint(pod.annotations):
         return frozenset()

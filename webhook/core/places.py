@@ -29,6 +29,10 @@ CLAIMED: Final = "gpu-claimed"
 NOTE: Final = PREFIX + "translated"
 """An annotation that tells people what happened, `gpu=0.3 -> hami-vgpu`. Nothing trusts it."""
 
+CARD: Final = PREFIX + "card"
+"""An annotation that keeps which card all nodes had when the pod was made, where only that said it. An author's own
+value never stands."""
+
 _QUALIFIED: Final = {PREFIX + key.removeprefix("gpu-"): key for key in shorthand.KEYS}
 _RESOURCES: Final = {
     "gpu": "gpu",
@@ -66,7 +70,7 @@ def _found(section: str, key: str, text: Any) -> Iterator[Finding | Violation]:
     short = key if plain else _QUALIFIED.get(key)
     if short is not None:
         yield Finding(short, text, path, tolerant=plain) if isinstance(text, str) else no_string(text, path)
-    elif key.startswith(PREFIX) and key != NOTE:
+    elif key.startswith(PREFIX) and key not in {NOTE, CARD}:
         yield _unknown_key(key, _QUALIFIED, path)
 
 

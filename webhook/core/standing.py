@@ -10,7 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from webhook.core import choice, claims, inverse, measures, partitions, recognition, translate
+from webhook.core import (
+    choice,
+    claims,
+    inverse,
+    measures,
+    native,
+    partitions,
+    places,
+    recognition,
+    shorthand,
+    translate,
+)
 from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
 from webhook.core.backend import Backend
@@ -18,7 +29,7 @@ from webhook.core.choice import Served
 from webhook.core.device import Device
 from webhook.core.measures import Measure
 from webhook.core.pod import Pod
-from webhook.core.request import GpuRequest
+from webhook.core.request import PREFIX, GpuRequest
 from webhook.core.rulebook import Rulebook
 
 
@@ -66,8 +77,31 @@ def _as_meant(asked: Asked, backend: Backend, found: Found) -> Standing:
     return Standing(backend=backend, card=card, request=request, measure=measures.asked(request, card))
 
 
+def written(asked: Asked, owners: Sequence[Backend], rulebook: Rulebook) -> Standing | None:
+    """What the shorthand of a container comes to, where one of the owners writes for it just what stands there.
+
+    Resources alone do not always tell: a slice and a whole card may both be 1 of the same.
+    """
+    if asked.request is None:
+        return None
+    bare = replace(asked, native=native.NOTHING)
+    for backend in owners:
+        try:
+            served = choice.consider(bare, backend, rulebook)
+        except CannotExpressError:
+            continue
+        if served.amounts == asked.native.amounts:
+            return _as_served(served)
+    return None
+
+
+def _as_served(served: Served) -> Standing:
+    measure = measures.asked(served.request, served.card)
+    return Standing(backend=served.backend, card=served.card, request=served.request, measure=measure)
+
+
 def owners(asked: Asked, rulebook: Rulebook) -> list[Backend]:
-    """The enabled back ends that own all of a container's resources: the one that is named, then the cluster's order."""
+    """The enabled owners of all of a container's resources: the one that is named, then in the cluster's order."""
     groups = [rulebook.resources[name].owners for name in asked.native.amounts]
     common = [owner for owner in groups[0] if all(owner in group for group in groups)]
     named = asked.stated.get("gpu-backend")
@@ -85,8 +119,16 @@ def claimed(asked: Asked, seen: Pod, rulebook: Rulebook) -> Standing | None:
     there = claims.used(seen, asked.container)
     for candidate in choice.candidates(asked, rulebook) if there else ():
         if isinstance(candidate, Served) and there.issuperset(claims.templates(candidate, rulebook) or [""]):
-            measure = measures.asked(candidate.request, candidate.card)
-            return Standing(
-                backend=candidate.backend, card=candidate.card, request=candidate.request, measure=measure
-            )
+            return _as_served(candidate)
     return None
+
+
+def depends(kind: str, key: str, rulebook: Rulebook) -> bool:
+    """Whether what a pod holds may depend on its `label` or `annotation` of this key, by any rule there is."""
+    if kind == "label":
+        return key in shorthand.KEYS or key.startswith(PREFIX) or f"label {key}" in rulebook.heard
+    if key == "gpu" or (PREFIX in key and key != places.NOTE):
+        return True
+    return key in rulebook.all_marked or any(
+        name == f"annotation {key}" or key in resource.addresses for name, resource in rulebook.heard.items()
+    )
