@@ -70,7 +70,7 @@ def _found(section: str, key: str, text: Any) -> Iterator[Finding | Violation]:
     short = key if plain else _QUALIFIED.get(key)
     if short is not None:
         yield Finding(short, text, path, tolerant=plain) if isinstance(text, str) else no_string(text, path)
-    elif key.startswith(PREFIX) and key not in {NOTE, CARD}:
+    elif key.startswith(PREFIX) and key != NOTE and path != ("metadata", "annotations", CARD):
         yield _unknown_key(key, _QUALIFIED, path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 
@@ -14,8 +14,9 @@ from webhook.core.choice import Served
 from webhook.core.edits import Edit, Put, Remove
 from webhook.core.interpret import Interpretation, interpret
 from webhook.core.pod import Container, Pod
-from webhook.core.request import Stated
-from webhook.core.rulebook import Rulebook
+from webhook.core.request import GpuRequest, Stated
+from webhook.core.rulebook import Rulebook, Surroundings
+from webhook.core.translate import find_card
 from webhook.core.violations import Refusal, Violation
 
 
@@ -48,6 +49,7 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
     _inject(pod, plan, rulebook)
     plan.violations += companions.check(pod, plan.served)
     plan.edits += _notes(pod, plan)
+    plan.edits += _card(pod, plan, rulebook)
     return plan
 
 
@@ -127,6 +129,27 @@ def _notes(pod: Pod, plan: Plan) -> Iterator[Edit]:
     for key, text in wanted.items():
         if pod.annotations.get(key) != text and (key == places.NOTE or key not in pod.annotations):
             yield Put(("metadata", "annotations", key), text)
+
+
+def _card(pod: Pod, plan: Plan, rulebook: Rulebook) -> Iterator[Edit]:
+    """Keep the card that only the nodes of now tell, and take away what an author says of it.
+
+    What the pod counts must not change with the nodes. It is kept where it holds for all containers that name no
+    model: one annotation cannot speak of two cards.
+    """
+    cards = rulebook.surroundings.cards
+    present = pod.annotations.get(places.CARD)
+    if not cards and present is None:
+        return
+    bare = replace(rulebook, surroundings=Surroundings())
+    open_ones = [one.backend for one in plan.served if "gpu-model" not in one.asked.stated]
+    found = [cards.get(each.name) for each in open_ones if find_card(GpuRequest(), bare, each) is None]
+    models = {card.model if card else None for card in found}
+    model = next(iter(models)) if len(models) == 1 else None
+    if model is not None and present != model:
+        yield Put(("metadata", "annotations", places.CARD), model)
+    elif model is None and present is not None and any(asked.anything for asked in plan.interpretation.asked):
+        yield Remove(("metadata", "annotations", places.CARD))
 
 
 def _text(stated: Stated) -> str:

@@ -102,7 +102,7 @@ def holdings(seen: Pod, rulebook: Rulebook) -> list[Holding]:
 def _lasting(seen: Pod, rulebook: Rulebook) -> Rulebook:
     """The rulebook, with nothing known around it but the card that was noted on the pod when it was made."""
     card = rulebook.devices.get(str(seen.annotations.get(places.CARD, "")).lower())
-    serving = [backend for backend in rulebook.backends.values() if backend.serves(card)] if card else ()
+    serving = [backend for backend in rulebook.enabled if backend.serves(card)] if card else ()
     cards = {backend.name: card for backend in serving if card}
     return replace(rulebook, surroundings=Surroundings(cards=cards), sources=())
 
