@@ -16,6 +16,8 @@ from webhook.core.pod import Pod
 from webhook.core.request import GpuRequest
 from webhook.core.review import AdmissionRequest
 from webhook.core.rulebook import Rulebook
+from webhook.core.tenancy import judge
+from webhook.core.tenancy.judge import Judgement
 from webhook.core.violations import Refusal, Violation
 
 UNTOUCHED: Final = Decision(allowed=True)
@@ -69,7 +71,8 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Check the pod as it would be stored: it has to give at least what its shorthand asks.
 
     Never chooses a back end again, and accepts what it does not know: rules differ between replicas for a while
-    after every change, and that must refuse nobody. An UPDATE is only warned about.
+    after every change, and that must refuse nobody. An UPDATE is only warned about. Policies are asked last, and
+    what they say is said together with the rest.
     """
     if _not_a_pod(request) or exempt(request, rulebook):
         return UNTOUCHED
@@ -77,14 +80,31 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return _updated(request, rulebook)
     try:
         seen = pod.read(request.pod or {}, request.namespace)
-        if interpret.asks_nothing(seen, rulebook):
-            return UNTOUCHED
-        violations = _missing(seen, rulebook)
-        if violations and places.NOTE in seen.annotations and not _missing(seen, _listening_to_all(rulebook)):
-            return UNTOUCHED
+        violations = [] if interpret.asks_nothing(seen, rulebook) else _missing(seen, rulebook)
+        if violations and places.NOTE in seen.annotations:
+            listening = _listening_to_all(rulebook)
+            if not _missing(seen, listening):
+                violations, rulebook = [], listening
     except Refusal as refusal:
         return denied(refusal.violations)
-    return denied(violations) if violations else UNTOUCHED
+    if rulebook.tenancy.silent:
+        return denied(violations) if violations else UNTOUCHED
+    return _judged(violations, judge.judge(seen, request, rulebook), request)
+
+
+def _judged(violations: Sequence[Violation], judged: Judgement, request: AdmissionRequest) -> Decision:
+    """The answer that the checks and the policies come to together."""
+    audit = judged.audit()
+    if violations or judged.violations:
+        refused = denied([*violations, *judged.violations], judged.warnings, judged.findings)
+        return replace(refused, audit=audit)
+    return Decision(
+        allowed=True,
+        warnings=judged.warnings,
+        findings=judged.findings,
+        audit=audit,
+        reservation=None if request.dry_run else judged.reservation,
+    )
 
 
 def _listening_to_all(rulebook: Rulebook) -> Rulebook:

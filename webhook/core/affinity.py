@@ -118,12 +118,13 @@ def _into_terms(present: Sequence[Mapping[str, Any]], missing: Sequence[Requirem
         yield Put(TERMS, [{"matchExpressions": expressions}], missing[0].rule)
     for index, term in enumerate(present):
         for requirement in missing:
-            if _binds_something(term) and not _meets(term, requirement):
+            if binds_something(term) and not _meets(term, requirement):
                 path: Path = (*TERMS, index, "matchExpressions")
                 yield Append(path, requirement.expression(), requirement.rule)
 
 
-def _binds_something(term: Mapping[str, Any]) -> bool:
+def binds_something(term: Mapping[str, Any]) -> bool:
+    """Whether a term matches any node: one without requirements matches none."""
     return bool(term.get("matchExpressions") or term.get("matchFields"))
 
 
@@ -147,10 +148,10 @@ def _meets(term: Mapping[str, Any], requirement: Requirement) -> bool:
 
 def _conflict(present: Sequence[Mapping[str, Any]], requirement: Requirement) -> tuple[int, str] | None:
     """The first term and what it says, if every term excludes all of the nodes required."""
-    reasons = [_exclusion(term, requirement) for term in present if _binds_something(term)]
+    reasons = [_exclusion(term, requirement) for term in present if binds_something(term)]
     if not reasons or not all(reasons):
         return None
-    index = next(index for index, term in enumerate(present) if _binds_something(term))
+    index = next(index for index, term in enumerate(present) if binds_something(term))
     return index, str(reasons[0])
 
 

@@ -8,6 +8,17 @@ from typing import Final
 CODES: Final = {
     "GPU001": "the object is not a pod that can be read",
     "GPU002": "a pod template holds what Kubernetes takes only in a pod",
+    "GPU101": "a policy does not let the tenant use such a back end, vendor, model, sharing or profile",
+    "GPU102": "a container asks for more than a policy lets one have",
+    "GPU103": "a pod asks for more than a policy lets one have",
+    "GPU104": "the tenant would be over its quota",
+    "GPU105": "no policy is for the namespace, and without one it may not use GPUs",
+    "GPU106": "several policies of the same priority are for the namespace",
+    "GPU107": "a policy depends on something about the pod that nobody knows",
+    "GPU108": "the pod has resource claims, which a quota cannot count",
+    "GPU110": "the pod says otherwise in a label or annotation that a policy sets",
+    "GPU111": "whether it is within the quota cannot be said now; whoever asked tries again by itself",
+    "GPU112": "what a policy puts on the pod is not there yet; whoever asked tries again by itself",
     "GPU201": "a value of the shorthand cannot be understood",
     "GPU202": "two places ask for different things",
     "GPU203": "the shorthand and a resource on the container disagree",
@@ -31,9 +42,9 @@ CODES: Final = {
     "GPU602": "the pod as it would be stored gives less than its shorthand asks",
 }
 """Every code that a message can begin with. Stable: 2xx understanding, 3xx back ends, 4xx limits, 5xx the rest
-of the pod, 6xx the final check; 1xx is kept for policy and quota."""
+of the pod, 6xx the final check, 1xx policy and quota."""
 
-LATER: Final = frozenset({"GPU205"})
+LATER: Final = frozenset({"GPU111", "GPU112", "GPU205"})
 """What may be so no more in a second. A pod that nothing else is wrong with is not denied, but has to come again."""
 
 

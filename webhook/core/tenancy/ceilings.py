@@ -1,0 +1,155 @@
+"""The most that one container, and one pod, may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from math import floor
+from typing import Final
+
+from webhook.core.charge import counted
+from webhook.core.quantity import MIB, show, show_size
+from webhook.core.tenancy import tally
+from webhook.core.tenancy.breach import Breach, path
+from webhook.core.tenancy.counting import Holding, count
+from webhook.core.tenancy.policy import Ceiling, TenantPolicy
+from webhook.core.violations import Violation
+
+_ALL: Final = Fraction(100)
+
+
+def check(policy: TenantPolicy, held: Sequence[Holding]) -> Iterator[Breach]:
+    """What is more than a container, or the pod, may have."""
+    if policy.container is not None:
+        for holding in held:
+            who = f'the container "{holding.container.name}"'
+            yield from _each(policy.container, "container", [holding], who, policy)
+    if policy.pod is not None and held:
+        yield from _each(policy.pod, "pod", held, "the pod", policy)
+
+
+def _each(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, policy: TenantPolicy) -> Iterator[Breach]:
+    whose = f'the policy "{policy.name}" lets a {lift} have'
+    for judge in (_devices, _memory, _cores):
+        for violation in judge(ceiling, lift, held, f"{who} asks for", whose):
+            yield Breach(lift, ceiling.action, violation)
+
+
+def _devices(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
+    most = ceiling.devices
+    asked = count(held).tally.get(tally.DEVICES, Fraction(0))
+    if most is None or asked <= most:
+        return
+    yield Violation(
+        code=_code(lift),
+        path=path(_largest(held, lambda holding: holding.measure.devices), "gpu"),
+        message=f"{who} {counted(asked)}, and {whose} {show(most)}",
+        fix=_fewer(most, held),
+        rule=ceiling.rule,
+    )
+
+
+def _fewer(most: Fraction, held: Sequence[Holding]) -> str:
+    """An amount that would be allowed, as the shorthand has it."""
+    if most == 0:
+        return "ask for no GPU here: the policy lets nobody have one"
+    if most >= 1:
+        return f"ask for {floor(most)} or fewer{_in_all(held)}"
+    share = Fraction(floor(most * 100), 100)
+    return f"ask for {show(share)} or less of one device{_in_all(held)}, of its memory and of its compute"
+
+
+def _in_all(held: Sequence[Holding]) -> str:
+    return " in all" if len(held) > 1 else ""
+
+
+def _memory(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
+    most = ceiling.memory
+    if most is None:
+        return
+    unsized = next((holding for holding in held if holding.measure.unsized), None)
+    if unsized is not None:
+        yield unknown_size(unsized, f"{whose} {show_size(most)} of memory" if most else f"{whose} no memory", ceiling)
+        return
+    asked = count(held).tally.get(tally.MEMORY, Fraction(0))
+    if asked > most:
+        yield Violation(
+            code=_code(lift),
+            path=path(_largest(held, lambda holding: Fraction(holding.measure.memory)), "gpu-memory"),
+            message=f"{who} {show_size(floor(asked))} of memory, and {whose} {_size(most)}",
+            fix=_less(most, held),
+            rule=ceiling.rule,
+        )
+
+
+def _size(size: int) -> str:
+    return show_size(size) if size else "none"
+
+
+def _less(most: int, held: Sequence[Holding]) -> str:
+    devices = sum(holding.request.count for holding in held)
+    each = floor(Fraction(most, devices) / MIB) * MIB
+    if not each:
+        return "ask for no GPU here: the policy lets nobody have any of its memory"
+    return f"ask for gpu-memory: {show_size(each)} or less{' of each device' if devices > 1 else ''}"
+
+
+def unknown_size(holding: Holding, why: str, rule: Ceiling) -> Violation:
+    """What depends on the size of a card (GPU107) that nobody knows."""
+    return Violation(
+        code="GPU107",
+        path=path(holding, "gpu-memory", "gpu"),
+        message=f'{why}, and how much memory the container "{holding.container.name}" gets depends on its card, '
+        "which nothing says",
+        fix="add gpu-model, or ask for a size, as gpu-memory: 8Gi",
+        rule=rule.rule,
+    )
+
+
+def _cores(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
+    most = ceiling.cores
+    asked = _together(held)
+    if most is None or asked <= most:
+        return
+    devices = sum(holding.request.count for holding in held)
+    each = floor(most / devices)
+    unlimited = any(_unlimited(holding) for holding in held)
+    said = ", as nothing limits it to less" if unlimited else ""
+    fix = f"ask for gpu-cores: {each} or less{' of each device' if devices > 1 else ''}"
+    yield Violation(
+        code=_code(lift),
+        path=path(_largest(held, _compute), "gpu-cores", "gpu"),
+        message=f"{who} {show(asked)} % of a device's compute{said}, and {whose} {show(most)} %",
+        fix=f"{fix}{', from a back end that limits compute' if unlimited else ''}" if each else _fewer(most, held),
+        rule=ceiling.rule,
+    )
+
+
+def _together(held: Sequence[Holding]) -> Fraction:
+    """As `counting.count` adds up: a plain init container runs before the containers, beside the sidecars."""
+    most = staying = Fraction(0)
+    for holding in held:
+        if holding.container.kind == "init container":
+            most = max(most, staying + _compute(holding))
+        else:
+            staying += _compute(holding)
+    return max(most, staying)
+
+
+def _compute(holding: Holding) -> Fraction:
+    """Percent of a device's compute; a part that nothing limits may take all of it."""
+    if _unlimited(holding):
+        return _ALL * holding.request.count
+    return holding.measure.compute
+
+
+def _unlimited(holding: Holding) -> bool:
+    return holding.request.devices == "part" and holding.request.cores is None
+
+
+def _code(lift: str) -> str:
+    return "GPU102" if lift == "container" else "GPU103"
+
+
+def _largest(held: Sequence[Holding], size: Callable[[Holding], Fraction]) -> Holding:
+    return max(held, key=size)

@@ -1,0 +1,153 @@
+"""What a quota says to the author of a pod: what is used, asked and left, who holds it, and what would fit now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from math import floor
+from typing import Final
+
+from webhook.core.decision import Reservation
+from webhook.core.quantity import GIB, MIB, show, show_size
+from webhook.core.tenancy import tally
+from webhook.core.tenancy.ledger import Ledger
+from webhook.core.tenancy.tally import Tally
+from webhook.core.violations import Violation
+
+NAMED: Final = 5
+"""How many namespaces a message names, those that hold most."""
+
+_LONG: Final = 6
+_PERCENT: Final = 100
+
+
+def over(reservation: Reservation, ledger: Ledger, exceeded: Iterable[str]) -> list[Violation]:
+    """A violation (GPU104) for each limit that the pod would exceed.
+
+    `ledger` may hold the pod's own reservation already, or not.
+    """
+    before = _without(reservation, ledger)
+    return [_over(reservation, before, key) for key in exceeded]
+
+
+def admitted_over(reservation: Reservation, ledger: Ledger, exceeded: Iterable[str]) -> list[str]:
+    """A warning for each limit that the pod exceeds, where the quota only warns."""
+    before = _without(reservation, ledger)
+    return [
+        f"[GPU104] {_said(reservation, before, key)}; it is admitted, as the policy only warns" for key in exceeded
+    ]
+
+
+def again(reservation: Reservation, why: str) -> Violation:
+    """The answer (GPU111) while nobody can say whether the pod is within the quota."""
+    return Violation(
+        code="GPU111",
+        path=reservation.path,
+        message=f'the quota of the tenant "{reservation.tenant}" cannot be asked now: {why}',
+        fix="nothing: whoever asked tries again by itself; if that goes on, show this to whoever runs the cluster",
+        rule=reservation.rule,
+    )
+
+
+def _without(reservation: Reservation, ledger: Ledger) -> Ledger:
+    """The ledger without what is reserved for pods of this name, of which only one can be."""
+    name = f"{reservation.ask.namespace}/{reservation.ask.name}"
+    if name not in ledger.pending:
+        return ledger
+    return replace(ledger, pending={other: by_uid for other, by_uid in ledger.pending.items() if other != name})
+
+
+def _over(reservation: Reservation, ledger: Ledger, key: str) -> Violation:
+    return Violation(
+        code="GPU104",
+        path=reservation.path,
+        message=_said(reservation, ledger, key),
+        fix=_fix(ledger, key),
+        rule=reservation.rule,
+    )
+
+
+def _said(reservation: Reservation, ledger: Ledger, key: str) -> str:
+    used, asked = ledger.used.get(key, Fraction(0)), reservation.ask.amount.get(key, Fraction(0))
+    limit = ledger.hard[key]
+    return (
+        f'tenant "{reservation.tenant}" is over its GPU quota: uses {_amount(key, used)}, '
+        f"asks {_amount(key, asked)}, limit {_amount(key, limit)}{_unit(key, limit)}"
+    )
+
+
+def _fix(ledger: Ledger, key: str) -> str:
+    """What would be admitted now, and who would have to free some."""
+    fits = _fitting(key, ledger.hard[key] - ledger.used.get(key, Fraction(0)))
+    holders = _holders(ledger, key)
+    free = f"free some: {holders}" if holders else ""
+    if fits and free:
+        return f"ask for {fits}, or {free}"
+    if fits:
+        return f"ask for {fits}: nobody holds any now"
+    return free or "ask whoever sets the quota for more: it lets nobody have any"
+
+
+def _fitting(key: str, left: Fraction) -> str:
+    """The most that can be asked for of what is left, in round numbers; empty where that is nothing."""
+    what, _, model = key.partition("/")
+    of_model = f" of {model}" if model else ""
+    if what == tally.MEMORY:
+        unit = GIB if left >= GIB else MIB
+        size = floor(left / unit) * unit
+        return f"{show_size(size)}{of_model} or less" if size > 0 else ""
+    if left >= 1:
+        return f"{floor(left)}{of_model} or fewer"
+    share = Fraction(floor(left * _PERCENT), _PERCENT)
+    return f"{show(share)}{of_model} or less" if share > 0 else ""
+
+
+def _holders(ledger: Ledger, key: str) -> str:
+    """`namespace vision-dev holds 9, vision-ci 5`, the largest first, with what is reserved for pods not yet seen."""
+    held = by_namespace(ledger)
+    holding = {namespace: amount[key] for namespace, amount in held.items() if amount.get(key)}
+    ranked = sorted(holding, key=lambda namespace: (-holding[namespace], namespace))
+    first, *others = [f"{namespace} holds {_amount(key, holding[namespace])}" for namespace in ranked[:1]] or [""]
+    others = [f"{namespace} {_amount(key, holding[namespace])}" for namespace in ranked[1:NAMED]]
+    more = f" and {len(ranked) - NAMED} more" if len(ranked) > NAMED else ""
+    return f"namespace {', '.join([first, *others])}{more}" if first else ""
+
+
+def by_namespace(ledger: Ledger) -> Mapping[str, Tally]:
+    """What each namespace holds, with what is reserved for pods not yet seen."""
+    held = dict(ledger.held)
+    for name, by_uid in ledger.pending.items():
+        namespace = name.partition("/")[0]
+        held[namespace] = tally.plus(held.get(namespace, tally.NOTHING), _largest(by_uid.values()))
+    return held
+
+
+def _largest(amounts: Iterable[Tally]) -> Tally:
+    most: Tally = tally.NOTHING
+    for amount in amounts:
+        most = tally.at_least(most, amount)
+    return most
+
+
+def _amount(key: str, amount: Fraction) -> str:
+    """Exact where that is short: `14`, `0.3`, `8Gi`, `about 0.33`, `about 12.4Gi`."""
+    if key.partition("/")[0] != tally.MEMORY:
+        exact = show(amount)
+        return exact if len(exact) <= _LONG and "/" not in exact else f"about {float(amount):.2f}"
+    size = show_size(floor(amount)) if amount else "0"
+    return size if len(size) <= _LONG + 2 else f"about {float(amount / GIB):.1f}Gi"
+
+
+def _unit(key: str, limit: Fraction) -> str:
+    what, _, model = key.partition("/")
+    if what == tally.MEMORY:
+        return f" of memory{f' on {model}' if model else ''}"
+    return f" {model + ' ' if model else ''}device{'' if limit == 1 else 's'}"
+
+
+def words(amount: Tally) -> Iterator[str]:
+    """What a tally counts, for people: `4 devices`, `40Gi of memory`."""
+    for key in (tally.DEVICES, tally.MEMORY):
+        if key in amount:
+            yield f"{_amount(key, amount[key])}{_unit(key, amount[key])}"

@@ -1,0 +1,101 @@
+"""What a pod needs of the quota of its tenant, and what cannot be counted there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from webhook.core import native
+from webhook.core.decision import Reservation
+from webhook.core.pod import Pod
+from webhook.core.quantity import shown
+from webhook.core.tenancy import tally
+from webhook.core.tenancy.breach import Breach, path
+from webhook.core.tenancy.counting import Holding, count
+from webhook.core.tenancy.ledger import Ask
+from webhook.core.tenancy.policy import Action, Quota, TenantPolicy
+from webhook.core.violations import Violation
+
+
+def claimed(seen: Pod) -> Sequence[str]:
+    """The resource claims of a pod, by their names within it, and the classes of devices that are asked like resources."""
+    claims = seen.spec.get("resourceClaims")
+    names = [str(claim.get("name", "")) for claim in claims if isinstance(claim, dict)] if claims else []
+    if isinstance(claims, list) and claims and not names:
+        names = ["?"]
+    classes = (
+        name
+        for container in seen.containers
+        for section in (container.limits, container.requests)
+        for name in section
+        if name.startswith(native.DEVICE_CLASS)
+    )
+    return [*names, *dict.fromkeys(classes)]
+
+
+def check(policy: TenantPolicy, held: Sequence[Holding], claims: Sequence[str]) -> Iterator[Breach]:
+    """What cannot be counted in a quota that the policy sets."""
+    quota = policy.quota
+    if quota is None:
+        return
+    if claims:
+        yield Breach("quota", quota.action, _claims(claims, policy, quota))
+    counted = count(held)
+    if counted.unsized and any(key.partition("/")[0] == tally.MEMORY for key in quota.hard):
+        yield Breach("quota", quota.action, _unsized(held, policy, quota))
+    if counted.unknown and any("/" in key for key in quota.hard):
+        yield Breach("quota", quota.action, _unknown(held, policy, quota))
+
+
+def _claims(claims: Sequence[str], policy: TenantPolicy, quota: Quota) -> Violation:
+    return Violation(
+        code="GPU108",
+        path="spec.resourceClaims",
+        message=f"the pod has resource claims ({', '.join(map(shown, claims[:3]))}{', ...' if len(claims) > 3 else ''}), "
+        f'and the quota of the tenant "{policy.name}" cannot count what they hold',
+        fix="ask for a GPU in shorthand, as gpu: 1, or by resources of a back end that has some",
+        rule=quota.rule,
+    )
+
+
+def _unsized(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Violation:
+    first = next(holding for holding in held if holding.measure.unsized)
+    return Violation(
+        code="GPU107",
+        path=path(first, "gpu-memory", "gpu"),
+        message=f'the quota of the tenant "{policy.name}" counts memory, and how much the container '
+        f'"{first.container.name}" gets depends on its card, which nothing says',
+        fix="add gpu-model, or ask for a size, as gpu-memory: 8Gi",
+        rule=quota.rule,
+    )
+
+
+def _unknown(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Violation:
+    first = next(holding for holding in held if not holding.models)
+    models = sorted({key.partition("/")[2] for key in quota.hard} - {""})
+    return Violation(
+        code="GPU107",
+        path=path(first, "gpu-model", "gpu"),
+        message=f'the quota of the tenant "{policy.name}" counts {" and ".join(models)} apart, and nothing says '
+        f'which model the container "{first.container.name}" gets',
+        fix=f"say it: gpu-model: {models[0]}, or another",
+        rule=quota.rule,
+    )
+
+
+def reservation(policy: TenantPolicy, held: Sequence[Holding], seen: Pod, *, lifted: bool) -> Reservation | None:
+    """What the ledger of the tenant has to hold for the pod; None where no quota is, or it holds nothing."""
+    amount = count(held).tally
+    if policy.quota is None or not amount:
+        return None
+    metadata: dict[str, Any] = seen.raw.get("metadata") or {}
+    action: Action = "dryrun" if lifted else policy.quota.action
+    ask = Ask(
+        namespace=seen.namespace,
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        amount=amount,
+        enforced=action == "deny",
+    )
+    largest = max(held, key=lambda holding: holding.measure.devices)
+    return Reservation(tenant=policy.name, ask=ask, path=path(largest, "gpu"), rule=policy.quota.rule, action=action)
