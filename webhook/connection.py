@@ -3,10 +3,11 @@ r"""One TLS connection: HTTP/1.1 framing over gunicorn's parser in C, with a dea
 A review is answered inside the callback that received its last byte: no task, no queue, no timer. That is what
 makes it cost half of what it does through gunicorn's ASGI worker: 22,300 reviews/s against 10,850 with a core that
 only says yes [measured, gunicorn 27.0.1, one core of two]. Deadlines are numbers that the worker
-compares with the clock a few times a second, where timers would cost one each per request.
+compares with the clock a few times a second, where timers would cost one each per request. Only where the answer has
+to be waited for, there is a task.
 
     idle ---> header ---> body ---> idle        a request and its answer
-                  \          \
+                  \          \---> answer ---> idle       the same, and the answer takes a while
                    \          \---> write       its peer does not read the answers
                     \----------\--> linger      refused: what is still coming is read and dropped
     every state ---> close                      the TLS farewell
@@ -15,17 +16,18 @@ compares with the clock a few times a second, where timers would cost one each p
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from http import HTTPStatus
 from math import inf
 from time import monotonic
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 import gunicorn_h1c
 
 from webhook.lane import Answer, Lane
 from webhook.settings import KIBIBYTE, Settings
 
-State = Literal["idle", "header", "body", "write", "linger", "close"]
+State = Literal["idle", "header", "body", "answer", "write", "linger", "close"]
 
 HEAD_BYTES: Final = 32 * KIBIBYTE
 """Longest head of a request. The API server's is 0.3 KiB; Go's own default is 1 MiB. The parser checks its limits
@@ -58,6 +60,14 @@ class RefusedError(Exception):
         self.status = status
 
 
+class _Form(NamedTuple):
+    """How a request wants its answer: whether its connection is kept, what to say of that, and with a body or not."""
+
+    keeps: bool
+    kept: bytes
+    with_body: bool
+
+
 class Connection(asyncio.Protocol):
     """One connection, from the end of its TLS handshake."""
 
@@ -72,6 +82,7 @@ class Connection(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._size = 0
         self._unread = b""
+        self._later: asyncio.Future[Answer]
         self._parser = gunicorn_h1c.H1CProtocol(
             on_headers_complete=self._on_head,
             on_body=self._on_body,
@@ -105,7 +116,7 @@ class Connection(asyncio.Protocol):
         except ValueError as error:  # the base of all that the parser raises, which has two ParseErrors
             self._refuse(_status_of(error), f"not HTTP/1.1: {error}")
         else:
-            self._unread = data if self.state == "write" else b""
+            self._unread = data if self.state in ("write", "answer") else b""
 
     def pause_writing(self) -> None:
         """Stop reading too: the peer does not take the answers it has."""
@@ -131,7 +142,7 @@ class Connection(asyncio.Protocol):
         elif self.state in ("idle", "linger"):
             self._close()
         else:
-            self.abort()
+            self.abort()  # an answer that nobody waits for any more is one of them
 
     def retire(self, idle_seconds: float = 0) -> None:
         """Close if it has been idle so long, without waiting for the peer's part of the TLS farewell."""
@@ -201,9 +212,28 @@ class Connection(asyncio.Protocol):
         self._enter("idle", self.settings.keepalive_seconds)
         answer = self.owner.lane.answer(parser.method, parser.path, b"".join(self._chunks))
         self._chunks = []
-        ends = self.owner.lane.draining or not parser.should_keep_alive
         kept = b"" if parser.http_version >= (1, 1) else b"Connection: keep-alive\r\n"
-        self._write(answer, b"Connection: close\r\n" if ends else kept, with_body=parser.method != b"HEAD")
+        form = _Form(keeps=bool(parser.should_keep_alive), kept=kept, with_body=parser.method != b"HEAD")
+        if isinstance(answer, Answer):
+            self._reply(answer, form)
+            return
+        self._enter("answer", self.settings.answer_seconds)
+        self._transport.pause_reading()
+        self._later = asyncio.ensure_future(answer)
+        self._later.add_done_callback(partial(self._answered, form))
+
+    def _answered(self, form: _Form, answer: asyncio.Future[Answer]) -> None:
+        """The answer that was waited for is there; go on with what has come meanwhile."""
+        if self.state != "answer" or answer.cancelled() or self._transport.is_closing():
+            return
+        self._enter("idle", self.settings.keepalive_seconds)
+        self._transport.resume_reading()
+        self._reply(answer.result(), form)
+        self.data_received(b"")
+
+    def _reply(self, answer: Answer, form: _Form) -> None:
+        ends = self.owner.lane.draining or not form.keeps
+        self._write(answer, b"Connection: close\r\n" if ends else form.kept, with_body=form.with_body)
         if ends:
             self._close()
 

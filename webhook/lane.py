@@ -5,23 +5,26 @@
     GET  /readyz                it has rules and is not leaving
     GET  /metrics               counters for Prometheus
 
-Belongs here: what HTTP says, and nothing that waits. Sockets, time and framing are `webhook.connection`; what is
-decided about a pod is `webhook.core.admit`, which comes in as `judges`.
+Belongs here: what HTTP says. Only one thing ever waits, a pod that a quota counts, for the ledger. Sockets, time and
+framing are `webhook.connection`; what is decided about a pod is `webhook.core.admit`, which comes in as `judges`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
-from time import perf_counter, time
+from time import monotonic, perf_counter, time
 from typing import Final, NamedTuple
 
 from webhook import logs, metrics
 from webhook.core import review
-from webhook.core.decision import Decision
+from webhook.core.decision import Decision, Reservation
 from webhook.core.rulebook import Rulebook
+from webhook.core.tenancy import tally, verdict
+from webhook.ledger import Offline, Reserving
 
 Judge = Callable[[review.AdmissionRequest, Rulebook], Decision]
 
@@ -30,6 +33,14 @@ JSON: Final = b"application/json"
 PAGES: Final = (b"/healthz", b"/readyz", b"/metrics")
 NEVER_LOADED: Final = "the rules were never loaded: no review can be answered; the log of this pod says why"
 FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, and the log of this pod has its trace"
+
+TIMEOUT_SECONDS: Final = 5.0
+"""How long the API server waits where it does not say: `timeoutSeconds` of our manifests."""
+
+MARGIN_SECONDS: Final = 0.5
+"""Kept for the way back, of the time that the API server leaves."""
+
+_TIMEOUT = re.compile(rb"[?&]timeout=([0-9]{1,4})s(?:&|$)")
 
 log = logging.getLogger(__name__)
 
@@ -44,24 +55,34 @@ class Answer(NamedTuple):
     """The methods a 405 must name."""
 
 
+class _Judged(NamedTuple):
+    """A review that has a decision: on which path, by what, and when it came."""
+
+    name: str
+    request: review.AdmissionRequest
+    rulebook: Rulebook
+    started: float
+
+
 class Lane:
-    """Answers requests. One a process; `draining` and `rulebook` may be set from outside while it serves."""
+    """Answers requests. One a process; `draining`, `rulebook` and `ledger` may be set from outside meanwhile."""
 
     def __init__(self, judges: Mapping[str, Judge], rulebook: Rulebook | None, lines: logs.Lines) -> None:
         self.judges = {f"/{name}".encode(): (name, judge) for name, judge in judges.items()}
         self.rulebook = rulebook
         self.draining = False
         self.metrics = metrics.Metrics(judges)
+        self.ledger: Reserving = Offline(self._limits)
         self._lines = lines
 
-    def answer(self, method: bytes, target: bytes, body: bytes) -> Answer:
-        """Answer one whole request."""
+    def answer(self, method: bytes, target: bytes, body: bytes) -> Answer | Awaitable[Answer]:
+        """Answer one whole request; what has to be awaited is a review of a pod that a quota counts."""
         path = target.partition(b"?")[0]
         if path in self.judges:
             if method != b"POST":
                 return self._not_allowed(path, b"POST")
             name, judge = self.judges[path]
-            return self._review(name, judge, body)
+            return self._review(name, judge, body, target)
         if path not in PAGES:
             there = b" ".join((*self.judges, *PAGES)).decode()
             return self.refuse(HTTPStatus.NOT_FOUND, f"{_shown(path)} is not here; there are: {there}")
@@ -79,8 +100,8 @@ class Lane:
         text = f"{_shown(path)} answers {methods.decode()} only"
         return self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, text)._replace(allow=methods)
 
-    def _review(self, name: str, judge: Judge, body: bytes) -> Answer:
-        """Decode, decide, encode. The one place where a fault of ours ends."""
+    def _review(self, name: str, judge: Judge, body: bytes, target: bytes) -> Answer | Awaitable[Answer]:
+        """Decode, decide, encode."""
         rulebook = self.rulebook
         if rulebook is None:
             return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, NEVER_LOADED)
@@ -89,14 +110,39 @@ class Lane:
         try:
             request = review.decode(body, time())
             decision = judge(request, rulebook)
-            answer = review.encode(request.uid, decision)
+            if decision.reservation is not None:
+                return self._reserve(
+                    _Judged(name, request, rulebook, started), decision, decision.reservation, target
+                )
+            return self._tell(_Judged(name, request, rulebook, started), decision)
         except review.NotAReviewError as error:
             return self.refuse(HTTPStatus.BAD_REQUEST, " ".join(str(error).split()))
-        except Exception:
-            log.exception("review %s failed on /%s", request and request.uid, name)
-            return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED)
-        self._record(name, request, decision, rulebook, perf_counter() - started)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is ours: `_failed` says so
+            return self._failed(name, request, error)
+
+    async def _reserve(self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
+        """Let the ledger have the last word."""
+        try:
+            answered = await self.ledger.reserve(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
+            return self._tell(judged, verdict.reserved(decision, wanted, answered.outcome, answered.ledger))
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._failed(judged.name, judged.request, error)
+
+    def _failed(self, name: str, request: review.AdmissionRequest | None, error: Exception) -> Answer:
+        """Where a fault of ours ends."""
+        log.error("review %s failed on /%s", request and request.uid, name, exc_info=error)
+        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED)
+
+    def _tell(self, judged: _Judged, decision: Decision) -> Answer:
+        answer = review.encode(judged.request.uid, decision)
+        seconds = perf_counter() - judged.started
+        self._record(judged.name, judged.request, decision, judged.rulebook, seconds)
         return Answer(HTTPStatus.OK, answer, JSON)
+
+    def _limits(self, tenant: str) -> tally.Tally:
+        """What a tenant may use in all, by the rules."""
+        policies = self.rulebook.tenancy.policies if self.rulebook else ()
+        return next((each.quota.hard for each in policies if each.name == tenant and each.quota), tally.NOTHING)
 
     def _record(
         self, name: str, request: review.AdmissionRequest, decision: Decision, rulebook: Rulebook, seconds: float
@@ -116,6 +162,13 @@ class Lane:
         if path == b"/readyz" and self.rulebook is None:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{NEVER_LOADED}\n".encode())
         return Answer(HTTPStatus.OK, b"ok\n")
+
+
+def _seconds(target: bytes) -> float:
+    """How long an answer may take, by the `?timeout=` that the API server calls with."""
+    found = _TIMEOUT.search(target)
+    seconds = float(found[1]) if found else TIMEOUT_SECONDS
+    return max(seconds - MARGIN_SECONDS, seconds / 2)
 
 
 def _shown(path: bytes) -> str:

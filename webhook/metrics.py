@@ -69,6 +69,11 @@ class Metrics:
         self.reloads: Counter[Labels] = Counter()
         """Reloads of changed files, by what and result."""
         self.seconds = {path: Histogram() for path in paths}
+        self.reservation_seconds = Histogram()
+        """From the judgement of a pod to the ledger's answer."""
+        self.ledger_conflicts = 0
+        self.ledger_errors = 0
+        self.recounts = 0
         self.refused_bytes = 0
         self.failed_handshakes = 0
         self.connections = 0
@@ -88,7 +93,22 @@ class Metrics:
 
 def render(metrics: Metrics, rules: Mapping[str, int]) -> bytes:
     """The page; `rules` maps the digest of the rulebook in use to the number of its back ends, empty if none."""
-    return ("\n".join(_lines(metrics, rules)) + "\n").encode()
+    return page(_lines(metrics, rules))
+
+
+def page(lines: Iterable[str]) -> bytes:
+    """A page of these lines."""
+    return ("\n".join(lines) + "\n").encode()
+
+
+def gauges(name: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Iterator[str]:
+    """The lines of a family of figures that go up and down, by the values of its labels."""
+    return _family(name, "gauge", text, labels, values)
+
+
+def counters(name: str, text: str, labels: Labels, values: Mapping[Labels, int]) -> Iterator[str]:
+    """The lines of a family of figures that only grow, by the values of its labels."""
+    return _counter(name, text, labels, values)
 
 
 def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
@@ -97,6 +117,10 @@ def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
     yield from _counter("violations_total", "Violations reported.", ("code",), metrics.violations)
     yield from _counter("translations_total", "Containers translated.", ("backend",), metrics.translations)
     yield from _histogram("review_seconds", "Decoding, deciding and encoding one review.", metrics.seconds)
+    yield from _histogram("reservation_seconds", "Waiting for the ledger.", {"validate": metrics.reservation_seconds})
+    yield from _single("ledger_conflicts_total", "counter", "Writes that came too late.", metrics.ledger_conflicts)
+    yield from _single("ledger_errors_total", "counter", "Reads and writes that failed.", metrics.ledger_errors)
+    yield from _single("recounts_total", "counter", "Recounts asked for before refusing.", metrics.recounts)
     yield from _counter("refused_requests_total", "Requests refused as HTTP.", ("status",), metrics.refused)
     yield from _single("refused_bytes_total", "counter", "Bytes of bodies over the limit.", metrics.refused_bytes)
     yield from _counter("timeouts_total", "Connections closed by a deadline.", ("waiting_for",), metrics.timeouts)
@@ -116,7 +140,7 @@ def _counter(name: str, text: str, labels: Labels, values: Mapping[Labels, int])
     return _family(name, "counter", text, labels, values)
 
 
-def _family(name: str, kind: str, text: str, labels: Labels, values: Mapping[Labels, int]) -> Iterator[str]:
+def _family(name: str, kind: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Iterator[str]:
     yield from _head(name, kind, text)
     for key in sorted(values):
         yield f"gpu_webhook_{name}{_braced(labels, key)} {values[key]}"

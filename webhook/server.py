@@ -11,8 +11,9 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from gunicorn.app.base import BaseApplication
 
@@ -34,8 +35,15 @@ class CannotStartError(Exception):
     """Why the server cannot start, in a sentence."""
 
 
-def serve(settings: Settings) -> int:
-    """Serve until told to stop; the exit code."""
+class Attached(Protocol):
+    """Whatever runs beside the lane in the process that serves, for as long as it does."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+
+
+def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) -> int:
+    """Serve until told to stop; the exit code. `attach` is called in the process that serves, before it does."""
     lines = logs.Lines(STDOUT)
     logs.configure(lines, settings.log_level)
     try:
@@ -45,7 +53,7 @@ def serve(settings: Settings) -> int:
         return FAILED
     judges = {"mutate": admit.mutate, "validate": admit.validate, "templates": templates.warn}
     lane = Lane(judges, _rulebook(settings.rules), lines)
-    return _run(Application(settings, lane))
+    return _run(Application(settings, lane, attach))
 
 
 def _check(settings: Settings) -> None:
@@ -128,9 +136,10 @@ def _heartbeat_directory() -> str | None:
 class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
     """gunicorn's view of this program."""
 
-    def __init__(self, settings: Settings, lane: Lane) -> None:
+    def __init__(self, settings: Settings, lane: Lane, attach: Callable[[Lane], Attached] | None) -> None:
         self.settings = settings
         self.lane = lane
+        self.attach = attach
         super().__init__()
 
     def load_config(self) -> None:

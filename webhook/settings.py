@@ -79,6 +79,10 @@ class Settings:
     """How long an idle connection is kept. The API server keeps its own 90 s [measured], and whoever closes
     first must be the client, or a request meets a closing connection."""
 
+    answer_seconds: float = 40
+    """For an answer that has to be waited for. Whoever answers keeps to the `?timeout=` of the API server, at most
+    30 s; this ends the connection if he does not."""
+
     write_seconds: float = 10
     """For a peer that stopped reading to go on."""
 

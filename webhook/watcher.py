@@ -19,17 +19,15 @@ from typing import Any, Final
 
 import orjson
 
-from webhook import cluster, logs, rulefiles, stamps
+from webhook import cluster, logs
 from webhook.cluster import AbsentError, Cluster, ClusterError, GoneError
 from webhook.core import inventory, recognition
 from webhook.core.rulebook import ObjectKind, Rulebook
+from webhook.rulewatch import RULES_SECONDS, Rules
 
 STDOUT: Final = 1
 PAUSE_SECONDS: Final = 0.2
 """Between two writings: a pool that grows by a hundred nodes is not a hundred readings for everybody else."""
-
-RULES_SECONDS: Final = 2.0
-"""How often the rules are looked at."""
 
 LONGEST_BACKOFF_SECONDS: Final = 30.0
 ABSENT_SECONDS: Final = 30.0
@@ -244,29 +242,6 @@ class Followers:
         kept = [(follower.kind, follower.kept) for follower in followers]
         objects = {kind.name: list(kind.written(there, rulebook)) for kind, there in kept if there is not None}
         return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
-
-
-class Rules:
-    """The rules of a directory, read again when its files change; those that do not load leave the last good ones."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._stamp: object = None
-        self.rulebook: Rulebook | None = None
-
-    def refresh(self) -> bool:
-        """Look whether the files have changed."""
-        stamp = stamps.directory(self._directory)
-        if stamp == self._stamp:
-            return False
-        self._stamp = stamp
-        try:
-            self.rulebook = rulefiles.load(self._directory)
-        except rulefiles.RuleFilesError as error:
-            log.error("the rules cannot be used: %s", error)  # noqa: TRY400 - the sentence is all there is to say
-        else:
-            log.info("rules %s", self.rulebook.digest[: logs.DIGEST_LENGTH])
-        return True
 
 
 def watch(directory: Path, file: Path) -> int:

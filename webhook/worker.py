@@ -58,6 +58,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._context: ssl.SSLContext
         self._stamp: tls.Stamp
         self._surroundings: stamps.Stamp | None = None
+        self._attached: asyncio.Task[None] | None = None
 
     def run(self) -> None:
         """Serve until told to stop; gunicorn calls this once, in the new process."""
@@ -72,6 +73,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._loop.add_signal_handler(at_once, self._stop)
         self._load_certificate()
         self._look_around()
+        if self.app.attach is not None:
+            self._attached = self._loop.create_task(self.app.attach(self.lane).run())
         if self.settings.surroundings is not None and self._surroundings is None:
             log.info("nothing is known of the cluster's nodes yet: %s is not there", self.settings.surroundings)
         self._listen()
@@ -202,6 +205,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         """Cut what is still open, and let the transports notice."""
         for connection in list(self.connections):
             connection.abort()
+        if self._attached is not None:
+            self._attached.cancel()
         if self._held:
             log.warning("%d connections are cut", len(self._held))
             await asyncio.wait(self._held, timeout=1)

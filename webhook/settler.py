@@ -1,0 +1,354 @@
+"""Counts what every tenant uses, and writes it into the ledgers: `gpu-webhook settle`, a process of its own.
+
+What it may write is decided by `webhook.core.tenancy.settlement`, which also says why any number of these may run, be
+paused and resumed. This follows the cluster, and does as it is told: reads, lists, and compare-and-swaps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import signal
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from webhook import api, logs, settlerpage
+from webhook.api import Api, ApiError, MissingError, Object
+from webhook.core.tenancy import counting, membership, settlement, tally
+from webhook.core.tenancy.ledger import Ledger
+from webhook.core.tenancy.policy import Tenancy, TenantPolicy
+from webhook.core.tenancy.settlement import Settlement, Step
+from webhook.core.tenancy.tally import Tally
+from webhook.follower import Collection, Follower
+from webhook.ledger import ConflictError, StoreError, Versioned
+from webhook.policies import Policies
+from webhook.rulewatch import RULES_SECONDS, Rules
+from webhook.usages import COLLECTION, UsageObjects
+
+STDOUT: Final = 1
+PODS: Final = "/api/v1/pods"
+WATCH_SECONDS: Final = 20.0
+"""How long a watch of pods goes on before it is begun anew: one that is dead is found out, and `as_of` moves."""
+
+PAUSE_SECONDS: Final = 0.05
+"""Between something that happened and its settlement: what happens together is settled together."""
+
+AGAIN_SECONDS: Final = 0.2
+"""Until a settlement is tried again that waits for something which nobody will tell."""
+
+TRIES: Final = 50
+"""How often one is tried against others who write the same ledger, before its turn comes again."""
+
+AT_ONCE: Final = 8
+
+log = logging.getLogger(__name__)
+
+
+class Settler:
+    """One settler: what it follows, which tenants have something to settle, and their turns."""
+
+    def __init__(self, cluster: Api, rules: Rules, grace: float = settlement.GRACE) -> None:
+        self.settlement = Settlement(secrets.token_hex(8), grace)
+        self.ledgers: dict[str, Ledger] = {}
+        """As they were last read or written, by tenant."""
+        self.settled_at: dict[str, float] = {}
+        self.conflicts = 0
+        self._started = monotonic()
+        self.pods = Follower(cluster, PODS, _Pods(self), seconds=WATCH_SECONDS)
+        self._api = cluster
+        self._rules = rules
+        self._grace = grace
+        self._store = UsageObjects(cluster)
+        self._policies = Policies(cluster, self._policy_changed)
+        self._usages = Collection(self._usage_changed)
+        self._quotas: dict[str, TenantPolicy] = {}
+        self._wanted: dict[str, set[str]] = {}
+        self._tenants: dict[str, str] = {}
+        self._changed_at = monotonic()
+        self._written: dict[str, str] = {}
+        self._dirty: set[str] = set()
+        self._wake: dict[str, float] = {}
+        self._stirred = asyncio.Event()
+        self._counter: counting.Counter | None = None
+        self._outdated, self._sorted = True, False
+
+    async def run(self) -> None:
+        """Settle until cancelled."""
+        usages = Follower(self._api, COLLECTION, self._usages)
+        async with asyncio.TaskGroup() as tasks:
+            for each in (self._policies.run(), usages.run(), self._count_pods(), self._turns()):
+                tasks.create_task(each)
+
+    @property
+    def heard_at(self) -> float:
+        """The time (monotonic) up to which everything was heard of pods, or this was started."""
+        return max(self.pods.as_of, self._started)
+
+    # What happens
+
+    async def _count_pods(self) -> None:
+        """Follow the pods, and count all of them anew whenever the rules change."""
+        while True:
+            following = asyncio.create_task(self.pods.run())
+            while not self._rules.refresh():  # noqa: ASYNC110 - files do not say when they change
+                await asyncio.sleep(RULES_SECONDS)
+            self._outdated = True
+            following.cancel()
+
+    def amount(self, found: Object) -> Tally:
+        """What a pod holds."""
+        rulebook = self._rules.rulebook
+        if rulebook is None or not counting.live(found):
+            return tally.NOTHING
+        if self._counter is None or self._counter.rulebook is not rulebook:
+            self._counter = counting.Counter(rulebook)
+        return self._counter.held(found).tally
+
+    def touch(self, namespace: str) -> None:
+        """What is held in a namespace may be something else."""
+        tenant = self._tenants.get(namespace)
+        if tenant is not None:
+            self._stir([tenant])
+
+    def touch_all(self) -> None:
+        """What is held anywhere may be."""
+        self._stir([*self._quotas, *self._usages.objects])
+
+    def _policy_changed(self, kind: str, name: str) -> None:
+        if kind == "TenantPolicy":
+            self._changed_at = monotonic()
+        if kind == "Namespace":
+            self._namespace_changed(name)
+        self._outdated = True
+        self._stirred.set()
+
+    def _namespace_changed(self, name: str) -> None:
+        """In a new one nobody can have been admitted without a reservation, if policies have long been the same."""
+        if name not in self._policies.namespaces:
+            self.settlement.open(name, monotonic())
+        elif name not in self._tenants and monotonic() - self._changed_at > self._grace:
+            self.settlement.born(name, monotonic())
+
+    def _usage_changed(self, tenant: str) -> None:
+        """A ledger was written; by somebody else, if it is not as we wrote it."""
+        found = self._usages.objects.get(tenant)
+        if found is None or self._written.get(tenant) != found["metadata"]["resourceVersion"]:
+            self._stir([tenant])
+
+    def _stir(self, tenants: Iterable[str]) -> None:
+        self._dirty.update(tenants)
+        self._stirred.set()
+
+    # Turns
+
+    async def _turns(self) -> None:
+        """Settle whoever has something to settle."""
+        turns = asyncio.Semaphore(AT_ONCE)
+        while True:
+            await self._something()
+            if self._outdated:
+                self._sort()
+            if not self._sorted:
+                continue
+            now = monotonic()
+            due, self._dirty = self._dirty | {name for name, at in self._wake.items() if at <= now}, set()
+            self._stirred.clear()
+            await asyncio.gather(*(self._turn(tenant, turns) for tenant in sorted(due)))
+
+    async def _something(self) -> None:
+        """Wait until there is something to do, and a little longer."""
+        soonest = min(self._wake.values(), default=None)
+        wait = None if soonest is None else max(0.0, soonest - monotonic())
+        if self._outdated:
+            wait = AGAIN_SECONDS
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), wait)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+    def _sort(self) -> None:
+        """Find out anew which namespaces are whose."""
+        rulebook = self._rules.rulebook
+        if rulebook is None or self._policies.unknown:
+            return
+        tenancy = self._policies.tenancy(rulebook, rulebook.tenancy)
+        before = {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
+        self._quotas = {each.name: each for each in tenancy.policies if each.quota is not None}
+        owners = {namespace: self._tenant(namespace, tenancy) for namespace in tenancy.labels}
+        self._wanted = {name: set() for name in self._quotas}
+        for namespace, tenant in owners.items():
+            if tenant is None:
+                self.settlement.open(namespace, monotonic())
+            else:
+                self._wanted[tenant].add(namespace)
+        self._tenants = {namespace: tenant for namespace, tenant in owners.items() if tenant is not None}
+        after = {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
+        self._stir(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        if not self._sorted:
+            self.touch_all()
+        self._outdated, self._sorted = False, True
+
+    def _tenant(self, namespace: str, tenancy: Tenancy) -> str | None:
+        """Whose quota counts a namespace. While policies are in conflict over it nobody is admitted, and it stays."""
+        found = membership.member(namespace, tenancy)
+        for policy in (found.policy,) if found.policy else found.rivals:
+            if policy.quota is not None and (found.policy or namespace in self._wanted.get(policy.name, ())):
+                return policy.name
+        return None
+
+    async def _turn(self, tenant: str, turns: asyncio.Semaphore) -> None:
+        self._wake.pop(tenant, None)
+        try:
+            async with turns:
+                await self._settle(tenant)
+        except (StoreError, ApiError) as error:
+            log.warning("%s is settled later: %s", tenant, error)
+            self._wake[tenant] = monotonic() + AGAIN_SECONDS
+
+    async def _settle(self, tenant: str) -> None:
+        """Take steps until there is none to take."""
+        seen: set[str] = set()
+        for _ in range(TRIES):
+            known = await self._read(tenant)
+            policy = self._quotas.get(tenant)
+            if policy is None and not known.version:
+                return
+            hard = policy.quota.hard if policy and policy.quota else tally.NOTHING
+            step = self.settlement.step(tenant, hard, self._wanted.get(tenant, set()), monotonic())
+            if step.wake is not None:
+                self._wake[tenant] = step.wake
+            if step.get or step.roll or step.look - seen:
+                seen |= step.look
+                await self._look(tenant, step)
+                continue
+            if step.look:
+                self._wake[tenant] = monotonic() + AGAIN_SECONDS
+            try:
+                done = await self._write(tenant, step, known, unlimited=policy is None)
+            except ConflictError:
+                self.conflicts += 1
+                continue
+            if done:
+                self.settled_at[tenant] = monotonic()
+                return
+        self._wake[tenant] = monotonic() + AGAIN_SECONDS
+
+    async def _read(self, tenant: str) -> Versioned:
+        known = await self._store.read(tenant)
+        self._learn(tenant, known)
+        return known
+
+    def _learn(self, tenant: str, known: Versioned) -> None:
+        self.settlement.read(tenant, known.ledger if known.version else None, monotonic())
+        self._written[tenant] = known.version
+        self.ledgers[tenant] = known.ledger
+
+    async def _write(self, tenant: str, step: Step, known: Versioned, *, unlimited: bool) -> bool:
+        """Write what the step says; whether that was all for now."""
+        if step.ledger is None:
+            left = known.ledger
+            if unlimited and not (left.held or left.joining or left.pending):
+                await self._store.delete(tenant, known.version)
+                self.settlement.read(tenant, None, monotonic())
+                self.ledgers.pop(tenant, None)
+            return True
+        if not known.version:
+            await self._store.create(tenant)
+            return False
+        self._learn(tenant, await self._store.write(tenant, step.ledger, known.version))
+        return not step.ledger.joining and not unlimited
+
+    async def _look(self, tenant: str, step: Step) -> None:
+        """Look at what the step wants looked at."""
+        for name in step.get:
+            namespace, _, pod = name.partition("/")
+            asked = monotonic()
+            self.settlement.found(tenant, name, await self._uid(namespace, pod), asked)
+        if step.roll:
+            self.settlement.roll(await self._store.roll(), monotonic())
+        for namespace in step.look:
+            asked = monotonic()
+            self.settlement.looked(namespace, await self._uids(namespace), asked)
+
+    async def _uid(self, namespace: str, name: str) -> str | None:
+        try:
+            found = await self._api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        except MissingError:
+            return None
+        return str(found["metadata"]["uid"])
+
+    async def _uids(self, namespace: str) -> list[str]:
+        return [
+            found["metadata"]["uid"]
+            async for page in self._api.pages(f"/api/v1/namespaces/{namespace}/pods")
+            for found in page["items"] or ()
+        ]
+
+
+class _Pods:
+    """Hears of pods, and puts what each holds into the view."""
+
+    def __init__(self, settler: Settler) -> None:
+        self._settler = settler
+
+    def keep(self, found: Object) -> settlement.Pod:
+        """What the settlement has to know of a pod."""
+        metadata = found["metadata"]
+        return settlement.Pod(metadata["uid"], metadata["namespace"], metadata["name"], self._settler.amount(found))
+
+    def listed(self, kept: list[settlement.Pod], version: int) -> None:
+        """All pods there are."""
+        self._settler.settlement.view.listed(kept, version)
+        self._settler.touch_all()
+
+    def saw(self, kept: settlement.Pod, version: int) -> None:
+        """A pod that was added or changed."""
+        view = self._settler.settlement.view
+        before = view.held(kept.namespace)
+        view.saw(kept, version)
+        if before != view.held(kept.namespace):
+            self._settler.touch(kept.namespace)
+
+    def lost(self, kept: settlement.Pod, version: int) -> None:
+        """A pod that was deleted."""
+        view = self._settler.settlement.view
+        before = view.held(kept.namespace)
+        view.lost(kept.uid, version)
+        if before != view.held(kept.namespace):
+            self._settler.touch(kept.namespace)
+
+    def reached(self, version: int) -> None:
+        """Nothing more happened up to a version."""
+        self._settler.settlement.view.reached(version)
+
+
+def settle(directory: Path, bind: tuple[str, int], grace: float) -> int:
+    """Settle until told to stop; the exit code."""
+    logs.configure(logs.Lines(STDOUT), "info")
+    rules = Rules(directory)
+    rules.refresh()
+    try:
+        asyncio.run(_settle(rules, bind, grace))
+    except asyncio.CancelledError:
+        log.info("stopped")
+    return 0
+
+
+async def _settle(rules: Rules, bind: tuple[str, int], grace: float) -> None:
+    """Run one settler and the page of its figures; SIGTERM and SIGINT end both."""
+    loop = asyncio.get_running_loop()
+    me = asyncio.current_task()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: me and me.cancel())
+    cluster = await api.connect()
+    settler = Settler(cluster, rules, grace)
+    page = await asyncio.start_server(partial(settlerpage.answer, settler), *bind)
+    try:
+        await settler.run()
+    finally:
+        page.close()
+        await cluster.close()

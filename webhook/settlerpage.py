@@ -1,0 +1,76 @@
+"""What a settler tells of itself over HTTP: `/metrics` for Prometheus, `/healthz` for the kubelet.
+
+One line of a request is read and one answer written, on a port that only those two should reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from fractions import Fraction
+from time import monotonic
+from typing import Final, Protocol
+
+from webhook import metrics
+from webhook.core.tenancy.ledger import Ledger
+from webhook.core.tenancy.settlement import Settlement
+
+LINE_BYTES: Final = 4096
+READ_SECONDS: Final = 5.0
+STALLED_SECONDS: Final = 120.0
+"""A settler that has heard nothing of pods for so long does not work; a new one will not harm."""
+
+
+class Told(Protocol):
+    """What the page is about."""
+
+    settlement: Settlement
+    ledgers: dict[str, Ledger]
+    settled_at: dict[str, float]
+    conflicts: int
+
+    @property
+    def heard_at(self) -> float:
+        """The time (monotonic) up to which everything was heard of pods, or this was started."""
+
+
+async def answer(settler: Told, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one request, and close."""
+    with contextlib.suppress(OSError, TimeoutError, ValueError):
+        line = await asyncio.wait_for(reader.readline(), READ_SECONDS)
+        status, body = _page(settler, line[:LINE_BYTES])
+        head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+    writer.close()
+
+
+def _page(settler: Told, line: bytes) -> tuple[str, bytes]:
+    if line.startswith(b"GET /metrics "):
+        return "200 OK", metrics.page(_lines(settler, monotonic()))
+    if not line.startswith(b"GET /healthz "):
+        return "404 Not Found", b"there are /metrics and /healthz\n"
+    if monotonic() - settler.heard_at > STALLED_SECONDS:
+        return "503 Service Unavailable", b"nothing was heard of pods for too long\n"
+    return "200 OK", b"ok\n"
+
+
+def _lines(settler: Told, now: float) -> Iterator[str]:
+    labels = ("tenant", "what")
+    used = {(name, key): each for name, ledger in settler.ledgers.items() for key, each in ledger.used.items()}
+    hard = {(name, key): each for name, ledger in settler.ledgers.items() for key, each in ledger.hard.items()}
+    pending: dict[metrics.Labels, float] = {(name,): len(ledger.pending) for name, ledger in settler.ledgers.items()}
+    age: dict[metrics.Labels, float] = {(name,): round(now - at, 3) for name, at in settler.settled_at.items()}
+    yield from metrics.gauges("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, _plain(used))
+    yield from metrics.gauges("tenant_hard", "What a tenant may use at most.", labels, _plain(hard))
+    yield from metrics.gauges("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
+    yield from metrics.gauges("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
+    heard = round(now - settler.heard_at, 3)
+    yield from metrics.gauges("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
+    yield from metrics.gauges("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
+    yield from metrics.counters("settle_conflicts_total", "Writes that came too late.", (), {(): settler.conflicts})
+
+
+def _plain(amounts: dict[tuple[str, str], Fraction]) -> dict[tuple[str, ...], float]:
+    return {key: float(amount) for key, amount in amounts.items()}
