@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -83,6 +84,8 @@ def parser() -> argparse.ArgumentParser:
     _check_parser(commands.add_parser("check", help="check rule files and run their examples"))
     _schema_parser(commands.add_parser("schema", help="print the JSON Schema of rules, for editors"))
     _inventory_parser(commands.add_parser("inventory", help="show what nodes have and what pods ask, in one unit"))
+    _tenants_parser(commands.add_parser("tenants", help="show what tenants have used of what they may"))
+    _settle_parser(commands.add_parser("settle", help="count what tenants use, for serve --cluster"))
     _watch_parser(commands.add_parser("watch", help="keep a file of what the cluster has, for serve --surroundings"))
     return whole
 
@@ -113,6 +116,9 @@ def _serve_parser(command: argparse.ArgumentParser) -> None:
     command.add_argument("--tls-key", type=Path, metavar="FILE")
     _rules_option(command)
     _surroundings_option(command)
+    command.add_argument(
+        "--cluster", action="store_true", help="policies and quota of the current cluster; gpu-webhook settle counts"
+    )
     command.set_defaults(command=_serve)
 
 
@@ -174,6 +180,34 @@ def _inventory_parser(command: argparse.ArgumentParser) -> None:
     command.set_defaults(command=_inventory)
 
 
+def _tenants_parser(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "file",
+        nargs="*",
+        metavar="FILE|-",
+        help="what kubectl get tenantpolicies,tenantusages,exemptions,namespaces -o json prints, or YAML; "
+        "default: the current cluster's",
+    )
+    _rules_option(command)
+    _output_option(command)
+    command.set_defaults(command=_tenants)
+
+
+def _settle_parser(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--bind", default="127.0.0.1:8082", metavar="HOST:PORT", help="/metrics (default: %(default)s)"
+    )
+    command.add_argument(
+        "--grace",
+        type=float,
+        default=45.0,
+        metavar="SECONDS",
+        help="longer than any create takes in the API server (default: %(default)g)",
+    )
+    _rules_option(command)
+    command.set_defaults(command=_settle)
+
+
 def _watch_parser(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--write", type=Path, required=True, metavar="FILE", help="replaced whenever something changes"
@@ -187,6 +221,11 @@ def _serve(options: argparse.Namespace) -> int:
     from webhook import server
 
     _address(options.bind)
+    attach = None
+    if options.cluster:
+        from webhook import quotas
+
+        attach = quotas.Quotas
     return server.serve(
         settings.Settings(
             bind=options.bind,
@@ -194,7 +233,8 @@ def _serve(options: argparse.Namespace) -> int:
             surroundings=options.surroundings,
             tls_cert=options.tls_cert,
             tls_key=options.tls_key,
-        )
+        ),
+        attach,
     )
 
 
@@ -311,8 +351,7 @@ def _inventory(options: argparse.Namespace) -> int:
     objects = inventory.Objects()
     try:
         for file in options.file:
-            content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-            inventory.parse(content, "standard input" if file == "-" else file, objects)
+            inventory.parse(*_whole(file), objects)
         if not options.file:
             objects = _live()
     except inventory.UnreadableError as error:
@@ -320,6 +359,11 @@ def _inventory(options: argparse.Namespace) -> int:
     view = objects.view(rulebook)
     _dump(view.contract()) if options.output == "json" else print("\n".join(inventory.lines(view)))
     return FINE
+
+
+def _whole(file: str) -> tuple[bytes, str]:
+    """A file of any size, and its name; a cluster has many objects."""
+    return (sys.stdin.buffer.read(), "standard input") if file == "-" else (Path(file).read_bytes(), file)
 
 
 def _live() -> Any:
@@ -330,6 +374,32 @@ def _live() -> Any:
         return inventory.Objects(*cluster.Cluster().nodes_and_pods())
     except cluster.ClusterError as error:
         raise UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
+
+
+def _tenants(options: argparse.Namespace) -> int:
+    from webhook import tenants
+
+    rulebook = rulefiles.load(options.rules)
+    objects = tenants.Objects()
+    try:
+        for file in options.file:
+            objects.parse(*_whole(file))
+        if not options.file:
+            objects = tenants.live()
+    except tenants.UnreadableError as error:
+        raise UsageError(str(error)) from None
+    view = objects.view(rulebook, time.time(), live=not options.file)
+    _dump(tenants.contract(view)) if options.output == "json" else print("\n".join(tenants.lines(view)))
+    return FINE
+
+
+def _settle(options: argparse.Namespace) -> int:
+    from webhook import api, settler
+
+    try:
+        return settler.settle(options.rules, _address(options.bind), options.grace)
+    except api.ApiError as error:
+        raise UsageError(str(error)) from None
 
 
 def _watch(options: argparse.Namespace) -> int:
