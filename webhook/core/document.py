@@ -17,14 +17,14 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """A place in a file; lines and columns count from 1."""
+    """A place in a file; lines and columns count from 1. Line 0: an object of a cluster, which has no lines."""
 
     file: str
     line: int
     column: int = 1
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
     def of(self, rule: str) -> str:
         """The place as messages name a rule: `hami-vgpu (hami-vgpu.yaml:21)`."""
@@ -132,6 +132,15 @@ class Node:
     def texts(self) -> list[str]:
         """A list of strings."""
         return [node.text() for node in self.elements()]
+
+
+def of_json(value: Any, at: Location) -> Node:
+    """A decoded JSON value as a document, all of which stands at one place."""
+    if isinstance(value, dict):
+        return Node({key: of_json(inner, at) for key, inner in value.items()}, at)
+    if isinstance(value, list):
+        return Node([of_json(inner, at) for inner in value], at)
+    return Node(value, at)
 
 
 def _step(key: str) -> str:

@@ -135,6 +135,13 @@ def _keys(marks: Iterable[str]) -> frozenset[str]:
     return frozenset(mark.partition("=")[0] for mark in marks)
 
 
+def asking(backends: Iterable[Backend]) -> frozenset[str]:
+    """The annotations and labels, by key, in which any of the back ends is asked, or that its modes depend on."""
+    modes = [mode for backend in backends for mode in backend.modes]
+    heard = {name.partition(" ")[2] for mode in modes for name in mode.amounts if " " in name}
+    return frozenset(heard) | _keys(_marks(backends))
+
+
 def _addresses(mode: Mode) -> Iterator[str]:
     """The annotations in which a mode names the container."""
     for key, output in mode.outputs.annotations.items():

@@ -81,7 +81,8 @@ class Cluster:
     """What one cluster has: its back ends in order of preference, the defaults, the exempt namespaces.
 
     `tiers` is the rank of each back end: of those that share one, the first with nodes is preferred. `provisioners`
-    are the back ends that serve claims of a class, by its provisioner.
+    are the back ends that serve claims of a class, by its provisioner. `without_policy` is what a namespace may do
+    that no policy selects, None: everything, until there is a policy. `observe`: see `Tenancy.observing`.
     """
 
     name: str
@@ -94,6 +95,8 @@ class Cluster:
     unknown_value: Literal["warn", "refuse"] = "warn"
     system_namespaces: frozenset[str] = frozenset()
     provisioners: Mapping[str, str] = field(default_factory=dict)
+    without_policy: Literal["allow", "deny"] | None = None
+    observe: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

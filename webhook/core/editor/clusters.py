@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from webhook.core.editor.pieces import Schema, each, either, many, mapping, says, text, word
+from webhook.core.editor.pieces import Schema, each, either, flag, many, mapping, says, text, word
 
 _BACK_END: Final = text()
 
@@ -47,6 +47,14 @@ SPEC: Final[Schema] = mapping(
         ),
         "provisioners": says(
             "Which back end serves the claims of a class, by the provisioner that the class names.", each(_BACK_END)
+        ),
+        "namespacesWithoutPolicy": says(
+            "What may ask for GPUs in a namespace that no TenantPolicy selects: everything (`allow`) or nothing"
+            " (`deny`). If left out, everything until there is a policy.",
+            word(("allow", "deny")),
+        ),
+        "observe": says(
+            "`true`: pods are neither changed nor refused; users are warned of what would become of them.", flag()
         ),
     },
     needs=("backends",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from webhook.core.editor import backends, catalogs, claimsources, clusters
+from webhook.core.editor import backends, catalogs, claimsources, clusters, exemptions, tenantpolicies
 from webhook.core.editor.inheritance import PARAMETER, inheriting, parametrised
 from webhook.core.editor.pieces import Schema, filled, mapping, says, shared, word
 from webhook.core.schema.rulebooks import API_VERSION, KINDS
@@ -23,7 +23,10 @@ _SPECS: Final[dict[str, Schema]] = {
     "Cluster": clusters.SPEC,
     "DeviceCatalog": catalogs.SPEC,
     "ClaimSource": shared("claimSource"),
+    "TenantPolicy": tenantpolicies.SPEC,
+    "Exemption": exemptions.SPEC,
 }
+_NAMES: Final[dict[str, Schema]] = {"TenantPolicy": tenantpolicies.NAME, "Exemption": tenantpolicies.NAME}
 _PARTS: Final[dict[str, Schema]] = {
     **backends.PARTS,
     "backend": backends.SPEC,
@@ -35,6 +38,8 @@ _MEANINGS: Final[dict[str, str]] = {
     "Cluster": "Which back ends this cluster has, in what order, and the defaults. There is exactly one.",
     "DeviceCatalog": "Card models of one vendor: names, memory, compute, partitions.",
     "ClaimSource": "Objects that pods name instead of asking themselves, and what stands in them.",
+    "TenantPolicy": "What one tenant may ask of GPUs, and how much it may hold. Its name is the tenant's.",
+    "Exemption": "Who is spared some rules of policies, until when, and who answers for it.",
 }
 
 
@@ -100,7 +105,7 @@ def _version() -> Schema:
 
 def _document(kind: str) -> Schema:
     metadata = {
-        "name": says("The name that other rules and `gpu-backend` use.", filled()),
+        "name": says("The name that other rules and `gpu-backend` use.", _NAMES.get(kind, filled())),
         "annotations": says("Notes of yours; they mean nothing here.", {}),
     }
     return says(

@@ -29,6 +29,8 @@ def cluster(name: str, spec: Node, problems: list[Problem]) -> tuple[Cluster, Ma
         unknown_value=section.take("unknownValue", _unknown_value, "warn"),
         system_namespaces=frozenset(section.take("systemNamespaces", Node.texts, [])),
         provisioners=section.take("provisioners", _provisioners, {}),
+        without_policy=section.take("namespacesWithoutPolicy", _without_policy, None),
+        observe=section.take("observe", Node.boolean, default=False),
     )
     section.done()
     return read, parameters
@@ -58,6 +60,10 @@ def _provisioners(node: Node) -> dict[str, str]:
 
 def _unknown_value(node: Node) -> Literal["warn", "refuse"]:
     return "refuse" if node.word(("warn", "refuse")) == "refuse" else "warn"
+
+
+def _without_policy(node: Node) -> Literal["allow", "deny"]:
+    return "allow" if node.word(("allow", "deny")) == "allow" else "deny"
 
 
 def check_names(

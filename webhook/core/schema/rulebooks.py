@@ -10,12 +10,28 @@ from webhook.core.backend import Backend, Mode
 from webhook.core.device import Device
 from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
 from webhook.core.rulebook import ClaimSource, Cluster, Rulebook
-from webhook.core.schema import backends, catalogs, claimsources, clusters, inheritance
+from webhook.core.schema import (
+    backends,
+    catalogs,
+    claimsources,
+    clusters,
+    exemptions,
+    inheritance,
+    tenantpolicies,
+)
 from webhook.core.schema.inheritance import Parameters
+from webhook.core.schema.labels import MAX_NAME, is_subdomain
 from webhook.core.sources import failing
+from webhook.core.tenancy.policy import Tenancy
 
 API_VERSION = "gpu-webhook.io/v1alpha1"
-KINDS = ("Backend", "ClaimSource", "Cluster", "DeviceCatalog")
+KINDS = ("Backend", "ClaimSource", "Cluster", "DeviceCatalog", "Exemption", "TenantPolicy")
+
+
+_OBJECTS = ("Exemption", "TenantPolicy")
+"""What stands in a cluster as an object, and has the name of one."""
+
+_NAMED = f"write a-z, 0-9 and -, at most {MAX_NAME} characters, as vision-team"
 
 
 def rulebook(documents: Iterable[Node], digest: str, *, tried: bool = False) -> Rulebook:
@@ -30,12 +46,13 @@ def rulebook(documents: Iterable[Node], digest: str, *, tried: bool = False) -> 
     cluster, parameters = _cluster(specs["Cluster"], specs, devices, problems)
     loaded = _backends(specs["Backend"], parameters, devices, problems)
     claims = _sources(specs["ClaimSource"], parameters, problems)
+    tenancy = _tenancy(specs, cluster, loaded, devices, problems)
     if not problems and not tried:
         problems += _failing_examples(specs["Backend"], loaded, devices)
         problems += [problem for source in _sources(specs["ClaimSource"], {}, []) for problem in failing(source)]
     if problems or cluster is None:
         raise DocumentError(*sorted(set(problems)))
-    return indexes.index(cluster, loaded, devices, digest, claims)
+    return replace(indexes.index(cluster, loaded, devices, digest, claims), tenancy=tenancy)
 
 
 def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, dict[str, Node]]:
@@ -51,6 +68,8 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
         if not version or not kind or not name:
             continue
         at = document.value["metadata"].value["name"].at
+        if kind in _OBJECTS and not is_subdomain(name, MAX_NAME):
+            problems.append(Problem(at, "metadata.name", f'"{name}" is no name of an object; {_NAMED}'))
         first = named.setdefault((kind, name), at)
         if first is not at:
             message = f'{kind} "{name}" is defined already, at {first.line_only}'
@@ -131,6 +150,31 @@ def _sources(
         except DocumentError as error:
             problems += error.problems
     return found
+
+
+def _tenancy(
+    specs: Mapping[str, Mapping[str, Node]],
+    cluster: Cluster | None,
+    loaded: Mapping[str, Backend],
+    devices: Mapping[str, Device],
+    problems: list[Problem],
+) -> Tenancy:
+    if cluster is None:
+        return Tenancy()
+    known = tenantpolicies.Known(
+        backends=specs["Backend"].keys(),
+        enabled=cluster.backends,
+        devices=devices,
+        asking=indexes.asking(loaded.values()),
+    )
+    policies = specs["TenantPolicy"].items()
+    exempt = specs["Exemption"].items()
+    return Tenancy(
+        policies=[tenantpolicies.policy(name, spec, known, problems) for name, spec in policies],
+        exemptions=[exemptions.exemption(name, spec, problems) for name, spec in exempt],
+        without_policy=cluster.without_policy,
+        observing=cluster.observe,
+    )
 
 
 def _failing_examples(
