@@ -23,6 +23,8 @@ PAGE: Final = 500
 
 NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
+TENANTS: Final = "/apis/gpu-webhook.io/v1alpha1"
+
 CONNECT_SECONDS: Final = 5
 LIST_SECONDS: Final = 60
 WATCH_SECONDS: Final = 240
@@ -90,6 +92,11 @@ class Cluster:
         nodes, _ = self.objects("/api/v1/nodes", lambda node: node)
         pods, _ = self.objects("/api/v1/pods", lambda pod: pod, {"fieldSelector": NOT_OVER})
         return nodes, pods
+
+    def tenants(self) -> list[list[Mapping[str, Any]]]:
+        """All policies, exemptions, ledgers and namespaces there are now."""
+        ours = (f"{TENANTS}/{plural}" for plural in ("tenantpolicies", "exemptions", "tenantusages"))
+        return [self.objects(path, lambda found: found)[0] for path in (*ours, "/api/v1/namespaces")]
 
     def changes(self, path: str, version: str) -> Iterator[Change]:
         """What happens to a collection after a version, until the API server ends it after some minutes."""

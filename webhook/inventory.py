@@ -43,7 +43,7 @@ class Objects:
 
 def parse(content: bytes, name: str, into: Objects) -> None:
     """Add the nodes and pods of a file, alone or in lists, in YAML or JSON, or as `gpu-webhook watch` writes them."""
-    for document in _documents(content, name):
+    for document in contents(content, name):
         if not isinstance(document, Mapping):
             raise UnreadableError(f"{name} holds something that is not an object")
         if "kind" not in document and isinstance(document.get("nodes"), list):
@@ -51,7 +51,8 @@ def parse(content: bytes, name: str, into: Objects) -> None:
         _sort(document, "", into)
 
 
-def _documents(content: bytes, name: str) -> list[Any]:
+def contents(content: bytes, name: str) -> list[Any]:
+    """The objects of a file, in YAML or JSON; raises UnreadableError."""
     if content.lstrip()[:1] == b"{":
         try:
             return [orjson.loads(content)]
@@ -86,16 +87,16 @@ def lines(view: Overview) -> Iterator[str]:
     cards = [
         (row.name or "unknown", str(row.nodes), *_measures(row.exists, row.asked, row.free)) for row in view.cards
     ]
-    yield from _table(("CARD", "NODES", *MEASURES), cards, texts=1)
+    yield from table(("CARD", "NODES", *MEASURES), cards, texts=1)
     backends = [
         (row.name or "", str(row.nodes), *_measures(row.exists, row.asked, row.free)) for row in view.backends
     ]
-    yield from _table(("BACK END", "NODES", *MEASURES), backends, texts=1)
-    yield from _table(
+    yield from table(("BACK END", "NODES", *MEASURES), backends, texts=1)
+    yield from table(
         ("NODE", "STATE", "BACK END", "CARD", *MEASURES), [_of_node(row) for row in view.per_node], texts=4
     )
     applications = [_of_application(row) for row in view.applications]
-    yield from _table(APPLICATION, applications, texts=4)
+    yield from table(APPLICATION, applications, texts=4)
     yield from _notes(view)
 
 
@@ -196,7 +197,7 @@ def memory(measure: Measure) -> str:
     return f"{text}Gi{'*' if measure.unsized else ''}"
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> Iterator[str]:
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> Iterator[str]:
     """Columns, the first `texts` of them aligned to the left; nothing where there are no rows."""
     if not rows:
         return
