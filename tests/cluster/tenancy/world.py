@@ -1,0 +1,99 @@
+"""A cluster with tenants: the definitions, a settler, and admission servers that reserve in its ledgers."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.plane import ControlPlane, accepts, free_port
+from tests.cluster.processes import Process
+from tests.cluster.waiting import until
+from tests.cluster.webhook import PROGRAM, ROOT, Webhook
+
+API_VERSION = "gpu-webhook.io/v1alpha1"
+DEFINITIONS = ROOT / "manifests" / "base" / "crds"
+GRACE = 3.0
+"""Seconds; long enough for creates that end within a second, as all do here that end well."""
+
+
+def define(client: Client) -> None:
+    """Make the API server know TenantPolicy, Exemption and TenantUsage."""
+    for file in sorted(DEFINITIONS.glob("*.yaml")):
+        for document in yaml.safe_load_all(file.read_text()):
+            if document and document["kind"] == "CustomResourceDefinition":
+                client.apply(document)
+    kinds = ("tenantpolicies", "exemptions", "tenantusages")
+    until(lambda: all(client.text(f"/apis/{API_VERSION}/{kind}") for kind in kinds), "the kinds are served")
+
+
+def policy(name: str, *namespaces: str, **spec: Any) -> Object:
+    """A TenantPolicy of namespaces by name."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "TenantPolicy",
+        "metadata": {"name": name},
+        "spec": {"namespaces": {"names": list(namespaces)}, **spec},
+    }
+
+
+def usage(client: Client, tenant: str) -> Mapping[str, Any]:
+    """The status of a TenantUsage; empty while there is none."""
+    try:
+        found = client.get({"apiVersion": API_VERSION, "kind": "TenantUsage", "metadata": {"name": tenant}})
+    except RefusedError:
+        return {}
+    return dict(found.get("status") or {})
+
+
+def await_counted(client: Client, tenant: str, *namespaces: str, within: float = 30) -> None:
+    """Await that pods of these namespaces can be admitted: before that they are told to come again."""
+    until(
+        lambda: set(namespaces) <= set(usage(client, tenant).get("held", {})), f"{tenant} is counted", within=within
+    )
+
+
+def start_settler(plane: ControlPlane, name: str = "settler", *, rules: Path = ROOT / "rules") -> Process:
+    """Start a settler; it ends with the control plane, or by its `stop`."""
+    return plane.processes.start(
+        name,
+        PROGRAM,
+        "settle",
+        f"--grace={GRACE}",
+        f"--rules={rules}",
+        f"--bind=127.0.0.1:{free_port()}",
+        env={"KUBECONFIG": str(plane.client.kubeconfig)},
+    )
+
+
+@contextmanager
+def attached_webhook(plane: ControlPlane, name: str, *, rules: Path = ROOT / "rules") -> Iterator[Webhook]:
+    """An admission server that follows the policies of the cluster; it ends with the block."""
+    port = free_port()
+    state = plane.processes.folder / name
+    process = plane.processes.start(
+        name,
+        PROGRAM,
+        "serve",
+        "--cluster",
+        f"--bind=127.0.0.1:{port}",
+        f"--rules={rules}",
+        env={"XDG_STATE_HOME": str(state), "KUBECONFIG": str(plane.client.kubeconfig)},
+        farewell=signal.SIGINT,
+    )
+    certificate = state / "gpu-webhook" / "tls.crt"
+
+    def answers() -> bool:
+        process.assert_running()
+        return certificate.exists() and accepts(port)
+
+    try:
+        until(answers, f"{name} listens", within=30)
+        yield Webhook(f"https://127.0.0.1:{port}", certificate.read_bytes(), process)
+    finally:
+        process.stop()
