@@ -1,9 +1,9 @@
 """The admission lane: what each HTTP request gets for an answer, as a function of its method, path and body.
 
-    POST /mutate, /validate     an AdmissionReview in, an AdmissionReview out
-    GET  /healthz               the process answers
-    GET  /readyz                it has rules and is not leaving
-    GET  /metrics               counters for Prometheus
+    POST /mutate, /validate, /templates     an AdmissionReview in, an AdmissionReview out
+    GET  /healthz                           the process answers
+    GET  /readyz                            it knows its rules and policies, and is not leaving
+    GET  /metrics                           counters for Prometheus
 
 Belongs here: what HTTP says. Only one thing ever waits, a pod that a quota counts, for the ledger. Sockets, time and
 framing are `webhook.connection`; what is decided about a pod is `webhook.core.admit`, which comes in as `judges`.
@@ -71,6 +71,10 @@ class Lane:
         self.judges = {f"/{name}".encode(): (name, judge) for name, judge in judges.items()}
         self.rulebook = rulebook
         self.draining = False
+        self.waiting = ""
+        """For what it waits before it can be relied on."""
+        self.told: Callable[[review.AdmissionRequest, Decision], None] | None = None
+        """Is told of every decision that a ledger had a part in."""
         self.metrics = metrics.Metrics(judges)
         self.ledger: Reserving = Offline(self._limits)
         self._lines = lines
@@ -124,7 +128,10 @@ class Lane:
         """Let the ledger have the last word."""
         try:
             answered = await self.ledger.reserve(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
-            return self._tell(judged, verdict.reserved(decision, wanted, answered.outcome, answered.ledger))
+            final = verdict.reserved(decision, wanted, answered.outcome, answered.ledger)
+            if self.told is not None:
+                self.told(judged.request, final)
+            return self._tell(judged, final)
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(judged.name, judged.request, error)
 
@@ -161,6 +168,8 @@ class Lane:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"leaving\n")
         if path == b"/readyz" and self.rulebook is None:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{NEVER_LOADED}\n".encode())
+        if path == b"/readyz" and self.waiting:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.waiting}\n".encode())
         return Answer(HTTPStatus.OK, b"ok\n")
 
 

@@ -84,6 +84,7 @@ def decision_line(
         "dryRun": request.dry_run,
         "backends": sorted(set(decision.backends.values())),
         "codes": sorted({violation.code for violation in decision.violations}),
+        "findings": [f"{finding.policy}: {finding.code} {finding.action}" for finding in decision.findings],
         "microseconds": round(seconds * 1e6),
         "patched": bool(decision.patch),
         "rulebook": digest[:DIGEST_LENGTH],

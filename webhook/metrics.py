@@ -60,6 +60,8 @@ class Metrics:
         """By path (mutate, validate), operation, decision (allow, deny) and the HTTP code inside the answer."""
         self.violations: Counter[Labels] = Counter()
         """By code."""
+        self.findings: Counter[Labels] = Counter()
+        """What policies had to say: by tenant, rule, code, and what came of it (deny, warn, dryrun)."""
         self.translations: Counter[Labels] = Counter()
         """Containers given to a back end, by back end."""
         self.refused: Counter[Labels] = Counter()
@@ -86,6 +88,8 @@ class Metrics:
         self.seconds[path].observe(seconds)
         for violation in decision.violations:
             self.violations[(violation.code,)] += 1
+        for finding in decision.findings:
+            self.findings[tuple(finding)] += 1
         if decision.patch:
             for backend in decision.backends.values():
                 self.translations[(backend,)] += 1
@@ -115,6 +119,8 @@ def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
     labels = ("path", "operation", "decision", "code")
     yield from _counter("reviews_total", "Reviews answered.", labels, metrics.reviews)
     yield from _counter("violations_total", "Violations reported.", ("code",), metrics.violations)
+    labels = ("tenant", "rule", "code", "action")
+    yield from _counter("findings_total", "What policies had to say about pods.", labels, metrics.findings)
     yield from _counter("translations_total", "Containers translated.", ("backend",), metrics.translations)
     yield from _histogram("review_seconds", "Decoding, deciding and encoding one review.", metrics.seconds)
     yield from _histogram("reservation_seconds", "Waiting for the ledger.", {"validate": metrics.reservation_seconds})

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from dataclasses import replace
+from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from webhook.api import GROUP, Api, Object
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema import tenants
-from webhook.core.tenancy.policy import Exemption, Tenancy, TenantPolicy
+from webhook.core.schema.tenants import FromCluster
+from webhook.core.tenancy.policy import Tenancy
 from webhook.follower import Collection, Follower
+
+T = TypeVar("T")
 
 WATCH_SECONDS: Final = 10.0
 STALE_SECONDS: Final = 30.0
@@ -33,12 +37,11 @@ class Policies:
     def __init__(self, api: Api, changed: Callable[[str, str], None]) -> None:
         self._changed = changed
         self._digest = ""
-        self._stale: dict[str, set[str]] = {"TenantPolicy": set(), "Exemption": set()}
-        self._policies: dict[str, TenantPolicy] = {}
-        self._exemptions: dict[str, Exemption] = {}
+        self._policies = _Known("TenantPolicy", tenants.policies_from)
+        self._exemptions = _Known("Exemption", tenants.exemptions_from)
         self._collections = {
-            "TenantPolicy": Collection(lambda name: self._outdate("TenantPolicy", name)),
-            "Exemption": Collection(lambda name: self._outdate("Exemption", name)),
+            "TenantPolicy": Collection(partial(self._outdate, self._policies)),
+            "Exemption": Collection(partial(self._outdate, self._exemptions)),
             "Namespace": Collection(lambda name: changed("Namespace", name)),
         }
         paths = (f"{GROUP}/tenantpolicies", f"{GROUP}/exemptions", NAMESPACES)
@@ -74,35 +77,61 @@ class Policies:
 
     def tenancy(self, rulebook: Rulebook, offline: Tenancy) -> Tenancy:
         """All of it as values, beside what stands in the rule files."""
-        if rulebook.digest != self._digest:
-            self._digest = rulebook.digest
-            self._stale = {kind: {*self.objects(kind)} for kind in self._stale}
-        self._read("TenantPolicy", self._policies, tenants.policies_from, rulebook)
-        self._read("Exemption", self._exemptions, tenants.exemptions_from, rulebook)
+        for known in (self._policies, self._exemptions):
+            if rulebook.digest != self._digest:
+                known.stale = {*self.objects(known.kind)}
+            known.refresh(self.objects(known.kind), rulebook)
+        self._digest = rulebook.digest
+        named = {policy.name for policy in offline.policies}
+        if twice := named & self._policies.values.keys():
+            log.error("in the rule files and in the cluster, where they are ignored: %s", ", ".join(sorted(twice)))
         return replace(
             offline,
-            policies=[*offline.policies, *self._policies.values()],
-            exemptions=[*offline.exemptions, *self._exemptions.values()],
+            policies=[
+                *offline.policies,
+                *(each for name, each in self._policies.values.items() if name not in named),
+            ],
+            exemptions=[*offline.exemptions, *self._exemptions.values.values()],
             labels={name: found["metadata"].get("labels") or {} for name, found in self.namespaces.items()},
             watched=True,
             unknown=self.unknown,
         )
 
-    def _outdate(self, kind: str, name: str) -> None:
-        self._stale[kind].add(name)
-        self._changed(kind, name)
+    @property
+    def broken(self) -> KeysView[str]:
+        """The tenants of whose policies no good one was ever seen."""
+        return self._policies.instead.keys()
 
-    def _read(
-        self, kind: str, known: dict[str, Any], read: Callable[[Iterable[Object], Rulebook], Any], rulebook: Rulebook
-    ) -> None:
-        """Read what has changed into `known`."""
-        stale, self._stale[kind] = self._stale[kind], set()
-        objects = self.objects(kind)
-        found = read([objects[name] for name in stale if name in objects], rulebook)
-        for name in stale - objects.keys():
-            known.pop(name, None)
-        known |= found.read
+    def _outdate(self, known: _Known[Any], name: str) -> None:
+        known.stale.add(name)
+        self._changed(known.kind, name)
+
+
+class _Known(Generic[T]):
+    """The objects of one kind as values: the last good one of each name, or what holds where none was."""
+
+    def __init__(self, kind: str, read: Callable[[Iterable[Object], Rulebook], FromCluster[T]]) -> None:
+        self.kind = kind
+        self.stale: set[str] = set()
+        self.good: dict[str, T] = {}
+        self.instead: dict[str, T] = {}
+        self._read = read
+
+    @property
+    def values(self) -> Mapping[str, T]:
+        """All of them, by name."""
+        return {**self.instead, **self.good}
+
+    def refresh(self, objects: Mapping[str, Object], rulebook: Rulebook) -> None:
+        """Read what has changed."""
+        stale, self.stale = self.stale, set()
+        found = self._read([objects[name] for name in stale if name in objects], rulebook)
+        for name in stale:
+            self.instead.pop(name, None)
+            if name not in objects:
+                self.good.pop(name, None)
+        self.good |= found.read
         for name, broken in found.broken.items():
             log.error("%s", "; ".join(map(str, broken.problems)))
-            if name not in known and broken.instead is not None:
-                known[name] = broken.instead
+            if name not in self.good and broken.instead is not None:
+                self.instead[name] = broken.instead

@@ -10,6 +10,7 @@ from typing import Final
 
 from webhook import api
 from webhook.api import ApiError
+from webhook.events import Events
 from webhook.lane import Lane
 from webhook.ledger import Desk
 from webhook.policies import Policies
@@ -36,6 +37,7 @@ class Quotas:
         if rulebook is not None:
             self._offline = rulebook.tenancy
             lane.rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=NOT_YET))
+            lane.waiting = NOT_YET
 
     async def run(self) -> None:
         """Follow the cluster; ends only when it is cancelled."""
@@ -46,6 +48,7 @@ class Quotas:
             return
         policies = Policies(cluster, lambda *_: self._changed.set())
         self._lane.ledger = Desk(UsageObjects(cluster), self._lane.metrics)
+        self._lane.told = Events(cluster).told
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(policies.run())
@@ -65,5 +68,6 @@ class Quotas:
                 self._changed.clear()
                 tenancy = policies.tenancy(rulebook, self._offline)
                 self._lane.rulebook = replace(rulebook, tenancy=tenancy)
+                self._lane.waiting = self._lane.waiting and tenancy.unknown
                 if tenancy.unknown != rulebook.tenancy.unknown:
                     log.warning("policies: %s", tenancy.unknown or f"{len(tenancy.policies)} are known")

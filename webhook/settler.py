@@ -202,6 +202,8 @@ class Settler:
 
     async def _turn(self, tenant: str, turns: asyncio.Semaphore) -> None:
         self._wake.pop(tenant, None)
+        if tenant in self._policies.broken:
+            return  # what it may use is in its ledger, and nowhere else
         try:
             async with turns:
                 await self._settle(tenant)
