@@ -170,8 +170,8 @@ def _tenancy(
     policies = specs["TenantPolicy"].items()
     exempt = specs["Exemption"].items()
     return Tenancy(
-        policies=[tenantpolicies.policy(name, spec, known, problems) for name, spec in policies],
-        exemptions=[exemptions.exemption(name, spec, problems) for name, spec in exempt],
+        policies=tuple(tenantpolicies.policy(name, spec, known, problems) for name, spec in policies),
+        exemptions=tuple(exemptions.exemption(name, spec, problems) for name, spec in exempt),
         without_policy=cluster.without_policy,
         observing=cluster.observe,
     )
