@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from tests.cluster.accounts import BASE, NAMESPACE
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.plane import control_plane
@@ -14,7 +16,6 @@ from tests.cluster.webhook import ROOT, configurations
 
 pytestmark = pytest.mark.cluster
 
-BASE = ROOT / "manifests" / "base"
 OTHERS = ["hami-webhook", "kai-admission", "koordinator-mutating-webhook", "volcano-admission-service-pods-mutate"]
 
 
@@ -44,9 +45,57 @@ def test_applying_again_changes_nothing_and_keeps_the_issued_ca_bundle(installed
 def test_the_deployments_pods_pass_pod_security_and_the_quota_for_critical_pods(installed: Client) -> None:
     probe = pod("any") | {"metadata": {"name": "any", "namespace": "gpu-webhook-system"}}
 
-    pods = until(lambda: installed.list(probe), "the Deployment has pods")
+    def of_all() -> list[str]:
+        found = (each["spec"] for each in installed.list(probe))
+        accounts = sorted(
+            each["serviceAccountName"] for each in found if each["priorityClassName"] == "system-cluster-critical"
+        )
+        return accounts if len(accounts) >= 3 else []
 
-    assert pods[0]["spec"]["priorityClassName"] == "system-cluster-critical"
+    assert until(of_all, "the Deployments have pods") == ["gpu-webhook", "gpu-webhook", "gpu-webhook-settler"]
+
+
+def test_they_can_be_applied_on_the_servers_side(installed: Client) -> None:
+    done = installed.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", str(BASE))
+
+    assert done.returncode == 0, done.stderr
+    assert all(line.endswith(" serverside-applied (server dry run)") for line in done.stdout.splitlines())
+
+
+def rights(client: Client, account: str) -> set[str]:
+    """What an account may do that one without any role may not, as `kubectl auth can-i --list` prints it."""
+    printed = [
+        client.kubectl("auth", "can-i", "--list", "--no-headers", f"--as=system:serviceaccount:{NAMESPACE}:{each}")
+        for each in (account, "nobody")
+    ]
+    assert [one.returncode for one in printed] == [0, 0]
+    mine, everybodys = ({" ".join(line.split()) for line in one.stdout.splitlines()} for one in printed)
+    return mine - everybodys
+
+
+def test_the_account_of_the_admission_servers_may_do_what_they_do_and_nothing_else(installed: Client) -> None:
+    assert rights(installed, "gpu-webhook") == {
+        "elasticgpuclaims.elasticgpu.io [] [] [list watch]",
+        "elasticgpuclasses.elasticgpu.io [] [] [list watch]",
+        "exemptions.gpu-webhook.io [] [] [list watch]",
+        "namespaces [] [] [list watch]",
+        "nodes [] [] [list watch]",
+        "tenantpolicies.gpu-webhook.io [] [] [list watch]",
+        "tenantusages.gpu-webhook.io [] [] [get]",
+        "tenantusages.gpu-webhook.io/status [] [] [update]",
+    }
+
+
+def test_the_account_of_the_settler_may_do_what_it_does_and_nothing_else(installed: Client) -> None:
+    assert rights(installed, "gpu-webhook-settler") == {
+        "exemptions.gpu-webhook.io [] [] [list watch]",
+        "namespaces [] [] [list watch]",
+        "pods [] [] [get list watch]",
+        "tenantpolicies.gpu-webhook.io [] [] [list watch]",
+        "tenantpolicies.gpu-webhook.io/status [] [] [update]",
+        "tenantusages.gpu-webhook.io [] [] [get list watch create delete]",
+        "tenantusages.gpu-webhook.io/status [] [] [update]",
+    }
 
 
 def test_the_rules_are_mounted_whole(installed: Client) -> None:
@@ -131,6 +180,7 @@ def test_both_webhooks_have_the_same_condition() -> None:
 
 
 def test_every_manifest_is_listed() -> None:
-    listed = (BASE / "kustomization.yaml").read_text()
+    listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
 
-    assert all(path.name in listed for path in Path(BASE).glob("*.yaml") if path.name != "kustomization.yaml")
+    shipped = {str(path.relative_to(BASE)) for path in Path(BASE).rglob("*.yaml")}
+    assert shipped == {*listed, "kustomization.yaml"} - {"../../rules"}

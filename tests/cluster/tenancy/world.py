@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from tests.cluster.accounts import SETTLER, WEBHOOK, kubeconfig_of
 from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import ControlPlane, accepts, free_port
 from tests.cluster.processes import Process
@@ -58,24 +59,27 @@ def await_counted(client: Client, tenant: str, *namespaces: str, within: float =
     )
 
 
-def start_settler(plane: ControlPlane, name: str = "settler", *, rules: Path = ROOT / "rules") -> Process:
-    """Start a settler; it ends with the control plane, or by its `stop`."""
+def start_settler(
+    plane: ControlPlane, name: str = "settler", *, rules: Path = ROOT / "rules", grace: float = GRACE
+) -> Process:
+    """Start a settler with its account's rights; it ends with the control plane, or by its `stop`."""
     return plane.processes.start(
         name,
         PROGRAM,
         "settle",
-        f"--grace={GRACE}",
+        f"--grace={grace}",
         f"--rules={rules}",
         f"--bind=127.0.0.1:{free_port()}",
-        env={"KUBECONFIG": str(plane.client.kubeconfig)},
+        env={"KUBECONFIG": str(kubeconfig_of(plane, SETTLER, "settler.yaml"))},
     )
 
 
 @contextmanager
 def attached_webhook(plane: ControlPlane, name: str, *, rules: Path = ROOT / "rules") -> Iterator[Webhook]:
-    """An admission server that follows the policies of the cluster; it ends with the block."""
+    """An admission server that follows the policies of the cluster, with its account's rights; ends with the block."""
     port = free_port()
     state = plane.processes.folder / name
+    kubeconfig = kubeconfig_of(plane, WEBHOOK, "tenants.yaml")
     process = plane.processes.start(
         name,
         PROGRAM,
@@ -83,7 +87,7 @@ def attached_webhook(plane: ControlPlane, name: str, *, rules: Path = ROOT / "ru
         "--cluster",
         f"--bind=127.0.0.1:{port}",
         f"--rules={rules}",
-        env={"XDG_STATE_HOME": str(state), "KUBECONFIG": str(plane.client.kubeconfig)},
+        env={"XDG_STATE_HOME": str(state), "KUBECONFIG": str(kubeconfig)},
         farewell=signal.SIGINT,
     )
     certificate = state / "gpu-webhook" / "tls.crt"
