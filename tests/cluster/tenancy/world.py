@@ -76,7 +76,7 @@ def start_settler(
 
 @contextmanager
 def attached_webhook(plane: ControlPlane, name: str, *, rules: Path = ROOT / "rules") -> Iterator[Webhook]:
-    """An admission server that follows the policies of the cluster, with its account's rights; ends with the block."""
+    """An admission server that follows policies of the cluster, with its account's rights; it ends with the block."""
     port = free_port()
     state = plane.processes.folder / name
     kubeconfig = kubeconfig_of(plane, WEBHOOK, "tenants.yaml")
