@@ -60,9 +60,15 @@ def await_counted(client: Client, tenant: str, *namespaces: str, within: float =
 
 
 def start_settler(
-    plane: ControlPlane, name: str = "settler", *, rules: Path = ROOT / "rules", grace: float = GRACE
+    plane: ControlPlane,
+    name: str = "settler",
+    *,
+    rules: Path = ROOT / "rules",
+    grace: float = GRACE,
+    kubeconfig: Path | None = None,
 ) -> Process:
     """Start a settler with its account's rights; it ends with the control plane, or by its `stop`."""
+    kubeconfig = kubeconfig or kubeconfig_of(plane, SETTLER, "settler.yaml")
     return plane.processes.start(
         name,
         PROGRAM,
@@ -70,7 +76,7 @@ def start_settler(
         f"--grace={grace}",
         f"--rules={rules}",
         f"--bind=127.0.0.1:{free_port()}",
-        env={"KUBECONFIG": str(kubeconfig_of(plane, SETTLER, "settler.yaml"))},
+        env={"KUBECONFIG": str(kubeconfig)},
     )
 
 
