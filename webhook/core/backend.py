@@ -203,6 +203,7 @@ class Backend:
 
     `models`: the only card models it serves, in lower case; none: all of its vendors'. `card` is the one they have
     in common. `partitions`: shares are served by hardware partitions; `profiles` are all that its cards can have.
+    `writers` are the users, as globs, that are parts of it and may change on a pod what only it reads.
     `unenforced` are dimensions that it only counts: nothing stops a container that takes more.
     """
 
@@ -217,6 +218,7 @@ class Backend:
     partitions: Partitions | None = None
     profiles: frozenset[str] = frozenset()
     unenforced: tuple[str, ...] = ()
+    writers: tuple[str, ...] = ()
     inject: Injection
     owns: frozenset[str]
     request_only: Literal["repair", "refuse"] = "repair"

@@ -149,6 +149,12 @@ SPEC: Final[Schema] = mapping(
             many(word(("memory", "compute"))),
             ["memory", "compute"],
         ),
+        "writers": says(
+            "Users that are parts of it, as globs: they may change the annotations and labels it is asked in on a pod"
+            " that runs, which nobody else may.",
+            many(text()),
+            ["system:serviceaccount:kai-scheduler:*"],
+        ),
         "modes": says(
             "Ways to serve a request; the first whose `when` matches is taken, and none means a refusal.",
             many(shared("mode"), minItems=1),

@@ -33,6 +33,7 @@ def backend(name: str, spec: Node, problems: list[Problem]) -> Backend:
         modes=served,
         partitions=section.take("partitions", lambda node: _partitions(node, problems), None),
         unenforced=tuple(section.take("unenforced", _dimensions, [])),
+        writers=tuple(section.take("writers", Node.texts, [])),
         inject=_named_injection(name, inject[0]),
         owns=frozenset(name for mode in served for name in mode.amounts),
         request_only=section.take("requestOnly", _request_only, "repair"),
