@@ -81,10 +81,15 @@ def start_settler(
 
 
 @contextmanager
-def attached_webhook(plane: ControlPlane, name: str, *, rules: Path = ROOT / "rules") -> Iterator[Webhook]:
-    """An admission server that follows policies of the cluster, with its account's rights; it ends with the block."""
+def attached_webhook(
+    plane: ControlPlane, name: str, *, rules: Path = ROOT / "rules", state: Path | None = None
+) -> Iterator[Webhook]:
+    """An admission server that follows policies of the cluster, with its account's rights; it ends with the block.
+
+    Those of one `state` have one certificate; the first has to be there before the next is started.
+    """
     port = free_port()
-    state = plane.processes.folder / name
+    state = state or plane.processes.folder / name
     kubeconfig = kubeconfig_of(plane, WEBHOOK, "tenants.yaml")
     process = plane.processes.start(
         name,
