@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import inf
 from typing import Final, NamedTuple
 
 from webhook.core.tenancy.ledger import Ledger, Seen, settle
@@ -167,6 +168,7 @@ class Settlement:
         self._tenants: dict[str, _Tenant] = {}
         self._where: dict[str, set[str]] = {}
         self._calm: set[str] = set()
+        self._opened: dict[str, float] = {}
 
     def read(self, tenant: str, ledger: Ledger | None, now: float) -> None:
         """A ledger as it was read or watched; None: there is none."""
@@ -220,13 +222,20 @@ class Settlement:
             if joining is not None and joining.clear is not None and asked >= joining.clear:
                 joining.unseen = found
 
-    def born(self, namespace: str) -> None:
-        """A namespace that was seen to be made: nothing can have been admitted in it before."""
-        self._calm.add(namespace)
+    def born(self, namespace: str, now: float) -> None:
+        """A namespace that was seen to be made: nothing can have been admitted in it before, if it is a new one."""
+        if now - self._opened.get(namespace, -inf) > self._grace:
+            self._calm.add(namespace)
 
-    def open(self, namespace: str) -> None:
+    def open(self, namespace: str, now: float) -> None:
         """A namespace that is gone, or where pods are admitted that nobody reserves: from now on it has to wait."""
         self._calm.discard(namespace)
+        self._opened.pop(namespace, None)
+        self._opened[namespace] = now
+        for oldest, when in list(self._opened.items()):
+            if now - when <= self._grace:
+                break
+            del self._opened[oldest]
 
     def step(self, tenant: str, hard: Tally, wanted: Collection[str], now: float) -> Step:
         """What comes next for a tenant that has a limit, and the namespaces that belong to it."""

@@ -1,0 +1,131 @@
+"""Replicas of the webhook: they judge by policies and ledgers that may be old, and reserve in batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.laws.ledgers import GRACE, OvershootError
+from tests.laws.ledgers.network import Call, Network
+from tests.laws.ledgers.store import OPEN, Object, Policies, Store
+from webhook.core.tenancy.ledger import Ask, Ledger, reserve
+
+
+@dataclass(slots=True, eq=False)
+class Create:
+    """A pod on its way; `made`: when its namespace was made. Once admitted it can be written until `limit`.
+
+    `slow`: it takes nearly all of that time.
+    """
+
+    ask: Ask
+    made: int
+    admitted: bool = False
+    slow: bool = False
+    limit: int = 0
+
+    @property
+    def begins(self) -> int:
+        """From when on it can be written."""
+        return self.limit - 3 if self.slow else 0
+
+
+@dataclass(slots=True)
+class Clients:
+    """All creates that are not over."""
+
+    store: Store
+    creates: list[Create] = field(default_factory=list)
+    admissions: int = 0
+    refusals: int = 0
+
+    def admit(self, create: Create, limit: int) -> None:
+        self.admissions += 1
+        create.admitted = True
+        create.limit = min(limit, self.store.bound(create.ask.namespace, create.made))
+
+    def write(self, create: Create) -> None:
+        """Write it, unless it is too late or the name is taken."""
+        self.creates.remove(create)
+        self.store.create_pod(create.ask, create.limit)
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One process of the webhook. `trusting`: it takes a lost answer for a good one."""
+
+    store: Store
+    network: Network
+    clients: Clients
+    trusting: bool = False
+    policy: int = 0
+    known: dict[str, Object | None] = field(default_factory=dict)
+    waiting: dict[str, list[Create]] = field(default_factory=dict)
+    writing: dict[str, Call] = field(default_factory=dict)
+
+    @property
+    def policies(self) -> Policies:
+        return self.store.policies[self.policy]
+
+    def learn(self) -> None:
+        """Hear of one more change of the policies."""
+        self.policy = min(self.policy + 1, len(self.store.policies) - 1)
+
+    def review(self, create: Create) -> None:
+        """Judge a create: admit it where nobody counts, or let it wait for a reservation."""
+        owner = self.policies.owner.get(create.ask.namespace)
+        if owner == OPEN:
+            latest = self.policy == len(self.store.policies) - 1
+            since = self.store.now if latest else self.store.superseded[self.policy]
+            self.clients.admit(create, since + GRACE)
+        elif owner is not None:
+            self.waiting.setdefault(owner, []).append(create)
+
+    def reserve(self, tenant: str) -> None:
+        """Judge everybody who waits by one state of the ledger, written once for all."""
+        creates = [create for create in self.waiting.get(tenant, ()) if not create.admitted]
+        if tenant in self.writing or not creates:
+            return
+        known = self.known.get(tenant)
+        fresh = known is None
+        known = known or self.store.get(tenant)
+        if known is None:
+            self.waiting.pop(tenant)
+            return
+        after, outcomes = reserve(known.ledger, [create.ask for create in creates])
+        verdicts = [(create, outcome.verdict) for create, outcome in zip(creates, outcomes, strict=True)]
+        yes = [create for create, verdict in verdicts if verdict == "admit"]
+        no = [create for create, verdict in verdicts if verdict != "admit"]
+        if fresh:
+            self._refuse(tenant, no)
+        if after is known.ledger:
+            self._admit(tenant, yes)
+            self.known[tenant] = None if no else known
+            return
+        self._write(tenant, known, after, yes)
+
+    def _write(self, tenant: str, known: Object, after: Ledger, yes: Sequence[Create]) -> None:
+        def done(stored: Object | None) -> None:
+            self.writing.pop(tenant)
+            self.known[tenant] = stored
+            if stored is not None:
+                self._admit(tenant, yes)
+
+        def unknown() -> None:
+            self.writing.pop(tenant)
+            self.known[tenant] = None
+            if self.trusting:
+                self._admit(tenant, yes)
+
+        self.writing[tenant] = Call(lambda: self.store.put(tenant, after, known.version), done, unknown)
+        self.network.send(self.writing[tenant])
+
+    def _admit(self, tenant: str, creates: Sequence[Create]) -> None:
+        for create in creates:
+            if create in self.clients.creates and not create.admitted:
+                if create.ask.uid not in self.store.reserved:
+                    raise OvershootError(f"{create.ask} is admitted, and was never reserved")
+                self.clients.admit(create, self.store.reserved[create.ask.uid] + GRACE)
+        self.waiting[tenant] = [create for create in self.waiting[tenant] if create not in creates]
+
+    def _refuse(self, tenant: str, creates: Sequence[Create]) -> None:
+        self.clients.refusals += len(creates)
+        self.waiting[tenant] = [create for create in self.waiting[tenant] if create not in creates]

@@ -1,0 +1,226 @@
+"""The world: everything that can happen next, each with small numbers that say to whom and how."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from tests.laws.ledgers import AMOUNTS, GRACE, LIMITS, NAMES, NAMESPACES, TENANTS, LeakError
+from tests.laws.ledgers.network import Network
+from tests.laws.ledgers.replicas import Clients, Create, Replica
+from tests.laws.ledgers.settlers import Making, Settler
+from tests.laws.ledgers.store import OPEN, Policies, Store
+from webhook.core.tenancy import tally
+from webhook.core.tenancy.ledger import Ask
+from webhook.core.tenancy.settlement import Settlement
+
+SKEWS: Final = (0, 1000, 7)
+
+
+class World:
+    """Three replicas and two settlers. Every number is taken modulo how many there are to choose from."""
+
+    def __init__(self, *, making: Making = Settlement, cas: bool = True, trusting: bool = False) -> None:
+        self.store = Store(cas=cas)
+        self.network = Network()
+        self.clients = Clients(self.store)
+        self.making = making
+        self.replicas = [Replica(self.store, self.network, self.clients, trusting) for _ in range(3)]
+        self.uids = 0
+        self.starts = 0
+        self.settlers = [self._settler(), self._settler()]
+        self.quiet()
+
+    def _settler(self) -> Settler:
+        self.starts += 1
+        skew = SKEWS[self.starts % len(SKEWS)]
+        return Settler(f"settler-{self.starts}", skew, self.store, self.network, self.making)
+
+    # What can happen
+
+    def time(self, one: int, _: int) -> None:
+        self.store.now += 1 + one % 3
+
+    def ask(self, one: int, two: int) -> None:
+        """Somebody creates a pod; its name may be taken."""
+        namespace = NAMESPACES[two % len(NAMESPACES)]
+        if namespace not in self.store.namespaces:
+            return
+        self.uids += 1
+        ask = Ask(
+            namespace=namespace,
+            name=NAMES[one % len(NAMES)],
+            uid=f"uid-{self.uids}",
+            amount=AMOUNTS[(one + two) % len(AMOUNTS)],
+        )
+        create = Create(ask, self.store.namespaces[namespace], slow=one % 3 == 0)
+        self.clients.creates.append(create)
+        self.replicas[(one // 4 + two) % len(self.replicas)].review(create)
+
+    def review_again(self, one: int, two: int) -> None:
+        """The API server sends a review once more, to another replica."""
+        waiting = [create for create in self.clients.creates if not create.admitted]
+        if waiting:
+            self.replicas[two % len(self.replicas)].review(waiting[one % len(waiting)])
+
+    def reserve(self, one: int, two: int) -> None:
+        self.replicas[one % len(self.replicas)].reserve(TENANTS[two % len(TENANTS)])
+
+    def refresh(self, one: int, two: int) -> None:
+        """A replica hears how a ledger is now."""
+        tenant = TENANTS[two % len(TENANTS)]
+        self.replicas[one % len(self.replicas)].known[tenant] = self.store.get(tenant)
+
+    def answer(self, one: int, two: int) -> None:
+        """One of the calls under way is done and answered, or that goes wrong."""
+        calls = [call for call in self.network.calls if call.held <= self.store.now]
+        if not calls:
+            return
+        call = calls[one % len(calls)]
+        match two % 8:
+            case 0:
+                self.network.deliver(call)
+            case 1:
+                self.network.give_up(call)
+            case 2:
+                self.network.lose(call)
+            case 3:
+                call.held = max(call.held, self.store.now + one % (3 * GRACE))
+            case _:
+                self.network.finish(call)
+
+    def write(self, one: int, _: int) -> None:
+        """A create ends: it is written, or its name is taken, or it is too late."""
+        admitted = [create for create in self.clients.creates if create.admitted and create.begins <= self.store.now]
+        if admitted:
+            self.clients.write(admitted[one % len(admitted)])
+
+    def drop(self, one: int, _: int) -> None:
+        """A create ends otherwise, admitted or not."""
+        if self.clients.creates:
+            del self.clients.creates[one % len(self.clients.creates)]
+
+    def delete(self, one: int, _: int) -> None:
+        if self.store.pods:
+            self.store.delete_pod(list(self.store.pods)[one % len(self.store.pods)])
+
+    def end(self, one: int, _: int) -> None:
+        if self.store.pods:
+            self.store.end_pod(list(self.store.pods)[one % len(self.store.pods)])
+
+    def watch(self, one: int, two: int) -> None:
+        self.settlers[one % len(self.settlers)].watch(1 + two % 8)
+
+    def stall(self, one: int, two: int) -> None:
+        """A settler sees nothing of the pods for a while."""
+        self.settlers[one % len(self.settlers)].blind = self.store.now + two % (3 * GRACE)
+
+    def list_pods(self, one: int, _: int) -> None:
+        self.settlers[one % len(self.settlers)].list_pods()
+
+    def get(self, one: int, two: int) -> None:
+        self.settlers[one % len(self.settlers)].get(TENANTS[two % len(TENANTS)])
+
+    def step(self, one: int, two: int) -> None:
+        self.settlers[one % len(self.settlers)].step(TENANTS[two % len(TENANTS)])
+
+    def settle(self, one: int, two: int) -> None:
+        """A round as it is when nothing goes wrong, but for what the settler sees of the pods."""
+        before = len(self.network.calls)
+        self.get(one, two)
+        self.step(one, two)
+        for call in self.network.calls[before:]:
+            self.network.finish(call)
+
+    def restart(self, one: int, _: int) -> None:
+        """A settler is killed, and another begins."""
+        self.settlers[one % len(self.settlers)] = self._settler()
+
+    def learn(self, one: int, _: int) -> None:
+        """Somebody hears of policies and namespaces."""
+        everybody: list[Replica | Settler] = [*self.replicas, *self.settlers]
+        everybody[one % len(everybody)].learn()
+
+    def limit(self, one: int, two: int) -> None:
+        tenant = TENANTS[two % len(TENANTS)]
+        latest = self.store.policies[-1]
+        self.store.change(latest._replace(hard={**latest.hard, tenant: LIMITS[one % len(LIMITS)]}))
+
+    def move(self, one: int, two: int) -> None:
+        """A namespace comes to a tenant, or to nobody, or is open to all."""
+        latest = self.store.policies[-1]
+        owner = (*TENANTS, *TENANTS, OPEN, None)[one % 6]
+        namespace = NAMESPACES[two % len(NAMESPACES)]
+        others = {name: whose for name, whose in latest.owner.items() if name != namespace}
+        self.store.change(Policies({**others, **({namespace: owner} if owner else {})}, latest.hard))
+
+    def flip_namespace(self, one: int, _: int) -> None:
+        self.store.flip_namespace(NAMESPACES[one % len(NAMESPACES)])
+
+    def delete_ledger(self, one: int, _: int) -> None:
+        self.store.delete_ledger(TENANTS[one % len(TENANTS)])
+
+    # The end
+
+    def quiet(self) -> None:
+        """Let all end that was begun, and a grace and more pass; then nothing may be left, and nothing missing."""
+        self.clients.creates.clear()
+        for call in list(self.network.calls):
+            self.network.finish(call)
+        for _ in range(len(self.store.policies) + len(self.store.changes)):
+            for one in range(len(self.replicas) + len(self.settlers)):
+                self.learn(one, 0)
+        for _ in range(16):
+            self.store.now += GRACE // 4
+            for one in range(len(self.settlers)):
+                self.settlers[one].watch(len(self.store.events))
+                for two in range(len(TENANTS)):
+                    self.settle(one, two)
+        for tenant in TENANTS:
+            self._check_quiet(tenant)
+
+    def _check_quiet(self, tenant: str) -> None:
+        ledger = self.store.ledgers[tenant].ledger
+        policies = self.store.policies[-1]
+        here = [name for name in self.store.namespaces if policies.owner.get(name) == tenant]
+        held = {name: tally.total(pod.ask.amount for pod in self.store.live([name])) for name in here}
+        expected = replace(ledger, hard=policies.hard[tenant], held=held, pending={}, joining={})
+        if ledger != expected:
+            raise LeakError(f"{tenant}: {ledger} instead of {expected}")
+
+
+Action = Callable[[World, int, int], None]
+
+WEIGHTS: Final[dict[Action, int]] = {
+    World.time: 40,
+    World.ask: 80,
+    World.review_again: 12,
+    World.reserve: 90,
+    World.refresh: 16,
+    World.answer: 240,
+    World.write: 70,
+    World.drop: 6,
+    World.delete: 30,
+    World.end: 8,
+    World.watch: 40,
+    World.stall: 6,
+    World.list_pods: 3,
+    World.get: 16,
+    World.step: 16,
+    World.settle: 60,
+    World.restart: 3,
+    World.learn: 60,
+    World.limit: 3,
+    World.move: 8,
+    World.flip_namespace: 1,
+    World.delete_ledger: 1,
+}
+
+
+def simulate(world: World, seed: int, steps: int) -> None:
+    """So many steps at random, and quiet after them; what happens often differs from seed to seed."""
+    random = Random(seed)  # noqa: S311 - it has to be the same for everybody
+    weights = [weight * random.choice((1, 4, 4, 24)) for weight in WEIGHTS.values()]
+    for action in random.choices(list(WEIGHTS), weights, k=steps):
+        action(world, random.randrange(1 << 12), random.randrange(1 << 12))
+    world.quiet()
