@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core import choice, claims, edits, interpret, inverse, native, places, plan, pod, translate
+from webhook.core import choice, claims, edits, guard, interpret, inverse, native, places, pod, translate
 from webhook.core.amounts import CannotExpressError
 from webhook.core.asked import Asked
 from webhook.core.backend import Backend
@@ -16,7 +16,7 @@ from webhook.core.pod import Pod
 from webhook.core.request import GpuRequest
 from webhook.core.review import AdmissionRequest
 from webhook.core.rulebook import Rulebook
-from webhook.core.tenancy import judge
+from webhook.core.tenancy import judge, observing, steer
 from webhook.core.tenancy.judge import Judgement
 from webhook.core.violations import Refusal, Violation
 
@@ -31,10 +31,12 @@ def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         seen = pod.read(request.pod or {}, request.namespace)
         if interpret.asks_nothing(seen, rulebook):
             return UNTOUCHED
-        planned = plan.make(seen, rulebook)
+        planned = steer.make(seen, rulebook)
     except Refusal as refusal:
-        return denied(refusal.violations)
-    return decide(planned, request, rulebook)
+        refused = denied(refusal.violations)
+        return observing.validated(refused) if rulebook.tenancy.observing else refused
+    decision = decide(planned, request, rulebook)
+    return observing.mutated(decision, planned.served, rulebook) if rulebook.tenancy.observing else decision
 
 
 def decide(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
@@ -76,8 +78,29 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """
     if _not_a_pod(request) or exempt(request, rulebook):
         return UNTOUCHED
+    if rulebook.tenancy.observing:
+        return _observed(request, rulebook)
     if request.operation == "UPDATE":
         return _updated(request, rulebook)
+    return _created(request, rulebook)
+
+
+def _observed(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """What would be said of the pod as /mutate would have left it; what that refuses is said there."""
+    acting = replace(rulebook, tenancy=replace(rulebook.tenancy, observing=False))
+    if request.operation == "UPDATE":
+        return observing.validated(_updated(request, acting))
+    try:
+        planned = steer.make(pod.read(request.pod or {}, request.namespace), acting)
+    except Refusal:
+        return UNTOUCHED
+    if planned.violations:
+        return UNTOUCHED
+    mutated = edits.apply(planned.edits, request.pod or {})
+    return observing.validated(_created(replace(request, pod=mutated), acting))
+
+
+def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     try:
         seen = pod.read(request.pod or {}, request.namespace)
         violations = [] if interpret.asks_nothing(seen, rulebook) else _missing(seen, rulebook)
@@ -196,8 +219,11 @@ def _less(asked: Asked, seen: Pod) -> Violation:
 
 
 def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-    """Shorthand that changes on a pod that exists changes nothing, and its author should know."""
+    """What a pod with a GPU counts by stays as it is; on another pod shorthand changes nothing, and it is said so."""
     try:
+        guarded = guard.check(request, rulebook)
+        if guarded:
+            return denied(guarded)
         before = _requests(request.old_pod, request.namespace, rulebook)
         after = _requests(request.pod, request.namespace, rulebook)
     except Refusal:

@@ -76,14 +76,18 @@ def _order(asked: Asked, rulebook: Rulebook, preferred: str | None) -> Iterable[
     if named := asked.stated.get("gpu-backend"):
         return [_named(named, asked, owners, rulebook)]
     if asked.request is None:
-        return _as_they_read(asked, owners or (), rulebook)
+        return _preferring(preferred, _as_they_read(asked, owners or (), rulebook))
     order = rulebook.orders[asked.request.devices]
     if owners:
-        return _ordered(owners, asked.request.devices, rulebook)
+        return _preferring(preferred, _ordered(owners, asked.request.devices, rulebook))
     ordered = order.values() if rulebook.surroundings.present is None else _settled(asked.request.devices, rulebook)
     if preferred is not None and preferred in order:
         return [order[preferred], *ordered]
     return ordered
+
+
+def _preferring(preferred: str | None, backends: Sequence[Backend]) -> Sequence[Backend]:
+    return backends if preferred is None else sorted(backends, key=lambda backend: backend.name != preferred)
 
 
 def _settled(devices: str, rulebook: Rulebook) -> Sequence[Backend]:

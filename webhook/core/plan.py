@@ -36,14 +36,22 @@ class Plan:
         return any(violation.code == "GPU303" for violation in self.interpretation.violations)
 
 
-def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
-    """Plan the translation of a pod; `preferred` is the back end its tenant prefers."""
+def make(
+    pod: Pod, rulebook: Rulebook, preferred: str | None = None, lets: Callable[[Served], bool] | None = None
+) -> Plan:
+    """Plan the translation of a pod.
+
+    `preferred` is the back end its tenant prefers, and what its policy does not let be is planned only where nothing
+    else can serve.
+    """
     interpretation = interpret(pod, rulebook)
     plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
-    reachable = partial(inject.reachable, pod, rulebook, {})
+    reachable = suitable = partial(inject.reachable, pod, rulebook, {})
+    if lets is not None:
+        suitable = partial(_suitable, reachable, lets)
     for asked in interpretation.asked:
         plan.edits += _without(asked.container, places.RESOURCES)
-        served = _serve(asked, plan, rulebook, preferred, reachable)
+        served = _serve(asked, plan, rulebook, preferred, suitable)
         done = served.amounts if served else {}
         plan.edits += [repair for name, repair in asked.native.repairs.items() if name not in done]
     _inject(pod, plan, rulebook)
@@ -51,6 +59,10 @@ def make(pod: Pod, rulebook: Rulebook, preferred: str | None = None) -> Plan:
     plan.edits += _notes(pod, plan)
     plan.edits += _card(pod, plan, rulebook)
     return plan
+
+
+def _suitable(reachable: Callable[[Served], bool], lets: Callable[[Served], bool], served: Served) -> bool:
+    return lets(served) and reachable(served)
 
 
 def _inject(pod: Pod, plan: Plan, rulebook: Rulebook) -> None:
@@ -67,12 +79,12 @@ def _inject(pod: Pod, plan: Plan, rulebook: Rulebook) -> None:
 
 
 def _serve(
-    asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None, reachable: Callable[[Served], bool]
+    asked: Asked, plan: Plan, rulebook: Rulebook, preferred: str | None, suitable: Callable[[Served], bool]
 ) -> Served | None:
     if not asked.anything or plan.unknown:
         return None
     try:
-        served = choice.choose(asked, rulebook, preferred, reachable)
+        served = choice.choose(asked, rulebook, preferred, suitable)
     except Refusal as refusal:
         plan.violations += refusal.violations
         return None

@@ -17,6 +17,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.decision import Decision
+from webhook.core.violations import Violation
 
 WARNING_LENGTH: Final = 256
 WARNINGS_LENGTH: Final = 4096
@@ -150,6 +151,13 @@ def _status(decision: Decision) -> dict[str, Any]:
     if decision.code == HTTPStatus.FORBIDDEN:
         status["reason"] = "Forbidden"
     return status
+
+
+def line(violation: Violation, lead: str = "") -> str:
+    """The first line of a violation as a warning, with the way out where there is room for all of it."""
+    text = f"{lead}[{violation.code}] {violation.message}"
+    whole = f"{text}; {violation.fix}"
+    return whole if len(whole) <= WARNING_LENGTH else text
 
 
 def printable(warnings: Iterable[str]) -> Iterator[str]:

@@ -16,6 +16,7 @@ CODES: Final = {
     "GPU106": "several policies of the same priority are for the namespace",
     "GPU107": "a policy depends on something about the pod that nobody knows",
     "GPU108": "the pod has resource claims, which a quota cannot count",
+    "GPU109": "a pod that exists changes what a quota counts by, or what a policy has put on it",
     "GPU110": "the pod says otherwise in a label or annotation that a policy sets",
     "GPU111": "whether it is within the quota cannot be said now; whoever asked tries again by itself",
     "GPU112": "what a policy puts on the pod is not there yet; whoever asked tries again by itself",
@@ -46,6 +47,10 @@ of the pod, 6xx the final check, 1xx policy and quota."""
 
 LATER: Final = frozenset({"GPU111", "GPU112", "GPU205"})
 """What may be so no more in a second. A pod that nothing else is wrong with is not denied, but has to come again."""
+
+LATER_FIX: Final = (
+    "none is needed: clients try again by themselves; if that goes on, show this to whoever runs the cluster"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from webhook.core.fields import field as path_of
 from webhook.core.pod import Pod
 from webhook.core.quantity import shown, text_of
 from webhook.core.tenancy.policy import TenantPolicy
-from webhook.core.violations import Violation
+from webhook.core.violations import LATER_FIX, Violation
 
 _REQUIRED: Final = {"In", "DoesNotExist"}
 """Operators whose contradictions can be told, and are refused instead of waiting for a node for ever."""
@@ -44,12 +44,13 @@ def check(seen: Pod, policy: TenantPolicy) -> Iterator[Violation]:
     _, made, wrong = confined(seen, policy)
     yield from wrong
     for edit in made:
+        what = "node affinity" if "affinity" in edit.path else edit.path[-1]
         yield Violation(
             code="GPU112",
             path=path_of(edit.path),
-            message=f'the policy "{policy.name}" puts {path_of(edit.path)} on the pods of the tenant, and this one has '
-            "none of it: the mutating webhook did not know the policy yet, or another one took it away",
-            fix="nothing: whoever asked tries again by itself; if that goes on, show this to whoever runs the cluster",
+            message=f'the policy "{policy.name}" puts {what} on the pods of its tenant, and this one lacks it: '
+            "the mutating webhook did not know the policy yet, or another one took it away",
+            fix=LATER_FIX,
             rule=policy.rule,
         )
 

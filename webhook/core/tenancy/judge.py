@@ -12,14 +12,14 @@ from typing import Final
 
 from webhook.core.decision import Finding, Reservation
 from webhook.core.pod import Pod
-from webhook.core.review import AdmissionRequest
+from webhook.core.review import AdmissionRequest, line
 from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy import ceilings, confine, counting, kinds, totals
 from webhook.core.tenancy.breach import Breach
 from webhook.core.tenancy.counting import Holding
 from webhook.core.tenancy.membership import Membership, member
 from webhook.core.tenancy.policy import RULES, Exemption, Tenancy, TenantPolicy
-from webhook.core.violations import Violation
+from webhook.core.violations import LATER_FIX, Violation
 
 _DAY: Final = 86_400
 SOON: Final = 7 * _DAY
@@ -100,7 +100,7 @@ class _Case:
         lifted = lifting(self.exemptions)
         for breach in breaches:
             if breach.lift in lifted:
-                self.needed.setdefault(breach.lift, f"[{breach.violation.code}] {breach.violation.message}")
+                self.needed.setdefault(breach.lift, line(breach.violation))
             else:
                 self._note(breach)
         reservation = totals.reservation(self.policy, held, seen, lifted="quota" in lifted)
@@ -110,7 +110,7 @@ class _Case:
         return Judgement(
             violations=self.violations,
             warnings=[*self.warnings, *self._ending(needed)],
-            findings=self.findings,
+            findings=[*dict.fromkeys(self.findings)],
             reservation=reservation,
             exemptions=needed,
         )
@@ -121,7 +121,7 @@ class _Case:
         if breach.action == "deny":
             self.violations.append(violation)
         elif breach.action == "warn":
-            self.warnings.append(f"[{violation.code}] {violation.message}; {violation.fix}")
+            self.warnings.append(line(violation))
 
     def _ending(self, needed: Sequence[Exemption]) -> Iterator[str]:
         for exemption in needed:
@@ -165,7 +165,7 @@ def _later(why: str) -> Violation:
         code="GPU111",
         path="metadata.namespace",
         message=f"what policies say of this pod cannot be told now: {why}",
-        fix="nothing: whoever asked tries again by itself; if that goes on, show this to whoever runs the cluster",
+        fix=LATER_FIX,
     )
 
 
@@ -192,7 +192,7 @@ def _ambiguous(namespace: str, rivals: Sequence[TenantPolicy]) -> Violation:
     return Violation(
         code="GPU106",
         path="metadata.namespace",
-        message=f"{len(rivals)} policies of the priority {rivals[0].priority} are for the namespace {namespace}: {names}",
+        message=f"{len(rivals)} policies of priority {rivals[0].priority} are for the namespace {namespace}: {names}",
         fix="ask whoever runs the cluster to give one of them a higher priority",
         rule=rivals[0].rule,
     )

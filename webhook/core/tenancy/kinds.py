@@ -34,6 +34,19 @@ class Respect(NamedTuple):
     optional: bool = False
 
 
+class List(NamedTuple):
+    """A list of a policy; `lift` is its name there."""
+
+    lift: str
+    policy: str
+    kinds: Kinds
+
+    @property
+    def allows(self) -> bool:
+        """Whether it names what may be used, and not what must not."""
+        return self.lift == "allowed"
+
+
 RESPECTS: Final = (
     Respect("backends", "back end", "gpu-backend"),
     Respect("vendors", "vendor", "gpu-model"),
@@ -49,19 +62,20 @@ LISTED: Final = 6
 
 def check(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) -> Iterator[Breach]:
     """What of it the policy does not allow, or forbids, or cannot judge as nobody knows what it is."""
-    for holding in held if policy.allowed or policy.forbidden else ():
+    both = (("allowed", policy.allowed), ("forbidden", policy.forbidden))
+    lists = [List(lift, policy.name, kinds) for lift, kinds in both if kinds is not None]
+    for holding in held:
         use = _of(holding)
-        for lift, kinds in (("allowed", policy.allowed), ("forbidden", policy.forbidden)):
-            for respect in RESPECTS if kinds else ():
-                for violation in _judge(lift, kinds, respect, use, holding, policy, rulebook) if kinds else ():
-                    yield Breach(lift, kinds.action, violation)
+        for one in lists:
+            for respect in RESPECTS:
+                for violation in _judge(one, respect, use, holding, rulebook):
+                    yield Breach(one.lift, one.kinds.action, violation)
 
 
 def lets(policy: TenantPolicy, served: Served) -> bool:
     """Whether a policy would not mind how a back end serves a container, as far as that is known."""
-    use = _use(
-        served.backend, served.request, served.asked.stated, served.request.models, served.card and served.card.vendor
-    )
+    vendor = served.card.vendor if served.card else None
+    use = _use(served.backend, served.request, served.asked.stated, served.request.models, vendor)
     for respect in RESPECTS:
         found = getattr(use, respect.field)
         allowed: frozenset[str] = getattr(policy.allowed, respect.field, frozenset())
@@ -95,55 +109,48 @@ def _sharing(backend: Backend, request: GpuRequest, stated: Mapping[str, Stated]
     return frozenset({said.value}) if said is not None and said.value in possible else possible
 
 
-def _judge(
-    lift: str, kinds: Kinds, respect: Respect, use: Use, holding: Holding, policy: TenantPolicy, rulebook: Rulebook
-) -> Iterator[Violation]:
-    listed: frozenset[str] = getattr(kinds, respect.field)
+def _judge(one: List, respect: Respect, use: Use, holding: Holding, rulebook: Rulebook) -> Iterator[Violation]:
+    listed: frozenset[str] = getattr(one.kinds, respect.field)
     found: frozenset[str] = getattr(use, respect.field)
     if not listed or (respect.optional and not found):
         return
     if not found:
-        yield _unknown(respect, listed, lift, holding, policy, kinds)
+        yield _unknown(one, respect, listed, holding)
         return
-    bad = found - listed if lift == "allowed" else found & listed
+    bad = found - listed if one.allows else found & listed
     if bad:
-        verb = "does not allow" if lift == "allowed" else "forbids"
+        certain = "gets" if found == bad else "may get"
         yield Violation(
             code="GPU101",
             path=path(holding, respect.word),
-            message=f'the container "{holding.container.name}" {_gets(respect, found, bad)}, '
-            f'which the policy "{policy.name}" {verb}',
-            fix=_fix(lift, respect, listed, found - bad, rulebook),
-            rule=kinds.rule,
+            message=f'the container "{holding.container.name}" {certain} the {respect.name} {_names(bad)}, '
+            f'which the policy "{one.policy}" {"does not allow" if one.allows else "forbids"}',
+            fix=_fix(one, respect, listed, found - bad, rulebook),
+            rule=one.kinds.rule,
         )
 
 
-def _gets(respect: Respect, found: frozenset[str], bad: frozenset[str]) -> str:
-    certain = "gets" if found == bad else "may get"
-    return f"{certain} the {respect.name} {_names(bad, 'or')}"
-
-
-def _names(names: frozenset[str], word: str) -> str:
+def _names(names: frozenset[str]) -> str:
     shown = sorted(names)
     if len(shown) > LISTED:
         return f"{', '.join(shown[:LISTED])}, ..."
-    return f" {word} ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def _fix(lift: str, respect: Respect, listed: frozenset[str], left: frozenset[str], rulebook: Rulebook) -> str:
+def _fix(one: List, respect: Respect, listed: frozenset[str], left: frozenset[str], rulebook: Rulebook) -> str:
     """What may be asked for instead, by the word that asks for it."""
     if respect.field == "vendors":
-        instead = f"of {_names(listed, 'or')}" if lift == "allowed" else "of another vendor"
-        return f"ask for a model {instead} (gpu-model)"
-    may = left or (listed if lift == "allowed" else _others(respect, rulebook) - listed)
+        return f"ask for a model of {_names(listed) if one.allows else 'another vendor'} (gpu-model)"
+    may = left or (listed if one.allows else _others(respect, rulebook) - listed)
     if respect.field == "backends":
-        may &= {backend.name for backend in rulebook.enabled}
+        may &= _others(respect, rulebook)
     if not may:
         return f"ask for another {respect.name} ({respect.word})"
-    return f"ask for {respect.word}: {_names(may, 'or')}"
+    return f"ask for {respect.word}: {_names(may)}"
 
 
 def _others(respect: Respect, rulebook: Rulebook) -> frozenset[str]:
+    """Everything that this cluster has in a respect, where that can be listed."""
     if respect.field == "backends":
         return frozenset(backend.name for backend in rulebook.enabled)
     if respect.field == "sharing":
@@ -151,18 +158,13 @@ def _others(respect: Respect, rulebook: Rulebook) -> frozenset[str]:
     return frozenset()
 
 
-def _unknown(
-    respect: Respect, listed: frozenset[str], lift: str, holding: Holding, policy: TenantPolicy, kinds: Kinds
-) -> Violation:
-    what = "allows only" if lift == "allowed" else "forbids"
-    fix = f"say it: {respect.word}: {_names(listed, 'or')}" if lift == "allowed" else f"say which ({respect.word})"
-    if respect.field == "vendors":
-        fix = "say the model (gpu-model)"
+def _unknown(one: List, respect: Respect, listed: frozenset[str], holding: Holding) -> Violation:
+    fix = f"say it: {respect.word}: {_names(listed)}" if one.allows else f"say which ({respect.word})"
     return Violation(
         code="GPU107",
         path=path(holding, respect.word),
-        message=f'the policy "{policy.name}" {what} the {respect.name} {_names(listed, "or")}, and nothing says '
-        f'which the container "{holding.container.name}" gets',
-        fix=fix,
-        rule=kinds.rule,
+        message=f'the policy "{one.policy}" {"allows only" if one.allows else "forbids"} the {respect.name} '
+        f'{_names(listed)}, and nothing says which the container "{holding.container.name}" gets',
+        fix="say the model (gpu-model)" if respect.field == "vendors" else fix,
+        rule=one.kinds.rule,
     )

@@ -13,7 +13,7 @@ from webhook.core.quantity import GIB, MIB, show, show_size
 from webhook.core.tenancy import tally
 from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.tally import Tally
-from webhook.core.violations import Violation
+from webhook.core.violations import LATER_FIX, Violation
 
 NAMED: Final = 5
 """How many namespaces a message names, those that hold most."""
@@ -45,7 +45,7 @@ def again(reservation: Reservation, why: str) -> Violation:
         code="GPU111",
         path=reservation.path,
         message=f'the quota of the tenant "{reservation.tenant}" cannot be asked now: {why}',
-        fix="nothing: whoever asked tries again by itself; if that goes on, show this to whoever runs the cluster",
+        fix=LATER_FIX,
         rule=reservation.rule,
     )
 

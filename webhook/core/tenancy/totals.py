@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from webhook.core import native
 from webhook.core.decision import Reservation
@@ -16,9 +16,12 @@ from webhook.core.tenancy.ledger import Ask
 from webhook.core.tenancy.policy import Action, Quota, TenantPolicy
 from webhook.core.violations import Violation
 
+NAMED: Final = 3
+"""How many claims a message names."""
+
 
 def claimed(seen: Pod) -> Sequence[str]:
-    """The resource claims of a pod, by their names within it, and the classes of devices that are asked like resources."""
+    """The resource claims of a pod, by their names within it, and device classes that it asks for like resources."""
     claims = seen.spec.get("resourceClaims")
     names = [str(claim.get("name", "")) for claim in claims if isinstance(claim, dict)] if claims else []
     if isinstance(claims, list) and claims and not names:
@@ -48,10 +51,11 @@ def check(policy: TenantPolicy, held: Sequence[Holding], claims: Sequence[str]) 
 
 
 def _claims(claims: Sequence[str], policy: TenantPolicy, quota: Quota) -> Violation:
+    names = [*map(shown, claims[:NAMED]), *(["..."] if claims[NAMED:] else [])]
     return Violation(
         code="GPU108",
         path="spec.resourceClaims",
-        message=f"the pod has resource claims ({', '.join(map(shown, claims[:3]))}{', ...' if len(claims) > 3 else ''}), "
+        message=f"the pod has resource claims ({', '.join(names)}), "
         f'and the quota of the tenant "{policy.name}" cannot count what they hold',
         fix="ask for a GPU in shorthand, as gpu: 1, or by resources of a back end that has some",
         rule=quota.rule,
