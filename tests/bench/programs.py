@@ -1,4 +1,4 @@
-"""The two Go programs of the benchmark, built once into the user's cache."""
+"""The Go programs of the benchmark, built once into the user's cache."""
 
 import hashlib
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.cluster import binaries
 
 HERE = Path(__file__).parent
-NAMES = ("noop", "load")
+NAMES = ("noop", "load", "writer")
 
 
 def build() -> dict[str, Path]:
