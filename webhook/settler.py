@@ -178,7 +178,8 @@ class Settler:
         tenancy = self._policies.tenancy(rulebook, rulebook.tenancy)
         before = {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
         self._quotas = {each.name: each for each in tenancy.policies if each.quota is not None}
-        owners = {namespace: self._tenant(namespace, tenancy) for namespace in tenancy.labels}
+        exempt = rulebook.cluster.system_namespaces
+        owners = {name: None if name in exempt else self._tenant(name, tenancy) for name in tenancy.labels}
         self._wanted = {name: set() for name in self._quotas}
         for namespace, tenant in owners.items():
             if tenant is None:
