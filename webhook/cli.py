@@ -10,7 +10,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +19,11 @@ from typing import Any, Final
 from webhook import manifests, rulefiles, settings, summary
 from webhook.core import convert, explain, indexes, losses, sources
 from webhook.core.document import nearest
-from webhook.core.explain import Explanation
+from webhook.core.explain import Explanation, Setting
 from webhook.core.losses import Loss
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema.rulebooks import KINDS
+from webhook.core.tenancy.ledger import Ledger
 
 FINE: Final = 0
 FINDINGS: Final = 1
@@ -140,7 +142,14 @@ def _explain_parser(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="claims that the pods name, and their classes, where they are not in the same file",
+        help="claims that the pods name, their classes, and policies, where they are not in the same file",
+    )
+    command.add_argument("-n", "--namespace", metavar="NAME", help="as if created there; default: what a pod says")
+    command.add_argument(
+        "--usage",
+        action="append",
+        metavar="FILE",
+        help="what tenants use (kubectl get tenantusages,tenantpolicies,namespaces -o yaml); default: nothing",
     )
     command.add_argument("--backend", metavar="NAME", help="as if the cluster had only this back end")
     command.add_argument("--to", metavar="NAME", help="rewrite pods of another system for this back end")
@@ -258,24 +267,49 @@ def _explain(options: argparse.Namespace) -> int:
         raise UsageError("--from says whose pods --to rewrites; give both")
     for name in (options.backend, options.to, options.source):
         _check_known(name, rulebook)
+    tenancy = rulebook.tenancy
     if options.backend is not None:
         rulebook = indexes.only(options.backend, rulebook)
     documents = manifests.parse(*_read(options.file))
     around = [document for file in options.around for document in manifests.parse(*_read(file))]
-    rulebook = sources.given([*documents, *around], rulebook)
-    found = [
+    rulebook = sources.given([*documents, *around], replace(rulebook, tenancy=tenancy))
+    rulebook, ledgers = _tenants_around([*documents, *around], options.usage, rulebook)
+    setting = Setting(namespace=options.namespace or "", at=time.time())
+    explained = (
         explanation
         for document in documents
         for explanation in (
-            convert.convert(document, options.to, rulebook, options.source)
+            convert.convert(document, options.to, rulebook, options.source, setting)
             if options.to
-            else explain.explain(document, rulebook)
+            else explain.explain(document, rulebook, setting)
         )
-    ]
+    )
+    found = list(explain.foreseen(explained, rulebook.tenancy, ledgers))
     if not found:
         raise UsageError(f"{options.file} holds no pod and nothing that makes pods")
     _print_json(found) if options.output == "json" else _print_text(found)
     return FINE if all(explanation.decision.allowed for explanation in found) else FINDINGS
+
+
+def _tenants_around(
+    documents: Iterable[Mapping[str, Any]], files: Sequence[str] | None, rulebook: Rulebook
+) -> tuple[Rulebook, Mapping[str, Ledger] | None]:
+    """The rulebook with the policies among documents and files, and the ledgers there; None: nothing is used."""
+    from webhook import tenants
+
+    objects = tenants.Objects()
+    try:
+        for document in documents:
+            objects.add(document)
+        for file in files or ():
+            objects.parse(*_whole(file))
+    except tenants.UnreadableError as error:
+        raise UsageError(str(error)) from None
+    tenancy, broken = objects.tenancy(rulebook)
+    ledgers, unread = objects.ledgers()
+    if broken or unread:
+        raise UsageError("; ".join(f"{one.tenant}: {one.message}" for one in [*broken, *unread]))
+    return replace(rulebook, tenancy=tenancy), ledgers if files or objects.usages else None
 
 
 def _check_known(name: str | None, rulebook: Rulebook) -> None:

@@ -301,8 +301,8 @@ def _tenant_contract(tenant: Tenant) -> dict[str, Any]:
         "namespaces": [
             {
                 "name": place.namespace,
-                "devices": plain(tally.DEVICES, place.devices),
-                "memoryBytes": plain(tally.MEMORY, place.memory),
+                "devices": tally.plain(place.devices),
+                "memoryBytes": tally.plain(place.memory),
                 "counted": place.counted,
             }
             for place in tenant.places
@@ -316,13 +316,8 @@ def measures(totals: Sequence[Total]) -> dict[str, Any]:
     for what, name in ((tally.DEVICES, "devices"), (tally.MEMORY, "memoryBytes")):
         total = _of(what, totals)
         amounts = {"used": total.used, "limit": total.limit, "left": total.left}
-        found[name] = {key: None if each is None else plain(what, each) for key, each in amounts.items()}
+        found[name] = {key: None if each is None else tally.plain(each) for key, each in amounts.items()}
     return found
-
-
-def plain(what: str, amount: Fraction) -> float:
-    """A number for JSON: bytes are whole, and of devices the nearest there is."""
-    return int(amount) if what == tally.MEMORY or amount.denominator == 1 else float(amount)
 
 
 def _exemption_contract(lapse: Lapse) -> dict[str, Any]:

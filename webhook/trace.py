@@ -15,6 +15,8 @@ from webhook.core.edits import Append, Edit, Put, Remove
 from webhook.core.explain import Explanation
 from webhook.core.fields import field
 from webhook.core.plan import Plan
+from webhook.core.tenancy import tally
+from webhook.core.tenancy.prospect import Amount, Prospect
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ def trace(explanation: Explanation) -> Iterator[Line]:
         yield from map(Line, _converted(explanation.converted))
     if explanation.planned is not None:
         yield from map(Line, _asked(explanation, explanation.planned))
+    if explanation.prospect is not None:
+        yield from map(Line, _prospect(explanation.prospect))
     for warning in explanation.decision.warnings:
         yield Line(f"  warning   {warning}")
     if not explanation.decision.allowed:
@@ -94,6 +98,34 @@ def _candidates(explanation: Explanation, name: str, served: Served | None) -> I
                 yield f"            {candidate.backend.name} could too, and comes later in the cluster's order"
         else:
             yield f"            {candidate[0].name} cannot: {candidate[1].message}"
+
+
+def _prospect(prospect: Prospect) -> Iterator[str]:
+    """What the tenant has used of its quota, and what the pods leave of it."""
+    quota = {None: ": no quota", "deny": "", "warn": ": its quota only warns", "dryrun": ": its quota is only tried"}
+    said = ": an exemption lifts its quota" if prospect.lifted else quota[prospect.action]
+    yield f"  tenant    {prospect.tenant}, by {prospect.rule}{said}"
+    by = f" by {prospect.pods} pods" if prospect.pods > 1 else ""
+    for number, amount in enumerate(prospect.amounts):
+        used, asked = (tally.text_of(amount.key, each) for each in (amount.used, amount.asked))
+        what = amount.key.replace("/", " of ")
+        yield f"  {'' if number else 'quota':<10}{what}: {used} used, {asked} asked{by}{_of_limit(amount)}"
+    if prospect.amounts and prospect.fit is not None:
+        yield f"            {_fitting(prospect.pods, prospect.fit)}"
+
+
+def _of_limit(amount: Amount) -> str:
+    if amount.limit is None or amount.left is None:
+        return ", no limit"
+    limit, left = tally.text_of(amount.key, amount.limit), tally.text_of(amount.key, abs(amount.left))
+    return f", {limit} at most: {left} {'too many' if amount.left < 0 else 'left'}"
+
+
+def _fitting(pods: int, fit: int) -> str:
+    if fit < pods:
+        return f"of the {pods} pods {fit or 'none'} would fit" if pods > 1 else "the pod does not fit"
+    more = fit - pods
+    return f"{more or 'no'} more pod{'' if more == 1 else 's'} like this would fit"
 
 
 def _edits(edits: Sequence[Edit]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import yaml
 
 from tests.cli.program import RULES, changed_rules, explain, pod, run, spec
 
-CONTRACT = ["allowed", "code", "violations", "warnings", "backends", "patch", "pod"]
+CONTRACT = ["allowed", "code", "violations", "warnings", "backends", "patch", "pod", "tenant"]
 
 TRANSLATED = {"acme.example/share": "30", "acme.example/compute": "30"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from webhook import manifests
@@ -44,13 +45,14 @@ def explanations(content: bytes, rulebook: Rulebook, backend: str = "") -> list[
         raise UnreadableError(f"this is more than {MAX_BYTES >> 20} MiB")
     if not content.strip():
         raise UnreadableError("there is nothing here yet: paste a pod, or anything that makes pods")
-    chosen = indexes.only(backend, rulebook) if backend else rulebook
+    chosen = replace(indexes.only(backend, rulebook), tenancy=rulebook.tenancy) if backend else rulebook
     try:
         documents = manifests.parse(content, _NAME, most=MAX_VALUES)
     except ManifestError as error:
         raise _located(str(error), content) from None
     chosen = sources.given(documents, chosen)
-    found = [each for document in documents for each in explain.explain(document, chosen)]
+    explained = (each for document in documents for each in explain.explain(document, chosen))
+    found = list(explain.foreseen(explained, chosen.tenancy))
     if not found:
         raise UnreadableError("there is no pod in this, and nothing that makes pods")
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from webhook.core import affinity, explain, indexes, pod, recognition, removal, words
 from webhook.core.choice import Served
-from webhook.core.explain import Explanation
+from webhook.core.explain import NOWHERE, Explanation, Setting
 from webhook.core.places import CONTAINER, NOTE, annotation, claimed
 from webhook.core.plan import Plan
 from webhook.core.pod import Pod
@@ -23,34 +23,37 @@ from webhook.core.rulebook import Rulebook
 
 
 def convert(
-    document: Mapping[str, Any], target: str, rulebook: Rulebook, source: str | None = None
+    document: Mapping[str, Any],
+    target: str,
+    rulebook: Rulebook,
+    source: str | None = None,
+    setting: Setting = NOWHERE,
 ) -> list[Explanation]:
     """Each pod of a document as the back end `target` would have it; `source` says whose resources it has.
 
     Without `source` all back ends are asked, those of the cluster first. Raises KeyError for unknown names.
     """
     every = indexes.every(rulebook) if source is None else indexes.only(source, rulebook)
-    wanted = indexes.only(target, rulebook)
-    found = explain.explain(document, every)
-    return [_convert(one, wanted) if _understood(one) else one for one in found]
+    wanted = replace(indexes.only(target, rulebook), tenancy=rulebook.tenancy)
+    found = explain.explain(document, every, setting)
+    return [_convert(one, wanted, setting) if _understood(one) else one for one in found]
 
 
 def _understood(one: Explanation) -> bool:
-    """Whether the pod's request is clear; what else its first system would say of it (5xx) does not matter here."""
-    wrong = [violation for violation in one.decision.violations if not violation.code.startswith("GPU5")]
+    """Whether the pod's request is clear; what policies (1xx) and its first system (5xx) say does not matter here."""
+    wrong = [violation for violation in one.decision.violations if not violation.code.startswith(("GPU1", "GPU5"))]
     return one.planned is not None and not wrong
 
 
-def _convert(understood: Explanation, wanted: Rulebook) -> Explanation:
+def _convert(understood: Explanation, wanted: Rulebook, setting: Setting) -> Explanation:
     if understood.planned is None or not understood.planned.served:
         return understood
     seen = pod.read(understood.before)
     neutral, asked = _neutral(seen, understood.planned, wanted)
-    namespace = str(neutral["metadata"].get("namespace") or "default")
-    result = explain.explain_pod(understood.title, neutral, namespace, wanted)
+    result = explain.explain_pod(understood.title, neutral, understood.namespace, wanted, setting)
     allowed = result.decision.allowed
     after = _without_annotations(result.after, asked) if allowed else understood.before
-    return replace(result, before=understood.before, after=after, converted=understood.planned)
+    return replace(result, before=understood.before, after=after, converted=understood.planned, pods=understood.pods)
 
 
 def _neutral(seen: Pod, planned: Plan, rulebook: Rulebook) -> tuple[dict[str, Any], set[str]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from webhook.core import admit, charge, choice, edits, plan, pod, quantity
 from webhook.core.asked import Asked
@@ -17,6 +17,10 @@ from webhook.core.plan import Plan
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rulebook import Rulebook
 from webhook.core.shorthand import KEYS
+from webhook.core.tenancy import prospect as prospects
+from webhook.core.tenancy.ledger import Ledger
+from webhook.core.tenancy.policy import Tenancy
+from webhook.core.tenancy.prospect import Prospect
 from webhook.core.violations import Refusal, Violation
 
 TEMPLATES: Mapping[str, Path] = {
@@ -26,12 +30,20 @@ TEMPLATES: Mapping[str, Path] = {
 }
 """Where a kind keeps its pod; every other kind that has `spec.template` keeps it there."""
 
+NUMBERS: Sequence[Path] = (
+    ("spec", "replicas"),
+    ("spec", "parallelism"),
+    ("spec", "jobTemplate", "spec", "parallelism"),
+)
+"""Where an object says how many pods it has at a time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """What would become of one pod. `title` names the object, `before` and `after` are the pod.
 
-    `converted` is how the pod was understood in the words of another system, if it is rewritten for this one.
+    `converted` is how the pod was understood in the words of another system, if it is rewritten for this one. There
+    are `pods` like this at a time, and `prospect` is what the quota of their tenant says to them, if it was asked.
     """
 
     title: str
@@ -42,6 +54,9 @@ class Explanation:
     candidates: Mapping[str, Sequence[Candidate]] = field(default_factory=dict)
     charges: Mapping[str, Fraction] = field(default_factory=dict)
     converted: Plan | None = None
+    namespace: str = "default"
+    pods: int = 1
+    prospect: Prospect | None = None
 
     def contract(self) -> dict[str, Any]:
         """The form of `explain -o json`, which scripts rely on."""
@@ -55,13 +70,43 @@ class Explanation:
             "backends": dict(self.decision.backends),
             "patch": [dict(operation) for operation in self.decision.patch],
             "pod": self.after,
+            "tenant": self.prospect.contract() if self.prospect else None,
         }
 
 
-def explain(document: Mapping[str, Any], rulebook: Rulebook) -> list[Explanation]:
+class Setting(NamedTuple):
+    """By whom and when a pod is created, in seconds since 1970; and where, unless it says so itself."""
+
+    namespace: str = ""
+    user: str = ""
+    at: float = 0.0
+
+
+NOWHERE: Final = Setting()
+
+
+def explain(document: Mapping[str, Any], rulebook: Rulebook, setting: Setting = NOWHERE) -> list[Explanation]:
     """Explain every pod that a document has; an empty list for a kind without pods."""
-    found = [explain_pod(title, raw, namespace, rulebook) for title, raw, namespace in _pods(document)]
+    found = [
+        replace(explain_pod(title, raw, setting.namespace or namespace, rulebook, setting), pods=pods)
+        for title, raw, namespace, pods in _pods(document)
+    ]
     return [_with_hint(one, document) for one in found]
+
+
+def foreseen(
+    found: Iterable[Explanation], tenancy: Tenancy, ledgers: Mapping[str, Ledger] | None = None
+) -> Iterator[Explanation]:
+    """The explanations, each with the word of its tenant's ledger, as if all of it were created one after another.
+
+    `ledgers` None: nobody uses anything yet.
+    """
+    known = ledgers
+    for one in found:
+        decision, prospect, after = prospects.foresee(one.decision, one.pods, one.namespace, tenancy, known)
+        known = after if decision.allowed and one.decision.reservation else known
+        shown = one.after if decision.allowed else one.before
+        yield replace(one, decision=decision, prospect=prospect, after=shown)
 
 
 def _with_hint(one: Explanation, document: Mapping[str, Any]) -> Explanation:
@@ -83,8 +128,8 @@ def misplaced(workload: Mapping[str, Any], template: Mapping[str, Any]) -> str |
     return f"metadata.labels.{keys[0]} is of the workload; its pods have the labels of its template" if keys else None
 
 
-def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """The pods of a document: title, pod, namespace."""
+def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any], str, int]]:
+    """The pods of a document: title, pod, namespace, and how many there are at a time."""
     if not isinstance(document, Mapping):
         return
     kind = str(document.get("kind") or kind)
@@ -98,13 +143,19 @@ def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any
         if isinstance(template, Mapping):
             name = at(document, ("metadata", "name")) or at(document, ("metadata", "generateName"))
             namespace = at(document, ("metadata", "namespace"))
-            yield f"{kind} {name or '(no name)'}", template, str(namespace or "default")
+            yield f"{kind} {name or '(no name)'}", template, str(namespace or "default"), _number(document)
 
 
-def _reviewed(request: Any) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+def _number(document: Any) -> int:
+    """How many pods of an object there are at a time, as far as it says so; of a DaemonSet, one."""
+    found = [at(document, path) for path in NUMBERS]
+    return next((number for number in found if isinstance(number, int) and number > 0), 1)
+
+
+def _reviewed(request: Any) -> Iterator[tuple[str, Mapping[str, Any], str, int]]:
     """The pod of a review; its namespace is the review's, which the object need not have yet."""
-    for title, raw, namespace in _pods(at(request, ("object",)), "Pod"):
-        yield title, raw, str(at(request, ("namespace",)) or namespace)
+    for title, raw, namespace, pods in _pods(at(request, ("object",)), "Pod"):
+        yield title, raw, str(at(request, ("namespace",)) or namespace), pods
 
 
 def at(document: Any, path: Path) -> Any:
@@ -114,9 +165,12 @@ def at(document: Any, path: Path) -> Any:
     return document
 
 
-def explain_pod(title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook) -> Explanation:
+def explain_pod(
+    title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook, setting: Setting = NOWHERE
+) -> Explanation:
     """Explain one pod; a `title` that does not begin with `Pod ` is of something that makes pods."""
-    return explain_review(title, creating(raw, "explain", namespace), rulebook)
+    review = replace(creating(raw, "explain", namespace, setting.at), user=setting.user)
+    return replace(explain_review(title, review, rulebook), namespace=namespace)
 
 
 def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
@@ -136,7 +190,7 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
         return Explanation(title=title, decision=denied(refusal.violations), before=raw, after=raw)
     planned.violations += rejected
     decision = admit.decide(planned, review, rulebook)
-    after = edits.apply(planned.edits, raw) if decision.allowed else raw
+    after = edits.apply(planned.edits, raw) if decision.patch else raw
     decision = _judged(decision, replace(review, pod=after), rulebook) if decision.allowed else decision
     return Explanation(
         title=title,

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from webhook.core.tenancy import membership, refusal, tally, usage
+from webhook.core.tenancy.judge import SOON
 from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.policy import Exemption, Tenancy, TenantPolicy
-
-SOON: Final = 14 * 86_400
-"""Seconds before its end from which an exemption is pointed out: two weeks, to ask somebody for another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

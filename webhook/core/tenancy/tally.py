@@ -63,6 +63,11 @@ def text_of(key: str, amount: Fraction) -> str:
     return show_size(int(amount)) if sized else show(amount)
 
 
+def plain(amount: Fraction) -> float:
+    """A number for JSON: whole where it is, else the nearest there is."""
+    return int(amount) if amount.denominator == 1 else float(amount)
+
+
 def read(written: Mapping[str, str]) -> Tally:
     """What `write` wrote; raises ValueError for anything else."""
     return {key: _amount(text) for key, text in written.items()}

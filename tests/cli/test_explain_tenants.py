@@ -1,0 +1,197 @@
+"""`gpu-webhook explain` in a cluster with tenants: would this be admitted, and what is left."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.program import RULES, Ran, run, spec
+from tests.cli.test_tenants import Object, exemption, listed, namespace, policy, timedelta, usage
+
+QUOTA = {"devices": 4}
+VISION = policy("vision", "vision-*", quota=QUOTA)
+USED = usage(
+    "vision",
+    hard={"devices": "4"},
+    held={"vision-dev": {"devices": "2"}, "vision-ci": {"devices": "0.5"}},
+)
+
+
+def pod(gpu: str, name: str = "train", **metadata: Any) -> Object:
+    return {"kind": "Pod", "metadata": {"name": name, "labels": {"gpu": gpu}, **metadata}, "spec": spec()}
+
+
+def workload(gpu: str, kind: str = "Deployment", **fields: Any) -> Object:
+    made = pod(gpu)
+    template = {"metadata": {"labels": made["metadata"]["labels"]}, "spec": made["spec"]}
+    return {"kind": kind, "metadata": {"name": "web"}, "spec": {**fields, "template": template}}
+
+
+def explain(*objects: Object, options: tuple[str, ...] = ("-n", "vision-dev")) -> Ran:
+    return run("explain", "-", "--rules", RULES, *options, given=listed(*objects))
+
+
+def quota(ran: Ran) -> list[str]:
+    """The lines that are about tenants, and the denial."""
+    lines = [line.strip() for line in ran.out.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("tenant "))
+    return list(itertools.takewhile(lambda line: not line.startswith(("set ", "warning", "denied")), lines[first:]))
+
+
+def test_what_is_left_beside_a_pod_is_told() -> None:
+    ran = explain(pod("0.5"), VISION, USED)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert quota(ran) == [
+        "tenant    vision, by TenantPolicy/vision",
+        "quota     devices: 2.5 used, 0.5 asked, 4 at most: 1 left",
+        "2 more pods like this would fit",
+    ]
+
+
+def test_a_pod_over_the_quota_is_denied_with_what_would_fit() -> None:
+    ran = explain(pod("2"), VISION, USED)
+
+    assert ran.code == 1
+    assert quota(ran)[1:] == [
+        "quota     devices: 2.5 used, 2 asked, 4 at most: 0.5 too many",
+        "the pod does not fit",
+    ]
+    assert '[GPU104] tenant "vision" is over its GPU quota: uses 2.5, asks 2, limit 4 devices' in ran.out
+    assert "fix  ask for 1 or fewer, or free some: namespace vision-dev holds 2, vision-ci 0.5" in ran.out
+
+
+def test_the_way_out_that_it_names_is_one() -> None:
+    assert explain(pod("1"), VISION, USED).code == 0
+
+
+def test_without_usage_nothing_is_used() -> None:
+    assert quota(explain(pod("1"), VISION))[1:] == [
+        "quota     devices: 0 used, 1 asked, 4 at most: 3 left",
+        "3 more pods like this would fit",
+    ]
+
+
+def test_policies_and_usage_may_stand_in_files_of_their_own(tmp_path: Path) -> None:
+    policies, used = tmp_path / "policies.json", tmp_path / "usage.json"
+    policies.write_text(listed(VISION))
+    used.write_text(listed(USED))
+    options = ("--namespace", "vision-dev", "--with", str(policies), "--usage", str(used))
+
+    assert explain(pod("0.5"), options=options).out == explain(pod("0.5"), VISION, USED).out
+
+
+def test_the_namespace_of_the_pod_counts_where_none_is_named() -> None:
+    assert "tenant    vision" in explain(pod("1", namespace="vision-ci"), VISION, options=()).out
+    assert "[GPU105] no TenantPolicy is for the namespace default" in explain(pod("1"), VISION, options=()).out
+
+
+def test_namespaces_are_selected_by_the_labels_that_they_are_given_with() -> None:
+    spec_of = {"namespaces": {"selector": {"matchLabels": {"team": "vision"}}}}
+    by_label = {**VISION, "spec": spec_of}
+
+    assert quota(explain(pod("1"), by_label, namespace("vision-dev", team="vision"))) == [
+        "tenant    vision, by TenantPolicy/vision: no quota"
+    ]
+    assert "[GPU105]" in explain(pod("1"), by_label, namespace("vision-dev")).out
+
+
+def test_several_pods_are_counted_one_after_another() -> None:
+    ran = explain(pod("1", "one"), pod("1", "two"), VISION, USED, options=("-n", "vision-dev", "-o", "json"))
+
+    first, second = ran.json
+    assert (first["allowed"], second["allowed"], second["code"]) == (True, False, 403)
+    assert second["tenant"]["totals"]["devices"] == {"used": 3.5, "asked": 1, "limit": 4, "left": -0.5}
+
+
+@pytest.mark.parametrize(
+    "object_",
+    [
+        pytest.param(workload("1", replicas=3), id="a Deployment"),
+        pytest.param(workload("1", "Job", parallelism=3, completions=9), id="a Job"),
+    ],
+)
+def test_a_workload_asks_for_all_of_its_pods(object_: Object) -> None:
+    ran = explain(object_, VISION, USED)
+
+    assert ran.code == 0
+    assert quota(ran)[1:] == [
+        "quota     devices: 2.5 used, 3 asked by 3 pods, 4 at most: 1.5 too many",
+        "of the 3 pods 1 would fit",
+    ]
+    assert (
+        'warning   of its 3 pods 1 fit, and the others will be refused: [GPU104] tenant "vision" is over' in ran.out
+    )
+
+
+def test_a_quota_that_only_warns_says_so() -> None:
+    warns = policy("vision", "vision-*", quota={**QUOTA, "enforcementAction": "warn"})
+
+    ran = explain(pod("2"), warns, USED)
+
+    assert ran.code == 0
+    assert quota(ran)[0] == "tenant    vision, by TenantPolicy/vision: its quota only warns"
+    assert 'warning   [GPU104] tenant "vision" is over its GPU quota: uses 2.5, asks 2, limit 4 devices' in ran.out
+
+
+def test_an_exemption_that_lifts_the_quota_says_so() -> None:
+    ran = explain(pod("2"), VISION, USED, exemption("deadline", timedelta(days=30)))
+
+    assert ran.code == 0
+    assert quota(ran)[0] == "tenant    vision, by TenantPolicy/vision: an exemption lifts its quota"
+
+
+def test_a_namespace_that_nobody_counts_yet_has_to_wait() -> None:
+    ran = explain(pod("1"), VISION, USED, options=("-n", "vision-new"))
+
+    assert ran.code == 1
+    assert "[GPU111]" in ran.out
+    assert "the namespace vision-new is not counted yet" in ran.out
+
+
+def test_the_same_for_scripts() -> None:
+    ran = explain(pod("0.5"), VISION, USED, options=("-n", "vision-dev", "-o", "json"))
+
+    assert ran.json["tenant"] == {
+        "name": "vision",
+        "policy": "TenantPolicy/vision",
+        "namespace": "vision-dev",
+        "pods": 1,
+        "fit": 3,
+        "enforcementAction": "deny",
+        "lifted": False,
+        "totals": {
+            "devices": {"used": 2.5, "asked": 0.5, "limit": 4, "left": 1},
+        },
+    }
+
+
+def test_without_policies_there_is_no_tenant() -> None:
+    ran = explain(pod("1"), options=("-o", "json"))
+
+    assert ran.json["tenant"] is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            policy("vision", "vision", quota={"memory": "40"}),
+            "vision: its policy cannot be used: TenantPolicy/vision",
+        ),
+        (usage("vision", held={"v": {"devices": "many"}}), "vision: its TenantUsage holds what nobody can read"),
+    ],
+)
+def test_what_cannot_be_read_is_wrong_usage(wrong: Object, said: str) -> None:
+    ran = explain(pod("1"), wrong)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_a_file_of_usage_that_is_not_there_is_said(tmp_path: Path) -> None:
+    ran = run("explain", "-", "--usage", tmp_path / "none", given=json.dumps(pod("1")))
+
+    assert (ran.code, ran.err) == (2, f"gpu-webhook: {tmp_path / 'none'}: No such file or directory\n")

@@ -1,0 +1,151 @@
+"""Whether pods would be within the quota of their tenant, and what would be left: by a ledger that is only read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import floor
+from typing import Any, NamedTuple
+
+from webhook.core.decision import Decision, Reservation
+from webhook.core.tenancy import refusal, tally, verdict
+from webhook.core.tenancy.ledger import Ask, Ledger, Outcome, reserve
+from webhook.core.tenancy.membership import member
+from webhook.core.tenancy.policy import Action, Quota, Tenancy, TenantPolicy
+from webhook.core.tenancy.tally import Tally
+
+Ledgers = Mapping[str, Ledger]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """One thing that is counted: what is used, what all of the pods ask, and the limit, None where there is none."""
+
+    key: str
+    used: Fraction
+    asked: Fraction
+    limit: Fraction | None
+
+    @property
+    def left(self) -> Fraction | None:
+        """What is left beside them; less than nothing where they ask too much."""
+        return None if self.limit is None else self.limit - self.used - self.asked
+
+    def plain(self) -> dict[str, float | None]:
+        """The numbers for JSON: bytes are whole, and of devices the nearest there is."""
+        amounts = {"used": self.used, "asked": self.asked, "limit": self.limit, "left": self.left}
+        return {key: None if each is None else tally.plain(each) for key, each in amounts.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """What a policy and its ledger say to `pods` pods that are alike.
+
+    `fit` is how many of them the quota admits as things stand, None if it limits nothing that they ask; `action` is
+    what becomes of the others, None without a quota, and `lifted`: an exemption holds, and nothing becomes of them.
+    `amounts` is empty for pods that count nothing.
+    """
+
+    tenant: str
+    rule: str
+    namespace: str
+    pods: int
+    fit: int | None
+    action: Action | None
+    lifted: bool = False
+    amounts: tuple[Amount, ...] = ()
+
+    def contract(self) -> dict[str, Any]:
+        """The form of `tenant` in `explain -o json`."""
+        return {
+            "name": self.tenant,
+            "policy": self.rule,
+            "namespace": self.namespace,
+            "pods": self.pods,
+            "fit": self.fit,
+            "enforcementAction": self.action,
+            "lifted": self.lifted,
+            "totals": {amount.key: amount.plain() for amount in self.amounts},
+        }
+
+
+class Foreseen(NamedTuple):
+    """The decision with the word of the ledger, what is behind it, and the ledgers if the pods were created."""
+
+    decision: Decision
+    prospect: Prospect | None
+    ledgers: Ledgers
+
+
+def foresee(decision: Decision, pods: int, namespace: str, tenancy: Tenancy, ledgers: Ledgers | None) -> Foreseen:
+    """What comes of as many pods that were judged so; `ledgers` None: nobody uses anything yet."""
+    policy = member(namespace, tenancy).policy
+    if policy is None:
+        return Foreseen(decision, None, ledgers or {})
+    wanted, quota = decision.reservation, policy.quota
+    if wanted is None or quota is None:
+        return Foreseen(decision, _prospect(policy, namespace, pods), ledgers or {})
+    fresh = Ledger(view=1, held={namespace: {}}) if ledgers is None else Ledger()
+    ledger = replace((ledgers or {}).get(policy.name, fresh), hard=quota.hard)
+    fit = _fit(ledger, wanted.ask.amount)
+    prospect = replace(
+        _prospect(policy, namespace, pods),
+        fit=fit,
+        lifted=wanted.action != quota.action,
+        amounts=tuple(_amounts(ledger, quota, _times(wanted.ask.amount, pods))),
+    )
+    entering = pods if fit is None or not wanted.ask.enforced else min(pods, fit)
+    after, _ = reserve(ledger, [replace(wanted.ask, amount=_times(wanted.ask.amount, entering))] if entering else [])
+    known = {**(ledgers or {}), policy.name: after}
+    return Foreseen(_answered(decision, wanted, ledger, pods, fit), prospect, known)
+
+
+def _prospect(policy: TenantPolicy, namespace: str, pods: int) -> Prospect:
+    action = policy.quota.action if policy.quota else None
+    return Prospect(tenant=policy.name, rule=policy.rule, namespace=namespace, pods=pods, fit=None, action=action)
+
+
+def _answered(decision: Decision, wanted: Reservation, ledger: Ledger, pods: int, fit: int | None) -> Decision:
+    _, [first] = reserve(ledger, [wanted.ask])
+    answered = replace(verdict.reserved(decision, wanted, first, ledger), reservation=None)
+    if first.verdict != "admit" or first.exceeded or fit is None or fit >= pods:
+        return answered
+    full = _after(ledger, wanted.ask, fit)
+    _, [next_one] = reserve(full, [replace(wanted.ask, name="next", uid="next")])
+    return replace(answered, warnings=[*answered.warnings, *_of_many(wanted, next_one, full, pods, fit)])
+
+
+def _after(ledger: Ledger, ask: Ask, pods: int) -> Ledger:
+    return reserve(ledger, [replace(ask, amount=_times(ask.amount, pods), enforced=False)])[0]
+
+
+def _of_many(wanted: Reservation, outcome: Outcome, ledger: Ledger, pods: int, fit: int) -> list[str]:
+    """What is said of those of several pods that do not fit any more."""
+    said = [violation.message for violation in refusal.over(wanted, ledger, outcome.exceeded)]
+    then = {"deny": "the others will be refused", "warn": "the others are over the quota"}.get(wanted.action)
+    return [f"of its {pods} pods {fit} fit, and {then}: [GPU104] {text}" for text in said] if then else []
+
+
+def _fit(ledger: Ledger, amount: Tally) -> int | None:
+    """How many pods of an amount fit; None where nothing that they ask is limited."""
+    used = ledger.used
+    rooms = (
+        floor(max(Fraction(0), limit - used.get(key, Fraction(0))) / amount[key])
+        for key, limit in ledger.hard.items()
+        if amount.get(key)
+    )
+    return min(rooms, default=None)
+
+
+def _times(amount: Tally, pods: int) -> Tally:
+    return {key: pods * each for key, each in amount.items()}
+
+
+def _amounts(ledger: Ledger, quota: Quota, asked: Tally) -> list[Amount]:
+    used = ledger.used
+    zero = Fraction(0)
+    return [
+        Amount(key=key, used=used.get(key, zero), asked=asked.get(key, zero), limit=quota.hard.get(key))
+        for key in sorted({*quota.hard, tally.DEVICES}, key=lambda key: ("/" in key, key))
+    ]
