@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -144,24 +144,32 @@ def _claimed(asked: Asked, seen: Pod, rulebook: Rulebook) -> Standing | None:
 
 
 def _standing(asked: Asked, rulebook: Rulebook) -> Standing:
-    """What stands on a container; of owners that the cluster prefers alike, the one that reads the most in it."""
-    found: list[tuple[int, Standing]] = []
-    failed: CannotExpressError | None = None
-    for rank, owner in _owners(asked, rulebook):
-        if found and rank > found[0][0]:
-            break
+    """What stands on a container, as its shorthand means it; else as the resources alone are read."""
+    owners = _owners(asked, rulebook)
+    written = _first([(rank, standing.written(asked, [owner], rulebook)) for rank, owner in owners])
+    if written is not None:
+        return written
+    found: list[tuple[int, Standing | None]] = []
+    failed = CannotExpressError("GPU405", "no back end owns all of it", "use two containers")
+    for rank, owner in reversed(owners):
         try:
-            found.append((rank, _of(owner, asked, rulebook)))
+            found.append((rank, standing.read(asked, [owner], partial(_found, asked, rulebook))))
         except CannotExpressError as reason:
-            failed = failed or reason
-    if not found:
-        raise failed or CannotExpressError("GPU405", "nobody owns all of it", "use two containers")
-    return max((there for _, there in found), key=lambda there: there.measure.devices)
+            failed = reason
+    there = _first(found)
+    if there is None:
+        raise failed
+    return there
 
 
-def _of(owner: Backend, asked: Asked, rulebook: Rulebook) -> Standing:
-    written = standing.written(asked, [owner], rulebook)
-    return written or standing.read(asked, [owner], lambda backend: Found(standing.card(asked, backend, rulebook)))
+def _first(found: Sequence[tuple[int, Standing | None]]) -> Standing | None:
+    """What the preferred back end makes of it; of several that the cluster prefers alike, the most."""
+    there = [(-rank, each.measure.devices, each) for rank, each in found if each is not None]
+    return max(there, key=lambda one: one[:2])[2] if there else None
+
+
+def _found(asked: Asked, rulebook: Rulebook, backend: Backend) -> Found:
+    return Found(standing.card(asked, backend, rulebook))
 
 
 def _owners(asked: Asked, rulebook: Rulebook) -> Sequence[tuple[int, Backend]]:
@@ -208,13 +216,31 @@ def _unread(asked: Asked, why: str, rulebook: Rulebook) -> Holding:
     resource = next(rulebook.resources[name] for name in names if name in rulebook.resources)
     backend = (resource.owners or resource.known)[0]
     card = standing.card(asked, backend, rulebook)
-    most = [1]
-    for name, value in asked.native.amounts.items():
-        modes = [mode for owner in rulebook.resources[name].known for mode in owner.modes]
-        most += [_devices(mode.amounts[name], value, card) for mode in modes if name in mode.amounts]
-    request = GpuRequest(count=min(max(most), MAX_DEVICES))
+    devices = sum(_most(group, asked, rulebook) for group in _systems(asked, rulebook)) or 1
+    request = GpuRequest(count=min(devices, MAX_DEVICES))
     there = Standing(backend=backend, card=card, request=request, measure=measures.asked(request, card))
     return replace(_holding(asked, there, rulebook), unread=why)
+
+
+def _systems(asked: Asked, rulebook: Rulebook) -> Iterator[set[str]]:
+    """The resources on a container, by the back end that owns most of them: each system has devices of its own."""
+    left = set(asked.native.amounts)
+    while left:
+        known = [owner for name in sorted(left) for owner in rulebook.resources[name].known]
+        group = max((left & owner.owns for owner in known), key=len)
+        yield group
+        left -= group
+
+
+def _most(names: Iterable[str], asked: Asked, rulebook: Rulebook) -> int:
+    """The most whole devices that any of these resources may stand for, at least one."""
+    most = 1
+    for name in names:
+        for owner in rulebook.resources[name].known:
+            card = standing.card(asked, owner, rulebook)
+            outputs = [mode.amounts[name] for mode in owner.modes if name in mode.amounts]
+            most = max([most, *(_devices(output, asked.native.amounts[name], card) for output in outputs)])
+    return most
 
 
 def _devices(output: Output, value: int, card: Device | None) -> int:

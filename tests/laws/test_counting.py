@@ -1,0 +1,64 @@
+"""What a stored pod counts is what was charged for it, and nothing but the pod and the rules decides it."""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from tests.cases.served import as_served
+from tests.laws import clusters, every
+from tests.laws.asking import Asking
+from tests.laws.outcome import stored
+from webhook.core import pod
+from webhook.core.charge import charge
+from webhook.core.rulebook import Rulebook, Surroundings
+from webhook.core.tenancy import counting
+
+CARDS = ("T4", "A100-40GB", "H200", "MI300X", "Ascend910B4")
+
+
+def _around(rulebook: Rulebook, model: str) -> Rulebook:
+    """The rulebook where all nodes of every back end that can have it have this card."""
+    card = clusters.device(model)
+    having = {name: card for name, backend in rulebook.backends.items() if backend.serves(card)}
+    return replace(rulebook, surroundings=Surroundings(cards=having, present=frozenset(having)))
+
+
+def _charged(asked: Asking, rulebook: Rulebook) -> tuple[object, object]:
+    done = stored(asked, rulebook)
+    if done is None:
+        return None, None
+    found = counting.holdings(pod.read(as_served(done.pod)), rulebook)
+    counted = {holding.container.name: holding.measure.devices for holding in found}
+    return counted, {one.asked.container.name: charge(one.request, one.card) for one in done.planned.served}
+
+
+@every.backend(24, least=5)
+def test_a_stored_pod_counts_what_was_charged_for_it(asked: Asking) -> bool:
+    counted, charged = _charged(asked, asked.rulebook)
+
+    assert counted == charged
+    return counted is not None
+
+
+@every.backend(24, least=5, also=[st.sampled_from(CARDS), st.sampled_from(CARDS)])
+def test_what_a_pod_counts_does_not_change_with_the_nodes(asked: Asking, then: str, now: str) -> bool:
+    before, after = _around(asked.rulebook, then), _around(asked.rulebook, now)
+    done = stored(asked, before)
+    if done is None:
+        return False
+    raw = as_served(done.pod)
+
+    assert counting.held(raw, before) == counting.held(raw, after) == counting.held(raw, asked.rulebook)
+    return True
+
+
+@every.backend(16, least=4)
+def test_a_counter_remembers_nothing_wrong(asked: Asking) -> bool:
+    done = stored(asked)
+    if done is None:
+        return False
+    counter = counting.Counter(asked.rulebook)
+    raws = [as_served(asked.pod), as_served(done.pod)] * 2
+
+    assert [counter.held(raw) for raw in raws] == [counting.held(raw, asked.rulebook) for raw in raws]
+    return True
