@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from tests.laws import SOAK
-from tests.laws.ledgers import faults
+from tests.laws.ledgers import GRACE, TENANTS, OvershootError, faults
+from tests.laws.ledgers.settlers import Making
 from tests.laws.ledgers.world import Action, World, simulate
+from webhook.core.tenancy.settlement import Settlement
 
 EXAMPLES = 550 * (20 if SOAK else 1)
 RULES = 100
@@ -153,3 +155,38 @@ def test_a_protocol_that_lacks_something_is_caught(fault: str) -> None:
         except AssertionError:
             continue
     pytest.fail(f"nothing was noticed in {400 * STEPS:,} steps")
+
+
+def moved_by_one_who_sees_to_one_tenant_only(making: Making) -> World:
+    """The namespace `a` goes from red to blue; who counts blue has heard of it, and nobody else has."""
+    world = World(making=making)
+    world.store.change(world.store.policies[-1]._replace(owner={"a": "blue", "b": "blue", "c": "red"}))
+    settler = world.settlers[0]
+    settler.learn()
+    for _ in range(4 * GRACE):
+        world.store.now += 1
+        settler.get("blue")
+        settler.step("blue")
+        for call in list(world.network.calls):
+            world.network.finish(call)
+    for _ in range(GRACE):
+        world.ask(1, 0)
+        world.reserve(0, TENANTS.index("red"))
+        for call in list(world.network.calls):
+            world.network.finish(call)
+        world.write(0, 0)
+    return world
+
+
+def test_a_namespace_that_another_tenant_has_does_not_come_in() -> None:
+    world = moved_by_one_who_sees_to_one_tenant_only(Settlement)
+    assert {tenant: sorted(stored.ledger.held) for tenant, stored in world.store.ledgers.items()} == {
+        "red": ["a", "c"],
+        "blue": ["b"],
+    }
+    world.quiet()
+
+
+def test_a_settler_that_does_not_ask_for_the_other_ledgers_is_caught() -> None:
+    with pytest.raises(OvershootError):
+        moved_by_one_who_sees_to_one_tenant_only(faults.Unlisted)

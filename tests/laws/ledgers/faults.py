@@ -35,7 +35,7 @@ class _Forgetful(Settlement):
         """Nothing was found out."""
 
 
-class _Unlisted(Settlement):
+class Unlisted(Settlement):
     """Does not ask whether another ledger has a namespace."""
 
     def roll(self, ledgers: Mapping[str, Ledger], now: float) -> None:
@@ -91,7 +91,6 @@ FAULTS: Final[Mapping[str, tuple[Making, type[AssertionError]]]] = {
     "no grace before a reservation is dropped": (partial(World, making=_hasty), OvershootError),
     "reservations of pods that never came are kept": (partial(World, making=_Forgetful), LeakError),
     "a lost answer is taken for a good one": (partial(World, trusting=True), OvershootError),
-    "no list of all ledgers before a namespace comes in": (partial(World, making=_Unlisted), OvershootError),
     "no look at the pods before a namespace comes in": (partial(World, making=_Unlooked), OvershootError),
     "no grace before a namespace comes in": (partial(World, making=_Calm), OvershootError),
     "no token before a namespace comes in": (partial(World, making=_Tokenless), OvershootError),
