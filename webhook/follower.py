@@ -106,6 +106,8 @@ class Collection:
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self.objects: dict[str, Object] = {}
+        self.listing = False
+        """Whether what changes now was found in a list, and may have changed long ago."""
         self._changed = changed
 
     def keep(self, found: Object) -> Object:
@@ -116,8 +118,10 @@ class Collection:
     def listed(self, kept: list[Object], version: int) -> None:  # noqa: ARG002 - of no use here
         """All objects there are."""
         before, self.objects = self.objects, {found["metadata"]["name"]: found for found in kept}
+        self.listing = True
         for name in before.keys() | self.objects.keys():
             self._changed(name)
+        self.listing = False
 
     def saw(self, kept: Object, version: int) -> None:  # noqa: ARG002 - of no use here
         """An object that was added or changed."""

@@ -67,9 +67,9 @@ class Policies:
         return "the policies of this cluster cannot be read now"
 
     @property
-    def namespaces(self) -> Mapping[str, Object]:
-        """All namespaces, by name."""
-        return self._collections["Namespace"].objects
+    def namespaces(self) -> Collection:
+        """All namespaces."""
+        return self._collections["Namespace"]
 
     def objects(self, kind: str) -> Mapping[str, Object]:
         """The objects of a kind as they are in the cluster, by name."""
@@ -92,7 +92,7 @@ class Policies:
                 *(each for name, each in self._policies.values.items() if name not in named),
             ],
             exemptions=[*offline.exemptions, *self._exemptions.values.values()],
-            labels={name: found["metadata"].get("labels") or {} for name, found in self.namespaces.items()},
+            labels={name: found["metadata"].get("labels") or {} for name, found in self.namespaces.objects.items()},
             watched=True,
             unknown=self.unknown,
         )

@@ -70,6 +70,7 @@ class Settler:
         self._wanted: dict[str, set[str]] = {}
         self._tenants: dict[str, str] = {}
         self._changed_at = monotonic()
+        self._known: set[str] = set()
         self._written: dict[str, str] = {}
         self._dirty: set[str] = set()
         self._wake: dict[str, float] = {}
@@ -92,10 +93,13 @@ class Settler:
     # What happens
 
     async def _count_pods(self) -> None:
-        """Follow the pods, and count all of them anew whenever the rules change."""
+        """Follow the pods once there are rules to count by, and count all of them anew whenever those change."""
+        while self._rules.rulebook is None:  # noqa: ASYNC110 - files do not say when they change
+            self._rules.refresh()
+            await asyncio.sleep(PAUSE_SECONDS)
         while True:
             following = asyncio.create_task(self.pods.run())
-            while not self._rules.refresh():  # noqa: ASYNC110 - files do not say when they change
+            while not self._rules.refresh():  # noqa: ASYNC110 - as above
                 await asyncio.sleep(RULES_SECONDS)
             self._outdated = True
             following.cancel()
@@ -129,10 +133,16 @@ class Settler:
 
     def _namespace_changed(self, name: str) -> None:
         """In a new one nobody can have been admitted without a reservation, if policies have long been the same."""
-        if name not in self._policies.namespaces:
-            self.settlement.open(name, monotonic())
-        elif name not in self._tenants and monotonic() - self._changed_at > self._grace:
-            self.settlement.born(name, monotonic())
+        now = monotonic()
+        if name not in self._policies.namespaces.objects:
+            self._known.discard(name)
+            self.settlement.open(name, now)
+        elif name not in self._known:
+            self._known.add(name)
+            if self._policies.namespaces.listing or now - self._changed_at <= self._grace:
+                self.settlement.open(name, now)
+            else:
+                self.settlement.born(name, now)
 
     def _usage_changed(self, tenant: str) -> None:
         """A ledger was written; by somebody else, if it is not as we wrote it."""
