@@ -50,16 +50,23 @@ def trace(explanation: Explanation) -> Iterator[Line]:
         yield from map(Line, _prospect(explanation.prospect))
     for warning in explanation.decision.warnings:
         yield Line(f"  warning   {warning}")
-    if not explanation.decision.allowed:
+    yield from _outcome(explanation)
+
+
+def _outcome(explanation: Explanation) -> Iterator[Line]:
+    decision, planned = explanation.decision, explanation.planned
+    if not decision.allowed:
         yield Line("  denied", "removed")
-        for violation in explanation.decision.violations:
+        for violation in decision.violations:
             yield from (Line(f"    {line}") for line in str(violation).splitlines())
-    elif explanation.planned is not None and explanation.planned.edits:
+    elif planned is not None and planned.edits and not decision.patch:
+        yield Line("  admitted as it is: the webhook only observes")
+    elif planned is not None and planned.edits:
         if explanation.converted is None:
-            yield from map(Line, _edits(explanation.planned.edits))
+            yield from map(Line, _edits(planned.edits))
         yield Line("")
         yield from diff(explanation.before, explanation.after)
-    elif not explanation.decision.backends:
+    elif not decision.backends:
         yield Line("  admitted as it is: no container asks for a GPU")
     else:
         yield Line("  admitted as it is: nothing is missing")

@@ -2,13 +2,14 @@
 
 import itertools
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.program import RULES, Ran, run, spec
-from tests.cli.test_tenants import Object, exemption, listed, namespace, policy, timedelta, usage
+from tests.cli.test_tenants import Object, exemption, listed, namespace, policy, usage
 
 QUOTA = {"devices": 4}
 VISION = policy("vision", "vision-*", quota=QUOTA)

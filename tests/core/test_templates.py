@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from tests import builders
 from webhook.core import admit, templates
 from webhook.core.decision import Decision
 from webhook.core.review import AdmissionRequest, printable
+from webhook.core.rulebook import Rulebook
+from webhook.core.tenancy.policy import Ceiling, Namespaces, Quota, Tenancy, TenantPolicy
 
 RULES = builders.rulebook(builders.shipped_files())
 
@@ -82,6 +85,38 @@ def test_a_reason_too_long_for_a_warning_goes_without_its_fix() -> None:
 
     assert said.startswith('pods of this template will be refused: [GPU303] no catalogue knows the GPU model "aaa')
     assert said.endswith('a"')
+
+
+def under(observing: bool = False, **policy: Any) -> Rulebook:  # noqa: FBT001, FBT002  named by its only caller
+    """The rulebook with a policy for the namespace of these workloads."""
+    made = TenantPolicy(name="vision", rule="vision (a.yaml:1)", namespaces=Namespaces(names=("vision",)), **policy)
+    return replace(RULES, tenancy=Tenancy(policies=[made], observing=observing))
+
+
+def test_what_a_policy_will_refuse_is_announced() -> None:
+    none = under(container=Ceiling(devices=Fraction(1, 10), rule="vision (a.yaml:9)"))
+
+    assert templates.warn(ASKING, none).warnings == [
+        'pods of this template will be refused: [GPU102] the container "main" asks for 0.3 devices, and the policy of '
+        'the tenant "vision" lets a container have 0.1; ask for 0.1 or less'
+    ]
+    assert (
+        templates.warn(replace(ASKING, namespace="other"), none)
+        .warnings[0]
+        .startswith("pods of this template will be refused: [GPU105] ")
+    )
+
+
+def test_a_pod_that_only_a_quota_may_refuse_is_told_what_it_becomes_and_reserves_nothing() -> None:
+    limited = under(quota=Quota(hard={"devices": Fraction(1)}))
+
+    assert templates.warn(ASKING, limited) == Decision(allowed=True, warnings=[BECOMES])
+
+
+def test_where_the_webhook_only_observes_nothing_is_said_to_become() -> None:
+    [said] = templates.warn(ASKING, under(observing=True)).warnings
+
+    assert said == BECOMES.replace("pods of this template become", "pods of this template: the pod would become")
 
 
 def test_what_waits_for_a_claim_is_not_said_to_be_refused() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from webhook.core import admit, charge, choice, edits, plan, pod, quantity
+from webhook.core import admit, charge, choice, edits, pod, quantity
 from webhook.core.asked import Asked
 from webhook.core.choice import Candidate
 from webhook.core.decision import Decision, denied
@@ -17,6 +17,7 @@ from webhook.core.plan import Plan
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rulebook import Rulebook
 from webhook.core.shorthand import KEYS
+from webhook.core.tenancy import observing, steer
 from webhook.core.tenancy import prospect as prospects
 from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.policy import Tenancy
@@ -185,11 +186,15 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
     try:
         seen = pod.read(raw, review.namespace)
         rejected = [] if title.startswith("Pod ") else list(_not_in_a_template(seen))
-        planned = plan.make(seen, rulebook)
+        planned = steer.make(seen, rulebook)
     except Refusal as refusal:
-        return Explanation(title=title, decision=denied(refusal.violations), before=raw, after=raw)
+        refused = denied(refusal.violations)
+        refused = observing.validated(refused) if rulebook.tenancy.observing else refused
+        return Explanation(title=title, decision=refused, before=raw, after=raw)
     planned.violations += rejected
     decision = admit.decide(planned, review, rulebook)
+    if rulebook.tenancy.observing:
+        decision = observing.mutated(decision, planned.served, rulebook)
     after = edits.apply(planned.edits, raw) if decision.patch else raw
     decision = _judged(decision, replace(review, pod=after), rulebook) if decision.allowed else decision
     return Explanation(

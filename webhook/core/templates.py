@@ -10,15 +10,13 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from webhook.core import admit, claims, explain
-from webhook.core.amounts import as_text
-from webhook.core.choice import Served
+from webhook.core import admit, explain
 from webhook.core.decision import Decision
 from webhook.core.explain import Explanation
 from webhook.core.fields import Path
-from webhook.core.review import WARNING_LENGTH, AdmissionRequest
+from webhook.core.review import AdmissionRequest, line
 from webhook.core.rulebook import Rulebook
-from webhook.core.violations import Violation
+from webhook.core.tenancy import observing
 
 TEMPLATES: Final[Mapping[str, Path]] = {
     "deployments": ("spec", "template"),
@@ -79,20 +77,12 @@ def _made(workload: Mapping[str, Any]) -> bool:
 
 def _told(explained: Explanation, rulebook: Rulebook) -> Iterator[str]:
     decision = explained.decision
-    if decision.allowed:
+    if decision.patch:
         yield from _becomes(explained, rulebook)
     later = decision.code == HTTPStatus.SERVICE_UNAVAILABLE
     verdict = "have to wait for now" if later else "will be refused"
-    for violation in decision.violations:
-        yield _fitting(f"pods of this template {verdict}: ", violation)
+    yield from (line(violation, f"pods of this template {verdict}: ") for violation in decision.violations)
     yield from (f"pods of this template: {warning}" for warning in decision.warnings)
-
-
-def _fitting(lead: str, violation: Violation) -> str:
-    """The first line of a violation, with the way out where there is room for all of it."""
-    line = f"{lead}[{violation.code}] {violation.message}"
-    whole = f"{line}; {violation.fix}"
-    return whole if len(whole) <= WARNING_LENGTH else line
 
 
 def _becomes(explained: Explanation, rulebook: Rulebook) -> Iterator[str]:
@@ -101,12 +91,5 @@ def _becomes(explained: Explanation, rulebook: Rulebook) -> Iterator[str]:
     for one in served:
         if one.asked.request is not None:
             whose = f'"{one.asked.container.name}": ' if len(served) > 1 else ""
-            yield f"pods of this template become {whose}{', '.join(_words(one, rulebook))} ({one.backend.name})"
-
-
-def _words(served: Served, rulebook: Rulebook) -> Iterator[str]:
-    for name, number in served.amounts.items():
-        output = served.mode.limits.get(name)
-        yield f"{name}: {as_text(output, number) if output else number}"
-    for template in claims.templates(served, rulebook):
-        yield f"a claim of {template}"
+            words = ", ".join(observing.words(one, rulebook))
+            yield f"pods of this template become {whose}{words} ({one.backend.name})"
