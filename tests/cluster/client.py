@@ -43,6 +43,7 @@ class Client:
     kubectl_path: Path
     kubeconfig: Path
     namespace: str = "default"
+    user: str = ""
     _resources: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Answer:
@@ -138,7 +139,9 @@ class Client:
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         connection = http.client.HTTPSConnection(urlsplit(self.url).netloc, context=self.tls, timeout=_TIMEOUT)
         try:
-            connection.request(method, path, body, {"Content-Type": content_type} if body else {})
+            # Whoever an administrator acts as may do everything, too: what is tried is admission.
+            acting = {"Impersonate-User": self.user, "Impersonate-Group": "system:masters"} if self.user else {}
+            connection.request(method, path, body, {**acting, **({"Content-Type": content_type} if body else {})})
             response = connection.getresponse()
             return response.status, response.headers, response.read()
         finally:
@@ -150,6 +153,10 @@ class Client:
         if not self.exists(namespace):
             self.create(namespace)
         return replace(self, namespace=name)
+
+    def acting_as(self, user: str) -> "Client":
+        """The same client, whose requests are those of a user; kubectl stays the administrator's."""
+        return replace(self, user=user)
 
     def kubectl(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run kubectl against this cluster; it prints and exits as it does for a person."""
