@@ -56,6 +56,7 @@ HAPPEN = moves({World.time: 3, World.delete: 3, World.end: 1, World.learn: 3, Wo
 UPSET = moves(
     {
         World.stall: 2,
+        World.sneak: 1,
         World.restart: 1,
         World.limit: 1,
         World.move: 2,

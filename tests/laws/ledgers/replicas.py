@@ -1,7 +1,7 @@
 """Replicas of the webhook: they judge by policies and ledgers that may be old, and reserve in batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.laws.ledgers import GRACE, OvershootError
 from tests.laws.ledgers.network import Call, Network
@@ -96,6 +96,8 @@ class Replica:
         no = [create for create, verdict in verdicts if verdict != "admit"]
         if fresh:
             self._refuse(tenant, no)
+        if any(outcome.verdict == "over" for outcome in outcomes):
+            after = replace(after, recount=after.recount + 1)
         if after is known.ledger:
             self._admit(tenant, yes)
             self.known[tenant] = None if no else known

@@ -37,7 +37,11 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class Pod:
-    """A stored pod; `stay`: in which stay of its namespace with a tenant it was reserved; None: it never was."""
+    """A stored pod.
+
+    stay       in which stay of its namespace with a tenant it was reserved; None: it never was
+    uncounted  no ledger can have known of it before it was seen: no webhook was asked, or one with old policies
+    """
 
     ask: Ask
     written: int
@@ -149,15 +153,19 @@ class Store:
 
     # Pods
 
-    def create_pod(self, ask: Ask, limit: int) -> bool:
-        """Write a pod that was admitted; not after `limit`, nor if its name is taken."""
+    def create_pod(self, ask: Ask, limit: int, *, sneaked: bool = False) -> bool:
+        """Write a pod that was admitted; not after `limit`, nor if its name is taken.
+
+        One that is `sneaked` in passed no webhook.
+        """
         name = f"{ask.namespace}/{ask.name}"
         if self.now > limit or name in self.pods or ask.namespace not in self.namespaces:
             return False
         self.version += 1
         counted = any(ask.namespace in each.ledger.held for each in self.ledgers.values())
         reserved = ask.uid in self.reserved
-        self.pods[name] = Pod(ask, self.version, self.stay_of.get(ask.uid), uncounted=counted and not reserved)
+        uncounted = sneaked or (counted and not reserved)
+        self.pods[name] = Pod(ask, self.version, self.stay_of.get(ask.uid), uncounted)
         self._happened(self.pods[name])
         return True
 

@@ -43,19 +43,24 @@ class World:
 
     def ask(self, one: int, two: int) -> None:
         """Somebody creates a pod; its name may be taken."""
-        namespace = NAMESPACES[two % len(NAMESPACES)]
-        if namespace not in self.store.namespaces:
-            return
+        ask = self._asked(one, two)
+        if ask.namespace in self.store.namespaces:
+            create = Create(ask, self.store.namespaces[ask.namespace], slow=one % 3 == 0)
+            self.clients.creates.append(create)
+            self.replicas[(one // 4 + two) % len(self.replicas)].review(create)
+
+    def sneak(self, one: int, two: int) -> None:
+        """Somebody creates a pod while no webhook is there."""
+        self.store.create_pod(self._asked(one, two), self.store.now, sneaked=True)
+
+    def _asked(self, one: int, two: int) -> Ask:
         self.uids += 1
-        ask = Ask(
-            namespace=namespace,
+        return Ask(
+            namespace=NAMESPACES[two % len(NAMESPACES)],
             name=NAMES[one % len(NAMES)],
             uid=f"uid-{self.uids}",
             amount=AMOUNTS[(one + two) % len(AMOUNTS)],
         )
-        create = Create(ask, self.store.namespaces[namespace], slow=one % 3 == 0)
-        self.clients.creates.append(create)
-        self.replicas[(one // 4 + two) % len(self.replicas)].review(create)
 
     def review_again(self, one: int, two: int) -> None:
         """The API server sends a review once more, to another replica."""
@@ -204,6 +209,7 @@ WEIGHTS: Final[dict[Action, int]] = {
     World.end: 8,
     World.watch: 40,
     World.stall: 6,
+    World.sneak: 2,
     World.list_pods: 3,
     World.get: 16,
     World.step: 16,

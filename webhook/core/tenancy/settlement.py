@@ -34,6 +34,8 @@ GRACE: Final = 45.0
 MOST_GONE: Final = 20_000
 """Pods that came and went and are remembered, at most; a reservation of a forgotten one waits for its grace."""
 
+_ZERO: Final = Fraction(0)
+
 
 class Pod(NamedTuple):
     """A stored pod; one that is over (Succeeded, Failed) holds nothing."""
@@ -113,7 +115,8 @@ class View:
             return
         sums = self._sums.setdefault(pod.namespace, {})
         for key, amount in pod.amount.items():
-            sums[key] = sums.get(key, Fraction(0)) + times * amount
+            before = sums.get(key, _ZERO)
+            sums[key] = before + amount if times > 0 else before - amount
             if not sums[key]:
                 del sums[key]
         if not sums:
