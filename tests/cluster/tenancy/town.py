@@ -1,0 +1,133 @@
+"""A cluster with one settler, one admission server and many tenants, for what happens to them one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.client import Answer, Client, Object, RefusedError
+from tests.cluster.plane import ControlPlane
+from tests.cluster.pods import pod
+from tests.cluster.processes import Process
+from tests.cluster.tenancy import world
+from tests.cluster.tenancy.witness import HOLDS, Witness
+from tests.cluster.waiting import until
+from tests.cluster.webhook import ROOT, Webhook, register
+
+PATIENCE = 30.0
+"""Seconds for which somebody who is told to come again does."""
+
+BACKOFF = 0.2
+
+Refused = Callable[[], RefusedError | None]
+
+
+@dataclass(slots=True)
+class Town:
+    """The cluster, and what serves it."""
+
+    plane: ControlPlane
+    settler: Process
+    webhook: Webhook
+
+    @property
+    def client(self) -> Client:
+        """The administrator."""
+        return self.plane.client
+
+    def tenant(self, name: str, *, namespaces: int = 1, **spec: Any) -> list[Client]:
+        """A new tenant, and an administrator in each of its namespaces, as soon as pods can be created there."""
+        names = [f"{name}-{letter}" for letter in "abc"[:namespaces]]
+        self.client.create(world.policy(name, f"{name}-*", **spec))
+        there = [self.client.in_namespace(each) for each in names]
+        if "quota" in spec:
+            world.await_counted(self.client, name, *names)
+        return there
+
+    def change(self, name: str, **spec: Any) -> None:
+        """Change a policy."""
+        self.client.patch(world.policy(name), {"spec": spec})
+
+    def drop(self, name: str) -> None:
+        """Delete a policy."""
+        self.client.delete(world.policy(name))
+
+    def used(self, tenant: str) -> Mapping[str, str]:
+        """What is used, as everybody sees it."""
+        return dict(world.usage(self.client, tenant).get("used", {}))
+
+    def await_used(self, tenant: str, devices: str, *, within: float = 20.0) -> None:
+        """Await that so many devices are used, and none is only reserved."""
+
+        def settled() -> bool:
+            usage = world.usage(self.client, tenant)
+            return bool(usage) and usage["used"].get("devices", "0") == devices and not usage["pending"]
+
+        try:
+            until(settled, f"{tenant} uses {devices}", within=within)
+        except TimeoutError:
+            raise AssertionError(f"{tenant} should use {devices}: {world.usage(self.client, tenant)}") from None
+
+    @contextmanager
+    def watched(self, *there: Client) -> Iterator[Witness]:
+        """Somebody who adds up by himself what `gpu_pod`s hold in these namespaces at every version."""
+        with Witness(self.client, [client.namespace for client in there]) as witness:
+            yield witness
+
+
+def gpu_pod(name: str, devices: str = "1", **more: Any) -> dict[str, Any]:
+    """A pod that asks for so many devices, and says so to a `Witness`."""
+    return pod(name, labels={"gpu": devices}, annotations={HOLDS: devices}, **more)
+
+
+def create(there: Client, *made: Object) -> list[Answer]:
+    """Create pods; whoever is told to come again does."""
+    return [_create(there, each) for each in made]
+
+
+def _create(there: Client, made: Object) -> Answer:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return there.create(made)
+        except RefusedError as refused:
+            if refused.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+                raise
+        time.sleep(BACKOFF)
+
+
+def refusal(there: Client, made: Object) -> RefusedError:
+    """Why a pod is not created, for good."""
+    try:
+        _create(there, made)
+    except RefusedError as refused:
+        return refused
+    raise AssertionError(f"{made['metadata']['name']} was created")
+
+
+def delete_all(there: Client) -> None:
+    """Delete all pods of a namespace by one request."""
+    there.send("DELETE", there.collection(pod("any")), query={"gracePeriodSeconds": "0"})
+
+
+def failures(there: Client) -> list[str]:
+    """What controllers could not create in a namespace, as its events say."""
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {}}
+    return [each["message"] for each in there.list(event, fieldSelector="reason=FailedCreate")]
+
+
+@contextmanager
+def running(plane: ControlPlane, *, rules: Path = ROOT / "rules") -> Iterator[Town]:
+    """All of it, until the end of the block."""
+    world.define(plane.client)
+    settler = world.start_settler(plane)
+    with world.attached_webhook(plane, "town-webhook", rules=rules) as webhook:
+        register(plane.client, webhook)
+        yield Town(plane, settler, webhook)
+        settler.assert_running()
+        webhook.process.assert_running()
