@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.cluster import credentials
@@ -62,6 +62,14 @@ def control_plane(binaries: Binaries, *, controllers: bool = False) -> Iterator[
         if controllers:
             _start_controllers(processes, binaries, made, kubeconfig)
         yield ControlPlane(client, processes, apiserver)
+
+
+def restarted(plane: ControlPlane) -> ControlPlane:
+    """The same one after its API server was killed, and started again; what etcd stores stays."""
+    plane.apiserver.kill()
+    apiserver = plane.processes.again(plane.apiserver)
+    _await_ready(plane.client, apiserver)
+    return replace(plane, apiserver=apiserver)
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,8 @@ class Process:
     name: str
     popen: subprocess.Popen[bytes]
     log: Path
+    command: Sequence[str]
+    env: Mapping[str, str]
     farewell: signal.Signals = signal.SIGTERM
 
     def assert_running(self) -> None:
@@ -36,6 +38,18 @@ class Process:
     def tail(self, lines: int = 40) -> str:
         """The last lines the program printed."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal for the program and, after it, for what it has started."""
+        pid = self.popen.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for each in (pid, *map(int, children)):
+            os.kill(each, number)
+
+    def kill(self) -> None:
+        """End the program and what it has started, at once."""
+        self.send(signal.SIGKILL)
+        self.popen.wait()
 
     def stop(self) -> None:
         """End the program: politely, then not."""
@@ -74,18 +88,23 @@ class Processes:
     ) -> Process:
         """Start a program; its output goes to `<name>.log` in the folder, and so do its temporary files."""
         log = self.folder / f"{name}.log"
+        words = [str(word) for word in command]
         with log.open("ab") as output:
             popen = subprocess.Popen(
-                [str(word) for word in command],
+                words,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "TMPDIR": str(self.folder), **(env or {})},
                 process_group=self._group,
             )
-        process = Process(name, popen, log, farewell)
+        process = Process(name, popen, log, words, env or {}, farewell)
         self._running.append(process)
         return process
+
+    def again(self, process: Process) -> Process:
+        """Start a program that has ended once more, as it was started."""
+        return self.start(process.name, *process.command, env=process.env, farewell=process.farewell)
 
     def close(self) -> None:
         """Stop every program, the last one first, and remove the folder."""

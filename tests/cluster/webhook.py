@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,14 @@ def configurations() -> list[dict[str, Any]]:
 
 def register(client: Client, webhook: Webhook) -> None:
     """Send the shipped configurations, pointed at a server outside the cluster, and await their enforcement."""
+    point(client, webhook)
+    await_enforcement(client)
+
+
+def point(client: Client, webhook: Webhook) -> None:
+    """Send the shipped configurations, pointed at a server; the API server may go on asking another for a while."""
     for configuration in configurations():
         client.apply(_pointed_at(webhook, configuration))
-    await_enforcement(client)
 
 
 def unregister(client: Client) -> None:
@@ -111,8 +117,8 @@ def await_enforcement(client: Client) -> None:
 
 
 def _not_there_yet(refusal: RefusedError) -> bool:
-    """False for a webhook that cannot be called yet; a refusal by the webhook itself is an error."""
-    if "failed calling webhook" in str(refusal):
+    """False for a webhook that cannot be called yet, or knows too little; a refusal by the webhook is an error."""
+    if "failed calling webhook" in str(refusal) or refusal.code == HTTPStatus.SERVICE_UNAVAILABLE:
         return False
     raise refusal
 

@@ -1,0 +1,76 @@
+"""Three admission servers behind one address; and what the storms have shown, written down after `make soak`."""
+
+import subprocess
+from collections.abc import Generator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.binaries import Binaries
+from tests.cluster.plane import control_plane
+from tests.cluster.processes import Process
+from tests.cluster.tenancy import fleet
+from tests.cluster.tenancy import town as towns
+from tests.cluster.tenancy.fleet import Fleet
+from tests.cluster.tenancy.town import Town
+from tests.laws import SOAK
+
+TENANTS = 28 if SOAK else 8
+"""As many as the module that needs the most has storms."""
+
+RESULTS = Path(__file__).with_name("SOAK.md")
+HEAD = """\
+# What the storms have shown
+
+Written by `make soak`. Every row is a storm on a real API server: so many creates by 64 clients through three
+admission servers, how many were admitted, and how often somebody was told to come again; the most devices that live
+pods ever held together, at any of so many versions of the cluster; what the admission servers counted of their
+ledger, and how long a review waited for it, on average.
+
+{when:%Y-%m-%d}, commit {commit}
+
+| storm | seed | creates | admitted | again | limit | most held | versions | conflicts | recounts | ms | seconds |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+@pytest.fixture(scope="module")
+def served(programs: Binaries, controllers: None) -> Iterator[Fleet]:  # noqa: ARG001 - asked for what it checks
+    """A control plane of its own: here servers are killed."""
+    with control_plane(programs, controllers=True) as plane, fleet.running(plane, TENANTS) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def town(programs: Binaries, controllers: None) -> Iterator[Town]:  # noqa: ARG001 - as above
+    """A control plane of its own, too: once there is a policy, who has none may use no GPU."""
+    with control_plane(programs, controllers=True) as plane, towns.running(plane) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def results() -> Iterator[list[tuple[object, ...]]]:
+    """The rows of the table; each test adds its own."""
+    rows: list[tuple[object, ...]] = []
+    yield rows
+    if SOAK and rows:
+        lines = (f"| {' | '.join(map(str, row))} |\n" for row in rows)
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+        head = HEAD.format(when=datetime.now(UTC), commit=commit.stdout.strip() or "unknown")
+        RESULTS.write_text(head + "".join(lines))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What the programs of a fleet printed stands under a test that failed, without the decisions."""
+    report = yield
+    if report.failed:
+        for running in getattr(item, "funcargs", {}).values():
+            if isinstance(running, Fleet):
+                report.sections.extend((each.name, _messages(each)) for each in (running.settler, *running.replicas))
+    return report
+
+
+def _messages(process: Process) -> str:
+    return "\n".join([line for line in process.log.read_text().splitlines() if '"decision"' not in line][-15:])
