@@ -33,7 +33,7 @@ def test_every_key_of_the_shorthand_is_in_the_table() -> None:
     assert [key for key in shorthand.KEYS if f"| `{key}` |" not in TEXT] == []
 
 
-@pytest.mark.parametrize(("marker", "code"), [("run", 1), ("convert", 0), ("inventory", 0)])
+@pytest.mark.parametrize(("marker", "code"), [("run", 1), ("tenants", 1), ("convert", 0), ("inventory", 0)])
 def test_the_command_shown_prints_what_is_shown(marker: str, code: int, tmp_path: Path) -> None:
     shown = readme.block(marker, TEXT)
     command, _, printed = shown.removeprefix("$ ").partition("\nPOD\n")

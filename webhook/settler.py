@@ -94,7 +94,7 @@ class Settler:
 
     async def _count_pods(self) -> None:
         """Follow the pods once there are rules to count by, and count all of them anew whenever those change."""
-        while self._rules.rulebook is None:  # noqa: ASYNC110 - files do not say when they change
+        while self._rules.rulebook is None:
             self._rules.refresh()
             await asyncio.sleep(PAUSE_SECONDS)
         while True:
