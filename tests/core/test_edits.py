@@ -56,6 +56,23 @@ from webhook.core.edits import Append, Edit, Put, Remove
             id="the end of a list",
         ),
         pytest.param(
+            {},
+            [Put(("a", "b"), [{"c": [1]}]), Append(("a", "b", 0, "c"), 2), Put(("a", "b", 0, "d", "e"), 3)],
+            [{"op": "add", "path": "/a", "value": {"b": [{"c": [1, 2], "d": {"e": 3}}]}}],
+            {"a": {"b": [{"c": [1, 2], "d": {"e": 3}}]}},
+            id="inside an element of a list that is made with its holder",
+        ),
+        pytest.param(
+            {"a": {}},
+            [Put(("a", "x"), 0), Put(("a", "b"), [{"c": [1]}]), Append(("a", "b", 0, "c"), 2)],
+            [
+                {"op": "add", "path": "/a/x", "value": 0},
+                {"op": "add", "path": "/a/b", "value": [{"c": [1, 2]}]},
+            ],
+            {"a": {"x": 0, "b": [{"c": [1, 2]}]}},
+            id="inside an element of a list whose holder is there",
+        ),
+        pytest.param(
             {"a": None},
             [Append(("a",), 1)],
             [{"op": "add", "path": "/a", "value": [1]}],
@@ -107,3 +124,11 @@ def test_the_object_itself_is_left_as_it_is() -> None:
     edits.apply([Append(("a", "b"), 2), Put(("c", 0, "d"), 1), Remove(("a", "b"))], before)
 
     assert before == {"a": {"b": [1]}, "c": [{}]}
+
+
+def test_the_values_of_edits_stay_as_they_are_whatever_goes_into_them() -> None:
+    value = [{"c": [1]}]
+
+    edits.to_patch([Put(("a",), value), Append(("a", 0, "c"), 2)], {})
+
+    assert value == [{"c": [1]}]

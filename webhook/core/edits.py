@@ -75,7 +75,7 @@ def to_patch(edits: Iterable[Edit], pod: Mapping[str, Any]) -> list[dict[str, An
         if isinstance(edit, Remove):
             patch.append({"op": "remove", "path": pointer(edit.path)})
         elif edit.path[:-1] in there and isinstance(edit, Put):
-            patch.append(_put(edit.path, edit.value))
+            patch.append(_put(edit.path, _nested(edit, len(edit.path), made)))
         elif not made or not _filled_in(edit, made):
             patch.append(_operation(edit, pod, made, there))
     return patch
@@ -93,9 +93,25 @@ def _filled_in(edit: Put | Append, made: dict[Path, Any]) -> bool:
         return True
     for depth in range(len(path) - 1, 0, -1):
         if path[:depth] in made:
-            made[path[:depth]][path[depth]] = _nested(edit, depth + 1, made)
+            _fill_in(edit, depth, made)
             return True
     return False
+
+
+def _fill_in(edit: Put | Append, depth: int, made: dict[Path, Any]) -> None:
+    """Put the value below the holder that is made at the first `depth` steps of the path."""
+    path = edit.path
+    at = made[path[:depth]]
+    while depth < len(path) - 1 and (child := _child(at, path[depth])) is not None:
+        at, depth = child, depth + 1
+    if isinstance(edit, Append) and depth == len(path) - 1 and (present := _child(at, path[depth])) is not None:
+        present.append(edit.value)
+    else:
+        at[path[depth]] = _nested(edit, depth + 1, made)
+
+
+def _child(at: Any, step: str | int) -> Any:
+    return at[step] if isinstance(step, int) else at.get(step)
 
 
 def _operation(edit: Put | Append, pod: Mapping[str, Any], made: dict[Path, Any], there: set[Path]) -> dict[str, Any]:
@@ -113,9 +129,17 @@ def _nested(edit: Put | Append, depth: int, made: dict[Path, Any]) -> Any:
     value = edit.value
     if isinstance(edit, Append):
         value = made[edit.path] = [value]
+    elif isinstance(value, (list, dict)):
+        value = made[edit.path] = _copied(value)  # later edits may go into it, and the value is the rule's
     for end in range(len(edit.path) - 1, depth - 1, -1):
         value = made[edit.path[:end]] = {edit.path[end]: value}
     return value
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(child) for key, child in value.items()}
+    return [_copied(child) for child in value] if isinstance(value, list) else value
 
 
 def _depth(pod: Mapping[str, Any], path: Path) -> int:

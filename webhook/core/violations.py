@@ -17,7 +17,7 @@ CODES: Final = {
     "GPU107": "a policy depends on something about the pod that nobody knows",
     "GPU108": "the pod has resource claims, which a quota cannot count",
     "GPU109": "a pod that exists changes what a quota counts by, or what a policy has put on it",
-    "GPU110": "the pod says otherwise in a label or annotation that a policy sets",
+    "GPU110": "a label, annotation or node selection of the pod contradicts what a policy puts there",
     "GPU111": "whether it is within the quota cannot be said now; whoever asked tries again by itself",
     "GPU112": "what a policy puts on the pod is not there yet; whoever asked tries again by itself",
     "GPU201": "a value of the shorthand cannot be understood",

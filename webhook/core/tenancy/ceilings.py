@@ -111,18 +111,25 @@ def _cores(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whose
     asked = _together(held)
     if most is None or asked <= most:
         return
-    devices = sum(holding.request.count for holding in held)
-    each = floor(most / devices)
     unlimited = any(_unlimited(holding) for holding in held)
     said = ", as nothing limits it to less" if unlimited else ""
-    fix = f"ask for gpu-cores: {each} or less{' of each device' if devices > 1 else ''}"
     yield Violation(
         code=_code(lift),
         path=path(_largest(held, _compute), "gpu-cores", "gpu"),
         message=f"{who} {show(asked)} % of a device's compute{said}, and {whose} {show(most)} %",
-        fix=f"{fix}{', from a back end that limits compute' if unlimited else ''}" if each else _fewer(most, held),
+        fix=_slower(most, held),
         rule=ceiling.rule,
     )
+
+
+def _slower(most: Fraction, held: Sequence[Holding]) -> str:
+    devices = sum(holding.request.count for holding in held)
+    each = floor(most / devices)
+    if not each:
+        return _fewer(most / _ALL, held)
+    limits = all(any("cores" in mode.verbs for mode in holding.backend.modes) for holding in held)
+    of_each = " of each device" if devices > 1 else ""
+    return f"ask for gpu-cores: {each} or less{of_each}{'' if limits else ', from a back end that limits compute'}"
 
 
 def _together(held: Sequence[Holding]) -> Fraction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.core import affinity, edits, pod
@@ -78,12 +78,24 @@ def _contradicted(path: Path, there: str, wanted: str, policy: TenantPolicy) -> 
     )
 
 
+def _elsewhere(found: Violation, key: str, values: Sequence[str], policy: TenantPolicy) -> Violation:
+    nodes = f"nodes with {key}={' or '.join(values)}" if values else f"nodes without the label {key}"
+    return Violation(
+        code="GPU110",
+        path=found.path,
+        message=f'the policy "{policy.name}" keeps the pods of its tenant on {nodes}, which this one excludes',
+        fix=f"leave {key} out of the pod's node selection; the policy writes it",
+        rule=policy.rule,
+    )
+
+
 def _expression(seen: Pod, expression: Mapping[str, Any], policy: TenantPolicy) -> Iterator[Edit | Violation]:
     """One match expression in every term of the pod's node affinity."""
     key, operator = str(expression["key"]), str(expression["operator"])
     if operator in _REQUIRED:
         values = tuple(map(str, expression.get("values") or ()))
-        yield from affinity.require(seen, [Requirement(key, values, policy.rule)])
+        for found in affinity.require(seen, [Requirement(key, values, policy.rule)]):
+            yield _elsewhere(found, key, values, policy) if isinstance(found, Violation) else found
         return
     terms = affinity.terms(seen)
     wanted = {name: value for name, value in expression.items() if value}

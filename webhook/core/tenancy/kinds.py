@@ -73,16 +73,23 @@ def check(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) -> 
 
 
 def lets(policy: TenantPolicy, served: Served) -> bool:
-    """Whether a policy would not mind how a back end serves a container, as far as that is known."""
+    """Whether a policy would not mind how a back end serves a container, as far as that is known.
+
+    Rules that are only tried out (dryrun) change nothing.
+    """
     vendor = served.card.vendor if served.card else None
     use = _use(served.backend, served.request, served.asked.stated, served.request.models, vendor)
+    allowed, forbidden = _in_force(policy.allowed), _in_force(policy.forbidden)
     for respect in RESPECTS:
-        found = getattr(use, respect.field)
-        allowed: frozenset[str] = getattr(policy.allowed, respect.field, frozenset())
-        forbidden: frozenset[str] = getattr(policy.forbidden, respect.field, frozenset())
-        if (allowed and not found <= allowed) or not found.isdisjoint(forbidden):
+        found: frozenset[str] = getattr(use, respect.field)
+        listed: frozenset[str] = getattr(allowed, respect.field)
+        if (listed and not found <= listed) or not found.isdisjoint(getattr(forbidden, respect.field)):
             return False
     return True
+
+
+def _in_force(kinds: Kinds | None) -> Kinds:
+    return Kinds() if kinds is None or kinds.action == "dryrun" else kinds
 
 
 def _of(holding: Holding) -> Use:
@@ -125,7 +132,7 @@ def _judge(one: List, respect: Respect, use: Use, holding: Holding, rulebook: Ru
             path=path(holding, respect.word),
             message=f'the container "{holding.container.name}" {certain} the {respect.name} {_names(bad)}, '
             f'which the policy "{one.policy}" {"does not allow" if one.allows else "forbids"}',
-            fix=_fix(one, respect, listed, found - bad, rulebook),
+            fix=_fix(one, respect, use, holding, rulebook),
             rule=one.kinds.rule,
         )
 
@@ -137,16 +144,31 @@ def _names(names: frozenset[str]) -> str:
     return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def _fix(one: List, respect: Respect, listed: frozenset[str], left: frozenset[str], rulebook: Rulebook) -> str:
+def _fix(one: List, respect: Respect, use: Use, holding: Holding, rulebook: Rulebook) -> str:
     """What may be asked for instead, by the word that asks for it."""
+    listed: frozenset[str] = getattr(one.kinds, respect.field)
     if respect.field == "vendors":
         return f"ask for a model of {_names(listed) if one.allows else 'another vendor'} (gpu-model)"
-    may = left or (listed if one.allows else _others(respect, rulebook) - listed)
-    if respect.field == "backends":
-        may &= _others(respect, rulebook)
-    if not may:
-        return f"ask for another {respect.name} ({respect.word})"
-    return f"ask for {respect.word}: {_names(may)}"
+    found: frozenset[str] = getattr(use, respect.field)
+    there = _others(respect, rulebook)
+    may = (found & listed or listed) if one.allows else (found - listed or there - listed)
+    may = may & there or may
+    if respect.field == "sharing":
+        return _shared(may, holding)
+    return f"ask for {respect.word}: {_names(may)}" if may else f"ask for another {respect.name} ({respect.word})"
+
+
+def _shared(may: frozenset[str], holding: Holding) -> str:
+    """How to share as one may: what is asked for has to be what can be shared so."""
+    part = holding.request.devices == "part"
+    fitting = may - {"partitioned", "exclusive"}
+    if part and fitting:
+        return f"ask for gpu-sharing: {_names(fitting)}"
+    if "exclusive" in may:
+        return "ask for whole devices, as gpu: 1"
+    if fitting:
+        return f"ask for a part of a device, as gpu: 0.5 and gpu-sharing: {_names(fitting)}"
+    return "ask for a partition of a device (gpu-profile)" if may else "ask for no GPU here"
 
 
 def _others(respect: Respect, rulebook: Rulebook) -> frozenset[str]:

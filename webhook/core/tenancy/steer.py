@@ -111,6 +111,6 @@ def _lets(policy: TenantPolicy) -> Callable[[Served], bool] | None:
 
 def _minds_not(policy: TenantPolicy, served: Served) -> bool:
     """Whether nothing that the policy denies is in how a container would be served; claims cannot be counted."""
-    if policy.quota is not None and served.mode.claims:
+    if served.mode.claims and policy.quota is not None and policy.quota.action != "dryrun":
         return False
     return kinds.lets(policy, served)
