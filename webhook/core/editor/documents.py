@@ -107,6 +107,7 @@ def _document(kind: str) -> Schema:
     metadata = {
         "name": says("The name that other rules and `gpu-backend` use.", _NAMES.get(kind, filled())),
         "annotations": says("Notes of yours; they mean nothing here.", {}),
+        "labels": says("Marks of yours; they mean nothing here.", {}),
     }
     return says(
         _MEANINGS[kind],

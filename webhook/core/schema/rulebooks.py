@@ -81,7 +81,8 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
 def _name(node: Node, problems: list[Problem]) -> str:
     section = Section(node, problems)
     name = section.need("name", lambda node: node.filled(), "")
-    section.take("annotations", lambda node: node, node)
+    for notes in ("annotations", "labels"):
+        section.take(notes, lambda node: node, node)
     section.done()
     return name
 
