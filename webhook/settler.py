@@ -11,8 +11,9 @@ import contextlib
 import logging
 import secrets
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -37,6 +38,10 @@ WATCH_SECONDS: Final = 20.0
 
 PAUSE_SECONDS: Final = 0.05
 """Between something that happened and its settlement: what happens together is settled together."""
+
+SOON_SECONDS: Final = 0.25
+"""From a pod that came or went, or a reservation, to its settlement, where nobody waits for one: while pods come one
+after the other, their ledger is left to those who reserve in it."""
 
 AGAIN_SECONDS: Final = 0.2
 """Until a settlement is tried again that waits for something which nobody will tell."""
@@ -117,7 +122,7 @@ class Settler:
         """What is held in a namespace may be something else."""
         tenant = self._tenants.get(namespace)
         if tenant is not None:
-            self._stir([tenant])
+            self._come(tenant, monotonic() + SOON_SECONDS)
 
     def touch_all(self) -> None:
         """What is held anywhere may be."""
@@ -147,8 +152,18 @@ class Settler:
     def _usage_changed(self, tenant: str) -> None:
         """A ledger was written; by somebody else, if it is not as we wrote it."""
         found = self._usages.objects.get(tenant)
-        if found is None or self._written.get(tenant) != found["metadata"]["resourceVersion"]:
+        if found is not None and self._written.get(tenant) == found["metadata"]["resourceVersion"]:
+            return
+        if found is None or _urgent(found.get("status") or {}):
             self._stir([tenant])
+        else:
+            self._come(tenant, monotonic() + SOON_SECONDS)
+
+    def _come(self, tenant: str, at: float) -> None:
+        """Settle a tenant then, if not before."""
+        if at < self._wake.get(tenant, inf):
+            self._wake[tenant] = at
+            self._stirred.set()
 
     def _stir(self, tenants: Iterable[str]) -> None:
         self._dirty.update(tenants)
@@ -220,7 +235,7 @@ class Settler:
                 await self._settle(tenant)
         except (StoreError, ApiError) as error:
             log.warning("%s is settled later: %s", tenant, error)
-            self._wake[tenant] = monotonic() + AGAIN_SECONDS
+            self._come(tenant, monotonic() + AGAIN_SECONDS)
 
     async def _settle(self, tenant: str) -> None:
         """Take steps until there is none to take."""
@@ -233,13 +248,13 @@ class Settler:
             hard = policy.quota.hard if policy and policy.quota else tally.NOTHING
             step = self.settlement.step(tenant, hard, self._wanted.get(tenant, set()), monotonic())
             if step.wake is not None:
-                self._wake[tenant] = step.wake
+                self._come(tenant, step.wake)
             if step.get or step.roll or step.look - seen:
                 seen |= step.look
                 await self._look(tenant, step)
                 continue
             if step.look:
-                self._wake[tenant] = monotonic() + AGAIN_SECONDS
+                self._come(tenant, monotonic() + AGAIN_SECONDS)
             try:
                 done = await self._write(tenant, step, known, unlimited=policy is None)
             except ConflictError:
@@ -248,7 +263,7 @@ class Settler:
             if done:
                 self.settled_at[tenant] = monotonic()
                 return
-        self._wake[tenant] = monotonic() + AGAIN_SECONDS
+        self._come(tenant, monotonic() + AGAIN_SECONDS)
 
     async def _read(self, tenant: str) -> Versioned:
         known = await self._store.read(tenant)
@@ -256,9 +271,16 @@ class Settler:
         return known
 
     def _learn(self, tenant: str, known: Versioned) -> None:
+        """Take over a ledger as it is now; whoever waits for a namespace that has left it has his turn."""
+        before = self.ledgers.pop(tenant, Ledger())
         self.settlement.read(tenant, known.ledger if known.version else None, monotonic())
         self._written[tenant] = known.version
-        self.ledgers[tenant] = known.ledger
+        if known.version:
+            self.ledgers[tenant] = known.ledger
+        else:
+            self.settled_at.pop(tenant, None)
+        left = _namespaces(before) - _namespaces(known.ledger)
+        self._stir(self._tenants[namespace] for namespace in left if namespace in self._tenants)
 
     async def _write(self, tenant: str, step: Step, known: Versioned, *, unlimited: bool) -> bool:
         """Write what the step says; whether that was all for now."""
@@ -266,8 +288,7 @@ class Settler:
             left = known.ledger
             if unlimited and not (left.held or left.joining or left.pending):
                 await self._store.delete(tenant, known.version)
-                self.settlement.read(tenant, None, monotonic())
-                self.ledgers.pop(tenant, None)
+                self._learn(tenant, Versioned(Ledger(), ""))
             return True
         if not known.version:
             await self._store.create(tenant)
@@ -300,6 +321,16 @@ class Settler:
             async for page in self._api.pages(f"/api/v1/namespaces/{namespace}/pods")
             for found in page["items"] or ()
         ]
+
+
+def _namespaces(ledger: Ledger) -> set[str]:
+    """Those that no other ledger may have now."""
+    return {*ledger.held, *ledger.joining}
+
+
+def _urgent(status: Mapping[str, object]) -> bool:
+    """Whether somebody waits for a ledger's settlement: an ask that would be refused, or a namespace."""
+    return bool(status.get("recount") != status.get("recounted") or status.get("joining") or not status.get("view"))
 
 
 class _Pods:
