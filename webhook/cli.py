@@ -131,6 +131,7 @@ def _console_parser(command: argparse.ArgumentParser) -> None:
     seen = command.add_mutually_exclusive_group()
     seen.add_argument("--inventory", type=Path, metavar="FILE", help="nodes and pods, for the global view")
     seen.add_argument("--cluster", action="store_true", help="the global view from the current cluster")
+    command.add_argument("--tenants", type=Path, metavar="FILE", help="tenants and what they use, if not --cluster")
     command.set_defaults(command=_console)
 
 
@@ -251,7 +252,8 @@ def _console(options: argparse.Namespace) -> int:
     from webhook import console
 
     seen = console.Source(options.inventory, options.surroundings, live=options.cluster)
-    return console.serve(*_address(options.bind), options.rules, seen)
+    standings = console.Standings(options.tenants, live=options.cluster and options.tenants is None)
+    return console.serve(*_address(options.bind), options.rules, seen, standings)
 
 
 def _address(bind: str) -> tuple[str, int]:

@@ -190,7 +190,7 @@ def _summary(view: Tenants) -> str:
     if not view.tenants:
         return "no tenants: there is neither a TenantPolicy nor a TenantUsage"
     number = len(view.tenants)
-    held = sum((_of(tally.DEVICES, tenant.totals).used for tenant in view.tenants), Fraction(0))
+    held = sum((of(tenant.totals, tally.DEVICES).used for tenant in view.tenants), Fraction(0))
     pending = sum(tenant.pending for tenant in view.tenants)
     way = f"; {pending} pod{' is' if pending == 1 else 's are'} on the way into the cluster" if pending else ""
     return f"{number} tenant{' holds' if number == 1 else 's hold'} {short(held)} devices{way}"
@@ -229,22 +229,22 @@ def _pairs(totals: Sequence[Total]) -> Sequence[str]:
     """Of devices and memory what is used of what may be, and what is left."""
     cells: list[str] = []
     for what, shown in ((tally.DEVICES, short), (tally.MEMORY, gib)):
-        total = _of(what, totals)
-        of = "" if total.limit is None else f" of {shown(total.limit)}"
-        cells += [f"{shown(total.used)}{of}", "-" if total.left is None else shown(total.left)]
+        total = of(totals, what)
+        limit = "" if total.limit is None else f" of {shown(total.limit)}"
+        cells += [f"{shown(total.used)}{limit}", "-" if total.left is None else shown(total.left)]
     return cells
 
 
 def _unknown(totals: Sequence[Total]) -> Sequence[str]:
-    devices, memory = _of(tally.DEVICES, totals).limit, _of(tally.MEMORY, totals).limit
+    devices, memory = of(totals, tally.DEVICES).limit, of(totals, tally.MEMORY).limit
     return (
         *(("-", "-") if devices is None else (f"? of {short(devices)}", "?")),
         *(("-", "-") if memory is None else (f"? of {gib(memory)}", "?")),
     )
 
 
-def _of(what: str, totals: Sequence[Total]) -> Total:
-    """The total of devices or of memory; of a model that has only the other, nothing."""
+def of(totals: Sequence[Total], what: str) -> Total:
+    """The total of devices or of memory; nothing, where only the other is counted."""
     found = [total for total in totals if total.key.partition("/")[0] == what]
     return found[0] if found else Total(key=what, used=Fraction(0), limit=None)
 
@@ -262,16 +262,21 @@ def gib(amount: Fraction) -> str:
 
 def _of_exemption(lapse: Lapse) -> Sequence[str]:
     one = lapse.exemption
-    when = overview.duration(abs(lapse.seconds))
     return (
         one.name,
-        f"ended {when} ago" if lapse.state == "ended" else f"in {when}",
+        ends(lapse),
         ", ".join(sorted(one.lifts)),
         ", ".join(one.namespaces),
         ", ".join(one.users) or "everybody",
         one.owner,
         one.reason,
     )
+
+
+def ends(lapse: Lapse) -> str:
+    """When an exemption ends, or how long ago it has."""
+    when = overview.duration(abs(lapse.seconds))
+    return f"ended {when} ago" if lapse.state == "ended" else f"in {when}"
 
 
 # For scripts
@@ -314,7 +319,7 @@ def measures(totals: Sequence[Total]) -> dict[str, Any]:
     """Devices and memory as scripts read them."""
     found = {}
     for what, name in ((tally.DEVICES, "devices"), (tally.MEMORY, "memoryBytes")):
-        total = _of(what, totals)
+        total = of(totals, what)
         amounts = {"used": total.used, "limit": total.limit, "left": total.left}
         found[name] = {key: None if each is None else tally.plain(each) for key, each in amounts.items()}
     return found

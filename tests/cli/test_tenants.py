@@ -195,7 +195,7 @@ def test_what_the_cluster_says_of_a_tie_is_passed_on_where_namespaces_are_not_at
                 usage("vision", hard={"devices": "4"}, held={"v1": {}}),
                 namespace("v2"),
             ),
-            "vision: not counted yet, so that GPU pods there wait: v2",
+            "vision: GPU pods have to wait in namespaces that are not counted yet: v2",
             id="a new namespace",
         ),
         pytest.param(

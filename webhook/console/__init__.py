@@ -3,8 +3,10 @@
     GET  /              what is loaded, and a form to try a pod; `?try=NAME` and `?backend=NAME&example=N` fill it in
     POST /              the form, explained
     GET  /inventory     the global view: what nodes have and what pods ask
+    GET  /tenants       what tenants use of what they may
     GET  /api/rules     what is loaded, or what is wrong with it
     GET  /api/inventory the contract of `gpu-webhook inventory -o json`
+    GET  /api/tenants   the contract of `gpu-webhook tenants -o json`
     POST /api/explain   YAML or JSON in, the contract of `gpu-webhook explain -o json` out; `?backend=NAME`
 
 Belongs here: HTTP for somebody who sits at the machine, and how a page says things. Does not belong here: what is
@@ -20,5 +22,6 @@ from __future__ import annotations
 from webhook.console.app import create_app
 from webhook.console.serving import serve
 from webhook.console.source import Source
+from webhook.console.standing import Standings
 
-__all__ = ["Source", "create_app", "serve"]
+__all__ = ["Source", "Standings", "create_app", "serve"]

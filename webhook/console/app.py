@@ -12,11 +12,13 @@ from flask import Flask, Response, abort, render_template, request
 from jinja2 import StrictUndefined
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
+from webhook import tenants
 from webhook.console import guard, pasted, tries
 from webhook.console.loaded import Loaded, Rules
 from webhook.console.pasted import UnreadableError
 from webhook.console.rules import summary
 from webhook.console.source import Source
+from webhook.console.standing import Standings
 from webhook.console.view import breakable, place, view
 from webhook.core.explain import Explanation
 from webhook.inventory import card, memory, short, state
@@ -29,6 +31,9 @@ MOST_ROWS: Final = 200
 
 NO_SOURCE: Final = "nobody said where nodes and pods are: start the console with --inventory FILE or --cluster"
 
+NEAR: Final = 90
+"""Percent of a limit from which a bar is of another colour."""
+
 ROOM: Final = 64 << 10
 """For what a form puts around the text."""
 
@@ -37,7 +42,9 @@ DRAINED: Final = 16 << 20
 reset can overtake the answer that says why (RFC 9112, section 9.6)."""
 
 
-def create_app(rules: Path, bound: str = "127.0.0.1", source: Source | None = None) -> Flask:
+def create_app(
+    rules: Path, bound: str = "127.0.0.1", source: Source | None = None, standings: Standings | None = None
+) -> Flask:
     """The console over the rule files of a directory; `bound` is the host that it listens on."""
     source = source or Source()
     app = Flask(__name__)
@@ -50,11 +57,15 @@ def create_app(rules: Path, bound: str = "127.0.0.1", source: Source | None = No
     app.add_template_filter(memory)
     app.add_template_filter(state)
     app.add_template_filter(card)
+    app.add_template_filter(tenants.selection, "selection")
+    app.add_template_filter(tenants.ends, "ends")
+    app.add_template_filter(tenants.of, "of")
     watched = Rules(rules, source.around)
     _guard(app, bound)
     _pages(app, watched)
     _api(app, watched)
     _inventory(app, watched, source)
+    _tenants(app, watched, standings or Standings())
     return app
 
 
@@ -176,6 +187,34 @@ def _inventory(app: Flask, rules: Rules, source: Source) -> None:
         if sight.view is None:
             return _json({"error": sight.problem or NO_SOURCE}, HTTPStatus.SERVICE_UNAVAILABLE)
         return _json(sight.view.contract())
+
+
+def _tenants(app: Flask, rules: Rules, standings: Standings) -> None:
+    @app.get("/tenants")
+    def who_uses_what() -> str:
+        loaded = rules.now()
+        return render_template(
+            "tenants.html",
+            rules=summary(loaded),
+            unseen=None,
+            standing=standings.now(loaded.rulebook) if loaded.rulebook else None,
+            most=MOST_ROWS,
+            near=NEAR,
+            over=tenants.OVER,
+            short=short,
+            gib=tenants.gib,
+        )
+
+    @app.get("/api/tenants")
+    def who_uses_what_for_scripts() -> Response:
+        loaded = rules.now()
+        if loaded.rulebook is None:
+            answer = {"error": "the rules cannot be used", **summary(loaded)}
+            return _json(answer, HTTPStatus.SERVICE_UNAVAILABLE)
+        standing = standings.now(loaded.rulebook)
+        if standing.view is None:
+            return _json({"error": standing.problem}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return _json(tenants.contract(standing.view))
 
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -19,6 +19,7 @@ from gunicorn.app.base import BaseApplication
 
 from webhook.console.app import create_app
 from webhook.console.source import Source
+from webhook.console.standing import Standings
 
 FAILED: Final = 2
 
@@ -34,7 +35,7 @@ SETTINGS: Final = {
 }
 
 
-def serve(host: str, port: int, rules: Path, source: Source | None = None) -> int:
+def serve(host: str, port: int, rules: Path, source: Source | None = None, standings: Standings | None = None) -> int:
     """Serve the console until told to stop; the exit code."""
     try:
         listener = _listen(host, port)
@@ -44,7 +45,7 @@ def serve(host: str, port: int, rules: Path, source: Source | None = None) -> in
     name, number = listener.getsockname()[:2]
     shown = f"[{name}]" if ":" in name else name
     print(f"console: http://{shown}:{number}/ with the rules of {rules}", flush=True)  # noqa: T201 - as above
-    return _run(_Application(create_app(rules, host, source), listener.detach()))
+    return _run(_Application(create_app(rules, host, source, standings), listener.detach()))
 
 
 def _listen(host: str, port: int) -> socket.socket:

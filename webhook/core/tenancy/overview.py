@@ -185,7 +185,7 @@ def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str
     elif quota is not None and ledger is not None and ledger.hard != quota.hard:
         yield "its ledger still has another limit than its policy; the settler writes it there"
     if quota is not None and tenant.known and (new := [one.namespace for one in tenant.places if not one.counted]):
-        yield f"not counted yet, so that GPU pods there wait: {', '.join(new)}"
+        yield f"GPU pods have to wait in namespaces that are not counted yet: {', '.join(new)}"
     for total in [*tenant.totals, *(total for totals in tenant.models.values() for total in totals)]:
         if total.limit is not None and total.used > total.limit:
             used, limit = tally.text_of(total.key, total.used), tally.text_of(total.key, total.limit)
