@@ -8,7 +8,7 @@ from tests.cases.served import as_served
 from tests.laws import clusters, every
 from tests.laws.asking import Asking
 from tests.laws.outcome import stored
-from webhook.core import pod
+from webhook.core import explain, pod
 from webhook.core.charge import charge
 from webhook.core.rulebook import Rulebook, Surroundings
 from webhook.core.tenancy import counting
@@ -49,6 +49,18 @@ def test_what_a_pod_counts_does_not_change_with_the_nodes(asked: Asking, then: s
     raw = as_served(done.pod)
 
     assert counting.held(raw, before) == counting.held(raw, after) == counting.held(raw, asked.rulebook)
+    return True
+
+
+@every.backend(16, least=3, also=[st.sampled_from(CARDS)])
+def test_explain_shows_what_the_stored_pod_counts(asked: Asking, card: str) -> bool:
+    rulebook = _around(asked.rulebook, card)
+    (explained,) = explain.explain(asked.pod, rulebook)
+    if not explained.charges or not explained.decision.allowed:
+        return False
+    found = counting.holdings(pod.read(as_served(explained.after)), asked.rulebook)
+
+    assert explained.charges == {holding.container.name: holding.measure.devices for holding in found}
     return True
 
 

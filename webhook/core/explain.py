@@ -17,7 +17,7 @@ from webhook.core.plan import Plan
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rulebook import Rulebook
 from webhook.core.shorthand import KEYS
-from webhook.core.tenancy import observing, steer
+from webhook.core.tenancy import counting, observing, steer
 from webhook.core.tenancy import prospect as prospects
 from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.policy import Tenancy
@@ -204,8 +204,18 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
         after=after if decision.allowed else raw,
         planned=planned,
         candidates={asked.container.name: _candidates(asked, rulebook) for asked in _asking(planned)},
-        charges={one.asked.container.name: charge.charge(one.request, one.card) for one in planned.served},
+        charges=_charges(planned, after if decision.allowed else raw, rulebook),
     )
+
+
+def _charges(planned: Plan, after: Mapping[str, Any], rulebook: Rulebook) -> dict[str, Fraction]:
+    """What each container that is served is charged: what the stored pod counts, as far as it would be stored."""
+    held = counting.holdings(pod.read(after), rulebook)
+    counted = {holding.container.name: holding.measure.devices for holding in held}
+    return {
+        one.asked.container.name: counted.get(one.asked.container.name, charge.charge(one.request, one.card))
+        for one in planned.served
+    }
 
 
 def _judged(mutated: Decision, stored: AdmissionRequest, rulebook: Rulebook) -> Decision:
