@@ -129,6 +129,6 @@ def depends(kind: str, key: str, rulebook: Rulebook) -> bool:
         return key in shorthand.KEYS or key.startswith(PREFIX) or f"label {key}" in rulebook.heard
     if key == "gpu" or (PREFIX in key and key != places.NOTE):
         return True
-    return key in rulebook.all_marked or any(
-        name == f"annotation {key}" or key in resource.addresses for name, resource in rulebook.heard.items()
-    )
+    if key in rulebook.all_marked or f"annotation {key}" in rulebook.heard:
+        return True
+    return any(key in resource.addresses for resource in rulebook.heard.values())
