@@ -4,7 +4,8 @@
       pod.yaml       the pod as its author wrote it
       mutated.yaml   the same pod after /mutate ... or
       denied.txt     the whole message its author reads
-      warnings.txt   what /mutate warns of, one to a line; without the file there must be no warning
+      refused.txt    what /validate says of the result, where a policy is against it
+      warnings.txt   what both warn of, one to a line; without the file there must be no warning
       rules/*.yaml   files that replace or join the shipped rules of the same name
 
 A folder without pod.yaml is about the rules: problems.txt is all that is said of them.

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from webhook.core.rulebook import Rulebook
 from webhook.rulefiles import RuleFilesError
 
 CASES = Path(__file__).parent
-EXPECTATIONS = ("mutated.yaml", "denied.txt", "warnings.txt", "problems.txt")
+EXPECTATIONS = ("mutated.yaml", "denied.txt", "refused.txt", "warnings.txt", "problems.txt")
 
 Outcome = Mapping[str, str]
 """What happens, as the files that say so: name to content."""
@@ -79,11 +80,18 @@ def outcome(case: Case) -> Outcome:
         return {"problems.txt": f"{error}\n"}
     if not case.has_pod:
         return {}
-    decision = admit.mutate(builders.creating(_seen(case.pod())), rules)
-    said = {"warnings.txt": "".join(f"{warning}\n" for warning in decision.warnings)} if decision.warnings else {}
+    seen = _seen(case.pod())
+    decision, after = _mutated(seen, rules)
     if not decision.allowed:
-        return said | {"denied.txt": f"{message(decision)}\n"}
-    return said | {"mutated.yaml": dump(_mutated(case.pod(), rules)[1])}
+        return _warned(decision) | {"denied.txt": f"{message(decision)}\n"}
+    final = admit.validate(builders.creating(as_served(after)), rules)
+    refused = {} if final.allowed else {"refused.txt": f"{message(final)}\n"}
+    return _warned(decision, final) | refused | {"mutated.yaml": dump(_mutated(case.pod(), rules)[1])}
+
+
+def _warned(*decisions: Decision) -> Outcome:
+    warnings = [warning for decision in decisions for warning in decision.warnings]
+    return {"warnings.txt": "".join(f"{warning}\n" for warning in warnings)} if warnings else {}
 
 
 def _seen(pod: dict[str, Any]) -> dict[str, Any]:
@@ -139,5 +147,5 @@ def _once_stored(pod: dict[str, Any], rules: Rulebook) -> Iterator[str]:
     if again.patch or not again.allowed:
         yield f"/mutate changes its own result: {again.patch or message(again)}"
     final = admit.validate(builders.creating(pod), rules)
-    if not final.allowed:
-        yield f"/validate refuses the result of /mutate: {message(final)}"
+    if final.code not in {HTTPStatus.OK, HTTPStatus.FORBIDDEN}:
+        yield f"/validate refuses the result of /mutate, and no policy is why: {message(final)}"
