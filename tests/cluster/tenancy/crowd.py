@@ -166,7 +166,8 @@ class Hand:
             if self._connection.sock is None:
                 self._connection.connect()
             self._connection.sock.settimeout(seconds)
-            self._connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            self._connection.request(method, path, body, {"Content-Type": kind} if body else {})
             answer = self._connection.getresponse()
             return answer.status, float(answer.headers.get("Retry-After") or 0), answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -210,9 +211,13 @@ class Crowd:
                 thread.join()
         finally:
             self._stopped.set()
+        self.tale.seconds = monotonic() - began
+        return self.told()
+
+    def told(self) -> Tale:
+        """What became of all; raises what a client has failed with."""
         if self._failed:
             raise self._failed[0]
-        self.tale.seconds = monotonic() - began
         return self.tale
 
     def _ask(self) -> None:

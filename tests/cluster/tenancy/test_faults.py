@@ -1,0 +1,194 @@
+"""Whatever is killed, paused or cut off in a storm: never over the limit, and nothing stays reserved for nobody."""
+
+import itertools
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from tests.cluster.client import Client
+from tests.cluster.plane import restarted
+from tests.cluster.tenancy import world
+from tests.cluster.tenancy.crowd import SHAPES, Crowd, Ending, Hand, Tale, Wish, wishes
+from tests.cluster.tenancy.fleet import GRACE, Fleet, await_settled, hold
+from tests.cluster.tenancy.witness import Witness
+from tests.cluster.waiting import until
+from tests.laws import SOAK
+
+pytestmark = pytest.mark.cluster
+
+LIMIT = 60
+CREATES = 1000 if SOAK else 500
+PHANTOMS = GRACE + 10
+"""Seconds after which nothing is reserved for pods that never came to be: the grace, and time to look."""
+
+IMPATIENT = 0.4
+"""Seconds after which some clients hang up on the API server, and ask for the same pod once more."""
+
+Row = tuple[object, ...]
+Fault = Callable[[Fleet], None]
+
+
+def replica_killed(fleet: Fleet) -> None:
+    fleet.replicas[1].kill()
+    hold(2)
+    fleet.revived(1)
+
+
+def replica_paused(fleet: Fleet) -> None:
+    """Longer than the API server waits for it."""
+    paused = fleet.replicas[2]
+    paused.send(signal.SIGSTOP)
+    hold(10)
+    paused.send(signal.SIGCONT)
+
+
+def settler_killed(fleet: Fleet) -> None:
+    fleet.settler.kill()
+    hold(2)
+    fleet.settler = fleet.plane.processes.again(fleet.settler)
+
+
+def settler_doubled_and_the_first_one_paused(fleet: Fleet) -> None:
+    """One that comes back after a while thinks that it is still the only one."""
+    second = world.start_settler(fleet.plane, "second", grace=GRACE)
+    hold(4)
+    fleet.settler.send(signal.SIGSTOP)
+    hold(5)
+    fleet.settler.send(signal.SIGCONT)
+    hold(1)
+    second.stop()
+
+
+def watches_of_the_settler_stalled(fleet: Fleet) -> None:
+    """It hears of no pod, while whatever it asks anew is answered."""
+    relay, _ = fleet.way
+    relay.send(signal.SIGUSR1)
+    hold(10)
+    relay.send(signal.SIGUSR2)
+
+
+def api_server_restarted(fleet: Fleet) -> None:
+    fleet.plane = restarted(fleet.plane)
+
+
+FAULTS = (
+    replica_killed,
+    replica_paused,
+    settler_killed,
+    settler_doubled_and_the_first_one_paused,
+    watches_of_the_settler_stalled,
+    api_server_restarted,
+)
+
+
+def _storms() -> Iterator[tuple[Sequence[Fault], int]]:
+    """Each fault by itself; in a soak all of them in one storm, too, one after the other."""
+    for fault, seed in itertools.product(FAULTS, range(2 if SOAK else 1)):
+        yield [fault], seed
+    for seed in range(5 if SOAK else 0):
+        yield random.Random(seed).sample(FAULTS, len(FAULTS)), seed  # noqa: S311 - not a secret
+
+
+def _said(what: object) -> str:
+    """A storm's name."""
+    if not isinstance(what, list):
+        return str(what)
+    return what[0].__name__.replace("_", "-") if len(what) == 1 else "everything-in-turn"
+
+
+@pytest.mark.parametrize(("faults", "seed"), list(_storms()), ids=_said)
+def test_the_limit_holds(served: Fleet, results: list[Row], faults: Sequence[Fault], seed: int) -> None:
+    tenant, namespaces = served.tenant(LIMIT)
+    before = served.figures()
+
+    with Witness(served.client, namespaces) as witness:
+        tale = _storm(served, faults, _impatient(wishes(seed, CREATES * len(faults), namespaces)), seed)
+        await_settled(served.client, tenant, witness, within=PHANTOMS)
+
+    results.append(tale.row(_said(faults).replace("-", " "), seed, LIMIT, witness, served.figures() - before))
+    assert tale.others() == []
+    assert tale.refused()
+    assert witness.peak.devices <= LIMIT
+
+
+def _impatient(all_of_them: Sequence[Wish]) -> list[Wish]:
+    """Every tenth of them hangs up soon."""
+    return [replace(wish, patience=IMPATIENT) if not number % 10 else wish for number, wish in enumerate(all_of_them)]
+
+
+def _storm(fleet: Fleet, faults: Sequence[Fault], all_of_them: Sequence[Wish], seed: int) -> Tale:
+    """A crowd whose pods come and go, and faults one after the other as soon as it is under way."""
+    crowd = Crowd(fleet.client, lambda hand, ending: _leave(hand, ending, seed))
+    asking = threading.Thread(target=crowd.run, args=[all_of_them])
+    asking.start()
+    try:
+        until(lambda: crowd.done > len(all_of_them) / 10, "the storm is under way", within=60)
+        for fault in faults:
+            fault(fleet)
+    finally:
+        asking.join()
+    return crowd.told()
+
+
+def _leave(hand: Hand, ending: Ending, seed: int) -> None:
+    """Half of the pods are deleted as soon as they are there, or are over; where that fails they stay."""
+    fate = random.Random(f"{seed} {ending.wish.name}").random()  # noqa: S311 - not a secret
+    if ending.code != HTTPStatus.CREATED or fate > 0.5:
+        return
+    path = f"/api/v1/namespaces/{ending.wish.namespace}/pods/{ending.wish.name}"
+    try:
+        if fate > 0.4:
+            hand.send("PATCH", f"{path}/status", b'{"status": {"phase": "Succeeded"}}', 10)
+        else:
+            hand.send("DELETE", f"{path}?gracePeriodSeconds=0", None, 10)
+    except OSError:
+        return
+
+
+def test_a_pod_that_is_there_already_leaves_nothing_reserved_for_the_others_of_its_name(served: Fleet) -> None:
+    tenant, namespaces = served.tenant(10)
+    same = [
+        Wish(namespace=namespaces[0], name="same", holds=holds, asking=asking)
+        for holds, asking in 5 * [SHAPES["whole"], SHAPES["half"], SHAPES["two"]]
+    ]
+
+    with Witness(served.client, namespaces) as witness:
+        tale = Crowd(served.client).run(same)
+        await_settled(served.client, tenant, witness, within=PHANTOMS)
+
+    [stored] = tale.admitted()
+    assert [each.code for each in tale.others()] == 14 * [HTTPStatus.CONFLICT]
+    assert witness.held()[namespaces[0]] == witness.peak.devices == stored.holds
+
+
+def test_what_the_quota_of_kubernetes_refuses_afterwards_is_not_kept(served: Fleet) -> None:
+    tenant, namespaces = served.tenant(10)
+    _allow_pods(served.client.in_namespace(namespaces[0]), 3)
+
+    with Witness(served.client, namespaces) as witness:
+        tale = Crowd(served.client).run(wishes(0, 8, namespaces[:1], ["whole"]))
+        assert [("exceeded quota" in each.said, each.code) for each in tale.others()] == 5 * [(True, 403)]
+        await_settled(served.client, tenant, witness, within=PHANTOMS)
+        more = Crowd(served.client).run(wishes(0, 12, namespaces[1:], ["whole"]))
+
+    assert (len(tale.admitted()), len(more.admitted()), len(more.refused())) == (3, 7, 5)
+    assert sum(witness.held().values(), Fraction(0)) == witness.peak.devices == 10
+
+
+def _allow_pods(client: Client, pods: int) -> None:
+    """A ResourceQuota, in force."""
+    quota: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "few"},
+        "spec": {"hard": {"pods": str(pods)}},
+    }
+    client.create(quota)
+    until(lambda: client.get(quota).get("status", {}).get("hard") == quota["spec"]["hard"], "the quota is counted")
