@@ -19,6 +19,7 @@ class Create:
     ask: Ask
     made: int
     admitted: bool = False
+    reserved: bool = False
     slow: bool = False
     limit: int = 0
 
@@ -37,15 +38,15 @@ class Clients:
     admissions: int = 0
     refusals: int = 0
 
-    def admit(self, create: Create, limit: int) -> None:
+    def admit(self, create: Create, limit: int, *, reserved: bool) -> None:
         self.admissions += 1
-        create.admitted = True
+        create.admitted, create.reserved = True, reserved
         create.limit = min(limit, self.store.bound(create.ask.namespace, create.made))
 
     def write(self, create: Create) -> None:
         """Write it, unless it is too late or the name is taken."""
         self.creates.remove(create)
-        self.store.create_pod(create.ask, create.limit)
+        self.store.create_pod(create.ask, create.limit, reserved=create.reserved)
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +76,7 @@ class Replica:
         if owner == OPEN:
             latest = self.policy == len(self.store.policies) - 1
             since = self.store.now if latest else self.store.superseded[self.policy]
-            self.clients.admit(create, since + GRACE)
+            self.clients.admit(create, since + GRACE, reserved=False)
         elif owner is not None:
             self.waiting.setdefault(owner, []).append(create)
 
@@ -125,7 +126,7 @@ class Replica:
             if create in self.clients.creates and not create.admitted:
                 if create.ask.uid not in self.store.reserved:
                     raise OvershootError(f"{create.ask} is admitted, and was never reserved")
-                self.clients.admit(create, self.store.reserved[create.ask.uid] + GRACE)
+                self.clients.admit(create, self.store.reserved[create.ask.uid] + GRACE, reserved=True)
         self.waiting[tenant] = [create for create in self.waiting[tenant] if create not in creates]
 
     def _refuse(self, tenant: str, creates: Sequence[Create]) -> None:

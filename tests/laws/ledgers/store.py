@@ -46,6 +46,7 @@ class Pod:
     ask: Ask
     written: int
     stay: int | None
+    reserved: bool
     uncounted: bool
     over: bool = False
 
@@ -142,7 +143,7 @@ class Store:
 
     def _uncount(self, namespace: str) -> None:
         for pod in self.live([namespace]):
-            pod.uncounted = pod.uncounted or pod.ask.uid not in self.reserved
+            pod.uncounted = pod.uncounted or not pod.reserved
 
     def _within(self, tenant: str, ledger: Ledger, amount: Tally) -> None:
         """What was just reserved is within the limit of the very ledger it stands in."""
@@ -153,7 +154,7 @@ class Store:
 
     # Pods
 
-    def create_pod(self, ask: Ask, limit: int, *, sneaked: bool = False) -> bool:
+    def create_pod(self, ask: Ask, limit: int, *, reserved: bool, sneaked: bool = False) -> bool:
         """Write a pod that was admitted; not after `limit`, nor if its name is taken.
 
         One that is `sneaked` in passed no webhook.
@@ -163,9 +164,9 @@ class Store:
             return False
         self.version += 1
         counted = any(ask.namespace in each.ledger.held for each in self.ledgers.values())
-        reserved = ask.uid in self.reserved
         uncounted = sneaked or (counted and not reserved)
-        self.pods[name] = Pod(ask, self.version, self.stay_of.get(ask.uid), uncounted)
+        stay = self.stay_of.get(ask.uid) if reserved else None
+        self.pods[name] = Pod(ask, self.version, stay, reserved=reserved, uncounted=uncounted)
         self._happened(self.pods[name])
         return True
 

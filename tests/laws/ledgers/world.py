@@ -51,7 +51,7 @@ class World:
 
     def sneak(self, one: int, two: int) -> None:
         """Somebody creates a pod while no webhook is there."""
-        self.store.create_pod(self._asked(one, two), self.store.now, sneaked=True)
+        self.store.create_pod(self._asked(one, two), self.store.now, reserved=False, sneaked=True)
 
     def _asked(self, one: int, two: int) -> Ask:
         self.uids += 1
