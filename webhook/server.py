@@ -19,6 +19,8 @@ from gunicorn.app.base import BaseApplication
 
 from webhook import logs, rulefiles, tls
 from webhook.core import admit, templates
+from webhook.core.decision import Decision
+from webhook.core.review import AdmissionRequest
 from webhook.core.rulebook import Rulebook
 from webhook.lane import Lane
 from webhook.settings import Settings
@@ -51,7 +53,11 @@ def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) 
     except CannotStartError as error:
         log.critical("cannot start: %s", error)
         return FAILED
-    judges = {"mutate": admit.mutate, "validate": admit.validate, "templates": templates.warn}
+
+    def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+        return templates.warn(request, rulebook, dict(lane.ledger.known()))
+
+    judges = {"mutate": admit.mutate, "validate": admit.validate, "templates": warn}
     lane = Lane(judges, _rulebook(settings.rules), lines)
     return _run(Application(settings, lane, attach))
 

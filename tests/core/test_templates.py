@@ -12,6 +12,7 @@ from webhook.core import admit, templates
 from webhook.core.decision import Decision
 from webhook.core.review import AdmissionRequest, printable
 from webhook.core.rulebook import Rulebook
+from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.policy import Ceiling, Namespaces, Quota, Tenancy, TenantPolicy
 
 RULES = builders.rulebook(builders.shipped_files())
@@ -111,6 +112,38 @@ def test_a_pod_that_only_a_quota_may_refuse_is_told_what_it_becomes_and_reserves
     limited = under(quota=Quota(hard={"devices": Fraction(1)}))
 
     assert templates.warn(ASKING, limited) == Decision(allowed=True, warnings=[BECOMES])
+
+
+FULL = Ledger(view=7, hard={"devices": Fraction(1)}, held={"vision": {"devices": Fraction(4, 5)}})
+
+
+def test_what_is_known_to_be_over_the_quota_is_announced() -> None:
+    limited = under(quota=Quota(hard={"devices": Fraction(1)}))
+
+    [said] = templates.warn(ASKING, limited, {"vision": FULL}).warnings
+
+    assert said == (
+        'pods of this template will be refused: [GPU104] tenant "vision" is over its GPU quota: '
+        "uses 0.8, asks 0.3, limit 1 device; ask for 0.2 or less, or free some: namespace vision holds 0.8"
+    )
+
+
+def test_of_several_pods_those_that_fit_are_told_from_the_others() -> None:
+    limited = under(quota=Quota(hard={"devices": Fraction(2)}))
+    several = workload("Deployment", SHARE)
+    several["spec"]["replicas"] = 5
+
+    said = templates.warn(review("Deployment", several), limited, {"vision": FULL}).warnings
+
+    assert said[0] == BECOMES
+    assert said[1].startswith("pods of this template: of its 5 pods 4 fit, and the others will be refused: [GPU104] ")
+
+
+def test_an_update_replaces_pods_that_are_counted_already_so_nothing_is_said_of_the_quota() -> None:
+    limited = under(quota=Quota(hard={"devices": Fraction(1)}))
+    updated = review("Deployment", workload("Deployment", SHARE), workload("Deployment", builders.pod()))
+
+    assert templates.warn(updated, limited, {"vision": FULL}).warnings == [BECOMES]
 
 
 def test_where_the_webhook_only_observes_nothing_is_said_to_become() -> None:

@@ -144,13 +144,13 @@ def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any
         if isinstance(template, Mapping):
             name = at(document, ("metadata", "name")) or at(document, ("metadata", "generateName"))
             namespace = at(document, ("metadata", "namespace"))
-            yield f"{kind} {name or '(no name)'}", template, str(namespace or "default"), _number(document)
+            yield f"{kind} {name or '(no name)'}", template, str(namespace or "default"), number(document)
 
 
-def _number(document: Any) -> int:
+def number(document: Any) -> int:
     """How many pods of an object there are at a time, as far as it says so; of a DaemonSet, one."""
     found = [at(document, path) for path in NUMBERS]
-    return next((number for number in found if isinstance(number, int) and number > 0), 1)
+    return next((each for each in found if isinstance(each, int) and each > 0), 1)
 
 
 def _reviewed(request: Any) -> Iterator[tuple[str, Mapping[str, Any], str, int]]:

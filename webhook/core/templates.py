@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.core import admit, explain
@@ -16,7 +17,8 @@ from webhook.core.explain import Explanation
 from webhook.core.fields import Path
 from webhook.core.review import AdmissionRequest, line
 from webhook.core.rulebook import Rulebook
-from webhook.core.tenancy import observing
+from webhook.core.tenancy import observing, prospect
+from webhook.core.tenancy.ledger import Ledger
 
 TEMPLATES: Final[Mapping[str, Path]] = {
     "deployments": ("spec", "template"),
@@ -42,8 +44,13 @@ OWNERS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet
 """Whoever wrote an object of these kinds has been told; what its controller makes of it tells nobody anything new."""
 
 
-def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-    """Warnings that say what the pods of a workload become, or why they will be refused; it is never denied."""
+def warn(
+    request: AdmissionRequest, rulebook: Rulebook, ledgers: Mapping[str, Ledger] = MappingProxyType({})
+) -> Decision:
+    """Warnings that say what the pods of a workload become, or why they will be refused; it is never denied.
+
+    `ledgers` are those that happen to be known here: nobody waits for one to warn of a quota.
+    """
     path = TEMPLATES.get(request.resource)
     if path is None or request.subresource or request.pod is None or admit.exempt(request, rulebook):
         return admit.UNTOUCHED
@@ -62,7 +69,9 @@ def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         user=f"system:serviceaccount:kube-system:{MAKERS[request.resource]}-controller",
     )
     explained = explain.explain_review("the template", review, rulebook)
-    hint = explain.misplaced(request.pod, template) if not explained.decision.backends else None
+    explained = _with_quota(explained, request, rulebook, ledgers)
+    asks = explained.decision.backends or explained.decision.violations
+    hint = None if asks else explain.misplaced(request.pod, template)
     warnings = [*_told(explained, rulebook), *([hint] if hint else [])]
     return Decision(allowed=True, warnings=warnings) if warnings else admit.UNTOUCHED
 
@@ -73,6 +82,18 @@ def _made(workload: Mapping[str, Any]) -> bool:
     return isinstance(references, list) and any(
         isinstance(one, Mapping) and one.get("controller") is True and one.get("kind") in OWNERS for one in references
     )
+
+
+def _with_quota(
+    explained: Explanation, request: AdmissionRequest, rulebook: Rulebook, ledgers: Mapping[str, Ledger]
+) -> Explanation:
+    """With what a ledger says; not of an update, which replaces pods that are counted already."""
+    wanted = explained.decision.reservation
+    if wanted is None or wanted.tenant not in ledgers or request.operation != "CREATE":
+        return explained
+    pods = explain.number(request.pod)
+    foreseen = prospect.foresee(explained.decision, pods, request.namespace, rulebook.tenancy, ledgers)
+    return replace(explained, decision=foreseen.decision)
 
 
 def _told(explained: Explanation, rulebook: Rulebook) -> Iterator[str]:
