@@ -107,6 +107,14 @@ def test_several_pods_are_counted_one_after_another() -> None:
     assert second["tenant"]["totals"]["devices"] == {"used": 3.5, "asked": 1, "limit": 4, "left": -0.5}
 
 
+def test_several_workloads_are_counted_one_after_another() -> None:
+    one, two = workload("1"), workload("1")
+
+    ran = explain(one, two, VISION, USED, options=("-n", "vision-dev", "-o", "json"))
+
+    assert [each["allowed"] for each in ran.json] == [True, False]
+
+
 @pytest.mark.parametrize(
     "object_",
     [

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.cluster.client import Client, Object
 from tests.cluster.plane import control_plane
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.waiting import until
-from tests.cluster.webhook import calls, configurations, register, running_webhook
+from tests.cluster.webhook import ROOT, calls, configurations, register, running_webhook
 
 pytestmark = pytest.mark.cluster
 
@@ -139,6 +140,35 @@ def test_with_the_webhook_down_workloads_are_created_all_the_same(away: Client) 
 
     assert away.create(asking).warnings == ()
     assert away.exists(asking)
+
+
+@pytest.fixture
+def limited(programs: Binaries, tmp_path: Path) -> Iterator[Client]:
+    """A cluster whose tenant `vision` may use four devices."""
+    for file in (ROOT / "rules").glob("*.yaml"):
+        (tmp_path / file.name).write_text(file.read_text())
+    policy = {"namespaces": {"names": ["vision"]}, "quota": {"devices": 4}}
+    head = {"apiVersion": "gpu-webhook.io/v1alpha1", "kind": "TenantPolicy", "metadata": {"name": "vision"}}
+    probe = {**head, "metadata": {"name": "probes"}, "spec": {"namespaces": {"names": ["default"]}}}
+    (tmp_path / "tenants.yaml").write_text(f"{json.dumps({**head, 'spec': policy})}\n---\n{json.dumps(probe)}\n")
+    with control_plane(programs, controllers=False) as plane, running_webhook(plane, rules=tmp_path) as webhook:
+        register(plane.client, webhook)
+        yield plane.client.in_namespace("vision")
+
+
+def test_a_quota_that_is_nearly_full_is_announced_and_the_workload_created(limited: Client) -> None:
+    limited.create(pod("first", labels={"gpu": "3"}))
+    asking = workload("Deployment", labels={"gpu": "1"})
+    asking["spec"]["replicas"] = 2
+
+    becomes, of_two = limited.create(asking).warnings
+    limited.create(pod("second", labels={"gpu": "1"}))
+    [refused] = limited.create({**asking, "metadata": {"name": "other"}}).warnings
+
+    over = '[GPU104] tenant "vision" is over its GPU quota: uses 4, asks 1, limit 4 devices'
+    assert becomes == "pods of this template become nvidia.com/gpu: 1 (nvidia-gpu)"
+    assert of_two == f"pods of this template: of its 2 pods 1 fit, and the others will be refused: {over}"
+    assert refused == f"pods of this template will be refused: {over}; free some: namespace vision holds 4"
 
 
 def test_it_never_waits_long_and_never_fails_anybody() -> None:

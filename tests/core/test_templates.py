@@ -136,7 +136,10 @@ def test_of_several_pods_those_that_fit_are_told_from_the_others() -> None:
     said = templates.warn(review("Deployment", several), limited, {"vision": FULL}).warnings
 
     assert said[0] == BECOMES
-    assert said[1].startswith("pods of this template: of its 5 pods 4 fit, and the others will be refused: [GPU104] ")
+    assert said[1] == (
+        "pods of this template: of its 5 pods 4 fit, and the others will be refused: "
+        '[GPU104] tenant "vision" is over its GPU quota: uses 2, asks 0.3, limit 2 devices'
+    )
 
 
 def test_an_update_replaces_pods_that_are_counted_already_so_nothing_is_said_of_the_quota() -> None:

@@ -96,8 +96,7 @@ def foresee(decision: Decision, pods: int, namespace: str, tenancy: Tenancy, led
         amounts=tuple(_amounts(ledger, quota, _times(wanted.ask.amount, pods))),
     )
     entering = pods if fit is None or not wanted.ask.enforced else min(pods, fit)
-    after, _ = reserve(ledger, [replace(wanted.ask, amount=_times(wanted.ask.amount, entering))] if entering else [])
-    known = {**(ledgers or {}), policy.name: after}
+    known = {**(ledgers or {}), policy.name: _with(ledger, wanted.ask, entering)}
     return Foreseen(_answered(decision, wanted, ledger, pods, fit), prospect, known)
 
 
@@ -111,13 +110,17 @@ def _answered(decision: Decision, wanted: Reservation, ledger: Ledger, pods: int
     answered = replace(verdict.reserved(decision, wanted, first, ledger), reservation=None)
     if first.verdict != "admit" or first.exceeded or fit is None or fit >= pods:
         return answered
-    full = _after(ledger, wanted.ask, fit)
-    _, [next_one] = reserve(full, [replace(wanted.ask, name="next", uid="next")])
+    full = _with(ledger, wanted.ask, fit)
+    _, [next_one] = reserve(full, [wanted.ask])
     return replace(answered, warnings=[*answered.warnings, *_of_many(wanted, next_one, full, pods, fit)])
 
 
-def _after(ledger: Ledger, ask: Ask, pods: int) -> Ledger:
-    return reserve(ledger, [replace(ask, amount=_times(ask.amount, pods), enforced=False)])[0]
+def _with(ledger: Ledger, ask: Ask, pods: int) -> Ledger:
+    """The ledger once so many pods of an ask live; they are held, as imagined pods have no names to be pending by."""
+    if ask.namespace not in ledger.held:
+        return ledger
+    held = tally.plus(ledger.held[ask.namespace], _times(ask.amount, pods))
+    return replace(ledger, held={**ledger.held, ask.namespace: held})
 
 
 def _of_many(wanted: Reservation, outcome: Outcome, ledger: Ledger, pods: int, fit: int) -> list[str]:
