@@ -32,7 +32,7 @@ def _charged(asked: Asking, rulebook: Rulebook) -> tuple[object, object]:
     return counted, {one.asked.container.name: charge(one.request, one.card) for one in done.planned.served}
 
 
-@every.backend(24, least=5)
+@every.backend(16, least=4)
 def test_a_stored_pod_counts_what_was_charged_for_it(asked: Asking) -> bool:
     counted, charged = _charged(asked, asked.rulebook)
 
@@ -40,7 +40,7 @@ def test_a_stored_pod_counts_what_was_charged_for_it(asked: Asking) -> bool:
     return counted is not None
 
 
-@every.backend(24, least=5, also=[st.sampled_from(CARDS), st.sampled_from(CARDS)])
+@every.backend(16, least=4, also=[st.sampled_from(CARDS), st.sampled_from(CARDS)])
 def test_what_a_pod_counts_does_not_change_with_the_nodes(asked: Asking, then: str, now: str) -> bool:
     before, after = _around(asked.rulebook, then), _around(asked.rulebook, now)
     done = stored(asked, before)
@@ -52,7 +52,7 @@ def test_what_a_pod_counts_does_not_change_with_the_nodes(asked: Asking, then: s
     return True
 
 
-@every.backend(16, least=3, also=[st.sampled_from(CARDS)])
+@every.backend(8, least=1, also=[st.sampled_from(CARDS)])
 def test_explain_shows_what_the_stored_pod_counts(asked: Asking, card: str) -> bool:
     rulebook = _around(asked.rulebook, card)
     (explained,) = explain.explain(asked.pod, rulebook)
@@ -64,7 +64,7 @@ def test_explain_shows_what_the_stored_pod_counts(asked: Asking, card: str) -> b
     return True
 
 
-@every.backend(16, least=4)
+@every.backend(8, least=2)
 def test_a_counter_remembers_nothing_wrong(asked: Asking) -> bool:
     done = stored(asked)
     if done is None:
