@@ -15,7 +15,7 @@ CODES: Final = {
     "GPU105": "no policy is for the namespace, and without one it may not use GPUs",
     "GPU106": "several policies of the same priority are for the namespace",
     "GPU107": "a policy depends on something about the pod that nobody knows",
-    "GPU108": "the pod has resource claims, which a quota cannot count",
+    "GPU108": "the pod has resource claims, which no policy can judge and no quota count",
     "GPU109": "a pod that exists changes what a quota counts by, or what a policy has put on it",
     "GPU110": "a label, annotation or node selection of the pod contradicts what a policy puts there",
     "GPU111": "whether it is within the quota cannot be said now; whoever asked tries again by itself",

@@ -9,8 +9,9 @@ import pytest
 from tests import builders
 from tests.core.tenancy import tenants
 from tests.core.tenancy.tenants import DAY, NOW, exemption, fate, policy, quota, shorthand, whole
-from webhook.core import admit
+from webhook.core import admit, indexes
 from webhook.core.decision import Finding, Reservation
+from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy.ledger import Ask
 from webhook.core.tenancy.policy import Ceiling, Kinds, Namespaces, TenantPolicy
 
@@ -367,7 +368,42 @@ def test_a_pod_with_resource_claims_is_refused_where_there_is_a_quota() -> None:
     assert fate(pod, tenants.rules(policy())).codes == []
 
 
-def test_so_is_one_that_asks_for_a_device_class_like_for_a_resource() -> None:
+@pytest.mark.parametrize("rule", ["container", "pod", "allowed", "forbidden"])
+def test_so_is_one_that_would_pass_by_any_other_rule(rule: str) -> None:
+    judged = _ceiling(devices=Fraction(1)) if rule in {"container", "pod"} else _kinds(vendors="nvidia")
+    fields: dict[str, Any] = {rule: judged}
+    pod = builders.pod(resourceClaims=[{"name": "card", "resourceClaimTemplateName": "eight"}])
+
+    found = fate(pod, tenants.rules(policy(**fields)))
+
+    assert [(violation.code, violation.rule) for violation in found.validated.violations] == [("GPU108", judged.rule)]
+    assert fate(pod, tenants.rules(policy(**fields), exemptions=[exemption(rule)])).codes == []
+
+
+def test_and_one_in_a_namespace_without_a_policy_as_a_claim_may_be_for_a_gpu() -> None:
+    pod = builders.pod(resourceClaims=[{"name": "card", "resourceClaimTemplateName": "eight"}])
+
+    (violation,) = fate(pod, tenants.rules(policy()), "elsewhere").validated.violations
+
+    assert violation.message == (
+        "no TenantPolicy is for the namespace elsewhere, and without one no GPU may be used there, "
+        "and the claim card of the pod may be for one"
+    )
+
+
+def _claiming(**fields: Any) -> Rulebook:
+    return tenants.rules(policy(**fields), rulebook=indexes.only("dra-claim-template", tenants.RULES))
+
+
+def test_a_claim_that_the_shorthand_became_is_judged_like_any_other() -> None:
+    pod = shorthand(gpu="1")
+
+    assert fate(pod, _claiming(pod=_ceiling(devices=Fraction(1)))).codes == []
+    assert fate(pod, _claiming(pod=_ceiling(devices=Fraction(0)))).codes == ["GPU103"]
+    assert fate(pod, _claiming(quota=quota(devices=4))).codes == ["GPU108"]
+
+
+def test_so_is_one_that_one_that_asks_for_a_device_class_like_for_a_resource() -> None:
     pod = builders.pod(builders.container(limits={"deviceclass.resource.kubernetes.io/unheard-of": "1"}))
 
     assert fate(pod, tenants.rules(policy(quota=quota(devices=4)))).codes == ["GPU108"]

@@ -12,6 +12,7 @@ from typing import Final
 
 from webhook.core.decision import Finding, Reservation
 from webhook.core.pod import Pod
+from webhook.core.quantity import shown
 from webhook.core.review import AdmissionRequest, line
 from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy import ceilings, confine, counting, kinds, totals
@@ -66,7 +67,7 @@ def judge(seen: Pod, request: AdmissionRequest, rulebook: Rulebook) -> Judgement
         return Judgement(violations=[_later(why)])
     found = member(seen.namespace, tenancy)
     if found.policy is None:
-        return _without_policy(seen.namespace, found, tenancy)
+        return _without_policy(seen.namespace, found, tenancy, claims if not held else ())
     breaches = [*_breaches(found.policy, seen, held, claims, rulebook)]
     return _Case(found.policy, list(_holding(request, seen.namespace, tenancy)), request.at).judged(
         breaches, seen, held
@@ -169,15 +170,16 @@ def _later(why: str) -> Violation:
     )
 
 
-def _without_policy(namespace: str, found: Membership, tenancy: Tenancy) -> Judgement:
+def _without_policy(namespace: str, found: Membership, tenancy: Tenancy, only_claims: Sequence[str]) -> Judgement:
     if found.rivals:
         return _refused(_ambiguous(namespace, found.rivals), " and ".join(one.name for one in found.rivals))
     if not tenancy.closed:
         return NOTHING
+    may_be = f", and the claim {shown(only_claims[0])} of the pod may be for one" if only_claims else ""
     violation = Violation(
         code="GPU105",
         path="metadata.namespace",
-        message=f"no TenantPolicy is for the namespace {namespace}, and without one no GPU may be used there",
+        message=f"no TenantPolicy is for the namespace {namespace}, and without one no GPU may be used there{may_be}",
         fix="use a namespace of a tenant, or ask whoever runs the cluster to add this one to a TenantPolicy",
     )
     return _refused(violation, "")

@@ -6,7 +6,7 @@ what becomes of the policy meanwhile changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from webhook.core import edits, places, plan, pod
@@ -40,7 +40,7 @@ def make(seen: Pod, rulebook: Rulebook) -> Plan:
 
 def _with_defaults(seen: Pod, found: Interpretation, policy: TenantPolicy, rulebook: Rulebook) -> Plan:
     """The plan with the policy's defaults, or without them, where they would make the pod fail."""
-    said = {asked.container.name: dict(_defaults(asked, policy.defaults)) for asked in _untranslated(found)}
+    said = {asked.container.name: dict(_defaults(asked, policy.defaults)) for asked in found.asked if asked.anything}
     words = [
         Put(("metadata", "annotations", places.annotation(key, name)), text, policy.defaults.rule)
         for name, by_key in said.items()
@@ -60,12 +60,6 @@ def _told(said: Mapping[str, Mapping[str, str]], policy: TenantPolicy) -> Iterat
         if by_key:
             added = ", ".join(f"{key}: {text}" for key, text in by_key.items())
             yield f'the policy "{policy.name}" gives the container "{name}" {added}; say otherwise for another'
-
-
-def _untranslated(found: Interpretation) -> Sequence[Asked]:
-    """What asks for a GPU, unless some of the pod was translated already, and had its defaults then."""
-    asking = [asked for asked in found.asked if asked.anything]
-    return [] if any(asked.request is not None and asked.native.amounts for asked in asking) else asking
 
 
 def _defaults(asked: Asked, defaults: Defaults) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from webhook.core import native
+from webhook.core.claims import names as claimed_by
 from webhook.core.decision import Reservation
 from webhook.core.pod import Pod
 from webhook.core.quantity import shown
@@ -13,7 +14,7 @@ from webhook.core.tenancy import tally
 from webhook.core.tenancy.breach import Breach, path
 from webhook.core.tenancy.counting import Holding, count
 from webhook.core.tenancy.ledger import Ask
-from webhook.core.tenancy.policy import Action, Quota, TenantPolicy
+from webhook.core.tenancy.policy import RULES, Action, Ceiling, Kinds, Quota, TenantPolicy
 from webhook.core.violations import Violation
 
 NAMED: Final = 3
@@ -37,29 +38,50 @@ def claimed(seen: Pod) -> Sequence[str]:
 
 
 def check(policy: TenantPolicy, held: Sequence[Holding], claims: Sequence[str]) -> Iterator[Breach]:
-    """What cannot be counted in a quota that the policy sets."""
-    quota = policy.quota
-    if quota is None:
-        return
-    if claims:
-        yield Breach("quota", quota.action, _claims(claims, policy, quota))
-    counted = count(held)
-    if counted.unsized and any(key.partition("/")[0] == tally.MEMORY for key in quota.hard):
-        yield Breach("quota", quota.action, _unsized(held, policy, quota))
-    if counted.unknown and any("/" in key for key in quota.hard):
-        yield Breach("quota", quota.action, _unknown(held, policy, quota))
+    """What cannot be counted in a quota that the policy sets, and claims that none of its rules can judge."""
+    for lift in RULES:
+        rule: Ceiling | Kinds | Quota | None = getattr(policy, lift)
+        if rule is not None and claims and (lift == "quota" or not _accounted(held, claims)):
+            yield Breach(lift, rule.action, _claims(claims, lift, policy, rule.rule))
+    if policy.quota is not None:
+        for violation in _uncounted(policy, policy.quota, held):
+            yield Breach("quota", policy.quota.action, violation)
 
 
-def _claims(claims: Sequence[str], policy: TenantPolicy, quota: Quota) -> Violation:
+def _accounted(held: Sequence[Holding], claims: Sequence[str]) -> bool:
+    """Whether each claim is what a container was given for its shorthand, which is judged like any other."""
+    given = [claimed_by(holding.container) for holding in held if not holding.asked.native.amounts]
+    return all(len(names) == 1 for names in given) and set(claims) == {name for names in given for name in names}
+
+
+_JUDGED: Final = {
+    "container": "hold what a container may have",
+    "pod": "hold what a pod may have",
+    "allowed": "are of what it allows",
+    "forbidden": "are of what it forbids",
+}
+
+
+def _claims(claims: Sequence[str], lift: str, policy: TenantPolicy, rule: str) -> Violation:
     names = [*map(shown, claims[:NAMED]), *(["..."] if claims[NAMED:] else [])]
+    why = f'the quota of the tenant "{policy.name}" cannot count what they hold'
+    if lift != "quota":
+        why = f'whether they {_JUDGED[lift]} the policy "{policy.name}" cannot tell'
     return Violation(
         code="GPU108",
         path="spec.resourceClaims",
-        message=f"the pod has resource claims ({', '.join(names)}), "
-        f'and the quota of the tenant "{policy.name}" cannot count what they hold',
+        message=f"the pod has resource claims ({', '.join(names)}), and {why}",
         fix="ask for a GPU in shorthand, as gpu: 1, or by resources of a back end that has some",
-        rule=quota.rule,
+        rule=rule,
     )
+
+
+def _uncounted(policy: TenantPolicy, quota: Quota, held: Sequence[Holding]) -> Iterator[Violation]:
+    counted = count(held)
+    if counted.unsized and any(key.partition("/")[0] == tally.MEMORY for key in quota.hard):
+        yield _unsized(held, policy, quota)
+    if counted.unknown and any("/" in key for key in quota.hard):
+        yield _unknown(held, policy, quota)
 
 
 def _unsized(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Violation:
