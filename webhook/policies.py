@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, KeysView, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -32,11 +32,17 @@ log = logging.getLogger(__name__)
 
 
 class Policies:
-    """Follows what decides who may ask for what. `changed` is told the kind and the name of whatever changes."""
+    """Follows what decides who may ask for what.
+
+    `changed` is told the kind and the name of whatever changes: `TenantPolicy/status` where a policy says the same as
+    before.
+    """
 
     def __init__(self, api: Api, changed: Callable[[str, str], None]) -> None:
         self._changed = changed
         self._digest = ""
+        self.taken: set[str] = set()
+        """Policies of the cluster that are ignored, as the rule files have one of the name."""
         self._policies = _Known("TenantPolicy", tenants.policies_from)
         self._exemptions = _Known("Exemption", tenants.exemptions_from)
         self._collections = {
@@ -83,8 +89,11 @@ class Policies:
             known.refresh(self.objects(known.kind), rulebook)
         self._digest = rulebook.digest
         named = {policy.name for policy in offline.policies}
-        if twice := named & self._policies.values.keys():
-            log.error("in the rule files and in the cluster, where they are ignored: %s", ", ".join(sorted(twice)))
+        self.taken = named & self._policies.values.keys()
+        if self.taken:
+            log.error(
+                "in the rule files and in the cluster, where they are ignored: %s", ", ".join(sorted(self.taken))
+            )
         return replace(
             offline,
             policies=[
@@ -102,9 +111,18 @@ class Policies:
         """The tenants of whose policies no good one was ever seen."""
         return self._policies.instead.keys()
 
+    @property
+    def problems(self) -> Mapping[str, Sequence[str]]:
+        """What is wrong with policies as they stand now, by name."""
+        return self._policies.problems
+
     def _outdate(self, known: _Known[Any], name: str) -> None:
-        known.stale.add(name)
-        self._changed(known.kind, name)
+        found = self.objects(known.kind).get(name, {}).get("metadata", {})
+        if known.is_another(name, (found.get("uid"), found.get("generation"))):
+            known.stale.add(name)
+            self._changed(known.kind, name)
+        else:
+            self._changed(f"{known.kind}/status", name)
 
 
 class _Known(Generic[T]):
@@ -115,7 +133,16 @@ class _Known(Generic[T]):
         self.stale: set[str] = set()
         self.good: dict[str, T] = {}
         self.instead: dict[str, T] = {}
+        self.problems: dict[str, Sequence[str]] = {}
         self._read = read
+        self._versions: dict[str, tuple[str | None, int | None]] = {}
+
+    def is_another(self, name: str, version: tuple[str | None, int | None]) -> bool:
+        """Whether an object has another UID or generation than it had; those of one that is gone are None."""
+        before = self._versions.pop(name, (None, None))
+        if version != (None, None):
+            self._versions[name] = version
+        return before != version
 
     @property
     def values(self) -> Mapping[str, T]:
@@ -128,10 +155,12 @@ class _Known(Generic[T]):
         found = self._read([objects[name] for name in stale if name in objects], rulebook)
         for name in stale:
             self.instead.pop(name, None)
+            self.problems.pop(name, None)
             if name not in objects:
                 self.good.pop(name, None)
         self.good |= found.read
         for name, broken in found.broken.items():
-            log.error("%s", "; ".join(map(str, broken.problems)))
+            self.problems[name] = [str(problem) for problem in broken.problems]
+            log.error("%s", "; ".join(self.problems[name]))
             if name not in self.good and broken.instead is not None:
                 self.instead[name] = broken.instead

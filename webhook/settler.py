@@ -20,6 +20,7 @@ from typing import Final
 
 from webhook import api, logs, settlerpage
 from webhook.api import Api, ApiError, MissingError, Object
+from webhook.conditions import Conditions
 from webhook.core.tenancy import counting, membership, settlement, tally
 from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.policy import Tenancy, TenantPolicy
@@ -70,6 +71,7 @@ class Settler:
         self._grace = grace
         self._store = UsageObjects(cluster)
         self._policies = Policies(cluster, self._policy_changed)
+        self._conditions = Conditions(cluster)
         self._usages = Collection(self._usage_changed)
         self._quotas: dict[str, TenantPolicy] = {}
         self._wanted: dict[str, set[str]] = {}
@@ -86,8 +88,9 @@ class Settler:
     async def run(self) -> None:
         """Settle until cancelled."""
         usages = Follower(self._api, COLLECTION, self._usages)
+        running = (self._policies.run(), usages.run(), self._conditions.run(), self._count_pods(), self._turns())
         async with asyncio.TaskGroup() as tasks:
-            for each in (self._policies.run(), usages.run(), self._count_pods(), self._turns()):
+            for each in running:
                 tasks.create_task(each)
 
     @property
@@ -201,6 +204,7 @@ class Settler:
         if rulebook is None or self._policies.unknown:
             return
         tenancy = self._policies.tenancy(rulebook, rulebook.tenancy)
+        self._conditions.changed(self._policies, rulebook, tenancy)
         before = {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
         self._quotas = {each.name: each for each in tenancy.policies if each.quota is not None}
         exempt = rulebook.cluster.system_namespaces
@@ -279,7 +283,7 @@ class Settler:
             self.ledgers[tenant] = known.ledger
         else:
             self.settled_at.pop(tenant, None)
-        left = _namespaces(before) - _namespaces(known.ledger)
+        left = {*before.held, *before.joining} - {*known.ledger.held, *known.ledger.joining}
         self._stir(self._tenants[namespace] for namespace in left if namespace in self._tenants)
 
     async def _write(self, tenant: str, step: Step, known: Versioned, *, unlimited: bool) -> bool:
@@ -321,11 +325,6 @@ class Settler:
             async for page in self._api.pages(f"/api/v1/namespaces/{namespace}/pods")
             for found in page["items"] or ()
         ]
-
-
-def _namespaces(ledger: Ledger) -> set[str]:
-    """Those that no other ledger may have now."""
-    return {*ledger.held, *ledger.joining}
 
 
 def _urgent(status: Mapping[str, object]) -> bool:

@@ -77,6 +77,7 @@ def test_the_account_of_the_admission_servers_may_do_what_they_do_and_nothing_el
     assert rights(installed, "gpu-webhook") == {
         "elasticgpuclaims.elasticgpu.io [] [] [list watch]",
         "elasticgpuclasses.elasticgpu.io [] [] [list watch]",
+        "events [] [] [create]",
         "exemptions.gpu-webhook.io [] [] [list watch]",
         "namespaces [] [] [list watch]",
         "nodes [] [] [list watch]",

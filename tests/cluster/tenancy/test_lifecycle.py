@@ -1,6 +1,7 @@
 """Pods come and go, by hand and by controllers, and what they held is free again at once."""
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -34,6 +35,12 @@ def pods_of(there: Client) -> dict[str, str]:
     return {each["metadata"]["uid"]: each["metadata"]["name"] for each in there.list(pod("any"))}
 
 
+def await_pods(there: Client, count: int, *, but: Collection[str] = ()) -> set[str]:
+    """Await so many pods beside some; the UIDs of all."""
+    until(lambda: len(pods_of(there).keys() - set(but)) == count, f"there are {count} pods")
+    return {*pods_of(there)}
+
+
 def test_pods_that_are_deleted_in_bulk_make_room_at_once(town: Town) -> None:
     [there] = town.tenant("bulk", quota={"devices": 4})
 
@@ -62,11 +69,11 @@ def test_pods_that_end_make_room(town: Town, phase: str) -> None:
 def test_a_stateful_set_that_uses_all_of_its_quota_gets_all_of_its_pods_back(town: Town) -> None:
     [there] = town.tenant("stateful", quota={"devices": 4})
     there.create(workload("StatefulSet", 4, serviceName="web", podManagementPolicy="Parallel"))
-    before = until(lambda: len(found := pods_of(there)) == 4 and found, "there are four pods")
+    before = await_pods(there, 4)
 
     with town.watched(there) as witness:
         delete_all(there)
-        after = until(lambda: len(found := pods_of(there).keys() - before) == 4 and found, "there are four new pods")
+        after = await_pods(there, 4, but=before)
 
     assert len(after) == 4
     assert failures(there) == []
@@ -77,13 +84,13 @@ def test_a_deployment_that_uses_all_of_its_quota_is_rolled_out(town: Town) -> No
     [there] = town.tenant("rolled", quota={"devices": 3})
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 3}}
     made = there.create(workload("Deployment", 3, strategy=strategy))
-    before = until(lambda: len(found := pods_of(there)) == 3 and found, "there are three pods")
+    before = await_pods(there, 3)
 
     with town.watched(there) as witness:
         there.patch(made, {"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}})
-        until(lambda: len(pods_of(there).keys() - before) == 3, "there are three new pods")
+        after = await_pods(there, 3, but=before)
 
-    assert len(pods_of(there)) == 3
+    assert len(after) == 3
     assert failures(there) == []
     assert witness.peak.devices == 3
 

@@ -29,11 +29,12 @@ Refused = Callable[[], RefusedError | None]
 
 @dataclass(slots=True)
 class Town:
-    """The cluster, and what serves it."""
+    """The cluster, and what serves it; `free` is a namespace whose policy limits nothing."""
 
     plane: ControlPlane
     settler: Process
     webhook: Webhook
+    free: Client
 
     @property
     def client(self) -> Client:
@@ -110,6 +111,15 @@ def refusal(there: Client, made: Object) -> RefusedError:
     raise AssertionError(f"{made['metadata']['name']} was created")
 
 
+def told(there: Client, made: Object, *, dry_run: bool = False) -> tuple[int, str]:
+    """The code and the words with which one create is answered."""
+    try:
+        there.create(made, dry_run=dry_run)
+    except RefusedError as refused:
+        return refused.code, str(refused)
+    return HTTPStatus.CREATED, ""
+
+
 def delete_all(there: Client) -> None:
     """Delete all pods of a namespace by one request."""
     there.send("DELETE", there.collection(pod("any")), query={"gracePeriodSeconds": "0"})
@@ -128,6 +138,7 @@ def running(plane: ControlPlane, *, rules: Path = ROOT / "rules") -> Iterator[To
     settler = world.start_settler(plane)
     with world.attached_webhook(plane, "town-webhook", rules=rules) as webhook:
         register(plane.client, webhook)
-        yield Town(plane, settler, webhook)
+        plane.client.create(world.policy("free", "free"))
+        yield Town(plane, settler, webhook, plane.client.in_namespace("free"))
         settler.assert_running()
         webhook.process.assert_running()

@@ -1,0 +1,236 @@
+"""Policies, ledgers, namespaces and servers come and go, and what pods hold is counted all the same."""
+
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.client import Object
+from tests.cluster.pods import container, limits, pod
+from tests.cluster.tenancy import world
+from tests.cluster.tenancy.town import Town, create, delete_all, gpu_pod, refusal, told
+from tests.cluster.waiting import until
+from tests.cluster.webhook import ROOT, point, register, unregister
+
+pytestmark = pytest.mark.cluster
+
+USAGES: Object = {"apiVersion": world.API_VERSION, "kind": "TenantUsage", "metadata": {}}
+
+
+def holders(town: Town, namespace: str) -> list[str]:
+    """The tenants that count a namespace, at one moment."""
+    ledgers = {each["metadata"]["name"]: each.get("status", {}) for each in town.client.list(USAGES)}
+    return [name for name, status in ledgers.items() if namespace in status.get("held", {})]
+
+
+def await_holder(town: Town, namespace: str, tenant: str) -> list[list[str]]:
+    """Await that a tenant counts a namespace; whoever did until then, at each look."""
+    looks: list[list[str]] = []
+
+    def counted() -> bool:
+        looks.append(holders(town, namespace))
+        return tenant in looks[-1]
+
+    until(counted, f"{tenant} counts {namespace}")
+    return looks
+
+
+def label(town: Town, namespace: str, **labels: str) -> None:
+    """Label a namespace."""
+    found = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    town.client.patch(found, {"metadata": {"labels": labels}})
+
+
+def test_a_namespace_moves_to_another_tenant_with_its_pods(town: Town) -> None:
+    there = town.client.in_namespace("moved")
+    label(town, "moved", team="old")
+    for team, devices in (("old", 2), ("new", 3)):
+        selector = {"selector": {"matchLabels": {"team": team}}}
+        town.client.create(world.policy(team, namespaces=selector, quota={"devices": devices}))
+    world.await_counted(town.client, "old", "moved")
+    with town.watched(there) as witness:
+        create(there, gpu_pod("one"), gpu_pod("two"))
+        refusal(there, gpu_pod("three"))
+
+        label(town, "moved", team="new")
+        until(lambda: "old" not in holders(town, "moved"), "it is taken out of the old ledger")
+        code, said = told(there, gpu_pod("three"))
+        counted = await_holder(town, "moved", "new")
+        create(there, gpu_pod("three"))
+
+        assert code == 503
+        assert "the namespace moved is not counted yet" in said
+        assert [one for one in counted if len(one) > 1] == []
+        assert refusal(there, gpu_pod("four")).code == 403
+    assert witness.peak.devices == 3
+    town.await_used("new", "3")
+    town.await_used("old", "0")
+
+
+def test_a_limit_below_what_is_used_takes_nothing_away_and_admits_nobody(town: Town) -> None:
+    [there] = town.tenant("lowered", quota={"devices": 4})
+    create(there, *(gpu_pod(f"p{number}") for number in range(4)))
+
+    town.change("lowered", quota={"devices": 2})
+    until(lambda: world.usage(town.client, "lowered")["hard"] == {"devices": "2"}, "the ledger has the new limit")
+
+    said = str(refusal(there, gpu_pod("new")))
+    assert 'tenant "lowered" is over its GPU quota: uses 4, asks 1, limit 2 devices' in said
+    assert len(there.list(pod("any"))) == 4
+    there.delete(pod("p0"))
+    there.delete(pod("p1"))
+    assert "uses 2, asks 1, limit 2 devices" in str(refusal(there, gpu_pod("new")))
+    there.delete(pod("p2"))
+    create(there, gpu_pod("new"))
+
+
+def test_a_policy_that_is_deleted_and_made_again_counts_the_pods_that_stayed(town: Town) -> None:
+    [there] = town.tenant("again", quota={"devices": 2})
+    create(there, gpu_pod("one"))
+
+    town.drop("again")
+    until(lambda: not world.usage(town.client, "again"), "its ledger is gone")
+    refused = refusal(there, gpu_pod("two"))
+    town.tenant("again", quota={"devices": 2})
+
+    assert "no TenantPolicy is for the namespace again-a" in str(refused)
+    create(there, gpu_pod("two"))
+    assert refusal(there, gpu_pod("three")).code == 403
+    town.await_used("again", "2")
+
+
+def test_a_ledger_that_somebody_deletes_is_made_again_and_nobody_gets_more_meanwhile(town: Town) -> None:
+    [there] = town.tenant("erased", quota={"devices": 2})
+    create(there, gpu_pod("one"))
+
+    with town.watched(there) as witness:
+        town.client.delete({**USAGES, "metadata": {"name": "erased"}})
+        create(there, gpu_pod("two"))
+        assert refusal(there, gpu_pod("three")).code == 403
+
+    assert witness.peak.devices == 2
+    town.await_used("erased", "2")
+
+
+def test_pods_that_were_created_while_the_webhook_was_away_count(town: Town) -> None:
+    [there] = town.tenant("away", quota={"devices": 2})
+    full = [container("main", resources=limits(**{"nvidia.com/gpu": 3}))]
+    refusal(there, pod("unseen", containers=full))
+    unregister(town.client)
+    try:
+        until(lambda: told(there, pod("unseen", containers=full))[0] == 201, "nobody is asked")
+    finally:
+        register(town.free, town.webhook)
+
+    town.await_used("away", "3")
+    assert "uses 3, asks 1, limit 2 devices" in str(refusal(there, gpu_pod("one")))
+    delete_all(there)
+    create(there, gpu_pod("one"))
+
+
+def test_where_two_policies_tie_nobody_gets_a_gpu_until_one_is_put_first(town: Town) -> None:
+    [there] = town.tenant("tie", quota={"devices": 2})
+    create(there, gpu_pod("one"))
+    town.client.create(world.policy("tie-other", "tie-*", quota={"devices": 5}))
+
+    until(lambda: "[GPU106]" in told(there, gpu_pod("two"), dry_run=True)[1], "both are known")
+    said = str(refusal(there, gpu_pod("two")))
+    create(there, pod("without"))
+    town.change("tie", priority=1)
+
+    assert "2 policies of priority 0 are for the namespace tie-a: TenantPolicy/tie and TenantPolicy/tie-other" in said
+    until(lambda: "[GPU106]" not in told(there, gpu_pod("two"), dry_run=True)[1], "one is first")
+    create(there, gpu_pod("two"))
+    assert "limit 2 devices" in str(refusal(there, gpu_pod("three")))
+
+
+def test_whoever_is_exempt_is_counted_and_not_held_back(town: Town) -> None:
+    here, there = town.tenant("spared", namespaces=2, quota={"devices": 1})
+    spec = {"namespaces": ["spared-a"], "users": ["admin"], "lifts": ["quota"], "owner": "ops", "reason": "a test"}
+    exemption = {"apiVersion": world.API_VERSION, "kind": "Exemption", "metadata": {"name": "spared"}}
+    town.client.create(exemption | {"spec": {**spec, "expires": "2099-01-31T00:00:00Z"}})
+
+    create(here, gpu_pod("one"))
+    until(lambda: told(here, gpu_pod("two"))[0] == 201, "the exemption is known")
+
+    town.await_used("spared", "2")
+    assert "uses 2, asks 1, limit 1 device\n" in str(refusal(there, gpu_pod("one")))
+    town.client.delete(exemption)
+    numbers = itertools.count()
+    until(lambda: told(here, gpu_pod(f"p{next(numbers)}"))[0] == 403, "the exemption is gone")
+
+
+@pytest.mark.parametrize("action", ["warn", "dryrun"])
+def test_a_quota_that_does_not_deny_counts_what_is_over_it(town: Town, action: str) -> None:
+    [there] = town.tenant(f"only-{action}", quota={"devices": 1, "enforcementAction": action})
+
+    first, second = create(there, gpu_pod("one"), gpu_pod("two"))
+
+    said = (
+        f'[GPU104] tenant "only-{action}" is over its GPU quota: uses 1, asks 1, limit 1 device; '
+        "it is admitted, as the policy only warns"
+    )
+    assert [one for one in first.warnings if "GPU104" in one] == []
+    assert [one for one in second.warnings if "GPU104" in one] == ([said] if action == "warn" else [])
+    town.await_used(f"only-{action}", "2")
+
+
+def test_where_the_server_only_observes_nothing_changes_and_users_are_told_what_would(
+    town: Town, tmp_path: Path
+) -> None:
+    [there] = town.tenant("observed", ceilings={"pod": {"devices": 1}})
+    rules = tmp_path / "rules"
+    shutil.copytree(ROOT / "rules", rules)
+    cluster = rules / "cluster.yaml"
+    cluster.write_text(cluster.read_text().replace("\nspec:\n", "\nspec:\n  observe: true\n"))
+    with world.attached_webhook(town.plane, "observing", rules=rules) as observing:
+        try:
+            point(town.client, observing)
+            until(lambda: told(there, gpu_pod("two", "2"), dry_run=True)[0] == 201, "it observes")
+            stored = there.create(gpu_pod("two", "2"))
+        finally:
+            register(town.free, town.webhook)
+
+    assert stored["spec"]["containers"][0]["resources"] == {}
+    becomes, refused = stored.warnings
+    assert becomes == "the pod would become nvidia.com/gpu: 2 (nvidia-gpu)"
+    assert refused.startswith("would be refused: [GPU103] the pod asks ")
+
+
+def conditions_of(town: Town, name: str) -> dict[str, tuple[str, str, str]]:
+    """What a policy's status says, by type; empty unless it is about the policy as it stands."""
+    found = town.client.get(world.policy(name))
+    status = found.get("status", {})
+    if status.get("observedGeneration") != found["metadata"]["generation"]:
+        return {}
+    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in status["conditions"]}
+
+
+def test_a_policy_says_of_itself_whether_it_is_in_force(town: Town) -> None:
+    town.tenant("said")
+    alone = ("False", "NoConflict", "no other policy of its priority has its namespaces")
+
+    fine = until(lambda: conditions_of(town, "said"), "it has conditions")
+    town.change("said", allowed={"models": ["none-such"]})
+    broken = until(lambda: conditions_of(town, "said"), "it has new conditions")
+    kubectl = town.client.kubectl("get", "tenantpolicy", "said", "-o=wide", "--no-headers").stdout.split()
+
+    assert fine == {"Accepted": ("True", "Valid", "it is in force as it stands"), "Ambiguous": alone}
+    assert broken["Accepted"][:2] == ("False", "Invalid")
+    assert broken["Accepted"][2].startswith("TenantPolicy/said: spec.allowed.models[0]: ")
+    assert broken["Ambiguous"] == alone
+    assert kubectl[-3:-1] == ["False", "False"]
+
+
+def test_policies_in_each_others_way_say_so(town: Town) -> None:
+    town.tenant("crossed")
+    until(lambda: conditions_of(town, "crossed"), "it has conditions")
+
+    town.client.create(world.policy("crossing", "crossed-a"))
+
+    tied = "of the same priority, for the same namespaces (crossed-a), as {}: "
+    tied += "no GPU pod is admitted there until one of them has a higher priority"
+    for one, other in (("crossed", "crossing"), ("crossing", "crossed")):
+        expected = ("True", "SamePriority", tied.format(other))
+        until(lambda: conditions_of(town, one).get("Ambiguous") == expected, f"{one} is in {other}'s way")  # noqa: B023 - awaited
