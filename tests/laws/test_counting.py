@@ -17,10 +17,15 @@ CARDS = ("T4", "A100-40GB", "H200", "MI300X", "Ascend910B4")
 
 
 def _around(rulebook: Rulebook, model: str) -> Rulebook:
-    """The rulebook where all nodes of every back end that can have it have this card."""
+    """The rulebook where only the nodes tell the card, and all of every back end that can have it have this one."""
     card = clusters.device(model)
     having = {name: card for name, backend in rulebook.backends.items() if backend.serves(card)}
-    return replace(rulebook, surroundings=Surroundings(cards=having, present=frozenset(having)))
+    return replace(_unsaid(rulebook), surroundings=Surroundings(cards=having, present=frozenset(having)))
+
+
+def _unsaid(rulebook: Rulebook) -> Rulebook:
+    """The rulebook where nothing tells the card."""
+    return replace(rulebook, cluster=replace(rulebook.cluster, device=None))
 
 
 def _charged(asked: Asking, rulebook: Rulebook) -> tuple[object, object]:
@@ -40,7 +45,7 @@ def test_a_stored_pod_counts_what_was_charged_for_it(asked: Asking) -> bool:
     return counted is not None
 
 
-@every.backend(16, least=4, also=[st.sampled_from(CARDS), st.sampled_from(CARDS)])
+@every.backend(16, least=1, also=[st.sampled_from(CARDS), st.sampled_from(CARDS)])
 def test_what_a_pod_counts_does_not_change_with_the_nodes(asked: Asking, then: str, now: str) -> bool:
     before, after = _around(asked.rulebook, then), _around(asked.rulebook, now)
     done = stored(asked, before)
@@ -48,7 +53,7 @@ def test_what_a_pod_counts_does_not_change_with_the_nodes(asked: Asking, then: s
         return False
     raw = as_served(done.pod)
 
-    assert counting.held(raw, before) == counting.held(raw, after) == counting.held(raw, asked.rulebook)
+    assert counting.held(raw, before) == counting.held(raw, after) == counting.held(raw, _unsaid(asked.rulebook))
     return True
 
 
@@ -58,7 +63,7 @@ def test_explain_shows_what_the_stored_pod_counts(asked: Asking, card: str) -> b
     (explained,) = explain.explain(asked.pod, rulebook)
     if not explained.charges or not explained.decision.allowed:
         return False
-    found = counting.holdings(pod.read(as_served(explained.after)), asked.rulebook)
+    found = counting.holdings(pod.read(as_served(explained.after)), _unsaid(asked.rulebook))
 
     assert explained.charges == {holding.container.name: holding.measure.devices for holding in found}
     return True
