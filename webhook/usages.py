@@ -30,15 +30,15 @@ class UsageObjects:
             raise StoreError(str(error)) from None
 
     async def write(self, tenant: str, ledger: Ledger, version: str) -> Versioned:
-        """Replace the ledger, if it has this version still."""
+        """Replace the ledger, if it has this version still. What is stored then is what was sent, as a whole."""
+        path, replacement = f"{COLLECTION}/{tenant}/status", written(tenant, ledger, version)
         try:
-            return read(
-                await self._api.put(f"{COLLECTION}/{tenant}/status", written(tenant, ledger, version), WRITE_SECONDS)
-            )
+            stored = await self._api.put(path, replacement, WRITE_SECONDS)
         except api.ConflictError as error:
             raise ConflictError(str(error)) from None
         except ApiError as error:
             raise StoreError(str(error)) from None
+        return Versioned(ledger, str(stored["metadata"]["resourceVersion"]))
 
     async def create(self, tenant: str) -> Versioned:
         """Make the object of a new tenant, that nobody has counted yet; raises ConflictError if it is there."""

@@ -56,6 +56,8 @@ class Ledger:
 
 
 def _largest(by_uid: Mapping[str, Tally]) -> Tally:
+    if len(by_uid) == 1:
+        return next(iter(by_uid.values()))
     most: Tally = tally.NOTHING
     for amount in by_uid.values():
         most = tally.at_least(most, amount)
