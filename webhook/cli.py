@@ -146,6 +146,7 @@ def _explain_parser(command: argparse.ArgumentParser) -> None:
         help="claims that the pods name, their classes, and policies, where they are not in the same file",
     )
     command.add_argument("-n", "--namespace", metavar="NAME", help="as if created there; default: what a pod says")
+    command.add_argument("--user", metavar="NAME", help="as if created by them, where an exemption is for some users")
     command.add_argument(
         "--usage",
         action="append",
@@ -276,7 +277,7 @@ def _explain(options: argparse.Namespace) -> int:
     around = [document for file in options.around for document in manifests.parse(*_read(file))]
     rulebook = sources.given([*documents, *around], replace(rulebook, tenancy=tenancy))
     rulebook, ledgers = _tenants_around([*documents, *around], options.usage, rulebook)
-    setting = Setting(namespace=options.namespace or "", at=time.time())
+    setting = Setting(namespace=options.namespace or "", user=options.user or "", at=time.time())
     explained = (
         explanation
         for document in documents

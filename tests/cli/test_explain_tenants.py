@@ -152,6 +152,14 @@ def test_an_exemption_that_lifts_the_quota_says_so() -> None:
     assert quota(ran)[0] == "tenant    vision, by TenantPolicy/vision: an exemption lifts its quota"
 
 
+def test_an_exemption_for_some_users_lifts_nothing_for_others() -> None:
+    made = exemption("deadline", timedelta(days=30))
+    for_ada = {**made, "spec": {**made["spec"], "users": ["ada"]}}
+
+    assert explain(pod("2"), VISION, USED, for_ada).code == 1
+    assert explain(pod("2"), VISION, USED, for_ada, options=("-n", "vision-dev", "--user", "ada")).code == 0
+
+
 def test_a_namespace_that_nobody_counts_yet_has_to_wait() -> None:
     ran = explain(pod("1"), VISION, USED, options=("-n", "vision-new"))
 
