@@ -9,7 +9,9 @@ from typing import NoReturn
 
 from tests.cluster import binaries
 from tests.cluster.plane import ControlPlane, control_plane
-from tests.cluster.webhook import Webhook, register, running_webhook
+from tests.cluster.processes import Process
+from tests.cluster.tenancy import world
+from tests.cluster.webhook import Webhook, register
 
 GUIDE = """\
 Ready: a real API server with the webhook in front of it. There are no nodes, so pods stay Pending.
@@ -32,9 +34,24 @@ words of a back end (rules/cluster.yaml says which). What makes no sense is refu
 
 {kubectl} run odd --image nginx --labels gpu=1.5
 
+Tenants have limits, which hold whoever asks at the same time:
+
+{kubectl} create -f - <<EOF
+apiVersion: gpu-webhook.io/v1alpha1
+kind: TenantPolicy
+metadata: {{name: vision}}
+spec:
+  namespaces: {{names: [default]}}
+  quota: {{devices: 2}}
+EOF
+{kubectl} wait tenantpolicy/vision --for=condition=Accepted --timeout=60s
+{kubectl} run many --image nginx --labels gpu=3
+{kubectl} get tenantusage
+
 API server     {url}
 kubeconfig     {kubeconfig}
 webhook's log  {log}
+settler's log  {settler}
 
 Ctrl-C here takes all of it down.
 """
@@ -56,16 +73,19 @@ def main() -> int:
 
 def _run() -> int:
     programs = binaries.find(_say)
-    _say("Starting etcd, kube-apiserver and the webhook ...")
-    with control_plane(programs, controllers=programs.has_controllers) as plane, running_webhook(plane) as webhook:
-        register(plane.client, webhook)
-        _say(_guide(plane, webhook))
-        webhook.process.popen.wait()
-        _say(f"The webhook has ended:\n{webhook.process.tail()}")
-        return 1
+    _say("Starting etcd, kube-apiserver, the webhook and the settler ...")
+    with control_plane(programs, controllers=programs.has_controllers) as plane:
+        world.define(plane.client)
+        with world.attached_webhook(plane, "webhook") as webhook:
+            settler = world.start_settler(plane)
+            register(plane.client, webhook)
+            _say(_guide(plane, webhook, settler))
+            webhook.process.popen.wait()
+            _say(f"The webhook has ended:\n{webhook.process.tail()}")
+            return 1
 
 
-def _guide(plane: ControlPlane, webhook: Webhook) -> str:
+def _guide(plane: ControlPlane, webhook: Webhook, settler: Process) -> str:
     client = plane.client
     kubectl = "kubectl" if shutil.which("kubectl") else shlex.quote(str(client.kubectl_path))
     return GUIDE.format(
@@ -73,6 +93,7 @@ def _guide(plane: ControlPlane, webhook: Webhook) -> str:
         url=client.url,
         kubeconfig=client.kubeconfig,
         log=webhook.process.log,
+        settler=settler.log,
     )
 
 

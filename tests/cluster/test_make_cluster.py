@@ -32,15 +32,20 @@ def test_what_it_prints_works_when_pasted_and_an_interrupt_leaves_nothing(
     printed = _read_until(started, "takes all of it down")
     example = re.search(r"^\S+ --kubeconfig .* create -f .*^EOF\n.*?$", printed, re.MULTILINE | re.DOTALL)
     refused = re.search(r"^\S+ --kubeconfig .* run odd .*$", printed, re.MULTILINE)
+    tenant = re.search(r"^Tenants .*?\n\n(.*? get tenantusage)$", printed, re.MULTILINE | re.DOTALL)
     kubeconfig = re.search(r"^kubeconfig +(\S+)$", printed, re.MULTILINE)
     assert example
     assert refused
+    assert tenant
     assert kubeconfig
 
     shown = _paste(example[0])
     assert "pod/third created" in shown.stdout
     assert 'nvidia.com/gpu: "1"' in shown.stdout
     assert "denied the request" in _paste(refused[0]).stderr
+    counted = _paste(tenant[1])
+    assert "uses 0.3, asks 3, limit 2 devices" in counted.stderr
+    assert re.search(r"^vision +15 +0.3 +2 ", counted.stdout, re.MULTILINE)
 
     started.send_signal(number)
     assert "Taken down." in _read_until(started, "Taken down.")
