@@ -134,6 +134,7 @@ class Settler:
     def _policy_changed(self, kind: str, name: str) -> None:
         if kind == "TenantPolicy":
             self._changed_at = monotonic()
+            self.settlement.changed()
         if kind == "Namespace":
             self._namespace_changed(name)
         self._outdated = True

@@ -81,9 +81,10 @@ class Town:
             yield witness
 
 
-def gpu_pod(name: str, devices: str = "1", **more: Any) -> dict[str, Any]:
-    """A pod that asks for so many devices, and says so to a `Witness`."""
-    return pod(name, labels={"gpu": devices}, annotations={HOLDS: devices}, **more)
+def gpu_pod(name: str, devices: str = "1", **labels: str) -> dict[str, Any]:
+    """A pod that asks for so many devices, and says so to a `Witness`; `gpu_memory="8Gi"` asks for that, too."""
+    asked = {key.replace("_", "-"): value for key, value in labels.items()}
+    return pod(name, labels={"gpu": devices, **asked}, annotations={HOLDS: devices})
 
 
 def create(there: Client, *made: Object) -> list[Answer]:

@@ -167,6 +167,14 @@ def test_the_grace_is_waited_where_somebody_can_have_been_admitted(
     assert step == (Step(look=frozenset({"ci"})) if clear == 100 else Step(wake=clear))
 
 
+def test_a_namespace_that_is_new_has_to_wait_if_policies_change_before_it_is_counted() -> None:
+    me = settler()
+    me.born("ci", 99)
+    me.changed()
+    me.roll({"vision": counted(joining={"ci": "me-1"})}, now=100)
+    assert me.step("vision", HARD, ["dev", "ci"], now=100) == Step(wake=110)
+
+
 def test_a_namespace_that_was_opened_or_counted_is_not_new_any_more() -> None:
     me = settler()
     for namespace in ("open", "counted"):

@@ -230,6 +230,10 @@ class Settlement:
         if now - self._opened.get(namespace, -inf) > self._grace:
             self._calm.add(namespace)
 
+    def changed(self) -> None:
+        """Other policies: in a namespace that is new, pods may have been admitted by those there were before."""
+        self._calm.clear()
+
     def open(self, namespace: str, now: float) -> None:
         """A namespace that is gone, or where pods are admitted that nobody reserves: from now on it has to wait."""
         self._calm.discard(namespace)
