@@ -110,6 +110,7 @@ def _policy(line: str, **more: Any) -> TenantPolicy:
             ],
         ),
         priority=10,
+        action="warn",
         affinity=[
             {"key": "pool", "operator": "In", "values": ["vision", "shared"]},
             {"key": "spot", "operator": "DoesNotExist"},

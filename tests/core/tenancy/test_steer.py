@@ -143,6 +143,36 @@ def test_a_queue_is_not_for_the_pod_to_choose() -> None:
     assert found.mutated.code == 403
 
 
+def test_a_policy_that_only_warns_keeps_what_the_pod_says() -> None:
+    pod = builders.pod(labels={"gpu": "1", QUEUE: "audio"})
+
+    found = fate(pod, tenants.rules(policy(labels={QUEUE: "vision"}, annotations={"team": "v"}, action="warn")))
+
+    assert (found.codes, found.stored["metadata"]["labels"][QUEUE], _annotations(found)["team"]) == ([], "audio", "v")
+    assert found.validated.warnings == [
+        (
+            f'[GPU110] metadata.labels["{QUEUE}"] is "audio", and the policy "vision" sets it to "vision"; '
+            f"leave {QUEUE} out; the policy writes it"
+        )
+    ]
+
+
+def test_a_policy_that_is_only_tried_puts_nothing_on_any_pod_and_notes_what_contradicts() -> None:
+    tried = policy(
+        defaults=Defaults(memory=8 * GIB, backend="hami-vgpu"),
+        labels={QUEUE: "vision"},
+        affinity=[POOL],
+        action="dryrun",
+    )
+    pod = builders.pod(labels={"gpu": "1", QUEUE: "audio"})
+
+    found = fate(pod, tenants.rules(tried))
+
+    assert found.stored == fate(pod, tenants.rules(policy())).stored
+    assert (found.codes, found.validated.warnings) == ([], [])
+    assert tenants.names(found.validated.findings) == [("GPU110", "dryrun")]
+
+
 def test_a_pod_without_its_marks_has_to_come_again() -> None:
     request = builders.creating(whole(), "vision-dev")
 

@@ -103,6 +103,7 @@ def policy(name: str, spec: Node, known: Known, problems: list[Problem]) -> Tena
         rule=rule(name, spec),
         namespaces=section.need("namespaces", lambda node: _namespaces(node, reader), Namespaces()),
         priority=section.take("priority", _priority, 0),
+        action=reader.action,
         container=container,
         pod=pod,
         allowed=reader.take(section, "allowed", _kinds, None),

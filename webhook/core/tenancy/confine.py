@@ -43,7 +43,7 @@ def check(seen: Pod, policy: TenantPolicy) -> Iterator[Violation]:
     """What contradicts it, and what of it is not there, on a pod as it would be stored."""
     _, made, wrong = confined(seen, policy)
     yield from wrong
-    for edit in made:
+    for edit in made if policy.action != "dryrun" else ():
         what = "node affinity" if "affinity" in edit.path else edit.path[-1]
         yield Violation(
             code="GPU112",

@@ -78,7 +78,7 @@ def _breaches(
     policy: TenantPolicy, seen: Pod, held: Sequence[Holding], claims: Sequence[str], rulebook: Rulebook
 ) -> Iterator[Breach]:
     for violation in confine.check(seen, policy) if held else ():
-        yield Breach("", "deny", violation)
+        yield Breach("", policy.action, violation)
     yield from kinds.check(policy, held, rulebook)
     yield from ceilings.check(policy, held)
     yield from totals.check(policy, held, claims)

@@ -83,13 +83,15 @@ class TenantPolicy:
     """What one tenant may do. Its name is the tenant's.
 
     `affinity` are the match expressions (as in a nodeSelectorTerm) that all of its GPU pods are confined by; `labels`
-    and `annotations` are put on them.
+    and `annotations` are put on them. `action` is what becomes of a pod that contradicts these; the rules have their
+    own. With `dryrun` nothing is put on any pod, and no default holds.
     """
 
     name: str
     rule: str
     namespaces: Namespaces
     priority: int = 0
+    action: Action = "deny"
     container: Ceiling | None = None
     pod: Ceiling | None = None
     allowed: Kinds | None = None

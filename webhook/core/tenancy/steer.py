@@ -28,13 +28,16 @@ def make(seen: Pod, rulebook: Rulebook) -> Plan:
     if not rulebook.tenancy.policies:
         return plan.make(seen, rulebook)
     policy = member(seen.namespace, rulebook.tenancy).policy
-    found = interpret(seen, rulebook) if policy is not None else None
-    if policy is None or found is None or not any(asked.anything for asked in found.asked):
+    if policy is None or policy.action == "dryrun":
+        return plan.make(seen, rulebook)
+    found = interpret(seen, rulebook)
+    if not any(asked.anything for asked in found.asked):
         return plan.make(seen, rulebook)
     marked, made, wrong = confine.confined(seen, policy)
     planned = _with_defaults(marked, found, policy, rulebook)
     planned.edits[:0] = made
-    planned.violations += wrong
+    if policy.action == "deny":
+        planned.violations += wrong  # else /validate says it
     return planned
 
 
