@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, Final
 
 from webhook.core import choice, claims, edits, guard, interpret, inverse, native, places, pod, translate
@@ -42,13 +43,28 @@ def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
 def decide(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """The answer that a plan comes to."""
     if planned.violations:
-        return denied(planned.violations, planned.warnings)
+        refused = denied(planned.violations, planned.warnings)
+        return _at_once(refused, planned, request, rulebook) if refused.code == HTTPStatus.FORBIDDEN else refused
     return Decision(
         allowed=True,
         warnings=planned.warnings,
         patch=edits.to_patch(planned.edits, request.pod or {}),
         backends={served.asked.container.name: served.backend.name for served in planned.served},
         audit=_audit(planned, request, rulebook),
+    )
+
+
+def _at_once(refused: Decision, planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """A refusal by nothing but the policy, with what else the policy would refuse once this is mended."""
+    translated = pod.read(edits.apply(planned.edits, request.pod or {}), request.namespace)
+    judged = judge.judge(translated, request, rulebook)
+    more = [violation for violation in judged.violations if violation not in refused.violations]
+    return replace(
+        refused,
+        violations=[*refused.violations, *more],
+        warnings=[*refused.warnings, *judged.warnings],
+        findings=judged.findings,
+        audit=judged.audit(),
     )
 
 

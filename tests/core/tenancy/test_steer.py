@@ -143,6 +143,17 @@ def test_a_queue_is_not_for_the_pod_to_choose() -> None:
     assert found.mutated.code == 403
 
 
+def test_what_else_the_policy_minds_is_said_with_it() -> None:
+    pod = builders.pod(labels={"gpu": "4", QUEUE: "audio"})
+    tight = policy(labels={QUEUE: "vision"}, container=Ceiling(devices=Fraction(2), rule="r"), quota=quota(devices=4))
+
+    decision = fate(pod, tenants.rules(tight)).mutated
+
+    assert ([violation.code for violation in decision.violations], decision.code) == (["GPU110", "GPU102"], 403)
+    assert tenants.names(decision.findings) == [("GPU110", "deny"), ("GPU102", "deny")]
+    assert decision.reservation is None
+
+
 def test_a_policy_that_only_warns_keeps_what_the_pod_says() -> None:
     pod = builders.pod(labels={"gpu": "1", QUEUE: "audio"})
 
