@@ -95,16 +95,50 @@ def test_a_deployment_that_uses_all_of_its_quota_is_rolled_out(town: Town) -> No
     assert witness.peak.devices == 3
 
 
-def test_a_namespace_that_is_deleted_makes_room_for_the_other_ones(town: Town) -> None:
+def end_one(there: Client) -> bool:
+    """Let one pod succeed that has not, as a kubelet would; whether there was any."""
+    going = [each for each in there.list(pod("any")) if each["status"]["phase"] == "Pending"]
+    for each in going[:1]:
+        there.patch(
+            {**each, "apiVersion": "v1", "kind": "Pod"}, {"status": {"phase": "Succeeded"}}, subresource="status"
+        )
+    return bool(going)
+
+
+def test_a_job_runs_to_its_end_within_a_quota_that_its_first_pods_use_up(town: Town) -> None:
+    [there] = town.tenant("job", quota={"devices": 2})
+    template = {**workload("Job", 0)["spec"]["template"]}
+    template["spec"] |= {"restartPolicy": "Never"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}}
+    spec = {"parallelism": 2, "completions": 6, "template": template}
+
+    with town.watched(there) as witness:
+        there.create({**job, "spec": spec})
+        until(
+            lambda: not end_one(there) and there.get(job)["status"].get("succeeded") == 6, "all of it has succeeded"
+        )
+
+    assert failures(there) == []
+    assert witness.peak.devices == 2
+    town.await_used("job", "0")
+
+
+def test_a_namespace_that_is_deleted_makes_room_for_the_others_and_may_be_made_again(town: Town) -> None:
     here, there = town.tenant("emptied", namespaces=2, quota={"devices": 2})
     create(here, gpu_pod("one"), gpu_pod("two"))
     refusal(there, gpu_pod("one"))
 
-    here.send("DELETE", "/api/v1/namespaces/emptied-a")
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "emptied-a"}}
+    town.client.delete(namespace)
     until(lambda: not pods_of(here), "its pods are gone")
 
     create(there, gpu_pod("one"), gpu_pod("two"))
     town.await_used("emptied", "2")
+    until(lambda: not town.client.exists(namespace), "it is gone")
+    town.client.in_namespace("emptied-a")
+    assert refusal(here, gpu_pod("one")).code == 403
+    there.delete(pod("one"))
+    create(here, gpu_pod("one"))
 
 
 def test_pods_of_a_namespace_made_a_moment_ago_wait_for_nothing(town: Town) -> None:

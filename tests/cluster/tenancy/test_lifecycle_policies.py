@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.cluster.webhook import ROOT, point, register, unregister
 
 pytestmark = pytest.mark.cluster
 
+HERE = "kubernetes.io/metadata.name"
 USAGES: Object = {"apiVersion": world.API_VERSION, "kind": "TenantUsage", "metadata": {}}
 
 
@@ -42,30 +44,52 @@ def label(town: Town, namespace: str, **labels: str) -> None:
     town.client.patch(found, {"metadata": {"labels": labels}})
 
 
-def test_a_namespace_moves_to_another_tenant_with_its_pods(town: Town) -> None:
-    there = town.client.in_namespace("moved")
-    label(town, "moved", team="old")
+def conditions_of(town: Town, name: str) -> dict[str, tuple[str, str, str]]:
+    """What a policy's status says, by type; empty unless it is about the policy as it stands."""
+    found = town.client.get(world.policy(name))
+    status = found.get("status", {})
+    if status.get("observedGeneration") != found["metadata"]["generation"]:
+        return {}
+    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in status["conditions"]}
+
+
+def by_its_label(town: Town, namespace: str) -> None:
+    """Move a namespace to the tenant `{namespace}-new` by its own label."""
+    label(town, namespace, team="new")
+
+
+def by_a_higher_priority(town: Town, namespace: str) -> None:
+    """Move it by what the new tenant's policy says."""
+    town.change(f"{namespace}-new", priority=1, namespaces={"names": [namespace]})
+
+
+@pytest.mark.parametrize("move", [by_its_label, by_a_higher_priority])
+def test_a_namespace_moves_to_another_tenant_with_its_pods(town: Town, move: Callable[[Town, str], None]) -> None:
+    name = move.__name__.replace("_", "-")
+    old, new = f"{name}-old", f"{name}-new"
+    there = town.client.in_namespace(name)
+    label(town, name, team="old")
     for team, devices in (("old", 2), ("new", 3)):
-        selector = {"selector": {"matchLabels": {"team": team}}}
-        town.client.create(world.policy(team, namespaces=selector, quota={"devices": devices}))
-    world.await_counted(town.client, "old", "moved")
+        selector = {"names": [f"{name}-{team}-only"], "selector": {"matchLabels": {"team": team, HERE: name}}}
+        town.client.create(world.policy(f"{name}-{team}", namespaces=selector, quota={"devices": devices}))
+    world.await_counted(town.client, old, name)
     with town.watched(there) as witness:
         create(there, gpu_pod("one"), gpu_pod("two"))
         refusal(there, gpu_pod("three"))
 
-        label(town, "moved", team="new")
-        until(lambda: "old" not in holders(town, "moved"), "it is taken out of the old ledger")
+        move(town, name)
+        until(lambda: old not in holders(town, name), "it is taken out of the old ledger")
         code, said = told(there, gpu_pod("three"))
-        counted = await_holder(town, "moved", "new")
+        counted = await_holder(town, name, new)
         create(there, gpu_pod("three"))
 
         assert code == 503
-        assert "the namespace moved is not counted yet" in said
+        assert f"the namespace {name} is not counted yet" in said
         assert [one for one in counted if len(one) > 1] == []
         assert refusal(there, gpu_pod("four")).code == 403
     assert witness.peak.devices == 3
-    town.await_used("new", "3")
-    town.await_used("old", "0")
+    town.await_used(new, "3")
+    town.await_used(old, "0")
 
 
 def test_a_limit_below_what_is_used_takes_nothing_away_and_admits_nobody(town: Town) -> None:
@@ -98,6 +122,26 @@ def test_a_policy_that_is_deleted_and_made_again_counts_the_pods_that_stayed(tow
     create(there, gpu_pod("two"))
     assert refusal(there, gpu_pod("three")).code == 403
     town.await_used("again", "2")
+
+
+def test_while_a_policy_is_broken_its_last_good_version_holds(town: Town) -> None:
+    [there] = town.tenant("broken", quota={"devices": 2})
+
+    town.change("broken", quota={"devices": 5}, allowed={"models": ["none-such"]})
+    until(lambda: conditions_of(town, "broken").get("Accepted", ("",))[0] == "False", "it says that it is broken")
+
+    create(there, gpu_pod("one"), gpu_pod("two"))
+    assert "limit 2 devices" in str(refusal(there, gpu_pod("three")))
+    town.change("broken", allowed=None)
+    create(there, gpu_pod("three"))
+
+
+def test_a_policy_that_was_never_good_admits_nobody_and_says_why(town: Town) -> None:
+    [there] = town.tenant("never", allowed={"models": ["none-such"]})
+
+    said = str(refusal(there, gpu_pod("one")))
+
+    assert "TenantPolicy/never (broken: spec.allowed.models[0]: " in said
 
 
 def test_a_ledger_that_somebody_deletes_is_made_again_and_nobody_gets_more_meanwhile(town: Town) -> None:
@@ -196,15 +240,6 @@ def test_where_the_server_only_observes_nothing_changes_and_users_are_told_what_
     becomes, refused = stored.warnings
     assert becomes == "the pod would become nvidia.com/gpu: 2 (nvidia-gpu)"
     assert refused.startswith("would be refused: [GPU103] the pod asks ")
-
-
-def conditions_of(town: Town, name: str) -> dict[str, tuple[str, str, str]]:
-    """What a policy's status says, by type; empty unless it is about the policy as it stands."""
-    found = town.client.get(world.policy(name))
-    status = found.get("status", {})
-    if status.get("observedGeneration") != found["metadata"]["generation"]:
-        return {}
-    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in status["conditions"]}
 
 
 def test_a_policy_says_of_itself_whether_it_is_in_force(town: Town) -> None:
