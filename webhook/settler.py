@@ -63,6 +63,8 @@ class Settler:
         self.ledgers: dict[str, Ledger] = {}
         """As they were last read or written, by tenant."""
         self.settled_at: dict[str, float] = {}
+        self.tenancy = Tenancy()
+        """What policies and exemptions say, as they were last sorted."""
         self.conflicts = 0
         self._started = monotonic()
         self.pods = Follower(cluster, PODS, _Pods(self), seconds=WATCH_SECONDS)
@@ -204,7 +206,7 @@ class Settler:
         rulebook = self._rules.rulebook
         if rulebook is None or self._policies.unknown:
             return
-        tenancy = self._policies.tenancy(rulebook, rulebook.tenancy)
+        tenancy = self.tenancy = self._policies.tenancy(rulebook, rulebook.tenancy)
         self._conditions.changed(self._policies, rulebook, tenancy)
         before = {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
         self._quotas = {each.name: each for each in tenancy.policies if each.quota is not None}

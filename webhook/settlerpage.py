@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from fractions import Fraction
-from time import monotonic
+from time import monotonic, time
 from typing import Final, Protocol
 
 from webhook import metrics
 from webhook.core.tenancy.ledger import Ledger
+from webhook.core.tenancy.policy import Tenancy
 from webhook.core.tenancy.settlement import Settlement
 
 LINE_BYTES: Final = 4096
@@ -28,6 +29,7 @@ class Told(Protocol):
     settlement: Settlement
     ledgers: dict[str, Ledger]
     settled_at: dict[str, float]
+    tenancy: Tenancy
     conflicts: int
 
     @property
@@ -66,6 +68,10 @@ def _lines(settler: Told, now: float) -> Iterator[str]:
     yield from metrics.gauges("tenant_hard", "What a tenant may use at most.", labels, _plain(hard))
     yield from metrics.gauges("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
     yield from metrics.gauges("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
+    left: dict[metrics.Labels, float] = {
+        (one.name,): round(one.expires - time()) for one in settler.tenancy.exemptions
+    }
+    yield from metrics.gauges("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
     heard = round(now - settler.heard_at, 3)
     yield from metrics.gauges("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
     yield from metrics.gauges("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
