@@ -20,6 +20,7 @@ HEAVY = {
     "aiohttp",
     "certs",
     "webhook.cli",
+    "webhook.commands",
 }
 MEMORY = 80 * 1024
 

@@ -1,0 +1,116 @@
+"""`gpu-webhook explain`: what would become of pods, and why."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from webhook import manifests, rulefiles
+from webhook.commands import options, streams
+from webhook.commands.outcome import FINDINGS, FINE, UsageError
+from webhook.core import convert, explain, indexes, sources
+from webhook.core.document import nearest
+from webhook.core.explain import Explanation, Setting
+from webhook.core.rulebook import Rulebook
+from webhook.core.tenancy.ledger import Ledger
+
+
+def explain_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook explain` takes."""
+    command.add_argument("file", metavar="FILE|-", help="pods, workloads, lists or reviews, as YAML or JSON")
+    command.add_argument(
+        "--with",
+        dest="around",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="claims that the pods name, their classes, and policies, where they are not in the same file",
+    )
+    command.add_argument("-n", "--namespace", metavar="NAME", help="as if created there; default: what a pod says")
+    command.add_argument("--user", metavar="NAME", help="as if created by them, where an exemption is for some users")
+    command.add_argument(
+        "--usage",
+        action="append",
+        metavar="FILE",
+        help="what tenants use (kubectl get tenantusages,tenantpolicies,namespaces -o yaml); default: nothing",
+    )
+    command.add_argument("--backend", metavar="NAME", help="as if the cluster had only this back end")
+    command.add_argument("--to", metavar="NAME", help="rewrite pods of another system for this back end")
+    command.add_argument("--from", dest="source", metavar="NAME", help="with --to: the back end they are for now")
+    options.rules(command)
+    options.output(command)
+    command.set_defaults(command=_explain)
+
+
+def _explain(given: argparse.Namespace) -> int:
+    rulebook = rulefiles.load(given.rules)
+    if given.source and not given.to:
+        raise UsageError("--from says whose pods --to rewrites; give both")
+    for name in (given.backend, given.to, given.source):
+        _check_known(name, rulebook)
+    tenancy = rulebook.tenancy
+    if given.backend is not None:
+        rulebook = indexes.only(given.backend, rulebook)
+    documents = manifests.parse(*streams.manifest(given.file))
+    around = [document for file in given.around for document in manifests.parse(*streams.manifest(file))]
+    rulebook = sources.given([*documents, *around], replace(rulebook, tenancy=tenancy))
+    rulebook, ledgers = _tenants_around([*documents, *around], given.usage, rulebook)
+    setting = Setting(namespace=given.namespace or "", user=given.user or "", at=time.time())
+    explained = (
+        explanation
+        for document in documents
+        for explanation in (
+            convert.convert(document, given.to, rulebook, given.source, setting)
+            if given.to
+            else explain.explain(document, rulebook, setting)
+        )
+    )
+    found = list(explain.foreseen(explained, rulebook.tenancy, ledgers))
+    if not found:
+        raise UsageError(f"{given.file} holds no pod and nothing that makes pods")
+    _print_json(found) if given.output == "json" else _print_text(found)
+    return FINE if all(explanation.decision.allowed for explanation in found) else FINDINGS
+
+
+def _tenants_around(
+    documents: Iterable[Mapping[str, Any]], files: Sequence[str] | None, rulebook: Rulebook
+) -> tuple[Rulebook, Mapping[str, Ledger] | None]:
+    """The rulebook with the policies among documents and files, and the ledgers there; None: nothing is used."""
+    from webhook import tenants
+
+    objects = tenants.Objects()
+    try:
+        for document in documents:
+            objects.add(document)
+        for file in files or ():
+            objects.parse(*streams.whole(file))
+    except tenants.UnreadableError as error:
+        raise UsageError(str(error)) from None
+    tenancy, broken = objects.tenancy(rulebook)
+    ledgers, unread = objects.ledgers()
+    if broken or unread:
+        raise UsageError("; ".join(f"{one.tenant}: {one.message}" for one in [*broken, *unread]))
+    return replace(rulebook, tenancy=tenancy), ledgers if files or objects.usages else None
+
+
+def _check_known(name: str | None, rulebook: Rulebook) -> None:
+    if name is not None and name not in rulebook.backends:
+        hint = nearest(name, rulebook.backends)
+        raise UsageError(f'no back end is called "{name}"{hint}; there are {", ".join(sorted(rulebook.backends))}')
+
+
+def _print_json(found: Sequence[Explanation]) -> None:
+    contracts = [explanation.contract() for explanation in found]
+    streams.dump(contracts[0] if len(contracts) == 1 else contracts)
+
+
+def _print_text(found: Sequence[Explanation]) -> None:
+    from webhook import trace
+
+    colours = trace.TERMINAL if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
+    print("\n\n".join("\n".join(trace.paint(trace.trace(explanation), colours)) for explanation in found))

@@ -1,0 +1,43 @@
+"""The options that several commands have, and what their values mean."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from webhook import settings
+from webhook.commands.outcome import UsageError
+
+MAX_PORT: Final = 65535
+
+
+def rules(command: argparse.ArgumentParser) -> None:
+    """Where the rule files are."""
+    command.add_argument(
+        "--rules",
+        type=Path,
+        default=settings.default_rules(),
+        metavar="DIR",
+        help="rule files (default: %(default)s)",
+    )
+
+
+def output(command: argparse.ArgumentParser) -> None:
+    """For people or for scripts."""
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: %(default)s")
+
+
+def surroundings(command: argparse.ArgumentParser) -> None:
+    """Where the watcher leaves what the cluster has."""
+    command.add_argument(
+        "--surroundings", type=Path, metavar="FILE", help="what gpu-webhook watch writes, if it does"
+    )
+
+
+def address(bind: str) -> tuple[str, int]:
+    """The host and port of `--bind`; raises UsageError."""
+    host, _, port = bind.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > MAX_PORT:
+        raise UsageError(f"--bind {bind}: write HOST:PORT, as 127.0.0.1:8443")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,110 @@
+"""The commands that run until they are stopped: serve, console, settle, watch."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from webhook import settings
+from webhook.commands import options
+from webhook.commands.outcome import UsageError
+
+
+def serve_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook serve` takes."""
+    command.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="default: %(default)s")
+    command.add_argument("--tls-cert", type=Path, metavar="FILE", help="default: a self-signed pair, made once")
+    command.add_argument("--tls-key", type=Path, metavar="FILE")
+    options.rules(command)
+    options.surroundings(command)
+    command.add_argument(
+        "--cluster", action="store_true", help="policies and quota of the current cluster; gpu-webhook settle counts"
+    )
+    command.set_defaults(command=_serve)
+
+
+def _serve(given: argparse.Namespace) -> int:
+    # Imported here so that `explain` starts without the server, and the server without what `explain` needs.
+    from webhook import server
+
+    options.address(given.bind)
+    attach = None
+    if given.cluster:
+        from webhook import quotas
+
+        attach = quotas.Quotas
+    return server.serve(
+        settings.Settings(
+            bind=given.bind,
+            rules=given.rules,
+            surroundings=given.surroundings,
+            tls_cert=given.tls_cert,
+            tls_key=given.tls_key,
+        ),
+        attach,
+    )
+
+
+def console_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook console` takes."""
+    command.add_argument("--bind", default="127.0.0.1:8080", metavar="HOST:PORT", help="default: %(default)s")
+    options.rules(command)
+    options.surroundings(command)
+    seen = command.add_mutually_exclusive_group()
+    seen.add_argument("--inventory", type=Path, metavar="FILE", help="nodes and pods, for the global view")
+    seen.add_argument("--cluster", action="store_true", help="the global view from the current cluster")
+    command.add_argument("--tenants", type=Path, metavar="FILE", help="tenants and what they use, if not --cluster")
+    command.set_defaults(command=_console)
+
+
+def _console(given: argparse.Namespace) -> int:
+    from webhook import console
+
+    seen = console.Source(given.inventory, given.surroundings, live=given.cluster)
+    standings = console.Standings(given.tenants, live=given.cluster and given.tenants is None)
+    return console.serve(*options.address(given.bind), given.rules, seen, standings)
+
+
+def settle_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook settle` takes."""
+    command.add_argument(
+        "--bind", default="127.0.0.1:8082", metavar="HOST:PORT", help="/metrics (default: %(default)s)"
+    )
+    command.add_argument(
+        "--grace",
+        type=float,
+        default=45.0,
+        metavar="SECONDS",
+        help="longer than any create takes in the API server (default: %(default)g)",
+    )
+    options.rules(command)
+    command.set_defaults(command=_settle)
+
+
+def _settle(given: argparse.Namespace) -> int:
+    from webhook import api, settler
+
+    try:
+        return settler.settle(given.rules, options.address(given.bind), given.grace)
+    except api.ApiError as error:
+        raise UsageError(str(error)) from None
+
+
+def watch_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook watch` takes."""
+    command.add_argument(
+        "--write", type=Path, required=True, metavar="FILE", help="replaced whenever something changes"
+    )
+    options.rules(command)
+    command.set_defaults(command=_watch)
+
+
+def _watch(given: argparse.Namespace) -> int:
+    from webhook import cluster, watcher
+
+    if not given.write.parent.is_dir():
+        raise UsageError(f"{given.write.parent} is not a directory")
+    try:
+        return watcher.watch(given.rules, given.write)
+    except cluster.ClusterError as error:
+        raise UsageError(str(error)) from None
