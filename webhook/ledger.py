@@ -147,16 +147,16 @@ class Desk:
         known = queue.known or await self._store.read(tenant)
         waiting = [each for each in queue.waiting if not each.answer.done()]
         after, outcomes = core.reserve(known.ledger, [each.ask for each in waiting])
-        judged = list(zip(waiting, outcomes, strict=True))
+        judged, by = list(zip(waiting, outcomes, strict=True)), known.ledger
         unsure = [each for each, outcome in judged if outcome.verdict == "over" and each.recount is None]
         if unsure:
             after = replace(after, recount=after.recount + 1)
             self._metrics.recounts += 1
         if after is not known.ledger:
             known = await self._store.write(tenant, after, known.version)
+        final = [(each, outcome) for each, outcome in judged if _is_final(each, outcome, by, fresh=fresh)]
         for each in unsure:
             each.recount = after.recount
-        final = [(each, outcome) for each, outcome in judged if _is_final(each, outcome, known.ledger, fresh=fresh)]
         for each, outcome in final:
             if not each.answer.done():
                 each.answer.set_result(Answered(outcome, known.ledger))
@@ -165,10 +165,10 @@ class Desk:
         return bool(final)
 
 
-def _is_final(waiting: _Waiting, outcome: Outcome, known: Ledger, *, fresh: bool) -> bool:
-    """Whether an outcome can be told: what refuses has to be newer than the ask."""
+def _is_final(waiting: _Waiting, outcome: Outcome, by: Ledger, *, fresh: bool) -> bool:
+    """Whether an outcome can be told: the ledger that somebody is refused by has to be newer than his ask."""
     if outcome.verdict == "over":
-        return waiting.recount is not None and known.recounted >= waiting.recount
+        return waiting.recount is not None and by.recounted >= waiting.recount
     return fresh or outcome.verdict == "admit"
 
 

@@ -9,7 +9,7 @@ from webhook import rulefiles, settings
 from webhook.core.decision import Decision
 from webhook.core.review import AdmissionRequest
 from webhook.core.rulebook import Rulebook
-from webhook.lane import Lane
+from webhook.lane import Answer, Lane
 from webhook.logs import Lines
 
 
@@ -23,6 +23,7 @@ def test_a_fault_is_a_500_without_its_trace(tmp_path: Path, plain: bytes, caplog
         lane = Lane({"mutate": broken}, rulefiles.load(settings.default_rules()), Lines(output.fileno()))
         answer = lane.answer(b"POST", b"/mutate", plain)
 
+    assert isinstance(answer, Answer)
     assert answer.status == 500
     assert answer.body.count(b"\n") == 1
     assert b"a fault of its own" in answer.body

@@ -1,0 +1,189 @@
+"""Reservations of one process in a store that others write too, that fails, and that settles late."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from time import monotonic
+from typing import TypeVar
+
+from webhook.core.tenancy.ledger import Ask, Ledger
+from webhook.ledger import Answered, ConflictError, Desk, Offline, StoreError, Versioned
+from webhook.metrics import Metrics
+
+T = TypeVar("T")
+LIMIT = 3
+
+
+@dataclass
+class Shelf:
+    """A store in memory that counts, and does before each write what a test has planned."""
+
+    ledger: Ledger = field(
+        default_factory=lambda: Ledger(hard={"devices": Fraction(LIMIT)}, held={"vision": {}}, view=1)
+    )
+    version: int = 1
+    reads: int = 0
+    writes: int = 0
+    before_writes: list[Callable[[], None]] = field(default_factory=list)
+    after_writes: list[Callable[[], None]] = field(default_factory=list)
+
+    async def read(self, tenant: str) -> Versioned:
+        assert tenant == "vision"
+        self.reads += 1
+        await asyncio.sleep(0)
+        return Versioned(self.ledger, str(self.version))
+
+    async def write(self, tenant: str, ledger: Ledger, version: str) -> Versioned:
+        assert tenant == "vision"
+        await asyncio.sleep(0)
+        if self.before_writes:
+            self.before_writes.pop(0)()
+        if version != str(self.version):
+            raise ConflictError(version)
+        self.put(ledger)
+        self.writes += 1
+        if self.after_writes:
+            self.after_writes.pop(0)()
+        return Versioned(self.ledger, str(self.version))
+
+    def put(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.version += 1
+
+    def recount(self) -> None:
+        """As the settler does."""
+        self.put(replace(self.ledger, recounted=self.ledger.recount))
+
+
+def ask(name: str, devices: int | Fraction = 1, **more: bool) -> Ask:
+    return Ask(namespace="vision", name=name, uid=f"uid-{name}", amount={"devices": Fraction(devices)}, **more)
+
+
+def run(test: Callable[[], Awaitable[T]]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(20):
+            return await test()
+
+    return asyncio.run(bounded())
+
+
+def together(desk: Desk, *asks: Ask, seconds: float = 10) -> list[Answered]:
+    return run(lambda: asyncio.gather(*(desk.reserve("vision", each, monotonic() + seconds) for each in asks)))
+
+
+def verdicts(answers: list[Answered]) -> list[str]:
+    return [answered.outcome.verdict for answered in answers]
+
+
+def test_all_who_ask_at_once_share_one_write() -> None:
+    shelf = Shelf()
+
+    answers = together(Desk(shelf, Metrics([])), ask("a"), ask("b"), ask("c"))
+
+    assert verdicts(answers) == ["admit"] * 3
+    assert (shelf.reads, shelf.writes) == (1, 1)
+    assert {*shelf.ledger.pending} == {"vision/a", "vision/b", "vision/c"}
+
+
+def test_what_is_known_from_the_last_write_saves_the_next_read() -> None:
+    shelf = Shelf()
+    desk = Desk(shelf, Metrics([]))
+
+    async def twice() -> None:
+        for name in ("a", "b"):
+            await desk.reserve("vision", ask(name), monotonic() + 10)
+
+    run(twice)
+
+    assert (shelf.reads, shelf.writes) == (1, 2)
+
+
+def test_a_conflict_is_tried_again_on_what_the_other_wrote() -> None:
+    shelf = Shelf()
+    taken = {"vision/other": {"uid-other": {"devices": Fraction(LIMIT)}}}
+    shelf.before_writes = [lambda: shelf.put(replace(shelf.ledger, pending=taken)), lambda: None, shelf.recount]
+    shelf.after_writes = [shelf.recount]
+    metrics = Metrics([])
+
+    answers = together(Desk(shelf, metrics), ask("a"))
+
+    assert verdicts(answers) == ["over"]
+    assert metrics.ledger_conflicts == 1
+    assert shelf.ledger.pending == taken
+
+
+def test_nobody_is_refused_before_somebody_has_counted_anew() -> None:
+    shelf = Shelf()
+    shelf.put(replace(shelf.ledger, held={"vision": {"devices": Fraction(LIMIT)}}))
+
+    def makes_room() -> None:
+        shelf.put(replace(shelf.ledger, held={"vision": {}}, recounted=shelf.ledger.recount))
+
+    shelf.after_writes = [makes_room]
+
+    answers = together(Desk(shelf, Metrics([])), ask("a"))
+
+    assert verdicts(answers) == ["admit"]
+
+
+def test_who_does_not_fit_is_refused_by_the_count_he_asked_for_and_others_are_not_held_up() -> None:
+    shelf = Shelf()
+    shelf.after_writes = [shelf.recount]
+
+    answers = together(Desk(shelf, Metrics([])), ask("large", 5), ask("small"))
+
+    assert verdicts(answers) == ["over", "admit"]
+    assert answers[0].outcome.exceeded == ("devices",)
+
+
+def test_without_an_answer_in_time_he_is_told_to_come_again() -> None:
+    shelf = Shelf()
+
+    answers = together(Desk(shelf, Metrics([])), ask("large", 5), seconds=0.2)
+
+    assert verdicts(answers) == ["again"]
+    assert shelf.ledger.recount == 1
+
+
+def test_a_write_whose_answer_is_lost_is_not_made_twice() -> None:
+    shelf = Shelf()
+
+    def lost() -> None:
+        raise StoreError("no answer")
+
+    shelf.after_writes = [lost]
+    metrics = Metrics([])
+
+    answers = together(Desk(shelf, metrics), ask("a"))
+
+    assert verdicts(answers) == ["admit"]
+    assert (shelf.writes, metrics.ledger_errors) == (1, 1)
+    assert shelf.ledger.pending == {"vision/a": {"uid-a": {"devices": Fraction(1)}}}
+
+
+def test_a_namespace_that_is_not_counted_yet_is_asked_about_once_more_and_then_put_off() -> None:
+    shelf = Shelf()
+    shelf.put(replace(shelf.ledger, held={}))
+
+    answers = together(Desk(shelf, Metrics([])), ask("a"))
+
+    assert verdicts(answers) == ["again"]
+    assert answers[0].outcome.why == "the namespace vision is not counted yet"
+    assert shelf.writes == 0
+
+
+def test_who_is_not_to_be_refused_is_admitted_with_what_he_exceeds() -> None:
+    answers = together(Desk(Shelf(), Metrics([])), ask("large", 5, enforced=False))
+
+    assert verdicts(answers) == ["admit"]
+    assert answers[0].outcome.exceeded == ("devices",)
+
+
+def test_offline_what_was_admitted_counts_for_good() -> None:
+    desk = Offline(lambda _: {"devices": Fraction(1)})
+
+    async def both() -> list[Answered]:
+        return [await desk.reserve("vision", ask(name), 0) for name in ("a", "a", "b")]
+
+    assert verdicts(run(both)) == ["admit", "admit", "over"]

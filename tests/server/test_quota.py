@@ -1,0 +1,89 @@
+"""A server with a tenant's quota in its rule files: the answer that has to wait is one as any other."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.reviews import container, encoded, pod
+from tests.server.peer import Answered, Peer, request
+from tests.server.process import ROOT, Server, running
+
+POLICY = """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: TenantPolicy
+metadata: {name: vision}
+spec:
+  namespaces: {names: ["*"]}
+  quota: {devices: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("tenants")
+    rules = shutil.copytree(ROOT / "rules", folder / "rules")
+    (Path(rules) / "tenants.yaml").write_text(POLICY)
+    with running(folder / "server", rules=str(rules)) as started:
+        yield started
+
+
+@pytest.fixture
+def asking(tenants: Server) -> Iterator[Peer]:
+    with contextlib.closing(tenants.connect()) as connected:
+        yield connected
+
+
+def create(name: str, gpus: str) -> bytes:
+    """The review of a pod that is about to be stored."""
+    limits = {"nvidia.com/gpu": gpus}
+    main = container("main", 0) | {"resources": {"limits": limits, "requests": limits}}
+    stored = pod([main], {})
+    stored["metadata"] |= {"name": name, "uid": f"uid-{name}"}
+    review = json.loads(encoded(stored))
+    review["request"] |= {"name": name, "dryRun": False}
+    return json.dumps(review).encode()
+
+
+def response(answered: Answered) -> dict[str, Any]:
+    assert answered.status == 200
+    found: dict[str, Any] = json.loads(answered.body)["response"]
+    return found
+
+
+def test_answers_come_in_the_order_of_the_questions_and_the_connection_stays(asking: Peer) -> None:
+    asks = [create("one", "1"), create("one", "1"), create("two", "1"), create("three", "1")]
+    asking.send(b"".join(request("POST", "/validate?timeout=5s", body) for body in asks))
+
+    answers = [response(asking.answer()) for _ in asks]
+
+    assert [answer["allowed"] for answer in answers] == [True, True, True, False]
+    refused = answers[3]["status"]
+    assert (refused["code"], refused["reason"]) == (403, "Forbidden")
+    assert refused["message"].splitlines()[0] == (
+        '[GPU104] tenant "vision" is over its GPU quota: uses 2, asks 1, limit 2 devices'
+    )
+    assert asking.ask("GET", "/healthz").status == 200
+
+
+def test_what_was_refused_is_counted_by_tenant_rule_and_code(asking: Peer) -> None:
+    response(asking.ask("POST", "/validate", create("many", "4")))
+
+    figures = asking.ask("GET", "/metrics").body.decode()
+
+    assert (
+        'gpu_webhook_findings_total{tenant="vision",rule="vision (tenants.yaml:7)",code="GPU104",action="deny"}'
+        in figures
+    )
+    assert 'gpu_webhook_reviews_total{path="validate",operation="CREATE",decision="deny",code="403"}' in figures
+
+
+def test_a_dry_run_reserves_nothing(asking: Peer) -> None:
+    review = json.loads(create("dry", "1"))
+    review["request"]["dryRun"] = True
+
+    assert response(asking.ask("POST", "/validate", json.dumps(review).encode()))["allowed"]
