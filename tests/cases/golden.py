@@ -89,7 +89,7 @@ def outcome(case: Case) -> Outcome:
     return _warned(decision, final) | refused | {"mutated.yaml": dump(_mutated(case.pod(), rules)[1])}
 
 
-def _warned(*decisions: Decision) -> Outcome:
+def _warned(*decisions: Decision) -> dict[str, str]:
     warnings = [warning for decision in decisions for warning in decision.warnings]
     return {"warnings.txt": "".join(f"{warning}\n" for warning in warnings)} if warnings else {}
 
