@@ -23,7 +23,7 @@ from webhook import inventory
 from webhook.core.quantity import GIB
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema import tenants as documents
-from webhook.core.tenancy import overview, tally, usage
+from webhook.core.tenancy import overview, stored, tally
 from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.overview import Lapse, Problem, Tenant, Tenants, Total
 from webhook.core.tenancy.policy import Tenancy
@@ -112,7 +112,7 @@ class Objects:
         for raw in self.usages:
             status = raw.get("status")
             try:
-                found[_name(raw)] = usage.read(status if isinstance(status, Mapping) else {})
+                found[_name(raw)] = stored.read(status if isinstance(status, Mapping) else {})
             except (ValueError, TypeError, AttributeError) as error:
                 problems.append(Problem(_name(raw), f"its TenantUsage holds what nobody can read: {error}"))
         return found, problems

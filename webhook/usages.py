@@ -6,7 +6,7 @@ from typing import Final
 
 from webhook import api
 from webhook.api import GROUP, Api, ApiError, MissingError, Object
-from webhook.core.tenancy import usage
+from webhook.core.tenancy import stored
 from webhook.core.tenancy.ledger import Ledger
 from webhook.ledger import ConflictError, StoreError, Versioned
 
@@ -75,7 +75,7 @@ class UsageObjects:
 def read(found: Object) -> Versioned:
     """The ledger in an object; raises StoreError where somebody has written something else into it."""
     try:
-        return Versioned(usage.read(found.get("status") or {}), str(found["metadata"]["resourceVersion"]))
+        return Versioned(stored.read(found.get("status") or {}), str(found["metadata"]["resourceVersion"]))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise StoreError(f"TenantUsage {found['metadata'].get('name')} cannot be read: {error}") from None
 
@@ -83,5 +83,5 @@ def read(found: Object) -> Versioned:
 def written(tenant: str, ledger: Ledger | None, version: str) -> Object:
     """The object of a tenant."""
     metadata = {"name": tenant, **({"resourceVersion": version} if version else {})}
-    status = {} if ledger is None else {"status": usage.write(ledger)}
-    return {"apiVersion": usage.API_VERSION, "kind": usage.KIND, "metadata": metadata, **status}
+    status = {} if ledger is None else {"status": stored.write(ledger)}
+    return {"apiVersion": stored.API_VERSION, "kind": stored.KIND, "metadata": metadata, **status}

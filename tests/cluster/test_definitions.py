@@ -17,7 +17,7 @@ from tests.cluster.tenancy import world
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT
 from tests.core.test_editor import RULES
-from webhook.core.tenancy import usage
+from webhook.core.tenancy import stored
 from webhook.core.tenancy.ledger import MOST_PENDING, Ledger
 
 pytestmark = pytest.mark.cluster
@@ -219,7 +219,7 @@ def _full() -> Ledger:
 
 def _usage(name: str, status: Any, version: str = "") -> dict[str, Any]:
     metadata = {"name": name, **({"resourceVersion": version} if version else {})}
-    return {"apiVersion": usage.API_VERSION, "kind": usage.KIND, "metadata": metadata, "status": status}
+    return {"apiVersion": stored.API_VERSION, "kind": stored.KIND, "metadata": metadata, "status": status}
 
 
 def test_a_ledger_is_stored_as_it_is_written_and_nothing_with_it(defined: Client) -> None:
@@ -227,13 +227,13 @@ def test_a_ledger_is_stored_as_it_is_written_and_nothing_with_it(defined: Client
     made = defined.create(_usage("stored", {}))
 
     answer = defined.update(
-        _usage("stored", usage.write(ledger), made["metadata"]["resourceVersion"]), subresource="status"
+        _usage("stored", stored.write(ledger), made["metadata"]["resourceVersion"]), subresource="status"
     )
 
-    assert usage.read(answer["status"]) == ledger
-    assert answer["status"] == usage.write(ledger)
-    stored = defined.get(_usage("stored", {}))
-    assert sorted(stored["metadata"]) == ["creationTimestamp", "generation", "name", "resourceVersion", "uid"]
+    assert stored.read(answer["status"]) == ledger
+    assert answer["status"] == stored.write(ledger)
+    found = defined.get(_usage("stored", {}))
+    assert sorted(found["metadata"]) == ["creationTimestamp", "generation", "name", "resourceVersion", "uid"]
 
 
 def test_who_applies_a_ledger_owns_it_in_one_entry(defined: Client) -> None:
@@ -243,7 +243,7 @@ def test_who_applies_a_ledger_owns_it_in_one_entry(defined: Client) -> None:
     stored = defined.send(
         "PATCH",
         path,
-        _usage("applied", usage.write(_full())),
+        _usage("applied", stored.write(_full())),
         query={"fieldManager": "tests"},
         content_type="application/apply-patch+yaml",
     )
@@ -253,7 +253,7 @@ def test_who_applies_a_ledger_owns_it_in_one_entry(defined: Client) -> None:
 
 def test_a_ledger_holds_no_more_reservations_than_the_limit(defined: Client) -> None:
     made = defined.create(_usage("crowded", {}))
-    status = usage.write(_full())
+    status = stored.write(_full())
     status["pending"]["vision-dev/one-more"] = {}
 
     with pytest.raises(RefusedError, match=r"status\.pending: Too many: 2001: must have at most 2000 items"):
@@ -263,10 +263,10 @@ def test_a_ledger_holds_no_more_reservations_than_the_limit(defined: Client) -> 
 def test_a_stale_write_of_a_ledger_is_a_conflict(defined: Client) -> None:
     made = defined.create(_usage("contended", {}))
     version = made["metadata"]["resourceVersion"]
-    defined.update(_usage("contended", usage.write(Ledger(view=1)), version), subresource="status")
+    defined.update(_usage("contended", stored.write(Ledger(view=1)), version), subresource="status")
 
     with pytest.raises(RefusedError) as refused:
-        defined.update(_usage("contended", usage.write(Ledger(view=2)), version), subresource="status")
+        defined.update(_usage("contended", stored.write(Ledger(view=2)), version), subresource="status")
 
     assert refused.value.code == 409
 
@@ -283,7 +283,7 @@ def test_kubectl_shows_what_matters(defined: Client) -> None:
     defined.create(EXEMPTION | {"metadata": {"name": "shown"}})
     made = defined.create(_usage("shown", {}))
     defined.update(
-        _usage("shown", usage.write(_full()) | {"pending": {}}, made["metadata"]["resourceVersion"]),
+        _usage("shown", stored.write(_full()) | {"pending": {}}, made["metadata"]["resourceVersion"]),
         subresource="status",
     )
 

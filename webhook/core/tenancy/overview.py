@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from webhook.core.tenancy import membership, refusal, tally, usage
+from webhook.core.tenancy import membership, refusal, stored, tally
 from webhook.core.tenancy.judge import SOON
 from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.policy import Exemption, Tenancy, TenantPolicy
@@ -29,7 +29,7 @@ class Total:
     @property
     def percent(self) -> int | None:
         """How much of the limit is used, rounded down; more than 100 where the limit was lowered below it."""
-        return None if self.limit is None else usage.percent({self.key: self.used}, {self.key: self.limit})
+        return None if self.limit is None else stored.percent({self.key: self.used}, {self.key: self.limit})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
