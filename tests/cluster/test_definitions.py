@@ -240,7 +240,7 @@ def test_who_applies_a_ledger_owns_it_in_one_entry(defined: Client) -> None:
     defined.create(_usage("applied", {}))
     path = f"{defined.path(_usage('applied', {}))}/status"
 
-    stored = defined.send(
+    answer = defined.send(
         "PATCH",
         path,
         _usage("applied", stored.write(_full())),
@@ -248,7 +248,7 @@ def test_who_applies_a_ledger_owns_it_in_one_entry(defined: Client) -> None:
         content_type="application/apply-patch+yaml",
     )
 
-    assert [one["fieldsV1"] for one in stored["metadata"]["managedFields"]] == [{"f:status": {}}]
+    assert [one["fieldsV1"] for one in answer["metadata"]["managedFields"]] == [{"f:status": {}}]
 
 
 def test_a_ledger_holds_no_more_reservations_than_the_limit(defined: Client) -> None:
