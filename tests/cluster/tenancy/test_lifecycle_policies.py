@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.client import Object
+from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.tenancy import world
 from tests.cluster.tenancy.town import Town, create, delete_all, gpu_pod, refusal, told
@@ -218,6 +218,14 @@ def test_a_quota_that_does_not_deny_counts_what_is_over_it(town: Town, action: s
     assert [one for one in first.warnings if "GPU104" in one] == []
     assert [one for one in second.warnings if "GPU104" in one] == ([said] if action == "warn" else [])
     town.await_used(f"only-{action}", "2")
+
+
+def warned(there: Client, made: Object, code: str) -> bool:
+    """Whether one create, on dry run, is admitted with a warning of this code."""
+    try:
+        return any(code in warning for warning in there.create(made, dry_run=True).warnings)
+    except RefusedError:
+        return False
 
 
 def test_where_the_server_only_observes_nothing_changes_and_users_are_told_what_would(
