@@ -6,6 +6,7 @@ stay what they came as; of `kubernetes.aio` we take how to find a cluster, how t
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -126,8 +127,7 @@ class Api:
             raise ApiError(f"{method} {path} failed: {error!r}") from None
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise _refused(f"{method} {path}", answer.status, content)
-        found: Object = orjson.loads(content)
-        return found
+        return decoded(content)
 
     @asynccontextmanager
     async def _open(
@@ -154,6 +154,20 @@ async def connect() -> Api:
     except config.ConfigException as error:
         raise ApiError(f"no cluster to ask: {error}") from None
     return Api(client.ApiClient(settings))
+
+
+def decoded(content: bytes) -> Object:
+    """An object, or a page of a list. That of pods is some 50,000 containers, and none of them in a circle: the
+    collector would walk through them eighty times, which takes longer than to make them.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        found: Object = orjson.loads(content)
+    finally:
+        if collecting:
+            gc.enable()
+    return found
 
 
 def _query(query: Mapping[str, str]) -> str:
