@@ -19,7 +19,6 @@ from typing import Any
 import orjson
 
 from webhook.core import inventory, sources
-from webhook.core.inventory import Inventory
 from webhook.core.rulebook import Rulebook, Surroundings
 
 
@@ -42,11 +41,6 @@ def read(file: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
 
 def _is_objects(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) for one in value)
-
-
-def read_inventory(file: Path, rulebook: Rulebook) -> Inventory:
-    """The nodes in the file, as the rules see them; raises SurroundingsError."""
-    return inventory.read(read(file).get("nodes", ()), rulebook)
 
 
 def around(rulebook: Rulebook, file: Path) -> Rulebook:

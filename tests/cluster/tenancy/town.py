@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -23,8 +23,6 @@ PATIENCE = 30.0
 """Seconds for which somebody who is told to come again does."""
 
 BACKOFF = 0.2
-
-Refused = Callable[[], RefusedError | None]
 
 
 @dataclass(slots=True)
