@@ -54,6 +54,15 @@ class Ledger:
         reserved = (_largest(by_uid) for by_uid in self.pending.values())
         return tally.plus(tally.total(self.held.values()), tally.total(reserved))
 
+    @property
+    def by_namespace(self) -> Mapping[str, Tally]:
+        """The same for each namespace: what it holds, and what is reserved for pods of it that are not yet seen."""
+        used = dict(self.held)
+        for name, by_uid in self.pending.items():
+            namespace = name.partition("/")[0]
+            used[namespace] = tally.plus(used.get(namespace, tally.NOTHING), _largest(by_uid))
+        return used
+
 
 def _largest(by_uid: Mapping[str, Tally]) -> Tally:
     if len(by_uid) == 1:

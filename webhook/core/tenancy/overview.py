@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from webhook.core.tenancy import membership, refusal, stored, tally
+from webhook.core.tenancy import membership, tally
 from webhook.core.tenancy.judge import SOON
 from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.policy import Exemption, Tenancy, TenantPolicy
@@ -29,7 +29,7 @@ class Total:
     @property
     def percent(self) -> int | None:
         """How much of the limit is used, rounded down; more than 100 where the limit was lowered below it."""
-        return None if self.limit is None else stored.percent({self.key: self.used}, {self.key: self.limit})
+        return None if self.limit is None else tally.percent({self.key: self.used}, {self.key: self.limit})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def _namespaces(tenancy: Tenancy) -> Mapping[str, Sequence[str]]:
 def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger | None, namespaces: Sequence[str]) -> Tenant:
     known = ledger is not None and ledger.view > 0
     ledger = ledger or Ledger(hard=policy.quota.hard if policy and policy.quota else {})
-    held = refusal.by_namespace(ledger)
+    held = ledger.by_namespace
     models: dict[str, list[Total]] = {}
     plain: list[Total] = []
     for total in totals(ledger.used, ledger.hard):

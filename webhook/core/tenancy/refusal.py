@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from math import floor
@@ -105,29 +105,13 @@ def _fitting(key: str, left: Fraction) -> str:
 
 def _holders(ledger: Ledger, key: str) -> str:
     """`namespace vision-dev holds 9, vision-ci 5`, the largest first, with what is reserved for pods not yet seen."""
-    held = by_namespace(ledger)
+    held = ledger.by_namespace
     holding = {namespace: amount[key] for namespace, amount in held.items() if amount.get(key)}
     ranked = sorted(holding, key=lambda namespace: (-holding[namespace], namespace))
     first, *others = [f"{namespace} holds {_amount(key, holding[namespace])}" for namespace in ranked[:1]] or [""]
     others = [f"{namespace} {_amount(key, holding[namespace])}" for namespace in ranked[1:NAMED]]
     more = f" and {len(ranked) - NAMED} more" if len(ranked) > NAMED else ""
     return f"namespace {', '.join([first, *others])}{more}" if first else ""
-
-
-def by_namespace(ledger: Ledger) -> Mapping[str, Tally]:
-    """What each namespace holds, with what is reserved for pods not yet seen."""
-    held = dict(ledger.held)
-    for name, by_uid in ledger.pending.items():
-        namespace = name.partition("/")[0]
-        held[namespace] = tally.plus(held.get(namespace, tally.NOTHING), _largest(by_uid.values()))
-    return held
-
-
-def _largest(amounts: Iterable[Tally]) -> Tally:
-    most: Tally = tally.NOTHING
-    for amount in amounts:
-        most = tally.at_least(most, amount)
-    return most
 
 
 def _amount(key: str, amount: Fraction) -> str:

@@ -35,7 +35,7 @@ def write(ledger: Ledger) -> dict[str, Any]:
     return {
         "hard": {key: tally.text_of(key, limit) for key, limit in sorted(ledger.hard.items())},
         "used": {key: tally.text_of(key, used.get(key, Fraction(0))) for key in sorted({*ledger.hard, *used})},
-        "percent": percent(used, ledger.hard),
+        "percent": tally.percent(used, ledger.hard),
         "held": {namespace: tally.write(amount) for namespace, amount in sorted(ledger.held.items())},
         "view": str(ledger.view),
         "pending": {
@@ -46,9 +46,3 @@ def write(ledger: Ledger) -> dict[str, Any]:
         "recount": ledger.recount,
         "recounted": ledger.recounted,
     }
-
-
-def percent(used: tally.Tally, hard: tally.Tally) -> int:
-    """How much of the limit is used, of what comes nearest to it; rounded down. A limit of nothing is full."""
-    parts = (int(100 * used.get(key, Fraction(0)) / limit) if limit else 100 for key, limit in hard.items())
-    return max(parts, default=0)

@@ -60,6 +60,12 @@ def over(used: Tally, hard: Tally) -> list[str]:
     return [key for key, limit in sorted(hard.items()) if used.get(key, Fraction(0)) > limit]
 
 
+def percent(used: Tally, hard: Tally) -> int:
+    """How much of the limit is used, of what comes nearest to it; rounded down. A limit of nothing is full."""
+    parts = (int(100 * used.get(key, Fraction(0)) / limit) if limit else 100 for key, limit in hard.items())
+    return max(parts, default=0)
+
+
 def write(tally: Tally) -> dict[str, str]:
     """As it stands in a TenantUsage: `{devices: "0.3", memory: 8Gi}`; exact, and nothing where there is nothing."""
     return {key: text_of(key, amount) for key, amount in sorted(tally.items()) if amount}
