@@ -27,9 +27,10 @@ from webhook.core.tenancy.policy import Tenancy, TenantPolicy
 from webhook.core.tenancy.settlement import Settlement, Step
 from webhook.core.tenancy.tally import Tally
 from webhook.follower import Collection, Follower
+from webhook.lag import LOOK_SECONDS, Lag
 from webhook.ledger import ConflictError, StoreError, Versioned
 from webhook.policies import Policies
-from webhook.rulewatch import RULES_SECONDS, Rules
+from webhook.rulewatch import Rules
 from webhook.usages import COLLECTION, UsageObjects
 
 STDOUT: Final = 1
@@ -68,9 +69,7 @@ class Settler:
         self.conflicts = 0
         self._started = monotonic()
         self.pods = Follower(cluster, PODS, _Pods(self), seconds=WATCH_SECONDS)
-        self._api = cluster
-        self._rules = rules
-        self._grace = grace
+        self._api, self._rules, self._grace = cluster, rules, grace
         self._store = UsageObjects(cluster)
         self._policies = Policies(cluster, self._policy_changed)
         self._conditions = Conditions(cluster)
@@ -83,6 +82,7 @@ class Settler:
         self._written: dict[str, str] = {}
         self._dirty: set[str] = set()
         self._wake: dict[str, float] = {}
+        self._lag = Lag(self.ledgers, self.settlement.view, self.pods)
         self._stirred = asyncio.Event()
         self._counter: counting.Counter | None = None
         self._outdated, self._sorted = True, False
@@ -103,14 +103,14 @@ class Settler:
     # What happens
 
     async def _count_pods(self) -> None:
-        """Follow the pods once there are rules to count by, and count all of them anew whenever those change."""
+        """Follow the pods once there are rules to count by; all of them anew when those change, or we lag behind."""
         while self._rules.rulebook is None:
             self._rules.refresh()
             await asyncio.sleep(PAUSE_SECONDS)
         while True:
             following = asyncio.create_task(self.pods.run())
-            while not self._rules.refresh():  # noqa: ASYNC110 - as above
-                await asyncio.sleep(RULES_SECONDS)
+            while not (self._rules.refresh() or self._lag.found()):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(LOOK_SECONDS)
             self._outdated = True
             following.cancel()
 

@@ -1,7 +1,7 @@
 """Three admission servers behind one address; and what the storms have shown, written down after `make soak`."""
 
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from tests.cluster.plane import control_plane
 from tests.cluster.processes import Process
 from tests.cluster.tenancy import fleet
 from tests.cluster.tenancy import town as towns
+from tests.cluster.tenancy.crowd import Row
 from tests.cluster.tenancy.fleet import Fleet
 from tests.cluster.tenancy.town import Town
 from tests.laws import SOAK
@@ -50,15 +51,22 @@ def town(programs: Binaries, controllers: None) -> Iterator[Town]:  # noqa: ARG0
 
 
 @pytest.fixture(scope="session")
-def results() -> Iterator[list[tuple[object, ...]]]:
-    """The rows of the table; each test adds its own."""
-    rows: list[tuple[object, ...]] = []
-    yield rows
-    if SOAK and rows:
-        lines = (f"| {' | '.join(map(str, row))} |\n" for row in rows)
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-        head = HEAD.format(when=datetime.now(UTC), commit=commit.stdout.strip() or "unknown")
-        RESULTS.write_text(head + "".join(lines))
+def results() -> Callable[[Row], None]:
+    """Takes the row of a storm; a soak writes all of them down."""
+    rows: list[Row] = []
+
+    def add(row: Row) -> None:
+        rows.append(row)
+        if SOAK:
+            RESULTS.write_text(_table(rows))
+
+    return add
+
+
+def _table(rows: Iterable[Row]) -> str:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    head = HEAD.format(when=datetime.now(UTC), commit=commit.stdout.strip() or "unknown")
+    return head + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,7 +21,8 @@ from tests.cluster.client import Client
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.tenancy.witness import HOLDS, Witness
 
-Object = Mapping[str, Any]
+Row = tuple[object, ...]
+"""What is told of a storm: `Tale.row`."""
 
 CLIENTS = 64
 PATIENCE = 90.0
@@ -122,9 +123,7 @@ class Tale:
         """Whoever was over the quota."""
         return [each.wish for each in self.endings if each.refused]
 
-    def row(
-        self, storm: str, seed: int, limit: int, witness: Witness, figures: Mapping[str, float]
-    ) -> tuple[object, ...]:
+    def row(self, storm: str, seed: int, limit: int, witness: Witness, figures: Mapping[str, float]) -> Row:
         """What there is to tell: shown beside a failure or by `pytest -s`, and kept by a soak."""
         asked, got = len(self.endings), len(self.admitted())
         counted = (round(figures["ledger_conflicts_total"]), round(figures["recounts_total"]))

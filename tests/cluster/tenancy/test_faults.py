@@ -3,19 +3,23 @@
 import itertools
 import random
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from http import HTTPStatus
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from tests.cluster.client import Client
 from tests.cluster.plane import restarted
+from tests.cluster.pods import pod
+from tests.cluster.processes import Process
 from tests.cluster.tenancy import world
-from tests.cluster.tenancy.crowd import SHAPES, Crowd, Ending, Hand, Tale, Wish, wishes
+from tests.cluster.tenancy.crowd import SHAPES, Crowd, Ending, Hand, Row, Tale, Wish, wishes
 from tests.cluster.tenancy.fleet import GRACE, Fleet, await_settled, hold
 from tests.cluster.tenancy.witness import Witness
 from tests.cluster.waiting import until
@@ -30,8 +34,6 @@ PHANTOMS = GRACE + 10
 
 IMPATIENT = 0.4
 """Seconds after which some clients hang up on the API server, and ask for the same pod once more."""
-
-Row = tuple[object, ...]
 Fault = Callable[[Fleet], None]
 
 
@@ -92,8 +94,12 @@ def _storms() -> Iterator[tuple[Sequence[Fault], int]]:
     """Each fault by itself; in a soak all of them in one storm, too, one after the other."""
     for fault, seed in itertools.product(FAULTS, range(2 if SOAK else 1)):
         yield [fault], seed
-    for seed in range(5 if SOAK else 0):
+    for seed in range(3 if SOAK else 0):
         yield random.Random(seed).sample(FAULTS, len(FAULTS)), seed  # noqa: S311 - not a secret
+
+
+def _creates(faults: Sequence[Fault]) -> int:
+    return CREATES if len(faults) == 1 else 3 * CREATES
 
 
 def _said(what: object) -> str:
@@ -104,15 +110,15 @@ def _said(what: object) -> str:
 
 
 @pytest.mark.parametrize(("faults", "seed"), list(_storms()), ids=_said)
-def test_the_limit_holds(served: Fleet, results: list[Row], faults: Sequence[Fault], seed: int) -> None:
+def test_the_limit_holds(served: Fleet, results: Callable[[Row], None], faults: Sequence[Fault], seed: int) -> None:
     tenant, namespaces = served.tenant(LIMIT)
     before = served.figures()
 
     with Witness(served.client, namespaces) as witness:
-        tale = _storm(served, faults, _impatient(wishes(seed, CREATES * len(faults), namespaces)), seed)
+        tale = _storm(served, faults, _impatient(wishes(seed, _creates(faults), namespaces)), seed)
         await_settled(served.client, tenant, witness, within=PHANTOMS)
 
-    results.append(tale.row(_said(faults).replace("-", " "), seed, LIMIT, witness, served.figures() - before))
+    results(tale.row(_said(faults).replace("-", " "), seed, LIMIT, witness, served.figures() - before))
     assert tale.others() == []
     assert tale.refused()
     assert witness.peak.devices <= LIMIT
@@ -192,3 +198,104 @@ def _allow_pods(client: Client, pods: int) -> None:
     }
     client.create(quota)
     until(lambda: client.get(quota).get("status", {}).get("hard") == quota["spec"]["hard"], "the quota is counted")
+
+
+def test_a_settler_goes_on_where_one_that_had_seen_more_has_ended(served: Fleet) -> None:
+    _, namespaces = served.tenant(2)
+    Crowd(served.client).run(wishes(0, 2, namespaces, ["whole"]))
+    second = world.start_settler(served.plane, "second", grace=GRACE)
+    until(lambda: "/pods listed" in second.tail(), "the second has seen all pods")
+
+    served.settler.send(signal.SIGSTOP)
+    by_the_second = Crowd(served.client).run(_named("a", wishes(0, 1, namespaces, ["whole"])))
+    second.kill()
+    served.settler.send(signal.SIGCONT)
+    by_the_first = Crowd(served.client).run(_named("b", wishes(0, 1, namespaces, ["whole"])))
+
+    assert (len(by_the_second.refused()), dict(by_the_second.again)) == (1, {})
+    assert (len(by_the_first.refused()), dict(by_the_first.again)) == (1, {})
+
+
+def test_a_settler_that_hears_of_no_pods_lets_nobody_in_by_what_it_knew_before(served: Fleet) -> None:
+    """It learns that there is one device more, and knows nothing yet of the pods that another one has counted."""
+    tenant, namespaces = served.tenant(2)
+    settler = served.settler = _restarted(served)
+    relay, _ = served.way
+    relay.send(signal.SIGUSR1)
+    second = world.start_settler(served.plane, "second", grace=GRACE)
+    until(lambda: "/pods listed" in second.tail(), "the second has seen all pods")
+    with Witness(served.client, namespaces) as witness:
+        Crowd(served.client).run(wishes(0, 2, namespaces, ["whole"]))
+        await_settled(served.client, tenant, witness, within=PHANTOMS)
+        second.kill()
+        served.client.patch(world.policy(tenant), {"spec": {"quota": {"devices": 3}}})
+        tale = Crowd(served.client).run(_named("more", wishes(0, 6, namespaces, ["whole"])))
+        await_settled(served.client, tenant, witness, within=PHANTOMS)
+        relay.send(signal.SIGUSR2)
+
+    assert "was cut off" in settler.log.read_text()
+    assert (len(tale.admitted()), len(tale.refused())) == (1, 5)
+    assert witness.peak.devices == 3
+
+
+def _restarted(fleet: Fleet) -> Process:
+    """The settler, started anew, when it has heard of everything."""
+    fleet.settler.kill()
+    heard = fleet.settler.log.read_text().count("/pods listed")
+    settler = fleet.plane.processes.again(fleet.settler)
+    until(lambda: settler.log.read_text().count("/pods listed") > heard, "the settler has seen all pods")
+    return settler
+
+
+def _named(prefix: str, all_of_them: Sequence[Wish]) -> list[Wish]:
+    return [replace(wish, name=f"{prefix}-{wish.name}") for wish in all_of_them]
+
+
+def test_who_takes_long_after_his_reservation_is_waited_for(served: Fleet) -> None:
+    """Another webhook, which never answers and need not, keeps him for longer than many settlements take."""
+    tenant, namespaces = served.tenant(1)
+    [late] = _named("late", wishes(0, 1, namespaces, ["whole"]))
+    with socket.create_server(("127.0.0.1", 0)) as deaf, Witness(served.client, namespaces) as witness:
+        _delay(served.client, f"https://127.0.0.1:{deaf.getsockname()[1]}/", late.name)
+        first = Crowd(served.client)
+        asking = threading.Thread(target=first.run, args=[[late]])
+        asking.start()
+        until(lambda: world.usage(served.client, tenant)["pending"], "he has his reservation")
+        others = Crowd(served.client, clients=4).run(wishes(0, 40, namespaces, ["half"]))
+        assert first.done == 0
+        asking.join()
+        await_settled(served.client, tenant, witness, within=PHANTOMS)
+        served.client.delete(_DELAY)
+
+    assert (len(first.told().admitted()), len(others.refused())) == (1, 40)
+    assert witness.peak.devices == 1
+
+
+_DELAY = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingWebhookConfiguration",
+    "metadata": {"name": "deaf"},
+}
+
+
+def _delay(client: Client, url: str, name: str) -> None:
+    """Let every pod of this name take so long as the API server waits for this address, and await that it does."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    hook = {
+        "name": "deaf.example.com",
+        "clientConfig": {"url": url},
+        "rules": [rule],
+        "matchConditions": [{"name": "late", "expression": f"object.metadata.name == '{name}'"}],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore",
+        "timeoutSeconds": 4,
+        "admissionReviewVersions": ["v1"],
+    }
+    client.apply({**_DELAY, "webhooks": [hook]})
+
+    def delayed() -> bool:
+        began = monotonic()
+        client.create(pod(name), dry_run=True)
+        return monotonic() - began > 3
+
+    until(delayed, "the other webhook is called")
