@@ -17,12 +17,14 @@ import orjson
 from aiohttp import ClientError, ClientResponse, ClientTimeout
 from kubernetes.aio import client, config
 
+from webhook.core.document import API_VERSION
+
 Object = Mapping[str, Any]
 
 PAGE: Final = 500
 GET_SECONDS: Final = 5.0
 LIST_SECONDS: Final = 60.0
-GROUP: Final = "/apis/gpu-webhook.io/v1alpha1"
+GROUP: Final = f"/apis/{API_VERSION}"
 
 
 class ApiError(Exception):
@@ -157,8 +159,10 @@ async def connect() -> Api:
 
 
 def decoded(content: bytes) -> Object:
-    """An object, or a page of a list. That of pods is some 50,000 containers, and none of them in a circle: the
-    collector would walk through them eighty times, which takes longer than to make them.
+    """An object, or a page of a list, made without the garbage collector.
+
+    A page of pods is some 50,000 containers, none of which is in a circle. The collector would walk through them
+    eighty times, and that takes longer than to make them.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -52,11 +52,12 @@ class Load:
     roots: Path
     connections: int
     seconds: float
+    core: int = max(os.sched_getaffinity(0))
 
     def run(self, contestant: Contestant, review: Path, *, patched: bool) -> Figures:
         """Load one server with one review; every answer is checked by the program, and the patches here."""
         before = contestant.cpu_seconds()
-        with on(load_core()):
+        with on(self.core):
             done = subprocess.run(
                 self._command(contestant, review),
                 capture_output=True,
