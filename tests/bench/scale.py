@@ -187,7 +187,7 @@ def _kubeconfig(port: int) -> dict[str, object]:
 
 
 def beside(running: Attached, rounds: int) -> tuple[float, float]:
-    """The p99 (ms) of /mutate without a settler, and beside one that counts: one client, on the core of the server."""
+    """The p99 (ms) of /mutate without a settler, and beside one that counts: one client, on the server's core."""
     folder = running.processes.folder
     review = folder / "review.json"
     review.write_bytes(review_of(LARGE, 7))
