@@ -16,6 +16,8 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from webhook.core.document import API_VERSION
+
 T = TypeVar("T")
 
 PAGE: Final = 500
@@ -23,7 +25,7 @@ PAGE: Final = 500
 
 NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
-TENANTS: Final = "/apis/gpu-webhook.io/v1alpha1"
+TENANTS: Final = f"/apis/{API_VERSION}"
 
 CONNECT_SECONDS: Final = 5
 LIST_SECONDS: Final = 60

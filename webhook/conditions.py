@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from webhook.api import GROUP, Api, ApiError, ConflictError, MissingError, Object
+from webhook.core.document import API_VERSION
 from webhook.core.rulebook import Rulebook
-from webhook.core.tenancy import conditions, stored
+from webhook.core.tenancy import conditions
 from webhook.core.tenancy.conditions import Condition
 from webhook.core.tenancy.policy import Tenancy
 from webhook.policies import Policies
@@ -60,5 +61,5 @@ class Conditions:
         if status is None:
             return
         metadata = {key: found["metadata"][key] for key in ("name", "resourceVersion")}
-        written = {"apiVersion": stored.API_VERSION, "kind": "TenantPolicy", "metadata": metadata, "status": status}
+        written = {"apiVersion": API_VERSION, "kind": "TenantPolicy", "metadata": metadata, "status": status}
         await self._api.put(f"{GROUP}/tenantpolicies/{metadata['name']}/status", written)

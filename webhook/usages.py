@@ -6,6 +6,7 @@ from typing import Final
 
 from webhook import api
 from webhook.api import GROUP, Api, ApiError, MissingError, Object
+from webhook.core.document import API_VERSION
 from webhook.core.tenancy import stored
 from webhook.core.tenancy.ledger import Ledger
 from webhook.ledger import ConflictError, StoreError, Versioned
@@ -84,4 +85,4 @@ def written(tenant: str, ledger: Ledger | None, version: str) -> Object:
     """The object of a tenant."""
     metadata = {"name": tenant, **({"resourceVersion": version} if version else {})}
     status = {} if ledger is None else {"status": stored.write(ledger)}
-    return {"apiVersion": stored.API_VERSION, "kind": stored.KIND, "metadata": metadata, **status}
+    return {"apiVersion": API_VERSION, "kind": stored.KIND, "metadata": metadata, **status}

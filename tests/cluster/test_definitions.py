@@ -17,6 +17,7 @@ from tests.cluster.tenancy import world
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT
 from tests.core.test_editor import RULES
+from webhook.core.document import API_VERSION
 from webhook.core.tenancy import stored
 from webhook.core.tenancy.ledger import MOST_PENDING, Ledger
 
@@ -219,7 +220,7 @@ def _full() -> Ledger:
 
 def _usage(name: str, status: Any, version: str = "") -> dict[str, Any]:
     metadata = {"name": name, **({"resourceVersion": version} if version else {})}
-    return {"apiVersion": stored.API_VERSION, "kind": stored.KIND, "metadata": metadata, "status": status}
+    return {"apiVersion": API_VERSION, "kind": stored.KIND, "metadata": metadata, "status": status}
 
 
 def test_a_ledger_is_stored_as_it_is_written_and_nothing_with_it(defined: Client) -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+API_VERSION: Final = "gpu-webhook.io/v1alpha1"
+"""That of every document of ours, in rule files and in a cluster."""
 
 T = TypeVar("T")
 D = TypeVar("D")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from webhook.core.document import API_VERSION
 from webhook.core.editor import backends, catalogs, claimsources, clusters, exemptions, tenantpolicies
 from webhook.core.editor.inheritance import PARAMETER, inheriting, parametrised
 from webhook.core.editor.pieces import Schema, filled, mapping, says, shared, word
-from webhook.core.schema.rulebooks import API_VERSION, KINDS
+from webhook.core.schema.rulebooks import KINDS
 
 WIDTH: Final = 120
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from webhook.core import examples, indexes, partitions
 from webhook.core.backend import Backend, Mode
 from webhook.core.device import Device
-from webhook.core.document import DocumentError, Location, Node, Problem, Section, nearest
+from webhook.core.document import API_VERSION, DocumentError, Location, Node, Problem, Section, nearest
 from webhook.core.rulebook import ClaimSource, Cluster, Rulebook
 from webhook.core.schema import (
     backends,
@@ -24,7 +24,6 @@ from webhook.core.schema.labels import MAX_NAME, is_subdomain
 from webhook.core.sources import failing
 from webhook.core.tenancy.policy import Tenancy
 
-API_VERSION = "gpu-webhook.io/v1alpha1"
 KINDS = ("Backend", "ClaimSource", "Cluster", "DeviceCatalog", "Exemption", "TenantPolicy")
 
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 from webhook.core.tenancy import tally
 from webhook.core.tenancy.ledger import Ledger
 
-API_VERSION: Final = "gpu-webhook.io/v1alpha1"
 KIND: Final = "TenantUsage"
 
 
