@@ -13,7 +13,7 @@ from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy import conditions
 from webhook.core.tenancy.conditions import Condition
 from webhook.core.tenancy.policy import Tenancy
-from webhook.policies import Policies
+from webhook.policywatch import Policies
 
 PAUSE_SECONDS: Final = 1.0
 """Between two looks: settlers of two versions, who may not agree, take turns no faster than that."""

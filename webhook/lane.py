@@ -24,7 +24,7 @@ from webhook.core import review
 from webhook.core.decision import Decision, Reservation
 from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy import tally, verdict
-from webhook.ledger import Offline, Reserving
+from webhook.reservations import Offline, Reserving
 
 Judge = Callable[[review.AdmissionRequest, Rulebook], Decision]
 

@@ -28,10 +28,10 @@ from webhook.core.tenancy.settlement import Settlement, Step
 from webhook.core.tenancy.tally import Tally
 from webhook.follower import Collection, Follower
 from webhook.lag import LOOK_SECONDS, Lag
-from webhook.ledger import ConflictError, StoreError, Versioned
-from webhook.policies import Policies
+from webhook.policywatch import Policies
+from webhook.reservations import ConflictError, StoreError, Versioned
 from webhook.rulewatch import Rules
-from webhook.usages import COLLECTION, UsageObjects
+from webhook.tenantusages import COLLECTION, UsageObjects
 
 STDOUT: Final = 1
 PODS: Final = "/api/v1/pods"

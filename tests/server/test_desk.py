@@ -8,8 +8,8 @@ from time import monotonic
 from typing import TypeVar
 
 from webhook.core.tenancy.ledger import Ask, Ledger
-from webhook.ledger import Answered, ConflictError, Desk, Offline, StoreError, Versioned
 from webhook.metrics import Metrics
+from webhook.reservations import Answered, ConflictError, Desk, Offline, StoreError, Versioned
 
 T = TypeVar("T")
 LIMIT = 3

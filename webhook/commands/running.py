@@ -30,9 +30,9 @@ def _serve(given: argparse.Namespace) -> int:
     options.address(given.bind)
     attach = None
     if given.cluster:
-        from webhook import quotas
+        from webhook import attached
 
-        attach = quotas.Quotas
+        attach = attached.Quotas
     return server.serve(
         settings.Settings(
             bind=given.bind,

@@ -12,9 +12,9 @@ from webhook import api
 from webhook.api import ApiError
 from webhook.events import Events
 from webhook.lane import Lane
-from webhook.ledger import Desk
-from webhook.policies import Policies
-from webhook.usages import UsageObjects
+from webhook.policywatch import Policies
+from webhook.reservations import Desk
+from webhook.tenantusages import UsageObjects
 
 LOOK_SECONDS: Final = 1.0
 """How often it is asked whether what is known is too old; changes are taken over at once."""
