@@ -180,6 +180,16 @@ def test_both_webhooks_have_the_same_condition() -> None:
     assert mutate["namespaceSelector"] == validate["namespaceSelector"]
 
 
+def test_namespaces_that_are_never_asked_about_are_never_counted_either() -> None:
+    [cluster] = yaml.safe_load_all((ROOT / "rules" / "cluster.yaml").read_text())
+
+    for configuration in configurations():
+        for hook in configuration["webhooks"]:
+            [expression] = hook["namespaceSelector"]["matchExpressions"]
+            assert expression["operator"] == "NotIn"
+            assert {*expression["values"]} <= {*cluster["spec"]["systemNamespaces"]}
+
+
 def test_every_manifest_is_listed() -> None:
     listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
 

@@ -205,6 +205,19 @@ def test_whoever_is_exempt_is_counted_and_not_held_back(town: Town) -> None:
     until(lambda: told(here, gpu_pod(f"p{next(numbers)}"))[0] == 403, "the exemption is gone")
 
 
+def test_a_system_namespace_is_nobodys_even_where_a_policy_names_it(town: Town) -> None:
+    system = town.client.in_namespace("gpu-operator")
+    town.client.create(world.policy("operators", "gpu-operator", "operators-*", quota={"devices": 1}))
+    there = town.client.in_namespace("operators-a")
+    world.await_counted(town.client, "operators", "operators-a")
+
+    create(system, pod("validator", containers=[container("main", resources=limits(**{"nvidia.com/gpu": 8}))]))
+
+    create(there, gpu_pod("one"))
+    assert "uses 1, asks 1, limit 1 device\n" in str(refusal(there, gpu_pod("two")))
+    assert world.usage(town.client, "operators")["held"].keys() == {"operators-a"}
+
+
 @pytest.mark.parametrize("action", ["warn", "dryrun"])
 def test_a_quota_that_does_not_deny_counts_what_is_over_it(town: Town, action: str) -> None:
     [there] = town.tenant(f"only-{action}", quota={"devices": 1, "enforcementAction": action})
