@@ -82,11 +82,27 @@ def test_nothing_is_reserved_where_nobody_has_counted(ledger: Ledger, why: str) 
     assert reserve(ledger, [ask("a", devices(1))]) == (ledger, [Outcome("again", why=why)])
 
 
-def test_no_more_names_wait_than_a_ledger_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "MOST_PENDING", 1)
-    after, outcomes = reserve(holding(0), [ask("a", devices(1)), ask("b", devices(1)), ask("a", devices(1), "retry")])
-    assert outcomes == [ADMIT, Outcome("again", why="1 pods of the tenant wait to be counted"), ADMIT]
+def test_no_more_reservations_wait_than_a_ledger_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "MOST_PENDING", 2)
+    asks = [
+        ask("a", devices(1)),
+        ask("a", devices(1), "retry"),
+        ask("b", devices(1)),
+        ask("a", devices(1), "more"),
+        ask("a", devices(1)),
+    ]
+    after, outcomes = reserve(holding(0), asks)
+    full = Outcome("again", why="2 pods of the tenant wait to be counted")
+    assert outcomes == [ADMIT, ADMIT, full, full, ADMIT]
     assert after.pending == {"dev/a": {"uid-a": devices(1), "retry": devices(1)}}
+
+
+def test_who_creates_the_same_name_for_ever_fills_only_its_own_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "MOST_OF_NAME", 2)
+    asks = [ask("a", devices(1), f"{number}") for number in range(3)] + [ask("b", devices(1))]
+    after, outcomes = reserve(holding(0), asks)
+    assert outcomes == [ADMIT, ADMIT, Outcome("again", why="2 pods of this name wait to be counted"), ADMIT]
+    assert after.used == devices(2)
 
 
 def test_a_settlement_keeps_what_it_has_not_seen_and_how_namespaces_come_in() -> None:

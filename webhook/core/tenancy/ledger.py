@@ -22,7 +22,10 @@ from webhook.core.tenancy import tally
 from webhook.core.tenancy.tally import Tally
 
 MOST_PENDING: Final = 2000
-"""Names waiting to be seen. At this size a write takes some 40 ms; it is full only while nobody settles."""
+"""Reservations waiting to be seen. At this size a write takes some 40 ms; it is full only while nobody settles."""
+
+MOST_OF_NAME: Final = 16
+"""Those of one name: whoever creates again and again what is there already is asked about before he is refused."""
 
 Pending = Mapping[str, Mapping[str, Tally]]
 """By `namespace/name`, then by the UID of the pod."""
@@ -108,10 +111,12 @@ def _reserve(ledger: Ledger, pending: dict[str, Mapping[str, Tally]], used: dict
     """Reserve for one pod, and add it to `pending` and `used`, if it is admitted."""
     name = f"{ask.namespace}/{ask.name}"
     by_uid = pending.get(name, {})
-    if why := _not_now(ledger, ask, full=not by_uid and len(pending) >= MOST_PENDING):
+    if why := _not_now(ledger, ask):
         return Outcome("again", why=why)
     if ask.uid in by_uid:
         return Outcome("admit")
+    if why := _full(pending, by_uid):
+        return Outcome("again", why=why)
     before, after = _largest(by_uid), _largest({**by_uid, ask.uid: ask.amount})
     grown = {key: used.get(key, Fraction(0)) + amount - before.get(key, 0) for key, amount in after.items()}
     exceeded = tuple(key for key in tally.over(grown, ledger.hard) if ask.amount.get(key))
@@ -122,12 +127,17 @@ def _reserve(ledger: Ledger, pending: dict[str, Mapping[str, Tally]], used: dict
     return Outcome("admit", exceeded)
 
 
-def _not_now(ledger: Ledger, ask: Ask, *, full: bool) -> str:
+def _not_now(ledger: Ledger, ask: Ask) -> str:
     if not ledger.view:
         return "nobody has counted yet what the tenant uses"
-    if ask.namespace not in ledger.held:
-        return f"the namespace {ask.namespace} is not counted yet"
-    return f"{MOST_PENDING} pods of the tenant wait to be counted" if full else ""
+    return "" if ask.namespace in ledger.held else f"the namespace {ask.namespace} is not counted yet"
+
+
+def _full(pending: Pending, by_uid: Mapping[str, Tally]) -> str:
+    if len(by_uid) >= MOST_OF_NAME:
+        return f"{MOST_OF_NAME} pods of this name wait to be counted"
+    many = sum(map(len, pending.values())) >= MOST_PENDING
+    return f"{MOST_PENDING} pods of the tenant wait to be counted" if many else ""
 
 
 class Seen(NamedTuple):

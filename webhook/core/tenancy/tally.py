@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from webhook.core.quantity import QuantityError, show, show_size, size
+from webhook.core.quantity import show, show_size, size_shown
 
 Tally = Mapping[str, Fraction]
 
@@ -93,7 +93,5 @@ def read(written: Mapping[str, str]) -> Tally:
 
 @lru_cache(REMEMBERED)
 def _amount(text: str) -> Fraction:
-    try:
-        return Fraction(size(text))
-    except QuantityError:
-        return Fraction(text)
+    size = size_shown(text)
+    return Fraction(text) if size is None else size
