@@ -7,13 +7,11 @@ paused and resumed. This follows the cluster, and does as it is told: reads, lis
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -32,6 +30,7 @@ from webhook.policywatch import Policies
 from webhook.reservations import ConflictError, StoreError, Versioned
 from webhook.rulewatch import Rules
 from webhook.tenantusages import COLLECTION, UsageObjects
+from webhook.workqueue import WorkQueue
 
 STDOUT: Final = 1
 PODS: Final = "/api/v1/pods"
@@ -80,10 +79,8 @@ class Settler:
         self._changed_at = monotonic()
         self._known: set[str] = set()
         self._written: dict[str, str] = {}
-        self._dirty: set[str] = set()
-        self._wake: dict[str, float] = {}
+        self._queue = WorkQueue()
         self._lag = Lag(self.ledgers, self.settlement.view, self.pods)
-        self._stirred = asyncio.Event()
         self._counter: counting.Counter | None = None
         self._outdated, self._sorted = True, False
 
@@ -127,11 +124,11 @@ class Settler:
         """What is held in a namespace may be something else."""
         tenant = self._tenants.get(namespace)
         if tenant is not None:
-            self._come(tenant, monotonic() + SOON_SECONDS)
+            self._queue.add_at(tenant, monotonic() + SOON_SECONDS)
 
     def touch_all(self) -> None:
         """What is held anywhere may be."""
-        self._stir([*self._quotas, *self._usages.objects])
+        self._queue.add([*self._quotas, *self._usages.objects])
 
     def _policy_changed(self, kind: str, name: str) -> None:
         if kind == "TenantPolicy":
@@ -140,7 +137,7 @@ class Settler:
         if kind == "Namespace":
             self._namespace_changed(name)
         self._outdated = True
-        self._stirred.set()
+        self._queue.stir()
 
     def _namespace_changed(self, name: str) -> None:
         """In a new one nobody can have been admitted without a reservation, if policies have long been the same."""
@@ -161,19 +158,9 @@ class Settler:
         if found is not None and self._written.get(tenant) == found["metadata"]["resourceVersion"]:
             return
         if found is None or _urgent(found.get("status") or {}):
-            self._stir([tenant])
+            self._queue.add([tenant])
         else:
-            self._come(tenant, monotonic() + SOON_SECONDS)
-
-    def _come(self, tenant: str, at: float) -> None:
-        """Settle a tenant then, if not before."""
-        if at < self._wake.get(tenant, inf):
-            self._wake[tenant] = at
-            self._stirred.set()
-
-    def _stir(self, tenants: Iterable[str]) -> None:
-        self._dirty.update(tenants)
-        self._stirred.set()
+            self._queue.add_at(tenant, monotonic() + SOON_SECONDS)
 
     # Turns
 
@@ -181,25 +168,13 @@ class Settler:
         """Settle whoever has something to settle."""
         turns = asyncio.Semaphore(AT_ONCE)
         while True:
-            await self._something()
+            await self._queue.wait(AGAIN_SECONDS if self._outdated else None)
+            await asyncio.sleep(PAUSE_SECONDS)
             if self._outdated:
                 self._sort()
             if not self._sorted:
                 continue
-            now = monotonic()
-            due, self._dirty = self._dirty | {name for name, at in self._wake.items() if at <= now}, set()
-            self._stirred.clear()
-            await asyncio.gather(*(self._turn(tenant, turns) for tenant in sorted(due)))
-
-    async def _something(self) -> None:
-        """Wait until there is something to do, and a little longer."""
-        soonest = min(self._wake.values(), default=None)
-        wait = None if soonest is None else max(0.0, soonest - monotonic())
-        if self._outdated:
-            wait = AGAIN_SECONDS
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), wait)
-        await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.gather(*(self._turn(tenant, turns) for tenant in self._queue.due()))
 
     def _sort(self) -> None:
         """Find out anew which namespaces are whose."""
@@ -220,7 +195,7 @@ class Settler:
                 self._wanted[tenant].add(namespace)
         self._tenants = {namespace: tenant for namespace, tenant in owners.items() if tenant is not None}
         after = {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
-        self._stir(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        self._queue.add(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         if not self._sorted:
             self.touch_all()
         self._outdated, self._sorted = False, True
@@ -234,7 +209,6 @@ class Settler:
         return None
 
     async def _turn(self, tenant: str, turns: asyncio.Semaphore) -> None:
-        self._wake.pop(tenant, None)
         if tenant in self._policies.broken:
             return  # what it may use is in its ledger, and nowhere else
         try:
@@ -242,7 +216,7 @@ class Settler:
                 await self._settle(tenant)
         except (StoreError, ApiError) as error:
             log.warning("%s is settled later: %s", tenant, error)
-            self._come(tenant, monotonic() + AGAIN_SECONDS)
+            self._queue.add_at(tenant, monotonic() + AGAIN_SECONDS)
 
     async def _settle(self, tenant: str) -> None:
         """Take steps until there is none to take."""
@@ -255,13 +229,13 @@ class Settler:
             hard = policy.quota.hard if policy and policy.quota else tally.NOTHING
             step = self.settlement.step(tenant, hard, self._wanted.get(tenant, set()), monotonic())
             if step.wake is not None:
-                self._come(tenant, step.wake)
+                self._queue.add_at(tenant, step.wake)
             if step.get or step.roll or step.look - seen:
                 seen |= step.look
                 await self._look(tenant, step)
                 continue
             if step.look:
-                self._come(tenant, monotonic() + AGAIN_SECONDS)
+                self._queue.add_at(tenant, monotonic() + AGAIN_SECONDS)
             try:
                 done = await self._write(tenant, step, known, unlimited=policy is None)
             except ConflictError:
@@ -270,7 +244,7 @@ class Settler:
             if done:
                 self.settled_at[tenant] = monotonic()
                 return
-        self._come(tenant, monotonic() + AGAIN_SECONDS)
+        self._queue.add_at(tenant, monotonic() + AGAIN_SECONDS)
 
     async def _read(self, tenant: str) -> Versioned:
         known = await self._store.read(tenant)
@@ -287,7 +261,7 @@ class Settler:
         else:
             self.settled_at.pop(tenant, None)
         left = {*before.held, *before.joining} - {*known.ledger.held, *known.ledger.joining}
-        self._stir(self._tenants[namespace] for namespace in left if namespace in self._tenants)
+        self._queue.add(self._tenants[namespace] for namespace in left if namespace in self._tenants)
 
     async def _write(self, tenant: str, step: Step, known: Versioned, *, unlimited: bool) -> bool:
         """Write what the step says; whether that was all for now."""
