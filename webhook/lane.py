@@ -24,6 +24,7 @@ from webhook.core import review
 from webhook.core.decision import Decision, Reservation
 from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy import tally, verdict
+from webhook.core.tenancy.ledger import is_of_a_pod
 from webhook.reservations import Offline, Reserving
 
 Judge = Callable[[review.AdmissionRequest, Rulebook], Decision]
@@ -33,6 +34,8 @@ JSON: Final = b"application/json"
 PAGES: Final = (b"/healthz", b"/readyz", b"/metrics")
 NEVER_LOADED: Final = "the rules were never loaded: no review can be answered; the log of this pod says why"
 FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, and the log of this pod has its trace"
+
+NO_POD: Final = "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
 
 TIMEOUT_SECONDS: Final = 5.0
 """How long the API server waits where it does not say: `timeoutSeconds` of our manifests."""
@@ -115,6 +118,8 @@ class Lane:
             request = review.decode(body, time())
             decision = judge(request, rulebook)
             if decision.reservation is not None:
+                if not is_of_a_pod(decision.reservation.ask):
+                    return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
                 return self._reserve(
                     _Judged(name, request, rulebook, started), decision, decision.reservation, target
                 )

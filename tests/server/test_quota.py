@@ -87,3 +87,12 @@ def test_a_dry_run_reserves_nothing(asking: Peer) -> None:
     review["request"]["dryRun"] = True
 
     assert response(asking.ask("POST", "/validate", json.dumps(review).encode()))["allowed"]
+
+
+@pytest.mark.parametrize("name", ["", "../../../../api/v1/namespaces"])
+def test_nothing_is_reserved_for_what_no_api_server_can_have_asked(asking: Peer, name: str) -> None:
+    answered = asking.ask("POST", "/validate", create(name, "1"))
+    assert (answered.status, answered.body.split(b":")[0]) == (
+        400,
+        b"the pod has no name, namespace and uid as an API server gives them",
+    )

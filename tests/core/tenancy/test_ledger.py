@@ -1,5 +1,6 @@
 """What may happen to a ledger, one thing at a time; tests/laws/test_ledger.py tries all of it against everything."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -103,6 +104,33 @@ def test_who_creates_the_same_name_for_ever_fills_only_its_own_part(monkeypatch:
     after, outcomes = reserve(holding(0), asks)
     assert outcomes == [ADMIT, ADMIT, Outcome("again", why="2 pods of this name wait to be counted"), ADMIT]
     assert after.used == devices(2)
+
+
+@pytest.mark.parametrize("name", ["train", "a", "a.b-c.d0", "x" * 253, "a--b"])
+def test_a_pod_may_be_called_so(name: str) -> None:
+    assert core.is_of_a_pod(ask(name, devices(1), "6f0e8b8e-0000-4000-8000-0123456789ab"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": ""},
+        {"name": "../../secrets"},
+        {"name": "a/log"},
+        {"name": "a?limit=1"},
+        {"name": "A"},
+        {"name": "a\n"},
+        {"name": "x" * 254},
+        {"namespace": ""},
+        {"namespace": "a.b"},
+        {"namespace": "x" * 64},
+        {"uid": ""},
+        {"uid": "x" * 65},
+        {"uid": "a/b"},
+    ],
+)
+def test_no_pod_is_called_so(wrong: dict[str, str]) -> None:
+    assert not core.is_of_a_pod(replace(ask("train", devices(1)), **wrong))
 
 
 def test_a_settlement_keeps_what_it_has_not_seen_and_how_namespaces_come_in() -> None:

@@ -13,6 +13,7 @@ One name holds one pod at a time, so of the reservations of one name the largest
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -85,6 +86,17 @@ class Ask:
     uid: str
     amount: Tally
     enforced: bool = True
+
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]+(?:[.-]+[a-z0-9]+)*")
+_UID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+def is_of_a_pod(ask: Ask) -> bool:
+    """Whether a pod can be called so: an API server has checked that before it asks, and others may say anything."""
+    parts = ((_NAMESPACE, ask.namespace), (_NAME, ask.name), (_UID, ask.uid))
+    return all(form.fullmatch(text) is not None for form, text in parts)
 
 
 class Outcome(NamedTuple):
