@@ -1,13 +1,18 @@
-"""`python -m tests.bench`: reviews per second, latency, memory and CPU, beside a Go server that only says yes."""
+"""`python -m tests.bench`: reviews, pods through a real API server, and a thousand tenants.
+
+Reviews per second, latency, memory and CPU, beside a Go server that only says yes; pods per second with our ledger,
+beside no webhook, a native quota and a no-op; and what a thousand tenants cost (`ledger`, `scale`).
+"""
 
 import argparse
 import os
 import platform
 import sys
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.bench import programs
+from tests.bench import ledger, programs, scale
 from tests.bench.contest import WARMUP, Contestant, Load, start
 from tests.bench.figures import Figures, Row, medians, table, verdicts
 from tests.bench.reviews import all_reviews
@@ -16,17 +21,29 @@ from tests.cluster.processes import Processes
 
 def main() -> int:
     options = arguments()
-    say("building the load generator and the no-op server, where they are not built yet")
+    say("building the load generators and the no-op server, where they are not built yet")
     built = programs.build()
+    parts = {
+        "reviews": lambda: reviewed(options, built),
+        "pods": lambda: ledger.report(ledger.Sizes(options.rounds), built),
+        "tenants": lambda: scale.report(options.rounds),
+    }
+    for part in parts if options.only is None else [options.only]:
+        for line in parts[part]():
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+        sys.stdout.write("\n")
+    return 0
+
+
+def reviewed(options: argparse.Namespace, built: Mapping[str, Path]) -> Iterator[str]:
+    """The figures of reviews."""
     with Processes() as processes:
         contestants = start(processes, built["noop"])
         load = Load(built["load"], processes.folder / "tls.crt", options.connections, options.seconds)
         rows = measure(list(contestants.values()), load, options.rounds, processes.folder)
         memory = {name: contestant.memory() for name, contestant in contestants.items()}
-    heading(options)
-    for line in (*table(rows, memory), "", *verdicts(rows, memory)):
-        sys.stdout.write(f"{line}\n")
-    return 0
+    yield from (heading(options), "", *table(rows, memory), "", *verdicts(rows, memory))
 
 
 def arguments() -> argparse.Namespace:
@@ -35,6 +52,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="how often each server gets each review (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each time, after a warm-up (3)")
     parser.add_argument("--connections", type=int, default=8, help="how many at once (8)")
+    parser.add_argument("--only", choices=("reviews", "pods", "tenants"), help="one part of it")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 1, 1.0
@@ -57,14 +75,14 @@ def measure(contestants: list[Contestant], load: Load, rounds: int, folder: Path
     return [Row(name, len(reviews[name]), server, medians(found)) for (name, server), found in runs.items()]
 
 
-def heading(options: argparse.Namespace) -> None:
+def heading(options: argparse.Namespace) -> str:
     """Under which conditions the figures below were found."""
     info = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":", 1)[1].strip() for line in info if "model name" in line), platform.machine())
     other = "another" if len(os.sched_getaffinity(0)) > 1 else "the same"
-    sys.stdout.write(
-        f"\n{options.connections} TLS keep-alive connections, {options.rounds} x {options.seconds:g} s in turns, "
-        f"medians; servers on one core, load on {other}; {model}, Python {platform.python_version()}\n\n"
+    return (
+        f"{options.connections} TLS keep-alive connections, {options.rounds} x {options.seconds:g} s in turns, "
+        f"medians; servers on one core, load on {other}; {model}, Python {platform.python_version()}"
     )
 
 

@@ -52,8 +52,8 @@ class Sizes:
     """How often, and how many pods each time, with one client and with many."""
 
     rounds: int
-    few: int
-    many: int
+    few: int = 200
+    many: int = 600
 
     def pods(self, clients: int) -> int:
         """How many pods so many clients create."""
