@@ -150,3 +150,19 @@ def test_the_whole_way_of_a_pod() -> None:
 
     assert stored["spec"]["containers"][0]["resources"] == {"limits": HAMI, "requests": HAMI}
     assert admit.validate(_request(pod=stored), RULES) == Decision(allowed=True)
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_a_pod_of_ever_so_many_containers_is_refused_without_reading_them(kind: str) -> None:
+    many = [builders.container(f"c{number}", limits={"nvidia.com/gpu": "1"}) for number in range(256)]
+    raw = builders.pod(**{"containers": many, kind: [*many, many[0]]})  # type: ignore[arg-type]
+    for judge in (admit.mutate, admit.validate):
+        refused = judge(builders.creating(raw), RULES)
+        assert [(one.code, one.path) for one in refused.violations] == [("GPU001", "spec.containers")]
+        assert not refused.allowed
+
+
+def test_a_pod_without_a_gpu_may_have_as_many_containers_as_it_likes() -> None:
+    raw = builders.pod(containers=[builders.container(f"c{number}") for number in range(300)])
+    for judge in (admit.mutate, admit.validate):
+        assert judge(builders.creating(raw), RULES) == admit.UNTOUCHED

@@ -119,6 +119,7 @@ def _observed(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
 def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     try:
         seen = pod.read(request.pod or {}, request.namespace)
+        interpret.check_size(seen, rulebook)
         violations = [] if interpret.asks_nothing(seen, rulebook) else _missing(seen, rulebook)
         if violations and places.NOTE in seen.annotations:
             listening = _listening_to_all(rulebook)

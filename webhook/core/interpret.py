@@ -26,6 +26,10 @@ _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
 MOST: Final = 50
 """How many violations are looked for: nobody reads more, and a hostile pod has a hundred thousand."""
 
+MOST_CONTAINERS: Final = 256
+"""Of a pod that asks for a GPU. Each costs half a millisecond, and while one pod is read all others wait; a pod of
+twenty thousand is as easily sent as any other. The pods that people write have fewer than twenty."""
+
 LISTED: Final = 12
 """How many names a message lists."""
 
@@ -140,6 +144,20 @@ def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
         for section in (container.limits, container.requests)
         for name in section
     )
+
+
+def check_size(pod: Pod, rulebook: Rulebook) -> None:
+    """Refuse (GPU001) a pod that asks for a GPU and has more containers than anybody should wait for."""
+    if len(pod.containers) > MOST_CONTAINERS and not asks_nothing(pod, rulebook):
+        raise Refusal(
+            Violation(
+                code="GPU001",
+                path="spec.containers",
+                message=f"the pod has {len(pod.containers)} containers, and one that asks for a GPU may have "
+                f"{MOST_CONTAINERS}",
+                fix="make several pods of it",
+            )
+        )
 
 
 def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, Stated]:

@@ -13,7 +13,7 @@ from webhook.core import edits, places, plan, pod
 from webhook.core.asked import Asked
 from webhook.core.choice import Served
 from webhook.core.edits import Edit, Put
-from webhook.core.interpret import Interpretation, interpret
+from webhook.core.interpret import Interpretation, check_size, interpret
 from webhook.core.plan import Plan
 from webhook.core.pod import Pod
 from webhook.core.quantity import show_size
@@ -24,7 +24,8 @@ from webhook.core.tenancy.policy import Defaults, TenantPolicy
 
 
 def make(seen: Pod, rulebook: Rulebook) -> Plan:
-    """The plan for a pod as its tenant's policy wants it."""
+    """The plan for a pod as its tenant's policy wants it; raises Refusal."""
+    check_size(seen, rulebook)
     if not rulebook.tenancy.policies:
         return plan.make(seen, rulebook)
     policy = member(seen.namespace, rulebook.tenancy).policy
