@@ -1,7 +1,8 @@
-"""The Kubernetes API, as far as anything here reads it: lists in pages, and changes as they come.
+"""The Kubernetes API for commands and threads: lists in pages, and changes as they come.
 
-The one place that imports the `kubernetes` library, which costs half a second and 55 MiB: nothing that serves reviews
-may import this. Objects stay what they came as; of the library we take how to find a cluster and how to log in.
+Programs with an event loop have `webhook.api`. The `kubernetes` library costs half a second and 55 MiB: nothing that
+serves reviews may import this. Objects stay what they came as; of the library we take how to find a cluster and how
+to log in.
 """
 
 from __future__ import annotations

@@ -3,4 +3,16 @@
 Belongs here: policies and exemptions as values, which of them holds for a namespace, what a pod counts, judging it,
 and the ledger as pure state with the two things that may happen to it, a reservation and a settlement.
 Must not: reading YAML (`webhook.core.schema`), the Kubernetes API, clocks (times come in as arguments).
+
+As a pod meets them:
+
+    tally, policy, membership       what is counted; policies as values; which of them holds for a namespace
+    steer, confine                  /mutate: what a policy makes of a pod, its defaults, marks and nodes
+    counting                        what a pod holds, read from its resources
+    judge                           /validate: what is wrong with it, by kinds, ceilings and totals, as breaches
+    ledger, stored                  the totals, with what is reserved; the same as the object in a cluster
+    verdict, refusal                what becomes of the pod once the ledger has answered, and what its author is told
+    settlement                      what may be written into the ledgers by who watches pods
+    observing, prospect             observe mode; whether pods would be within the quota
+    overview, conditions            what people see of tenants, and of a policy in its own status
 """
