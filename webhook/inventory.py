@@ -51,6 +51,16 @@ def parse(content: bytes, name: str, into: Objects) -> None:
         _sort(document, "", into)
 
 
+def live() -> Objects:
+    """The nodes and pods of the current cluster; raises UnreadableError."""
+    from webhook import cluster  # noqa: PLC0415 - 55 MiB, and files need none of it
+
+    try:
+        return Objects(*cluster.Cluster().nodes_and_pods())
+    except cluster.ClusterError as error:
+        raise UnreadableError(str(error)) from None
+
+
 def contents(content: bytes, name: str) -> list[Any]:
     """The objects of a file, in YAML or JSON; raises UnreadableError."""
     if content.lstrip()[:1] == b"{":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
 
 from webhook import rulefiles
 from webhook.commands import options, streams
@@ -33,22 +32,13 @@ def _inventory(given: argparse.Namespace) -> int:
         for file in given.file:
             inventory.parse(*streams.whole(file), objects)
         if not given.file:
-            objects = _live()
+            objects = inventory.live()
     except inventory.UnreadableError as error:
-        raise UsageError(str(error)) from None
+        instead = "" if given.file else "; or give files, from: kubectl get nodes,pods -A -o json"
+        raise UsageError(f"{error}{instead}") from None
     view = objects.view(rulebook)
     streams.dump(view.contract()) if given.output == "json" else print("\n".join(inventory.lines(view)))
     return FINE
-
-
-def _live() -> Any:
-    """The nodes and pods of the current cluster."""
-    from webhook import cluster, inventory
-
-    try:
-        return inventory.Objects(*cluster.Cluster().nodes_and_pods())
-    except cluster.ClusterError as error:
-        raise UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
 
 
 def tenants_options(command: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from webhook import stamps, surroundings
 from webhook.core.overview import Overview
 from webhook.core.rulebook import Rulebook
-from webhook.inventory import Objects, UnreadableError, parse
+from webhook.inventory import Objects, UnreadableError, live, parse
 from webhook.surroundings import SurroundingsError
 
 FRESH_SECONDS: Final = 10.0
@@ -77,7 +77,7 @@ class Source:
 
     def _read(self) -> Objects:
         if self._live:
-            return _listed()
+            return live()
         if self._file is None:
             assert self.around is not None  # noqa: S101 - for the type checker: `now` has asked
             return Objects(nodes=list(surroundings.read(self.around).get("nodes", ())))
@@ -87,12 +87,3 @@ class Source:
         except OSError as error:
             raise UnreadableError(f"{self._file}: {error.strerror}") from None
         return objects
-
-
-def _listed() -> Objects:
-    from webhook import cluster  # noqa: PLC0415 - 55 MiB, and most consoles read files
-
-    try:
-        return Objects(*cluster.Cluster().nodes_and_pods())
-    except cluster.ClusterError as error:
-        raise UnreadableError(str(error)) from None
