@@ -268,3 +268,13 @@ def test_the_card_that_only_the_nodes_tell_is_kept_on_the_pod() -> None:
 )
 def test_an_authors_own_word_for_the_card_never_stands(raw: Object, model: str | None, kept: str | None) -> None:
     assert (_made(raw, _on(model))["metadata"].get("annotations") or {}).get(places.CARD) == kept
+
+
+def test_a_kind_of_pods_is_remembered_unless_it_takes_up_more_than_it_saves() -> None:
+    counter = counting.Counter(RULES)
+    usual = _with({GPU: "1"})
+    long = _with({GPU: "1"}, {}, {places.DEFAULT_CONTAINER: "x" * 250_000})
+
+    assert counter.held(usual) is counter.held(usual)
+    assert counter.held(long) == counter.held(usual)
+    assert counter.held(long) is not counter.held(long)

@@ -37,6 +37,10 @@ REMEMBERED: Final = 20_000
 """How many kinds of pods a Counter remembers; most pods of a cluster are copies of a few."""
 
 
+LONGEST: Final = 2048
+"""Letters of a kind that is remembered: annotations may be a quarter of a megabyte, and different on every pod."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """What one container holds.
@@ -306,10 +310,19 @@ class Counter:
             return NOTHING
         known = self._counted.get(kind)
         if known is None:
-            if len(self._counted) >= REMEMBERED:
-                self._counted.clear()
-            known = self._counted[kind] = count(holdings(pod.read(raw), self.rulebook))
+            known = count(holdings(pod.read(raw), self.rulebook))
+            if _letters(kind) <= LONGEST:
+                if len(self._counted) >= REMEMBERED:
+                    self._counted.clear()
+                self._counted[kind] = known
         return known
+
+
+def _letters(kind: Hashable) -> int:
+    """How much a kind takes up, more or less."""
+    if isinstance(kind, tuple):
+        return 8 + sum(map(_letters, kind))
+    return len(kind) if isinstance(kind, str) else 8
 
 
 def _kind(raw: Mapping[str, Any], rulebook: Rulebook) -> Hashable:
