@@ -40,6 +40,8 @@ FIELDS: Final = 100
 CHUNKING_BYTES: Final = 64 * KIBIBYTE
 """What the framing of a chunked body may add: the parser buffers endless chunk sizes and extensions."""
 
+STRANGER: Final = "reviews are answered to clients with a certificate of --client-ca only"
+
 REASONS: Final = {status: status.phrase.encode() for status in HTTPStatus}
 
 
@@ -78,6 +80,7 @@ class Connection(asyncio.Protocol):
         self.deadline = inf
         self.gone = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport
+        self._trusted = False
         self._received = 0
         self._chunks: list[bytes] = []
         self._size = 0
@@ -97,6 +100,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin idle: Go's client opens connections that it has no request for yet (net/http, dialConnFor)."""
         self._transport = cast("asyncio.Transport", transport)
+        self._trusted = self.settings.client_ca is None or bool(transport.get_extra_info("peercert"))
         self._enter("idle", self.settings.keepalive_seconds)
         self.owner.connections.add(self)
 
@@ -210,8 +214,11 @@ class Connection(asyncio.Protocol):
     def _respond(self) -> None:
         parser = self._parser
         self._enter("idle", self.settings.keepalive_seconds)
-        answer = self.owner.lane.answer(parser.method, parser.path, b"".join(self._chunks))
-        self._chunks = []
+        body, self._chunks = b"".join(self._chunks), []
+        if self._trusted or parser.method in (b"GET", b"HEAD"):
+            answer = self.owner.lane.answer(parser.method, parser.path, body)
+        else:
+            answer = self.owner.lane.refuse(HTTPStatus.FORBIDDEN, STRANGER)
         kept = b"" if parser.http_version >= (1, 1) else b"Connection: keep-alive\r\n"
         form = _Form(keeps=bool(parser.should_keep_alive), kept=kept, with_body=parser.method != b"HEAD")
         if isinstance(answer, Answer):

@@ -68,7 +68,7 @@ def _check(settings: Settings) -> None:
     if settings.self_signed:
         _keep_self_signed(settings.state)
     try:
-        tls.context(settings.certificate)
+        tls.context(settings.certificate, settings.client_ca)
     except OSError as error:
         certificate, key = settings.certificate
         raise CannotStartError(f"{certificate} and {key} are no certificate with its key: {error}") from None

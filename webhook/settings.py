@@ -49,6 +49,9 @@ class Settings:
     tls_key: Path | None = None
     """PEM private key of `tls_cert`."""
 
+    client_ca: Path | None = None
+    """PEM certificates of whoever signs for the API server; None: nobody has to prove that he is it."""
+
     state: Path = field(default_factory=state_directory)
     """The directory of the self-signed pair."""
 

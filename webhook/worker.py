@@ -93,7 +93,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._begin_to_leave()
         for connection in [each for each in self.connections if each.deadline < now]:
             connection.expire()
-        if tls.stamp(self.settings.certificate) != self._stamp:
+        if tls.stamp(self.settings.certificate, self.settings.client_ca) != self._stamp:
             self._reload_certificate()
         self._look_around()
         if now > self._stops_accepting:
@@ -214,18 +214,18 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
     # The certificate
 
     def _load_certificate(self) -> None:
-        self._stamp = tls.stamp(self.settings.certificate)
+        self._stamp = tls.stamp(self.settings.certificate, self.settings.client_ca)
         try:
-            self._context = tls.context(self.settings.certificate)
+            self._context = tls.context(self.settings.certificate, self.settings.client_ca)
         except OSError as error:
             log.critical("no certificate: %s", error)
             raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
 
     def _reload_certificate(self) -> None:
         """Use changed files for new handshakes; a pair that does not fit leaves the present one in use."""
-        self._stamp = tls.stamp(self.settings.certificate)
+        self._stamp = tls.stamp(self.settings.certificate, self.settings.client_ca)
         try:
-            self._context = tls.context(self.settings.certificate)
+            self._context = tls.context(self.settings.certificate, self.settings.client_ca)
         except OSError as error:
             self.lane.metrics.reloads["certificate", "failed"] += 1
             log.error("the changed certificate is not usable, the last good one stays: %s", error)  # noqa: TRY400 - the sentence is all there is to say

@@ -14,9 +14,8 @@ def main() -> int:
     given = json.loads(sys.argv[1])
     if folder := given.pop("modules_to", None):
         atexit.register(list_modules, Path(folder))
-    paths = {
-        name: Path(given[name]) for name in ("rules", "surroundings", "state", "tls_cert", "tls_key") if name in given
-    }
+    files = ("rules", "surroundings", "state", "tls_cert", "tls_key", "client_ca")
+    paths = {name: Path(given[name]) for name in files if name in given}
     return serve(Settings(**{**given, **paths}))
 
 

@@ -15,6 +15,9 @@ def serve_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="default: %(default)s")
     command.add_argument("--tls-cert", type=Path, metavar="FILE", help="default: a self-signed pair, made once")
     command.add_argument("--tls-key", type=Path, metavar="FILE")
+    command.add_argument(
+        "--client-ca", type=Path, metavar="FILE", help="answer reviews only to clients with a certificate of this"
+    )
     options.rules(command)
     options.surroundings(command)
     command.add_argument(
@@ -40,6 +43,7 @@ def _serve(given: argparse.Namespace) -> int:
             surroundings=given.surroundings,
             tls_cert=given.tls_cert,
             tls_key=given.tls_key,
+            client_ca=given.client_ca,
         ),
         attach,
     )

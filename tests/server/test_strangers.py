@@ -1,0 +1,31 @@
+"""With --client-ca only whoever has a certificate of it gets reviews; everybody may ask whether all is well."""
+
+import contextlib
+import ssl
+from pathlib import Path
+
+from tests.cluster import credentials
+from tests.cluster.credentials import Credentials
+from tests.server.peer import Peer
+from tests.server.process import Server, running
+
+
+def peer(server: Server, made: Credentials | None) -> Peer:
+    context = ssl.create_default_context(cafile=str(server.folder / "tls.crt"))
+    if made is not None:
+        context.load_cert_chain(made.admin, made.admin_key)
+    return Peer.connect(server.port, context)
+
+
+def test_a_stranger_gets_no_answer_to_a_review(folder: Path, tmp_path: Path, fraction: bytes) -> None:
+    made = credentials.issue(tmp_path)
+    with running(folder, client_ca=str(made.authority)) as server:
+        with contextlib.closing(peer(server, None)) as stranger:
+            refused = stranger.ask("POST", "/validate", fraction)
+            well = stranger.ask("GET", "/healthz")
+        with contextlib.closing(peer(server, made)) as known:
+            answered = known.ask("POST", "/validate", fraction)
+
+    assert refused.status == 403
+    assert refused.body == b"reviews are answered to clients with a certificate of --client-ca only\n"
+    assert (well.status, answered.status) == (200, 200)
