@@ -20,7 +20,7 @@ from webhook import api, logs, settlerpage
 from webhook.api import Api, ApiError, MissingError, Object
 from webhook.conditions import Conditions
 from webhook.core.tenancy import counting, membership, settlement, tally
-from webhook.core.tenancy.ledger import Ledger
+from webhook.core.tenancy.ledger import Ledger, names_a_pod
 from webhook.core.tenancy.policy import Tenancy, TenantPolicy
 from webhook.core.tenancy.settlement import Settlement, Step
 from webhook.core.tenancy.tally import Tally
@@ -46,6 +46,9 @@ after the other, their ledger is left to those who reserve in it."""
 
 AGAIN_SECONDS: Final = 0.2
 """Until a settlement is tried again that waits for something which nobody will tell."""
+
+LATER_SECONDS: Final = 1.0
+"""Until one is tried again that failed."""
 
 TRIES: Final = 50
 """How often one is tried against others who write the same ledger, before its turn comes again."""
@@ -216,7 +219,10 @@ class Settler:
                 await self._settle(tenant)
         except (StoreError, ApiError) as error:
             log.warning("%s is settled later: %s", tenant, error)
-            self._queue.add_at(tenant, monotonic() + AGAIN_SECONDS)
+            self._queue.add_at(tenant, monotonic() + LATER_SECONDS)
+        except Exception:
+            log.exception("%s cannot be settled, the others go on: a fault of this program", tenant)
+            self._queue.add_at(tenant, monotonic() + LATER_SECONDS)
 
     async def _settle(self, tenant: str) -> None:
         """Take steps until there is none to take."""
@@ -290,6 +296,9 @@ class Settler:
             self.settlement.looked(namespace, await self._uids(namespace), asked)
 
     async def _uid(self, namespace: str, name: str) -> str | None:
+        """Whom a name belongs to now; a ledger may hold, by hand, what no pod can be called."""
+        if not names_a_pod(namespace, name):
+            return None
         try:
             found = await self._api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
         except MissingError:

@@ -95,8 +95,12 @@ _UID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 def is_of_a_pod(ask: Ask) -> bool:
     """Whether a pod can be called so: an API server has checked that before it asks, and others may say anything."""
-    parts = ((_NAMESPACE, ask.namespace), (_NAME, ask.name), (_UID, ask.uid))
-    return all(form.fullmatch(text) is not None for form, text in parts)
+    return names_a_pod(ask.namespace, ask.name) and _UID.fullmatch(ask.uid) is not None
+
+
+def names_a_pod(namespace: str, name: str) -> bool:
+    """Whether a pod in a namespace can have a name."""
+    return _NAMESPACE.fullmatch(namespace) is not None and _NAME.fullmatch(name) is not None
 
 
 class Outcome(NamedTuple):
