@@ -12,7 +12,7 @@ from tests.cases.served import as_served
 from webhook.core import admit
 from webhook.core.decision import Decision
 from webhook.core.rulebook import Rulebook
-from webhook.core.tenancy.policy import Exemption, Expression, Namespaces, Quota, Tenancy, TenantPolicy
+from webhook.core.tenancy.policy import Ceiling, Exemption, Expression, Namespaces, Quota, Tenancy, TenantPolicy
 
 RULES = builders.rulebook(builders.shipped_files())
 NOW = 1_790_000_000.0
@@ -33,6 +33,11 @@ def quota(action: Any = "deny", **hard: str | int) -> Quota:
     return Quota(
         hard={key: Fraction(value) for key, value in hard.items()}, action=action, rule="vision (tenants.yaml:41)"
     )
+
+
+def ceiling(rule: str = "vision (tenants.yaml:9)", **fields: Any) -> Ceiling:
+    """The most that something may ask for: `devices=..., memory=..., cores=...`."""
+    return Ceiling(rule=rule, **fields)
 
 
 def exemption(*lifts: str, **fields: Any) -> Exemption:

@@ -8,19 +8,15 @@ import pytest
 
 from tests import builders
 from tests.core.tenancy import tenants
-from tests.core.tenancy.tenants import DAY, NOW, exemption, fate, policy, quota, shorthand, whole
+from tests.core.tenancy.tenants import NOW, ceiling, exemption, fate, policy, quota, shorthand, whole
 from webhook.core import admit, indexes
 from webhook.core.decision import Finding, Reservation
 from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy.ledger import Ask
-from webhook.core.tenancy.policy import Ceiling, Kinds, Namespaces, TenantPolicy
+from webhook.core.tenancy.policy import Kinds, Namespaces, TenantPolicy
 
 GIB = 1 << 30
 A100 = "A100-80GB"
-
-
-def _ceiling(rule: str = "vision (tenants.yaml:9)", **fields: Any) -> Ceiling:
-    return Ceiling(rule=rule, **fields)
 
 
 def _kinds(action: Any = "deny", **lists: str) -> Kinds:
@@ -67,7 +63,7 @@ def test_nothing_is_reserved_for_a_dry_run() -> None:
 
 
 def test_nothing_is_reserved_for_what_is_refused() -> None:
-    found = fate(whole(2), tenants.rules(policy(quota=quota(devices=4), pod=_ceiling(devices=Fraction(1)))))
+    found = fate(whole(2), tenants.rules(policy(quota=quota(devices=4), pod=ceiling(devices=Fraction(1)))))
 
     assert (found.codes, found.validated.reservation) == (["GPU103"], None)
 
@@ -149,8 +145,8 @@ def test_what_is_not_known_yet_is_asked_for_again(tenancy: dict[str, Any]) -> No
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
     strict = policy(
-        container=_ceiling(devices=Fraction(1), memory=40 * GIB, cores=Fraction(50)),
-        pod=_ceiling("vision (tenants.yaml:10)", devices=Fraction(3)),
+        container=ceiling(devices=Fraction(1), memory=40 * GIB, cores=Fraction(50)),
+        pod=ceiling("vision (tenants.yaml:10)", devices=Fraction(3)),
         allowed=_kinds(backends="hami-vgpu", models="H100-80GB", sharing="fractional"),
         forbidden=_kinds(vendors="nvidia"),
         quota=quota(devices=4),
@@ -180,93 +176,9 @@ def test_what_cannot_be_understood_makes_it_no_matter_of_policy_alone() -> None:
         builders.container(limits={"nvidia.com/gpu": "2"}), labels={"gpu": "4", "gpu-backend": "nvidia-gpu"}
     )
     review = replace(builders.creating(untranslated, "vision-dev"), at=NOW)
-    decision = admit.validate(review, tenants.rules(policy(pod=_ceiling(devices=Fraction(1)))))
+    decision = admit.validate(review, tenants.rules(policy(pod=ceiling(devices=Fraction(1)))))
 
     assert ([violation.code for violation in decision.violations], decision.code) == (["GPU602", "GPU103"], 422)
-
-
-@pytest.mark.parametrize(
-    ("pod", "ceiling", "message", "fix"),
-    [
-        pytest.param(
-            shorthand(gpu="0.5"),
-            {"devices": Fraction(1, 4)},
-            "0.5 devices, and the policy",
-            "ask for 0.25 or less of one device, of its memory and of its compute",
-            id="a share",
-        ),
-        pytest.param(
-            shorthand(gpu="1"),
-            {"devices": Fraction(0)},
-            "1 device, and the policy",
-            "ask for no GPU here: the policy lets nobody have one",
-            id="nothing at all",
-        ),
-        pytest.param(
-            shorthand(gpu="2", memory="30Gi"),
-            {"memory": 40 * GIB},
-            "60Gi of memory, and the policy",
-            "ask for gpu-memory: 20Gi or less of each device",
-            id="memory of two devices",
-        ),
-        pytest.param(
-            shorthand(memory="8Gi"),
-            {"cores": Fraction(50)},
-            "100 % of a device's compute, as nothing limits it to less, and the policy",
-            "ask for gpu-cores: 50 or less",
-            id="compute that nobody limits",
-        ),
-        pytest.param(
-            shorthand(gpu="0.5"),
-            {"memory": 8 * GIB},
-            "depends on its card, which nothing says",
-            "add gpu-model, or ask for a size, as gpu-memory: 8Gi",
-            id="memory of a card that nobody knows",
-        ),
-    ],
-)
-def test_a_ceiling_says_what_is_asked_what_is_allowed_and_what_would_be(
-    pod: dict[str, Any], ceiling: dict[str, Any], message: str, fix: str
-) -> None:
-    found = fate(pod, tenants.rules(policy(container=_ceiling(**ceiling))))
-
-    (violation,) = found.validated.violations
-    assert message in violation.message
-    assert (violation.fix, violation.rule) == (fix, "vision (tenants.yaml:9)")
-
-
-@pytest.mark.parametrize(
-    ("pod", "follows", "ceiling"),
-    [
-        (shorthand(gpu="0.5"), shorthand(gpu="0.25"), {"devices": Fraction(1, 4)}),
-        (shorthand(gpu="2", memory="30Gi"), shorthand(gpu="2", memory="20Gi"), {"memory": 40 * GIB}),
-        (shorthand(memory="8Gi"), shorthand(memory="8Gi", cores="50"), {"cores": Fraction(50)}),
-        (shorthand(gpu="0.5"), shorthand(memory="8Gi"), {"memory": 8 * GIB}),
-        (shorthand(gpu="4"), shorthand(gpu="4", cores="25"), {"cores": Fraction(100)}),
-    ],
-)
-def test_who_does_as_a_ceiling_says_is_admitted(
-    pod: dict[str, Any], follows: dict[str, Any], ceiling: dict[str, Any]
-) -> None:
-    rules = tenants.rules(policy(container=_ceiling(**ceiling)))
-
-    assert (bool(fate(pod, rules).codes), fate(follows, rules).codes) == (True, [])
-
-
-def _several(*, init: bool) -> dict[str, Any]:
-    limits = {"nvidia.com/gpu": "2"}
-    pod = builders.pod(builders.container(limits=limits), builders.container("other", limits=limits))
-    if init:
-        pod["spec"]["initContainers"] = [builders.container("first", limits={"nvidia.com/gpu": "4"})]
-    return pod
-
-
-@pytest.mark.parametrize("init", [False, True])
-def test_the_containers_of_a_pod_are_added_up_and_init_containers_run_before(*, init: bool) -> None:
-    allowing, refusing = (policy(pod=_ceiling(devices=Fraction(most))) for most in (4, 3))
-
-    assert fate(_several(init=init), tenants.rules(allowing)).codes == []
-    assert fate(_several(init=init), tenants.rules(refusing)).codes == ["GPU103"]
 
 
 @pytest.mark.parametrize("model", ["a100-80gb", "A100-80GB", "A100-80gb"])
@@ -370,7 +282,7 @@ def test_a_pod_with_resource_claims_is_refused_where_there_is_a_quota() -> None:
 
 @pytest.mark.parametrize("rule", ["container", "pod", "allowed", "forbidden"])
 def test_so_is_one_that_would_pass_by_any_other_rule(rule: str) -> None:
-    judged = _ceiling(devices=Fraction(1)) if rule in {"container", "pod"} else _kinds(vendors="nvidia")
+    judged = ceiling(devices=Fraction(1)) if rule in {"container", "pod"} else _kinds(vendors="nvidia")
     fields: dict[str, Any] = {rule: judged}
     pod = builders.pod(resourceClaims=[{"name": "card", "resourceClaimTemplateName": "eight"}])
 
@@ -398,8 +310,8 @@ def _claiming(**fields: Any) -> Rulebook:
 def test_a_claim_that_the_shorthand_became_is_judged_like_any_other() -> None:
     pod = shorthand(gpu="1")
 
-    assert fate(pod, _claiming(pod=_ceiling(devices=Fraction(1)))).codes == []
-    assert fate(pod, _claiming(pod=_ceiling(devices=Fraction(0)))).codes == ["GPU103"]
+    assert fate(pod, _claiming(pod=ceiling(devices=Fraction(1)))).codes == []
+    assert fate(pod, _claiming(pod=ceiling(devices=Fraction(0)))).codes == ["GPU103"]
     assert fate(pod, _claiming(quota=quota(devices=4))).codes == ["GPU108"]
 
 
@@ -411,8 +323,8 @@ def test_so_is_one_that_one_that_asks_for_a_device_class_like_for_a_resource() -
 
 def test_warnings_reach_the_author_and_dry_runs_only_the_log() -> None:
     lenient = policy(
-        container=replace(_ceiling(devices=Fraction(1)), action="warn"),
-        pod=replace(_ceiling(devices=Fraction(1)), action="dryrun"),
+        container=replace(ceiling(devices=Fraction(1)), action="warn"),
+        pod=replace(ceiling(devices=Fraction(1)), action="dryrun"),
     )
 
     decision = fate(whole(2), tenants.rules(lenient)).validated
@@ -431,65 +343,9 @@ def test_warnings_reach_the_author_and_dry_runs_only_the_log() -> None:
     assert decision.audit == {"policy": "vision: GPU102 warn, vision: GPU103 dryrun"}
 
 
-BOTH = policy(container=_ceiling(devices=Fraction(1)), pod=_ceiling(devices=Fraction(1)), quota=quota(devices=1))
-
-
-@pytest.mark.parametrize(
-    ("exemptions", "codes"),
-    [
-        pytest.param([], ["GPU102", "GPU103"], id="none"),
-        pytest.param([exemption("container", "pod")], [], id="one that lifts both"),
-        pytest.param([exemption("container", "pod"), exemption("pod")], ["GPU102"], id="what both of two lift"),
-        pytest.param([exemption("container"), exemption("pod")], ["GPU102", "GPU103"], id="nothing that both lift"),
-        pytest.param([exemption("container", "pod", users=("bo*",))], [], id="of this user"),
-        pytest.param([exemption("container", "pod", users=("ada",))], ["GPU102", "GPU103"], id="of another user"),
-        pytest.param([exemption("pod", namespaces=("audio-*",))], ["GPU102", "GPU103"], id="of another namespace"),
-        pytest.param([exemption("container", "pod", expires=NOW)], ["GPU102", "GPU103"], id="one that has ended"),
-        pytest.param([exemption("container"), exemption("pod", expires=NOW)], ["GPU103"], id="one that goes on"),
-    ],
-)
-def test_only_what_every_exemption_lifts_is_lifted(exemptions: list[Any], codes: list[str]) -> None:
-    assert fate(whole(2), tenants.rules(BOTH, exemptions=exemptions)).codes == codes
-
-
-def test_a_quota_that_is_lifted_is_counted_and_not_enforced() -> None:
-    found = fate(whole(), tenants.rules(BOTH, exemptions=[exemption("quota")]))
-
-    assert found.validated.reservation is not None
-    assert (found.validated.reservation.ask.enforced, found.validated.reservation.action) == (False, "dryrun")
-    assert found.validated.audit == {"exemptions": "night (tenants.yaml:60), owner ada"}
-
-
-@pytest.mark.parametrize(
-    ("left", "words"),
-    [(8 * DAY, None), (7 * DAY, "7 days"), (DAY, "1 day"), (DAY - 1, "23 hours"), (60.0, "1 hour")],
-)
-def test_who_needs_an_exemption_is_told_when_it_ends_soon(left: float, words: str | None) -> None:
-    exempt = exemption("container", "pod", "quota", expires=NOW + left)
-
-    warnings = fate(whole(2), tenants.rules(BOTH, exemptions=[exempt])).validated.warnings
-
-    assert warnings == (
-        []
-        if words is None
-        else [
-            (
-                f"the exemption night (tenants.yaml:60) of ada ends in {words}; then [GPU102] the container "
-                '"main" asks for 2 devices, and the policy "vision" lets a container have 1; ask for 1 or fewer'
-            )
-        ]
-    )
-
-
-def test_who_does_not_need_an_exemption_is_not_told() -> None:
-    exempt = exemption("container", "pod", expires=NOW + DAY)
-
-    assert fate(whole(1), tenants.rules(BOTH, exemptions=[exempt])).validated.warnings == []
-
-
 def test_the_labels_of_a_namespace_choose_its_policy_and_not_those_of_the_pod() -> None:
     selecting = policy(
-        namespaces=Namespaces(selector=[tenants.labelled("team", "vision")]), pod=_ceiling(devices=Fraction(1))
+        namespaces=Namespaces(selector=[tenants.labelled("team", "vision")]), pod=ceiling(devices=Fraction(1))
     )
     rules = tenants.rules(selecting, labels={"a": {"team": "vision"}, "b": {}}, without_policy="allow")
     pod = builders.pod(builders.container(limits={"nvidia.com/gpu": "2"}), labels={"team": "vision"})
