@@ -207,6 +207,14 @@ def test_what_the_cluster_says_of_a_tie_is_passed_on_where_namespaces_are_not_at
             id="over",
         ),
         pytest.param(
+            (
+                policy("vision", "v", quota={"devices": 4, "enforcementAction": "warn"}),
+                usage("vision", hard={"devices": "4"}, held={"v": {"devices": "5.5"}}),
+            ),
+            "vision: holds 5.5 of 4 devices: more is admitted, as its policy only warns",
+            id="over where that is only warned of",
+        ),
+        pytest.param(
             (usage("retired", hard={"devices": "4"}, held={"r": {}}),),
             "retired: no policy has this name any more; its TenantUsage counts for nothing",
             id="left over",

@@ -21,8 +21,8 @@ def test_all_that_is_wrong_with_a_policy_is_said_at_once() -> None:
         "Accepted",
         "False",
         "Invalid",
-        "spec.a: no; spec.b: no; until that is mended its last good version holds, "
-        "or no GPU pod is admitted in its namespaces",
+        "spec.a: no; spec.b: no; until that is mended its last good version holds; "
+        "without one no GPU pod is admitted in its namespaces",
     )
 
 

@@ -56,7 +56,7 @@ def of(problems: Iterable[str], tie: Tie | None, *, taken: bool = False) -> list
 def _accepted(problems: str) -> Condition:
     if not problems:
         return VALID
-    meant = "until that is mended its last good version holds, or no GPU pod is admitted in its namespaces"
+    meant = "until that is mended its last good version holds; without one no GPU pod is admitted in its namespaces"
     return Condition("Accepted", "False", "Invalid", f"{problems}; {meant}"[:LONGEST])
 
 

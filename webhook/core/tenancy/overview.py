@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from webhook.core.tenancy import membership, tally
 from webhook.core.tenancy.judge import SOON
 from webhook.core.tenancy.ledger import Ledger
-from webhook.core.tenancy.policy import Exemption, Tenancy, TenantPolicy
+from webhook.core.tenancy.policy import Action, Exemption, Tenancy, TenantPolicy
+
+_THEN: Final[Mapping[Action, str]] = {
+    "deny": "what runs stays, and nothing more is admitted",
+    "warn": "more is admitted, as its policy only warns",
+    "dryrun": "more is admitted, as its policy is only tried",
+}
+"""What it means for a tenant that it holds more than its limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +197,7 @@ def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str
         if total.limit is not None and total.used > total.limit:
             used, limit = tally.text_of(total.key, total.used), tally.text_of(total.key, total.limit)
             what = total.key.replace("/", " of ")
-            yield f"holds {used} of {limit} {what}: what runs stays, and nothing more is admitted"
+            yield f"holds {used} of {limit} {what}: {_THEN[quota.action if quota else 'deny']}"
 
 
 def _lapse(exemption: Exemption, at: float) -> Lapse:
