@@ -10,6 +10,7 @@ import gc
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -172,6 +173,11 @@ def decoded(content: bytes) -> Object:
         if collecting:
             gc.enable()
     return found
+
+
+def timestamp(at: datetime) -> str:
+    """A time as Kubernetes writes it, in UTC."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _query(query: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Final
 
-from webhook.api import GROUP, Api, ApiError, ConflictError, MissingError, Object
+from webhook.api import GROUP, Api, ApiError, ConflictError, MissingError, Object, timestamp
 from webhook.core.document import API_VERSION
 from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy import conditions
@@ -56,7 +56,7 @@ class Conditions:
 
     async def _tell(self, found: Object, said: list[Condition]) -> None:
         """Write the conditions of one policy, if it has others."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp(datetime.now(UTC))
         status = conditions.status(said, found["metadata"]["generation"], found.get("status") or {}, now)
         if status is None:
             return

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
 
-from webhook.api import Api, ApiError, Object
+from webhook.api import Api, ApiError, Object, timestamp
 from webhook.core.decision import Decision
 from webhook.core.review import AdmissionRequest
 
@@ -78,7 +78,7 @@ def _controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def written(owner: Mapping[str, Any], namespace: str, message: str, now: datetime) -> Object:
     """The Event about an owner, as `kubectl describe` of it shows it."""
-    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = timestamp(now)
     about = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid") if key in owner}
     return {
         "apiVersion": "v1",

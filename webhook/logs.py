@@ -24,6 +24,7 @@ LONGEST_NAME: Final = 253
 """A Kubernetes name is at most this long, but a pod meets its webhooks before anything has checked its name."""
 
 DIGEST_LENGTH: Final = 12
+STDOUT: Final = 1
 
 
 class Lines:

@@ -25,7 +25,6 @@ from webhook.core.rulebook import Rulebook
 from webhook.lane import Lane
 from webhook.settings import Settings
 
-STDOUT: Final = 1
 FAILED: Final = 2  # as everywhere on the command line: the program or its surroundings are at fault
 HEARTBEAT_SECONDS: Final = 30
 """After this long without a sign of life the arbiter replaces the worker."""
@@ -46,7 +45,7 @@ class Attached(Protocol):
 
 def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) -> int:
     """Serve until told to stop; the exit code. `attach` is called in the process that serves, before it does."""
-    lines = logs.Lines(STDOUT)
+    lines = logs.Lines(logs.STDOUT)
     logs.configure(lines, settings.log_level)
     try:
         _check(settings)

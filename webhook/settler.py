@@ -32,7 +32,6 @@ from webhook.rulewatch import Rules
 from webhook.tenantusages import COLLECTION, UsageObjects
 from webhook.workqueue import WorkQueue
 
-STDOUT: Final = 1
 PODS: Final = "/api/v1/pods"
 WATCH_SECONDS: Final = 20.0
 """How long a watch of pods goes on before it is begun anew: one that is dead is found out, and `as_of` moves."""
@@ -357,7 +356,7 @@ class _Pods:
 
 def settle(directory: Path, bind: tuple[str, int], grace: float) -> int:
     """Settle until told to stop; the exit code."""
-    logs.configure(logs.Lines(STDOUT), "info")
+    logs.configure(logs.Lines(logs.STDOUT), "info")
     rules = Rules(directory)
     rules.refresh()
     try:

@@ -25,7 +25,6 @@ from webhook.core import inventory, recognition
 from webhook.core.rulebook import ObjectKind, Rulebook
 from webhook.rulewatch import RULES_SECONDS, Rules
 
-STDOUT: Final = 1
 PAUSE_SECONDS: Final = 0.2
 """Between two writings: a pool that grows by a hundred nodes is not a hundred readings for everybody else."""
 
@@ -246,7 +245,7 @@ class Followers:
 
 def watch(directory: Path, file: Path) -> int:
     """Keep the file in step with the cluster until told to stop; the exit code."""
-    logs.configure(logs.Lines(STDOUT), "info")
+    logs.configure(logs.Lines(logs.STDOUT), "info")
     changed, stop = threading.Event(), threading.Event()
 
     def leave(*_: object) -> None:
