@@ -31,6 +31,7 @@ FIELDS = {
     "dryRun",
     "backends",
     "codes",
+    "findings",
     "microseconds",
     "patched",
     "rulebook",
@@ -54,7 +55,7 @@ def test_a_decision_is_one_line_with_everything(server: Server, peer: Peer) -> N
     assert (line["operation"], line["namespace"]) == ("CREATE", "vision-dev")
     assert line["generateName"] == "classifier-7d9f8c6b5-"
     assert (line["decision"], line["dryRun"], line["patched"], line["codes"]) == ("allow", False, True, [])
-    assert len(line["backends"]) == 1
+    assert (len(line["backends"]), line["findings"]) == (1, [])
     assert len(line["rulebook"]) == 12
     assert 0 < line["microseconds"] < 1_000_000
     assert line["time"].endswith("Z")
