@@ -190,3 +190,10 @@ def test_the_match_condition_sees_every_pod_that_asks_without_a_resource() -> No
 
     assert alone
     assert {name for name in alone if not name.split()[1].startswith("gpu")} == set()
+
+
+@pytest.mark.parametrize("after", [{}, {"nvidia.com/use-gputype": "A100"}])
+def test_what_a_system_is_told_of_the_card_cannot_change(after: Object) -> None:
+    words = {"gpu-model": "T4"}
+    before = _pod(words, {"nvidia.com/use-gputype": "Tesla T4"})
+    assert _updated(before, _pod(words, after)) == ['GPU109 metadata.annotations["nvidia.com/use-gputype"]']

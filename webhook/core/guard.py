@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from webhook.core import pod, standing
-from webhook.core.backend import Backend
+from webhook.core.backend import Backend, Constant
 from webhook.core.fields import field
 from webhook.core.places import NOTE
 from webhook.core.quantity import QuantityError, shown
@@ -80,6 +80,10 @@ def _judged(change: Change, user: str, policy: TenantPolicy | None, rulebook: Ru
         if change.after != set_by_policy and not _writes(user, _injecting(change, rulebook)):
             yield _violation(change, f"the policy {policy.name} sets it", policy.rule)
         return
+    asked = [*_asking(change, rulebook)] if change.before is not None else []
+    if asked and not _writes(user, iter(asked)):
+        yield _violation(change, f"{asked[0].name} gives it the card that it counts as by that", asked[0].rule)
+        return
     if not (standing.depends(change.kind, change.key, rulebook) or change.key == NOTE):
         return
     said = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
@@ -106,6 +110,14 @@ def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:
     if change.key == "gpu-model":
         return any(name.lower() in rulebook.devices for name in meaning)
     return change.key != "gpu-backend" or meaning in rulebook.backends
+
+
+def _asking(change: Change, rulebook: Rulebook) -> Iterator[Backend]:
+    """The back ends that are told in it what a pod wants, as the card; a constant says the same of all pods."""
+    for backend in rulebook.enabled:
+        outputs = (getattr(mode.outputs, change.section).get(change.key) for mode in backend.modes)
+        if any(output is not None and not isinstance(output, Constant) for output in outputs):
+            yield backend
 
 
 def _reading(change: Change, rulebook: Rulebook) -> Iterator[Backend]:
