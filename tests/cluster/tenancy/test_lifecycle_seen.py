@@ -105,6 +105,20 @@ def test_the_programs_fit_into_the_memory_that_their_containers_request(town: To
     assert settler < requested("settler.yaml", "settler")["requests"]
 
 
+def test_the_settler_says_what_everybody_uses_and_may(town: Town) -> None:
+    [there] = town.tenant("figures", quota={"devices": 4, "memory": "64Gi"})
+    create(there, gpu_pod("one", "0.5", gpu_memory="16Gi"))
+    town.await_used("figures", "1")
+
+    code, figures = page(port_of(town.settler), "/metrics")
+
+    assert code == 200
+    assert 'gpu_webhook_tenant_used{tenant="figures",what="devices"} 1.0\n' in figures
+    assert f'gpu_webhook_tenant_used{{tenant="figures",what="memory"}} {16.0 * (1 << 30)}\n' in figures
+    assert 'gpu_webhook_tenant_hard{tenant="figures",what="devices"} 4.0\n' in figures
+    assert 'gpu_webhook_tenant_pending{tenant="figures"} 0\n' in figures
+
+
 def test_the_settler_is_well_as_its_container_starts_it(town: Town) -> None:
     documents = yaml.safe_load_all((BASE / "settler.yaml").read_text())
     [container] = next(
