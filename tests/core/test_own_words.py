@@ -107,3 +107,17 @@ def test_no_gpu_in_a_containers_resources_stays_said_when_they_are_gone() -> Non
     assert first["metadata"]["annotations"]["gpu.gpu-webhook.io/main"] == "none"
     assert _planned(first, SHIPPED).edits == []
     assert admit.validate(builders.creating(first), SHIPPED).allowed
+
+
+def test_who_names_a_back_end_cannot_keep_off_its_nodes_and_count_as_there() -> None:
+    elsewhere = {"key": SHARING, "operator": "DoesNotExist"}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    whole = builders.container(limits={"nvidia.com/gpu": "1"})
+    rules = _cluster("nvidia-time-slicing", "nvidia-gpu")
+    said = {"gpu-backend": "nvidia-time-slicing"}
+
+    named = admit.mutate(builders.creating(builders.pod(whole, labels=said, affinity=affinity)), rules)
+
+    assert [violation.code for violation in named.violations] == ["GPU502"]
+    assert admit.mutate(builders.creating(builders.pod(whole, affinity=affinity)), rules).allowed

@@ -206,8 +206,9 @@ def _node_affinity(pod: Pod, served: Iterable[Served], rulebook: Rulebook) -> It
     contradicted: dict[int, set[str]] = {}
     for one in served:
         lines = one.mode.outputs.node_affinity
-        if one.asked.request is None and affinity.selects(pod):
-            # Whoever writes the system's own resources may choose other nodes of it.
+        if one.asked.request is None and "gpu-backend" not in one.asked.stated and affinity.selects(pod):
+            # Whoever writes the system's own resources may choose other nodes of it; not who names it, who is charged
+            # for a part of a card by that.
             if id(one.mode) not in contradicted:
                 contradicted[id(one.mode)] = {key for key in lines if _contradicts(pod, one, key, rulebook)}
             lines = {key: line for key, line in lines.items() if key not in contradicted[id(one.mode)]}
