@@ -27,7 +27,7 @@ HEAD = """\
 Written by `make soak`. Every row is a storm on a real API server: so many creates by 64 clients through three
 admission servers, how many were admitted, and how often somebody was told to come again; the most devices that live
 pods ever held together, at any of so many versions of the cluster; what the admission servers counted of their
-ledger, and how long a review waited for it, on average.
+ledger, and how long a review waited for it, on average (a server that was killed has begun at nothing again).
 
 {when:%Y-%m-%d}, commit {commit}
 
