@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_a_pod_may_be_called_so(name: str) -> None:
         {"uid": "a/b"},
     ],
 )
-def test_no_pod_is_called_so(wrong: dict[str, str]) -> None:
+def test_no_pod_is_called_so(wrong: dict[str, Any]) -> None:
     assert not core.is_of_a_pod(replace(ask("train", devices(1)), **wrong))
 
 
