@@ -84,11 +84,13 @@ def _defaults(asked: Asked, defaults: Defaults) -> Iterator[tuple[str, str]]:
 
 
 def _plan(seen: Pod, policy: TenantPolicy, rulebook: Rulebook) -> Plan:
-    """The plan, in which each container keeps the back end that it has by the policy's choice."""
-    lets = _lets(policy)
+    """The plan, in which each container keeps the back end that it has by the policy's choice.
+
+    A quota chooses none: it only leaves out those that claim, and what the others write is read as it stands.
+    """
     preferred = policy.defaults.backend
-    planned = plan.make(seen, rulebook, preferred, lets)
-    if lets is not None or preferred is not None:
+    planned = plan.make(seen, rulebook, preferred, _lets(policy))
+    if preferred is not None or policy.allowed is not None or policy.forbidden is not None:
         for served in planned.served:
             if "gpu-backend" not in served.asked.stated:
                 planned.edits.append(_kept(served, policy))
