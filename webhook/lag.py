@@ -15,7 +15,10 @@ from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.settlement import View
 
 LOOK_SECONDS: Final = 0.5
-"""Between two looks: who writes a ledger answers whoever waits for him within less."""
+"""Between two looks; for so long a settler may be behind while somebody waits to be told that he is over."""
+
+CALM_SECONDS: Final = 5.0
+"""For so long it may be where nobody does, but reservations of nobody may be left, or a limit to be changed."""
 
 
 class Heard(Protocol):
@@ -25,22 +28,24 @@ class Heard(Protocol):
 
 
 class Lag:
-    """What was waited for at the last look, and when pods were last to be listed because of it."""
+    """Since when which ledgers are ahead of the view, and when pods were last to be listed because of it."""
 
     def __init__(self, ledgers: Mapping[str, Ledger], view: View, pods: Heard) -> None:
         self._ledgers, self._view, self._pods = ledgers, view, pods
-        self._waiting: set[tuple[str, int]] = set()
+        self._since: dict[tuple[str, int], float] = {}
         self._listed_at = -inf
 
     def found(self) -> bool:
-        """Whether somebody waits since the last look for a count that may not be made; not while pods are listed."""
-        before = self._waiting
-        self._waiting = {
-            (tenant, ledger.recount)
+        """Whether one and the same view of a ledger has been ahead for too long; not while pods are listed."""
+        now = monotonic()
+        ahead = {
+            (tenant, ledger.view): LOOK_SECONDS if ledger.recount > ledger.recounted else CALM_SECONDS
             for tenant, ledger in self._ledgers.items()
-            if ledger.recount > ledger.recounted and ledger.view > self._view.version
+            if ledger.view > self._view.version
         }
-        if self._pods.as_of < self._listed_at or before.isdisjoint(self._waiting):
+        self._since = {each: self._since.get(each, now) for each in ahead}
+        waited = any(now - self._since[each] >= patience for each, patience in ahead.items())
+        if not waited or self._pods.as_of < self._listed_at:
             return False
-        self._listed_at, self._waiting = monotonic(), set()
+        self._listed_at, self._since = now, {}
         return True

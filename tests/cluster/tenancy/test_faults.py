@@ -229,6 +229,8 @@ def test_a_settler_that_hears_of_no_pods_lets_nobody_in_by_what_it_knew_before(s
         await_settled(served.client, tenant, witness, within=PHANTOMS)
         second.kill()
         served.client.patch(world.policy(tenant), {"spec": {"quota": {"devices": 3}}})
+        more = {"devices": "3"}
+        until(lambda: world.usage(served.client, tenant)["hard"] == more, "the limit has been raised", within=60)
         tale = Crowd(served.client).run(_named("more", wishes(0, 6, namespaces, ["whole"])))
         await_settled(served.client, tenant, witness, within=PHANTOMS)
         relay.send(signal.SIGUSR2)
