@@ -17,7 +17,7 @@ from tests.cluster.tenancy.fleet import Fleet
 from tests.cluster.tenancy.town import Town
 from tests.laws import SOAK
 
-TENANTS = 28 if SOAK else 8
+TENANTS = 28 if SOAK else 12
 """As many as the module that needs the most has storms."""
 
 RESULTS = Path(__file__).with_name("SOAK.md")
