@@ -132,9 +132,10 @@ class Lane:
     async def _reserve(self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
         """Let the ledger have the last word."""
         try:
-            answered = await self.ledger.reserve(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
+            ask = self.ledger.look if judged.request.dry_run else self.ledger.reserve
+            answered = await ask(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
             final = verdict.reserved(decision, wanted, answered.outcome, answered.ledger)
-            if self.told is not None:
+            if self.told is not None and not judged.request.dry_run:
                 self.told(judged.request, final)
             return self._tell(judged, final)
         except Exception as error:  # noqa: BLE001 - as above

@@ -70,6 +70,9 @@ class Reserving(Protocol):
     async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:
         """Answer an ask of a tenant before `deadline` (of the monotonic clock)."""
 
+    async def look(self, tenant: str, ask: Ask, deadline: float) -> Answered:
+        """Answer what would become of an ask, and write nothing."""
+
     def known(self) -> Iterator[tuple[str, Ledger]]:
         """The ledgers that are known here, by tenant."""
 
@@ -117,6 +120,16 @@ class Desk:
             return Answered(TOO_LATE, queue.known.ledger if queue.known else Ledger())
         finally:
             self._metrics.reservation_seconds.observe(self._clock() - began)
+
+    async def look(self, tenant: str, ask: Ask, deadline: float) -> Answered:
+        """Answer what would become of an ask by the ledger as it is now."""
+        try:
+            async with asyncio.timeout(deadline - self._clock()):
+                found = (await self._store.read(tenant)).ledger
+        except (StoreError, TimeoutError):
+            return Answered(TOO_LATE, Ledger())
+        _, [outcome] = core.reserve(found, [ask])
+        return Answered(outcome, found)
 
     def known(self) -> Iterator[tuple[str, Ledger]]:
         """The ledgers that were used of late, by tenant."""
@@ -192,6 +205,16 @@ class Offline:
         after, [outcome] = core.reserve(known, [ask])
         self._ledgers[tenant] = after
         return Answered(outcome, after)
+
+    async def look(self, tenant: str, ask: Ask, deadline: float) -> Answered:
+        """Answer what would become of an ask."""
+        before = self._ledgers.get(tenant)
+        answered = await self.reserve(tenant, ask, deadline)
+        if before is None:
+            del self._ledgers[tenant]
+        else:
+            self._ledgers[tenant] = before
+        return answered
 
     def known(self) -> Iterator[tuple[str, Ledger]]:
         """The ledgers, by tenant."""

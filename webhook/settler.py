@@ -81,6 +81,7 @@ class Settler:
         self._changed_at = monotonic()
         self._known: set[str] = set()
         self._written: dict[str, str] = {}
+        self._taking: dict[str, asyncio.Task[None]] = {}
         self._queue = WorkQueue()
         self._lag = Lag(self.ledgers, self.settlement.view, self.pods)
         self._counter: counting.Counter | None = None
@@ -108,8 +109,10 @@ class Settler:
             await asyncio.sleep(PAUSE_SECONDS)
         while True:
             following = asyncio.create_task(self.pods.run())
-            while not (self._rules.refresh() or self._lag.found()):  # noqa: ASYNC110 - as above
-                await asyncio.sleep(LOOK_SECONDS)
+            while not (self._rules.refresh() or self._lag.found()):
+                await asyncio.wait([following], timeout=LOOK_SECONDS)
+                if following.done():
+                    following.result()  # it ends by a fault of ours only, and with it this program
             self._outdated = True
             following.cancel()
 
@@ -167,7 +170,7 @@ class Settler:
     # Turns
 
     async def _turns(self) -> None:
-        """Settle whoever has something to settle."""
+        """Settle whoever has something to settle; a tenant whose turn takes long keeps no other waiting."""
         turns = asyncio.Semaphore(AT_ONCE)
         while True:
             await self._queue.wait(AGAIN_SECONDS if self._outdated else None)
@@ -176,7 +179,11 @@ class Settler:
                 self._sort()
             if not self._sorted:
                 continue
-            await asyncio.gather(*(self._turn(tenant, turns) for tenant in self._queue.due()))
+            for tenant in self._queue.due():
+                if tenant in self._taking:
+                    self._queue.add_at(tenant, monotonic() + PAUSE_SECONDS)
+                else:
+                    self._taking[tenant] = asyncio.create_task(self._turn(tenant, turns))
 
     def _sort(self) -> None:
         """Find out anew which namespaces are whose."""
@@ -211,17 +218,18 @@ class Settler:
         return None
 
     async def _turn(self, tenant: str, turns: asyncio.Semaphore) -> None:
-        if tenant in self._policies.broken:
-            return  # what it may use is in its ledger, and nowhere else
         try:
             async with turns:
-                await self._settle(tenant)
+                if tenant not in self._policies.broken:  # what it may use then is in its ledger, and nowhere else
+                    await self._settle(tenant)
         except (StoreError, ApiError) as error:
             log.warning("%s is settled later: %s", tenant, error)
             self._queue.add_at(tenant, monotonic() + LATER_SECONDS)
         except Exception:
             log.exception("%s cannot be settled, the others go on: a fault of this program", tenant)
             self._queue.add_at(tenant, monotonic() + LATER_SECONDS)
+        finally:
+            del self._taking[tenant]
 
     async def _settle(self, tenant: str) -> None:
         """Take steps until there is none to take."""

@@ -15,7 +15,7 @@ from webhook.core.edits import Append, Edit, Put, Remove
 from webhook.core.explain import Explanation
 from webhook.core.fields import field
 from webhook.core.plan import Plan
-from webhook.core.tenancy import tally
+from webhook.core.tenancy import refusal
 from webhook.core.tenancy.prospect import Amount, Prospect
 
 
@@ -114,7 +114,7 @@ def _prospect(prospect: Prospect) -> Iterator[str]:
     yield f"  tenant    {prospect.tenant}, by {prospect.rule}{said}"
     by = f" by {prospect.pods} pods" if prospect.pods > 1 else ""
     for number, amount in enumerate(prospect.amounts):
-        used, asked = (tally.text_of(amount.key, each) for each in (amount.used, amount.asked))
+        used, asked = (refusal.shown(amount.key, each) for each in (amount.used, amount.asked))
         what = amount.key.replace("/", " of ")
         yield f"  {'' if number else 'quota':<10}{what}: {used} used, {asked} asked{by}{_of_limit(amount)}"
     if prospect.amounts and prospect.fit is not None:
@@ -124,7 +124,7 @@ def _prospect(prospect: Prospect) -> Iterator[str]:
 def _of_limit(amount: Amount) -> str:
     if amount.limit is None or amount.left is None:
         return ", no limit"
-    limit, left = tally.text_of(amount.key, amount.limit), tally.text_of(amount.key, abs(amount.left))
+    limit, left = refusal.shown(amount.key, amount.limit), refusal.shown(amount.key, abs(amount.left))
     return f", {limit} at most: {left} {'too many' if amount.left < 0 else 'left'}"
 
 

@@ -212,3 +212,17 @@ def test_a_file_of_usage_that_is_not_there_is_said(tmp_path: Path) -> None:
     ran = run("explain", "-", "--usage", tmp_path / "none", given=json.dumps(pod("1")))
 
     assert (ran.code, ran.err) == (2, f"gpu-webhook: {tmp_path / 'none'}: No such file or directory\n")
+
+
+def test_without_a_usage_all_namespaces_of_all_tenants_begin_with_nothing() -> None:
+    audio = policy("audio", "audio", quota={"devices": 1})
+    pods = [pod("1", name, namespace=there) for name, there in (("a", "vision-a"), ("b", "vision-b"), ("c", "audio"))]
+
+    ran = explain(*pods, VISION, audio, options=())
+
+    assert (ran.code, ran.err) == (0, "")
+    assert [line.strip() for line in ran.out.splitlines() if "used" in line] == [
+        "quota     devices: 0 used, 1 asked, 4 at most: 3 left",
+        "quota     devices: 1 used, 1 asked, 4 at most: 2 left",
+        "quota     devices: 0 used, 1 asked, 1 at most: 0 left",
+    ]

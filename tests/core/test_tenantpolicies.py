@@ -400,11 +400,13 @@ def test_a_broken_policy_hides_no_other_and_its_namespaces_are_not_free() -> Non
         "spec.namespaces.names[2]",
         "spec.namespaces.selector.matchExpressions[1]",
     ]
-    line = f"TenantPolicy/vision (broken: {broken.problems[0].path}: {broken.problems[0].message})"
-    nothing = Ceiling(devices=Fraction(0), memory=0, cores=Fraction(0), rule=line)
-    whole = _policy(line)
+    whole = _policy("TenantPolicy/vision")
     assert broken.instead == TenantPolicy(
-        name="vision", rule=line, namespaces=whole.namespaces, priority=10, container=nothing, pod=nothing
+        name="vision",
+        rule="TenantPolicy/vision",
+        namespaces=whole.namespaces,
+        priority=10,
+        broken=f"{broken.problems[0].path}: {broken.problems[0].message}",
     )
 
 

@@ -82,11 +82,17 @@ def test_what_was_refused_is_counted_by_tenant_rule_and_code(asking: Peer) -> No
     assert 'gpu_webhook_reviews_total{path="validate",operation="CREATE",decision="deny",code="403"}' in figures
 
 
-def test_a_dry_run_reserves_nothing(asking: Peer) -> None:
-    review = json.loads(create("dry", "1"))
-    review["request"]["dryRun"] = True
+def test_a_dry_run_is_told_what_would_be_and_reserves_nothing(tmp_path: Path) -> None:
+    rules = shutil.copytree(ROOT / "rules", tmp_path / "rules")
+    (Path(rules) / "tenants.yaml").write_text(POLICY)
+    dry = [json.loads(create(f"dry-{gpus}", gpus)) for gpus in ("2", "3", "2")]
+    for review in dry:
+        review["request"]["dryRun"] = True
+    with running(tmp_path / "server", rules=str(rules)) as server, contextlib.closing(server.connect()) as peer:
+        answers = [response(peer.ask("POST", "/validate", json.dumps(review).encode())) for review in dry]
 
-    assert response(asking.ask("POST", "/validate", json.dumps(review).encode()))["allowed"]
+    assert [answer["allowed"] for answer in answers] == [True, False, True]
+    assert "uses 0, asks 3, limit 2 devices" in answers[1]["status"]["message"]
 
 
 @pytest.mark.parametrize("name", ["", "../../../../api/v1/namespaces"])

@@ -37,7 +37,7 @@ def explain_options(command: argparse.ArgumentParser) -> None:
         "--usage",
         action="append",
         metavar="FILE",
-        help="what tenants use (kubectl get tenantusages,tenantpolicies,namespaces -o yaml); default: nothing",
+        help="what tenants use: kubectl get tenantusages,tenantpolicies,exemptions,namespaces -o yaml; default: none",
     )
     command.add_argument("--backend", metavar="NAME", help="as if the cluster had only this back end")
     command.add_argument("--to", metavar="NAME", help="rewrite pods of another system for this back end")

@@ -129,10 +129,10 @@ def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return denied(refusal.violations)
     if rulebook.tenancy.silent:
         return denied(violations) if violations else UNTOUCHED
-    return _judged(violations, judge.judge(seen, request, rulebook), request)
+    return _judged(violations, judge.judge(seen, request, rulebook))
 
 
-def _judged(violations: Sequence[Violation], judged: Judgement, request: AdmissionRequest) -> Decision:
+def _judged(violations: Sequence[Violation], judged: Judgement) -> Decision:
     """The answer that the checks and the policies come to together."""
     audit = judged.audit()
     if violations or judged.violations:
@@ -143,7 +143,7 @@ def _judged(violations: Sequence[Violation], judged: Judgement, request: Admissi
         warnings=judged.warnings,
         findings=judged.findings,
         audit=audit,
-        reservation=None if request.dry_run else judged.reservation,
+        reservation=judged.reservation,
     )
 
 

@@ -104,7 +104,9 @@ def foreseen(
     """
     known = ledgers
     for one in found:
-        decision, prospect, after = prospects.foresee(one.decision, one.pods, one.namespace, tenancy, known)
+        decision, prospect, after = prospects.foresee(
+            one.decision, one.pods, one.namespace, tenancy, known, imagined=ledgers is None
+        )
         known = after if decision.allowed and one.decision.reservation else known
         shown = one.after if decision.allowed else one.before
         yield replace(one, decision=decision, prospect=prospect, after=shown)

@@ -37,6 +37,9 @@ class Change(NamedTuple):
     after: Any
 
 
+AGAIN: Final = "create the pod again with it; this one keeps the GPU that it was created with"
+
+
 def check(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
     """A violation (GPU109) for each change that a pod with a GPU must not go through; raises Refusal."""
     if request.pod is None or request.old_pod is None:
@@ -78,7 +81,8 @@ def _judged(change: Change, user: str, policy: TenantPolicy | None, rulebook: Ru
     set_by_policy = _of(policy, change)
     if set_by_policy is not None and policy is not None:
         if change.after != set_by_policy and not _writes(user, _injecting(change, rulebook)):
-            yield _violation(change, f"the policy {policy.name} sets it", policy.rule)
+            fix = f"leave it; whoever wrote the policy {policy.name} says what it is"
+            yield _violation(change, f"the policy {policy.name} sets it", policy.rule, fix)
         return
     asked = [*_asking(change, rulebook)] if change.before is not None else []
     if asked and not _writes(user, iter(asked)):
@@ -148,7 +152,7 @@ def _rule(change: Change, rulebook: Rulebook) -> str:
     return resource.rule if resource else ""
 
 
-def _violation(change: Change, why: str, rule: str) -> Violation:
+def _violation(change: Change, why: str, rule: str, fix: str = AGAIN) -> Violation:
     before = "not there" if change.before is None else f'"{shown(str(change.before))}"'
     after = "gone" if change.after is None else f'"{shown(str(change.after))}"'
     return Violation(
@@ -156,6 +160,6 @@ def _violation(change: Change, why: str, rule: str) -> Violation:
         path=field(("metadata", change.section, change.key)),
         message=f"the {change.kind} {change.key} of a pod with a GPU cannot change: it is {before} and would be "
         f"{after}, and {why}",
-        fix="create the pod again with it; this one keeps the GPU that it was created with",
+        fix=fix,
         rule=rule,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.client import Client
+from tests.cluster.client import Client, RefusedError
 from tests.cluster.pods import pod
 from tests.cluster.tenancy.town import Town, create, delete_all, failures, gpu_pod, refusal
 from tests.cluster.tenancy.world import GRACE
@@ -157,6 +157,8 @@ def test_a_create_on_dry_run_is_judged_and_reserves_nothing(town: Town) -> None:
 
     for number in range(3):
         there.create(gpu_pod(f"p{number}"), dry_run=True)
+    with pytest.raises(RefusedError, match="uses 0, asks 2, limit 1 devices"):
+        there.create(gpu_pod("many", "2"), dry_run=True)
 
     create(there, gpu_pod("one"))
     town.await_used("dry", "1")

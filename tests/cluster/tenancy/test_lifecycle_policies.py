@@ -141,7 +141,9 @@ def test_a_policy_that_was_never_good_admits_nobody_and_says_why(town: Town) -> 
 
     said = str(refusal(there, gpu_pod("one")))
 
-    assert "TenantPolicy/never (broken: spec.allowed.models[0]: " in said
+    assert said.startswith(
+        '[GPU113] the policy "never" cannot be used, so its namespaces get no GPU: spec.allowed.models[0]: '
+    )
 
 
 def test_a_ledger_that_somebody_deletes_is_made_again_and_nobody_gets_more_meanwhile(town: Town) -> None:

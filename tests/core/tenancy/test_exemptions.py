@@ -1,5 +1,6 @@
 """What exemptions lift, and who is told that one of them ends."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -62,3 +63,15 @@ def test_who_does_not_need_an_exemption_is_not_told() -> None:
     exempt = exemption("container", "pod", expires=NOW + DAY)
 
     assert fate(whole(1), tenants.rules(BOTH, exemptions=[exempt])).validated.warnings == []
+
+
+def test_nothing_exempts_from_a_policy_that_cannot_be_used() -> None:
+    everything = exemption("container", "pod", "allowed", "forbidden", "quota")
+    broken = replace(BOTH, broken="spec.quota: has no unit")
+
+    found = fate(whole(), tenants.rules(broken, exemptions=[everything]))
+
+    assert found.codes == ["GPU113"]
+    assert found.validated.violations[0].message == (
+        'the policy "vision" cannot be used, so its namespaces get no GPU: spec.quota: has no unit'
+    )

@@ -56,12 +56,6 @@ def test_who_skips_the_shorthand_is_counted_the_same(pod: dict[str, Any]) -> Non
     assert reservation.ask.amount == {"devices": 2}
 
 
-def test_nothing_is_reserved_for_a_dry_run() -> None:
-    found = fate(whole(), tenants.rules(policy(quota=quota(devices=4))), dry_run=True)
-
-    assert (found.validated.allowed, found.validated.reservation) == (True, None)
-
-
 def test_nothing_is_reserved_for_what_is_refused() -> None:
     found = fate(whole(2), tenants.rules(policy(quota=quota(devices=4), pod=ceiling(devices=Fraction(1)))))
 

@@ -201,6 +201,8 @@ def number(node: Node) -> Fraction:
     if isinstance(node.value, float):
         raise node.problem(f'has to be in quotes: "{node.value}"')
     text = str(node.value) if isinstance(node.value, int) and not isinstance(node.value, bool) else node.text()
+    if text.endswith("%") and _NUMBER.fullmatch(text[:-1]):
+        raise node.problem(f'"{text}" has a sign too many; write {text[:-1]}, which is percent of one device')
     if not _NUMBER.fullmatch(text):
         raise node.problem(f'"{text}" is no number that can be asked for; write 2, or "0.5" in quotes')
     return Fraction(text)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from webhook.core.document import Location, Node, Problem, of_json
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema import exemptions, tenantpolicies
-from webhook.core.tenancy.policy import Ceiling, Exemption, TenantPolicy
+from webhook.core.tenancy.policy import Exemption, TenantPolicy
 
 T = TypeVar("T")
 
@@ -72,13 +71,10 @@ def _each(
 
 def denying(policy: TenantPolicy, problems: tuple[Problem, ...]) -> TenantPolicy:
     """A policy for the same namespaces that admits no device, and says what is wrong with the one it stands for."""
-    line = f"{policy.rule} (broken: {problems[0].path}: {problems[0].message})"
-    nothing = Ceiling(devices=Fraction(0), memory=0, cores=Fraction(0), rule=line)
     return TenantPolicy(
         name=policy.name,
-        rule=line,
+        rule=policy.rule,
         namespaces=policy.namespaces,
         priority=policy.priority,
-        container=nothing,
-        pod=nothing,
+        broken=f"{problems[0].path}: {problems[0].message}",
     )

@@ -68,6 +68,8 @@ def judge(seen: Pod, request: AdmissionRequest, rulebook: Rulebook) -> Judgement
     found = member(seen.namespace, tenancy)
     if found.policy is None:
         return _without_policy(seen.namespace, found, tenancy, claims if not held else ())
+    if found.policy.broken:
+        return _refused(_unusable(found.policy), found.policy.name)
     breaches = [*_breaches(found.policy, seen, held, claims, rulebook)]
     return _Case(found.policy, list(_holding(request, seen.namespace, tenancy)), request.at).judged(
         breaches, seen, held
@@ -187,6 +189,16 @@ def _without_policy(namespace: str, found: Membership, tenancy: Tenancy, only_cl
 
 def _refused(violation: Violation, policy: str) -> Judgement:
     return Judgement(violations=[violation], findings=[Finding(policy, violation.rule, violation.code, "deny")])
+
+
+def _unusable(policy: TenantPolicy) -> Violation:
+    return Violation(
+        code="GPU113",
+        path="metadata.namespace",
+        message=f'the policy "{policy.name}" cannot be used, so its namespaces get no GPU: {policy.broken}',
+        fix="show this to whoever wrote the policy",
+        rule=policy.rule,
+    )
 
 
 def _ambiguous(namespace: str, rivals: Sequence[TenantPolicy]) -> Violation:

@@ -80,7 +80,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantPolicy:
-    """What one tenant may do. Its name is the tenant's.
+    """What one tenant may do. Its name is the tenant's. `broken`: why it cannot be used, and nobody gets a GPU.
 
     `affinity` are the match expressions (as in a nodeSelectorTerm) that all of its GPU pods are confined by; `labels`
     and `annotations` are put on them. `action` is what becomes of a pod that contradicts these; the rules have their
@@ -101,6 +101,7 @@ class TenantPolicy:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     quota: Quota | None = None
+    broken: str = ""
 
 
 RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")

@@ -78,16 +78,29 @@ class Foreseen(NamedTuple):
     ledgers: Ledgers
 
 
-def foresee(decision: Decision, pods: int, namespace: str, tenancy: Tenancy, ledgers: Ledgers | None) -> Foreseen:
-    """What comes of as many pods that were judged so; `ledgers` None: nobody uses anything yet."""
+def foresee(
+    decision: Decision,
+    pods: int,
+    namespace: str,
+    tenancy: Tenancy,
+    ledgers: Ledgers | None,
+    *,
+    imagined: bool = False,
+) -> Foreseen:
+    """What comes of as many pods that were judged so; `ledgers` None: nobody uses anything yet.
+
+    `imagined`: the ledgers hold nothing but what was foreseen before, so every namespace is counted.
+    """
     policy = member(namespace, tenancy).policy
     if policy is None:
         return Foreseen(decision, None, ledgers or {})
     wanted, quota = decision.reservation, policy.quota
     if wanted is None or quota is None:
         return Foreseen(decision, _prospect(policy, namespace, pods), ledgers or {})
-    fresh = Ledger(view=1, held={namespace: {}}) if ledgers is None else Ledger()
-    ledger = replace((ledgers or {}).get(policy.name, fresh), hard=quota.hard)
+    imagined = imagined or ledgers is None
+    ledger = replace((ledgers or {}).get(policy.name, Ledger(view=1) if imagined else Ledger()), hard=quota.hard)
+    if imagined:
+        ledger = replace(ledger, held={namespace: tally.NOTHING, **ledger.held})
     fit = _fit(ledger, wanted.ask.amount)
     prospect = replace(
         _prospect(policy, namespace, pods),

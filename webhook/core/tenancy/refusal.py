@@ -72,8 +72,8 @@ def _said(reservation: Reservation, ledger: Ledger, key: str) -> str:
     used, asked = ledger.used.get(key, Fraction(0)), reservation.ask.amount.get(key, Fraction(0))
     limit = ledger.hard[key]
     return (
-        f'tenant "{reservation.tenant}" is over its GPU quota: uses {_amount(key, used)}, '
-        f"asks {_amount(key, asked)}, limit {_amount(key, limit)}{_unit(key, limit)}"
+        f'tenant "{reservation.tenant}" is over its GPU quota: uses {shown(key, used)}, '
+        f"asks {shown(key, asked)}, limit {shown(key, limit)}{_unit(key, limit)}"
     )
 
 
@@ -108,13 +108,13 @@ def _holders(ledger: Ledger, key: str) -> str:
     held = ledger.by_namespace
     holding = {namespace: amount[key] for namespace, amount in held.items() if amount.get(key)}
     ranked = sorted(holding, key=lambda namespace: (-holding[namespace], namespace))
-    first, *others = [f"{namespace} holds {_amount(key, holding[namespace])}" for namespace in ranked[:1]] or [""]
-    others = [f"{namespace} {_amount(key, holding[namespace])}" for namespace in ranked[1:NAMED]]
+    first, *others = [f"{namespace} holds {shown(key, holding[namespace])}" for namespace in ranked[:1]] or [""]
+    others = [f"{namespace} {shown(key, holding[namespace])}" for namespace in ranked[1:NAMED]]
     more = f" and {len(ranked) - NAMED} more" if len(ranked) > NAMED else ""
     return f"namespace {', '.join([first, *others])}{more}" if first else ""
 
 
-def _amount(key: str, amount: Fraction) -> str:
+def shown(key: str, amount: Fraction) -> str:
     """Exact where that is short: `14`, `0.3`, `8Gi`, `about 0.33`, `about 12.4Gi`."""
     if key.partition("/")[0] != tally.MEMORY:
         exact = show(amount)
@@ -134,4 +134,4 @@ def words(amount: Tally) -> Iterator[str]:
     """What a tally counts, for people: `4 devices`, `40Gi of memory`."""
     for key in (tally.DEVICES, tally.MEMORY):
         if key in amount:
-            yield f"{_amount(key, amount[key])}{_unit(key, amount[key])}"
+            yield f"{shown(key, amount[key])}{_unit(key, amount[key])}"
