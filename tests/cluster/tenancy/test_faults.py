@@ -212,8 +212,8 @@ def test_a_settler_goes_on_where_one_that_had_seen_more_has_ended(served: Fleet)
     served.settler.send(signal.SIGCONT)
     by_the_first = Crowd(served.client).run(_named("b", wishes(0, 1, namespaces, ["whole"])))
 
-    assert (len(by_the_second.refused()), dict(by_the_second.again)) == (1, {})
-    assert (len(by_the_first.refused()), dict(by_the_first.again)) == (1, {})
+    assert (len(by_the_second.refused()), len(by_the_first.refused())) == (1, 1)
+    assert by_the_first.again.total() <= 1, by_the_first.again
 
 
 def test_a_settler_that_hears_of_no_pods_lets_nobody_in_by_what_it_knew_before(served: Fleet) -> None:
