@@ -232,7 +232,7 @@ def usage() -> Object:
     """A TenantUsage of one kilobyte, of which each replacement is another."""
     amount = {"devices": "1"}
     names = (f"{TENANT}/pod-{number}" for number in range(6))
-    pending = {name: {f"5ba8e7bd-7e4b-4d0a-8e21-3f4c2f9b1a{number:02}": amount} for number, name in enumerate(names)}
+    pending = [f"{name} 5ba8e7bd-7e4b-4d0a-8e21-3f4c2f9b1a{number:02} devices=1" for number, name in enumerate(names)]
     status = {"hard": amount, "used": amount, "percent": 1, "held": {TENANT: amount}, "view": reviews.PLACEHOLDER}
     return {
         "apiVersion": world.API_VERSION,

@@ -52,7 +52,7 @@ USED = usage(
     "vision",
     hard={"devices": "16", "memory": "640Gi", "devices/A100-80GB": "4"},
     held={"vision-dev": {"devices": "9", "memory": "400Gi", "devices/A100-80GB": "3"}, "vision-ci": {}},
-    pending={"vision-ci/train": {"u1": {"devices": "0.3", "memory": "8Gi"}}},
+    pending=["vision-ci/train u1 devices=0.3 memory=8Gi"],
 )
 OBJECTS = (
     VISION,

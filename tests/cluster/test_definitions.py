@@ -255,7 +255,7 @@ def test_who_applies_a_ledger_owns_it_in_one_entry(defined: Client) -> None:
 def test_a_ledger_holds_no_more_reservations_than_the_limit(defined: Client) -> None:
     made = defined.create(_usage("crowded", {}))
     status = stored.write(_full())
-    status["pending"]["vision-dev/one-more"] = {}
+    status["pending"].append("vision-dev/one-more uid")
 
     with pytest.raises(RefusedError, match=r"status\.pending: Too many: 2001: must have at most 2000 items"):
         defined.update(_usage("crowded", status, made["metadata"]["resourceVersion"]), subresource="status")
@@ -284,7 +284,7 @@ def test_kubectl_shows_what_matters(defined: Client) -> None:
     defined.create(EXEMPTION | {"metadata": {"name": "shown"}})
     made = defined.create(_usage("shown", {}))
     defined.update(
-        _usage("shown", stored.write(_full()) | {"pending": {}}, made["metadata"]["resourceVersion"]),
+        _usage("shown", stored.write(_full()) | {"pending": []}, made["metadata"]["resourceVersion"]),
         subresource="status",
     )
 

@@ -24,7 +24,7 @@ OBJECTS = (
         "vision",
         hard={"devices": "16", "memory": "640Gi"},
         held={"vision-dev": {"devices": "9", "memory": "400Gi"}, "vision-ci": {}},
-        pending={"vision-ci/train": {"u1": {"devices": "0.3", "memory": "8Gi"}}},
+        pending=["vision-ci/train u1 devices=0.3 memory=8Gi"],
     ),
     policy("speech", "speech", quota={"devices": 8, "enforcementAction": "warn"}),
     usage("speech", hard={"devices": "8"}, held={"speech": {"devices": "7.5"}}),

@@ -37,14 +37,18 @@ class Plan:
 
 
 def make(
-    pod: Pod, rulebook: Rulebook, preferred: str | None = None, lets: Callable[[Served], bool] | None = None
+    pod: Pod,
+    rulebook: Rulebook,
+    preferred: str | None = None,
+    lets: Callable[[Served], bool] | None = None,
+    interpretation: Interpretation | None = None,
 ) -> Plan:
     """Plan the translation of a pod.
 
     `preferred` is the back end its tenant prefers, and what its policy does not let be is planned only where nothing
-    else can serve.
+    else can serve. `interpretation` is that of the pod, where there is one already.
     """
-    interpretation = interpret(pod, rulebook)
+    interpretation = interpretation or interpret(pod, rulebook)
     plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
     reachable = suitable = partial(inject.reachable, pod, rulebook, {})
     if lets is not None:

@@ -33,17 +33,20 @@ def make(seen: Pod, rulebook: Rulebook) -> Plan:
         return plan.make(seen, rulebook)
     found = interpret(seen, rulebook)
     if not any(asked.anything for asked in found.asked):
-        return plan.make(seen, rulebook)
+        return plan.make(seen, rulebook, interpretation=found)
     marked, made, wrong = confine.confined(seen, policy)
-    planned = _with_defaults(marked, found, policy, rulebook)
+    planned = _with_defaults(marked, found, policy, rulebook, same=marked is seen)
     planned.edits[:0] = made
     if policy.action == "deny":
         planned.violations += wrong  # else /validate says it
     return planned
 
 
-def _with_defaults(seen: Pod, found: Interpretation, policy: TenantPolicy, rulebook: Rulebook) -> Plan:
-    """The plan with the policy's defaults, or without them, where they would make the pod fail."""
+def _with_defaults(seen: Pod, found: Interpretation, policy: TenantPolicy, rulebook: Rulebook, *, same: bool) -> Plan:
+    """The plan with the policy's defaults, or without them, where they would make the pod fail.
+
+    `found` is the interpretation of the pod before it was marked; `same`: nothing was marked.
+    """
     said = {asked.container.name: dict(_defaults(asked, policy.defaults)) for asked in found.asked if asked.anything}
     words = [
         Put(("metadata", "annotations", places.annotation(key, name)), text, policy.defaults.rule)
@@ -56,7 +59,7 @@ def _with_defaults(seen: Pod, found: Interpretation, policy: TenantPolicy, ruleb
             planned.edits[:0] = words
             planned.warnings += _told(said, policy)
             return planned
-    return _plan(seen, policy, rulebook)
+    return _plan(seen, policy, rulebook, found if same else None)
 
 
 def _told(said: Mapping[str, Mapping[str, str]], policy: TenantPolicy) -> Iterator[str]:
@@ -83,13 +86,13 @@ def _defaults(asked: Asked, defaults: Defaults) -> Iterator[tuple[str, str]]:
         yield "gpu-sharing", defaults.sharing
 
 
-def _plan(seen: Pod, policy: TenantPolicy, rulebook: Rulebook) -> Plan:
+def _plan(seen: Pod, policy: TenantPolicy, rulebook: Rulebook, found: Interpretation | None = None) -> Plan:
     """The plan, in which each container keeps the back end that it has by the policy's choice.
 
     A quota chooses none: it only leaves out those that claim, and what the others write is read as it stands.
     """
     preferred = policy.defaults.backend
-    planned = plan.make(seen, rulebook, preferred, _lets(policy))
+    planned = plan.make(seen, rulebook, preferred, _lets(policy), found)
     if preferred is not None or policy.allowed is not None or policy.forbidden is not None:
         for served in planned.served:
             if "gpu-backend" not in served.asked.stated:
