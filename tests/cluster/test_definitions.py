@@ -289,7 +289,7 @@ def test_kubectl_shows_what_matters(defined: Client) -> None:
     )
 
     assert _table(defined, "tpol", "shown") == [
-        ["NAME", "PRIORITY", "DEVICES", "MEMORY", "ACTION"],
+        ["NAME", "PRIORITY", "DEVICES", "MEMORY", "ACTION", "ACCEPTED"],
         ["shown", "10", "16", "640Gi", "warn"],
     ]
     assert _table(defined, "exemption", "shown", "-o", "wide") == [
