@@ -191,21 +191,22 @@ def test_without_policies_there_is_no_tenant() -> None:
     assert ran.json["tenant"] is None
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (
-            policy("vision", "vision", quota={"memory": "40"}),
-            "vision: its policy cannot be used: TenantPolicy/vision",
-        ),
-        (usage("vision", held={"v": {"devices": "many"}}), "vision: its TenantUsage holds what nobody can read"),
-    ],
-)
-def test_what_cannot_be_read_is_wrong_usage(wrong: Object, said: str) -> None:
-    ran = explain(pod("1"), wrong)
+def test_a_usage_that_cannot_be_read_is_wrong_usage() -> None:
+    ran = explain(pod("1"), usage("vision", held={"v": {"devices": "many"}}))
 
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert "vision: its TenantUsage holds what nobody can read" in ran.err
+
+
+def test_a_policy_that_cannot_be_used_is_the_matter_of_its_own_namespaces() -> None:
+    broken = policy("audio", "audio", quota={"memory": "40"})
+
+    ran = explain(pod("1"), pod("1", "other", namespace="audio"), VISION, broken, options=())
+    fine = explain(pod("1"), VISION, broken)
+
+    assert ran.code == 1
+    assert '[GPU113] the policy "audio" cannot be used, so its namespaces get no GPU: spec.quota.memory: ' in ran.out
+    assert (fine.code, fine.err.partition(" TenantPolicy")[0]) == (0, "audio: its policy cannot be used:")
 
 
 def test_a_file_of_usage_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_a_create_on_dry_run_is_judged_and_reserves_nothing(town: Town) -> None:
 
     for number in range(3):
         there.create(gpu_pod(f"p{number}"), dry_run=True)
-    with pytest.raises(RefusedError, match="uses 0, asks 2, limit 1 devices"):
+    with pytest.raises(RefusedError, match="uses 0, asks 2, limit 1 device"):
         there.create(gpu_pod("many", "2"), dry_run=True)
 
     create(there, gpu_pod("one"))
