@@ -160,12 +160,12 @@ SPEC: Final[Schema] = mapping(
             [{"key": "pool", "operator": "In", "values": ["vision"]}],
         ),
         "labels": says(
-            "Labels that the tenant's GPU pods get.", _keyed(_KEY, _VALUE), {"kai.scheduler/queue": "vision"}
+            "Labels that the tenant's GPU pods get.", _keyed(_KEY, _VALUE), {"scheduler.example/queue": "vision"}
         ),
         "annotations": says(
             "Annotations that the tenant's GPU pods get.",
             _keyed(_ANY_CASE, text()),
-            {"scheduling.volcano.sh/queue-name": "vision"},
+            {"scheduler.example/queue-name": "vision"},
         ),
         "quota": says(
             "The most that all live pods of the tenant may hold together.", _QUOTA, {"devices": 16, "memory": "640Gi"}
