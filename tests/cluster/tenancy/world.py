@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import signal
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +82,20 @@ def start_settler(
     )
 
 
+def is_ready(port: int, certificate: Path) -> bool:
+    """Whether a server says that it can be relied on."""
+    connection = http.client.HTTPSConnection(
+        "localhost", port, timeout=10, context=ssl.create_default_context(cafile=str(certificate))
+    )
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.client.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
 @contextmanager
 def attached_webhook(
     plane: ControlPlane, name: str, *, rules: Path = ROOT / "rules", state: Path | None = None
@@ -105,10 +121,10 @@ def attached_webhook(
 
     def answers() -> bool:
         process.assert_running()
-        return certificate.exists() and accepts(port)
+        return certificate.exists() and accepts(port) and is_ready(port, certificate)
 
     try:
-        until(answers, f"{name} listens", within=30)
+        until(answers, f"{name} knows its rules and policies", within=60)
         yield Webhook(f"https://127.0.0.1:{port}", certificate.read_bytes(), process)
     finally:
         process.stop()
