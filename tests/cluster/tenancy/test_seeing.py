@@ -37,16 +37,16 @@ def tenant(told: str, name: str) -> dict[str, Any]:
 
 
 def test_the_tenants_of_the_current_cluster_are_those_of_its_objects(town: Town) -> None:
-    [there] = town.tenant("seen", quota={"devices": 4})
+    [there] = town.tenant("beheld", quota={"devices": 4})
     create(there, gpu_pod("one", "2"), gpu_pod("two", "1"))
-    town.await_used("seen", "3")
+    town.await_used("beheld", "3")
 
     asked = ask(town.client, "tenants", "-o", "json")
 
     assert (asked.returncode, asked.stderr) == (0, "")
-    assert tenant(asked.stdout, "seen") == {
-        "name": "seen",
-        "policy": "TenantPolicy/seen",
+    assert tenant(asked.stdout, "beheld") == {
+        "name": "beheld",
+        "policy": "TenantPolicy/beheld",
         "priority": 0,
         "enforcementAction": "deny",
         "percent": 75,
@@ -55,7 +55,7 @@ def test_the_tenants_of_the_current_cluster_are_those_of_its_objects(town: Town)
         "devices": {"used": 3, "limit": 4, "left": 1},
         "memoryBytes": {"used": 0, "limit": None, "left": None},
         "models": {},
-        "namespaces": [{"name": "seen-a", "devices": 3, "memoryBytes": 0, "counted": True}],
+        "namespaces": [{"name": "beheld-a", "devices": 3, "memoryBytes": 0, "counted": True}],
     }
 
 
