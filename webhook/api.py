@@ -81,20 +81,18 @@ class Api:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
         await self._send("DELETE", path, options, GET_SECONDS)
 
-    async def pages(self, path: str, more: Mapping[str, str] | None = None) -> AsyncIterator[Object]:
+    async def pages(self, path: str) -> AsyncIterator[Object]:
         """A collection, page by page; all of them are of one moment, as the first says."""
         following = ""
         while True:
-            query = {"limit": str(PAGE), **(more or {}), **({"continue": following} if following else {})}
+            query = {"limit": str(PAGE), **({"continue": following} if following else {})}
             page = await self._send("GET", f"{path}?{_query(query)}", None, LIST_SECONDS)
             yield page
             following = page["metadata"].get("continue") or ""
             if not following:
                 return
 
-    async def changes(
-        self, path: str, version: str, seconds: float, more: Mapping[str, str] | None = None
-    ) -> AsyncIterator[tuple[str, Object]]:
+    async def changes(self, path: str, version: str, seconds: float) -> AsyncIterator[tuple[str, Object]]:
         """What happens to a collection after a version (ADDED, MODIFIED, DELETED, BOOKMARK), for so many seconds.
 
         A server that is silent for longer than it was asked to go on is gone: ApiError.
@@ -104,7 +102,6 @@ class Api:
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
             "timeoutSeconds": str(max(1, round(seconds))),
-            **(more or {}),
         }
         try:
             async with self._open("GET", f"{path}?{_query(query)}", None, seconds + GET_SECONDS) as answer:

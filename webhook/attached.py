@@ -24,6 +24,11 @@ PAUSE_SECONDS: Final = 0.05
 
 NOT_YET: Final = "the policies of this cluster are not known yet"
 
+NO_MORE: Final = "this server is about to leave"
+
+LEAVE_SECONDS: Final = 1.5
+"""For giving back what was set aside; whoever asks meanwhile has to come again."""
+
 log = logging.getLogger(__name__)
 
 
@@ -47,14 +52,25 @@ class Quotas:
             log.critical("no quota can be held, and nobody gets a GPU: %s", error)
             return
         policies = Policies(cluster, lambda *_: self._changed.set())
-        self._lane.ledger = Desk(UsageObjects(cluster), self._lane.metrics)
+        desk = Desk(UsageObjects(cluster), self._lane.metrics)
+        self._lane.ledger = desk
         self._lane.told = Events(cluster).told
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(policies.run())
                 tasks.create_task(self._keep(policies))
         finally:
+            self._let_nobody_in()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_SECONDS):
+                    await desk.leave()
             await cluster.close()
+
+    def _let_nobody_in(self) -> None:
+        """Nobody follows the policies from now on: who would get a GPU by them has to come again."""
+        rulebook = self._lane.rulebook
+        if rulebook is not None:
+            self._lane.rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=NO_MORE))
 
     async def _keep(self, policies: Policies) -> None:
         while True:

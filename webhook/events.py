@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
@@ -16,6 +16,7 @@ from typing import Any, Final
 from webhook.api import Api, ApiError, Object, timestamp
 from webhook.core.decision import Decision
 from webhook.core.review import AdmissionRequest
+from webhook.core.violations import QUOTA
 
 WINDOW_SECONDS: Final = 600.0
 OWNERS: Final = 10_000
@@ -27,7 +28,6 @@ AT_ONCE: Final = 20
 MESSAGE_LENGTH: Final = 1024
 """What the API server takes (core/validation/events.go, NoteLengthLimit)."""
 
-QUOTA: Final = "GPU104"
 COMPONENT: Final = "gpu-webhook"
 
 log = logging.getLogger(__name__)
@@ -36,9 +36,8 @@ log = logging.getLogger(__name__)
 class Events:
     """Writes events; belongs to one event loop, and nobody waits for it."""
 
-    def __init__(self, api: Api, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._clock = clock
         self._told: OrderedDict[str, float] = OrderedDict()
         self._writing: set[asyncio.Task[None]] = set()
 
@@ -55,7 +54,7 @@ class Events:
 
     def _is_due(self, owner: str) -> bool:
         """Whether an owner is to be told now, which is then remembered."""
-        now = self._clock()
+        now = monotonic()
         if now - self._told.get(owner, -WINDOW_SECONDS) < WINDOW_SECONDS:
             return False
         self._told[owner] = now

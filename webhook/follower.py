@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
 from time import monotonic
 from typing import Final, Generic, Protocol, TypeVar
@@ -45,16 +45,13 @@ class Ears(Protocol[T]):
 class Follower(Generic[T]):
     """Follows one collection; `run` never ends by itself."""
 
-    def __init__(
-        self, api: Api, path: str, ears: Ears[T], *, seconds: float = 240, more: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, api: Api, path: str, ears: Ears[T], *, seconds: float = 240) -> None:
         self.path = path
         self.as_of = -inf
         """The time (monotonic) up to which everything was heard, as far as the API server itself knew it."""
         self._api = api
         self._ears = ears
         self._seconds = seconds
-        self._more = more
 
     async def run(self) -> None:
         """List, then watch, and once more whatever goes wrong."""
@@ -76,7 +73,7 @@ class Follower(Generic[T]):
         self.as_of = began
         while True:
             began = monotonic()
-            async for kind, found in self._api.changes(self.path, version, self._seconds, self._more):
+            async for kind, found in self._api.changes(self.path, version, self._seconds):
                 version = str(found["metadata"]["resourceVersion"])
                 self._hear(kind, found, int(version))
             self.as_of = began  # the watch ended as it was asked to, so it was alive when it began
@@ -84,7 +81,7 @@ class Follower(Generic[T]):
     async def _list(self) -> str:
         kept: list[T] = []
         version = "0"
-        async for page in self._api.pages(self.path, self._more):
+        async for page in self._api.pages(self.path):
             version = str(page["metadata"]["resourceVersion"])
             kept += [self._ears.keep(found) for found in page["items"] or ()]
             await asyncio.sleep(0)

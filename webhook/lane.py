@@ -25,9 +25,8 @@ from webhook.core.decision import Decision, Reservation
 from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy import tally, verdict
 from webhook.core.tenancy.ledger import is_of_a_pod
-from webhook.reservations import Offline, Reserving
-
-Judge = Callable[[review.AdmissionRequest, Rulebook], Decision]
+from webhook.recent import Judge, Recent
+from webhook.reservations import Answered, Offline, Reserving
 
 TEXT: Final = b"text/plain; charset=utf-8"
 JSON: Final = b"application/json"
@@ -80,6 +79,7 @@ class Lane:
         """Is told of every decision that a ledger had a part in."""
         self.metrics = metrics.Metrics(judges)
         self.ledger: Reserving = Offline(self._limits)
+        self._recent = Recent()
         self._lines = lines
 
     def answer(self, method: bytes, target: bytes, body: bytes) -> Answer | Awaitable[Answer]:
@@ -116,30 +116,40 @@ class Lane:
         request = None
         try:
             request = review.decode(body, time())
-            decision = judge(request, rulebook)
-            if decision.reservation is not None:
-                if not is_of_a_pod(decision.reservation.ask):
-                    return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
-                return self._reserve(
-                    _Judged(name, request, rulebook, started), decision, decision.reservation, target
-                )
-            return self._tell(_Judged(name, request, rulebook, started), decision)
+            decision = self._recent.judge(name, judge, request, rulebook, len(body))
+            judged = _Judged(name, request, rulebook, started)
+            if decision.reservation is None:
+                return self._tell(judged, decision)
+            return self._count(judged, decision, decision.reservation, target)
         except review.NotAReviewError as error:
             return self.refuse(HTTPStatus.BAD_REQUEST, " ".join(str(error).split()))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is ours: `_failed` says so
             return self._failed(name, request, error)
 
-    async def _reserve(self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
+    def _count(
+        self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes
+    ) -> Answer | Awaitable[Answer]:
         """Let the ledger have the last word."""
+        if not is_of_a_pod(wanted.ask):
+            return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
+        drawn = None if judged.request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
+        if drawn is None:
+            return self._reserve(judged, decision, wanted, target)
+        return self._conclude(judged, decision, wanted, drawn)
+
+    async def _reserve(self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
         try:
             ask = self.ledger.look if judged.request.dry_run else self.ledger.reserve
             answered = await ask(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
-            final = verdict.reserved(decision, wanted, answered.outcome, answered.ledger)
-            if self.told is not None and not judged.request.dry_run:
-                self.told(judged.request, final)
-            return self._tell(judged, final)
+            return self._conclude(judged, decision, wanted, answered)
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(judged.name, judged.request, error)
+
+    def _conclude(self, judged: _Judged, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
+        final = verdict.reserved(decision, wanted, answered.outcome, answered.ledger)
+        if self.told is not None and not judged.request.dry_run:
+            self.told(judged.request, final)
+        return self._tell(judged, final)
 
     def _failed(self, name: str, request: review.AdmissionRequest | None, error: Exception) -> Answer:
         """Where a fault of ours ends."""

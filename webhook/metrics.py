@@ -73,6 +73,7 @@ class Metrics:
         self.seconds = {path: Histogram() for path in paths}
         self.reservation_seconds = Histogram()
         """From the judgement of a pod to the ledger's answer."""
+        self.drawn = 0
         self.ledger_conflicts = 0
         self.ledger_errors = 0
         self.recounts = 0
@@ -124,6 +125,7 @@ def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
     yield from _counter("translations_total", "Containers translated.", ("backend",), metrics.translations)
     yield from _histogram("review_seconds", "Decoding, deciding and encoding one review.", metrics.seconds)
     yield from _histogram("reservation_seconds", "Waiting for the ledger.", {"validate": metrics.reservation_seconds})
+    yield from _single("reservations_drawn_total", "counter", "Pods admitted against an advance.", metrics.drawn)
     yield from _single("ledger_conflicts_total", "counter", "Writes that came too late.", metrics.ledger_conflicts)
     yield from _single("ledger_errors_total", "counter", "Reads and writes that failed.", metrics.ledger_errors)
     yield from _single("recounts_total", "counter", "Recounts asked for before refusing.", metrics.recounts)

@@ -88,18 +88,16 @@ class Policies:
                 known.stale = {*self.objects(known.kind)}
             known.refresh(self.objects(known.kind), rulebook)
         self._digest = rulebook.digest
+        policies = self._policies.values
         named = {policy.name for policy in offline.policies}
-        self.taken = named & self._policies.values.keys()
+        self.taken = named & policies.keys()
         if self.taken:
             log.error(
                 "in the rule files and in the cluster, where they are ignored: %s", ", ".join(sorted(self.taken))
             )
         return replace(
             offline,
-            policies=[
-                *offline.policies,
-                *(each for name, each in self._policies.values.items() if name not in named),
-            ],
+            policies=[*offline.policies, *(each for name, each in policies.items() if name not in named)],
             exemptions=[*offline.exemptions, *self._exemptions.values.values()],
             labels={name: found["metadata"].get("labels") or {} for name, found in self.namespaces.objects.items()},
             watched=True,

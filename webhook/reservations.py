@@ -3,8 +3,9 @@
     Desk        in a cluster: the ledger is an object there, written by compare-and-swap
     Offline     without one: the ledger is in memory, and nobody tells it when a pod is gone
 
-All asks of one tenant that wait at a moment share one write. An ask over the limit is refused only after somebody has
-counted anew: a pod that was deleted a moment ago may have made room. Whoever has to wait longer than his API server
+All asks of one tenant that wait at a moment share one write, and far from its limit a write pays for the pods of the
+next moment, too (core/tenancy/advance.py). An ask over the limit is refused only after somebody has counted anew: a
+pod that was deleted a moment ago may have made room. Whoever has to wait longer than his API server
 does is told to come again, and if his reservation was made all the same it is taken back, as no pod of it appears.
 """
 
@@ -13,18 +14,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
 from webhook.core.tenancy import ledger as core
+from webhook.core.tenancy.advance import Account
 from webhook.core.tenancy.ledger import Ask, Ledger, Outcome
 from webhook.core.tenancy.tally import Tally
 from webhook.metrics import Metrics
 
 GATHER_SECONDS: Final = 0.01
 """Where many ask, how long they are waited for: every write costs the API server more than an ask does us."""
+
+HOLD_SECONDS: Final = 0.5
+"""How long an advance is drawn from; it stands until the next one is, or is given back where nobody came."""
 
 FIRST_PAUSE: Final = 0.015
 LONGEST_PAUSE: Final = 0.25
@@ -70,6 +76,9 @@ class Answered(NamedTuple):
 class Reserving(Protocol):
     """Whoever answers asks."""
 
+    def draw(self, tenant: str, ask: Ask) -> Answered | None:
+        """Answer an ask of a tenant at once, if that can be; not an ask that is a dry run."""
+
     async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:
         """Answer an ask of a tenant before `deadline` (of the monotonic clock)."""
 
@@ -93,6 +102,7 @@ class _Waiting:
 class _Queue:
     """The asks of one tenant, and what is known of its ledger; `crowd`: how many were last answered at once."""
 
+    account: Account
     waiting: list[_Waiting] = field(default_factory=list)
     known: Versioned | None = None
     crowd: int = 0
@@ -103,77 +113,118 @@ class _Queue:
 class Desk:
     """Reserves in a store; belongs to one event loop."""
 
-    def __init__(self, store: Store, metrics: Metrics, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
         self._metrics = metrics
-        self._clock = clock
         self._queues: dict[str, _Queue] = {}
+        self._me = secrets.token_hex(8)
+        self._leaving = False
+
+    def draw(self, tenant: str, ask: Ask) -> Answered | None:
+        """Admit a pod against what was set aside for this process."""
+        queue = self._queues.get(tenant)
+        if queue is None or not queue.account.draw(ask, monotonic()):
+            return None
+        if queue.account.is_low:
+            queue.more.set()
+        self._metrics.reservation_seconds.observe(0)
+        self._metrics.drawn += 1
+        return Answered(Outcome("admit"), queue.known.ledger if queue.known else Ledger())
 
     async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:
         """Answer an ask before the deadline, in the monotonic clock's seconds."""
-        queue = self._queues.setdefault(tenant, _Queue())
+        queue = self._queues.setdefault(tenant, _Queue(Account(self._me)))
         waiting = _Waiting(ask, asyncio.get_running_loop().create_future())
         queue.waiting.append(waiting)
         queue.more.set()
         if queue.task is None or queue.task.done():
             queue.task = asyncio.create_task(self._serve(tenant, queue))
-        began = self._clock()
+        began = monotonic()
         try:
             return await asyncio.wait_for(waiting.answer, deadline - began)
         except TimeoutError:
             return Answered(TOO_LATE, queue.known.ledger if queue.known else Ledger())
         finally:
-            self._metrics.reservation_seconds.observe(self._clock() - began)
+            self._metrics.reservation_seconds.observe(monotonic() - began)
 
     async def look(self, tenant: str, ask: Ask, deadline: float) -> Answered:
-        """Answer what would become of an ask by the ledger as it is now."""
+        """Answer what would become of an ask by the ledger as it is now; one that is over it, by what it is soon."""
         try:
-            async with asyncio.timeout(deadline - self._clock()):
-                found = (await self._store.read(tenant)).ledger
+            async with asyncio.timeout(deadline - monotonic()):
+                found = await self._look(tenant, ask)
+                if found.outcome.verdict == "over":
+                    await asyncio.sleep(HOLD_SECONDS)
+                    found = await self._look(tenant, ask)
+                return found
         except (StoreError, TimeoutError):
             return Answered(TOO_LATE, Ledger())
-        _, [outcome] = core.reserve(found, [ask])
+
+    async def _look(self, tenant: str, ask: Ask) -> Answered:
+        found = (await self._store.read(tenant)).ledger
+        _, [outcome] = core.reserve(replace(found, advances={}), [ask])
         return Answered(outcome, found)
+
+    async def leave(self) -> None:
+        """Give back what was set aside: this process ends."""
+        self._leaving = True
+        for queue in self._queues.values():
+            queue.more.set()
+        await asyncio.gather(*(each.task for each in self._queues.values() if each.task), return_exceptions=True)
 
     def known(self) -> Iterator[tuple[str, Ledger]]:
         """The ledgers that were used of late, by tenant."""
         return ((tenant, queue.known.ledger) for tenant, queue in self._queues.items() if queue.known)
 
     async def _serve(self, tenant: str, queue: _Queue) -> None:
-        """Answer until nobody waits."""
+        """Answer until nobody waits, and nothing is set aside any more."""
         pause = FIRST_PAUSE
-        while queue.waiting:
+        while queue.waiting or queue.account.is_open:
             queue.more.clear()
+            hold = FIRST_PAUSE if self._leaving else HOLD_SECONDS
             try:
-                if queue.crowd > 1:
-                    await asyncio.sleep(GATHER_SECONDS)
-                queue.crowd = await self._round(tenant, queue)
-                pause = FIRST_PAUSE if queue.crowd else min(2 * pause, LONGEST_PAUSE)
+                pause = await self._turn(tenant, queue, pause)
             except ConflictError:
                 self._metrics.ledger_conflicts += 1
                 queue.known = None
                 continue
-            except StoreError as error:
+            except Exception as error:  # whatever it is, somebody waits for the next try
                 self._metrics.ledger_errors += 1
-                log.warning("the ledger of %s: %s", tenant, error)
-                queue.known, pause = None, LONGEST_PAUSE
+                log.warning("the ledger of %s: %s", tenant, error, exc_info=not isinstance(error, StoreError))
+                queue.known, pause, hold = None, LONGEST_PAUSE, LONGEST_PAUSE
             queue.waiting = [each for each in queue.waiting if not each.answer.done()]
             if queue.waiting:
                 await _pause(queue.more, pause)
+            elif queue.account.is_open:
+                queue.more.clear()
+                await _pause(queue.more, hold)
+
+    async def _turn(self, tenant: str, queue: _Queue, pause: float) -> float:
+        """Answer who waits, or renew what is set aside where nobody does; how long the next who waits is to pause."""
+        if not queue.waiting:
+            await self._renew(tenant, queue)
+            return FIRST_PAUSE
+        if queue.crowd > 1:
+            await asyncio.sleep(GATHER_SECONDS)
+        queue.crowd = await self._round(tenant, queue)
+        return FIRST_PAUSE if queue.crowd else min(2 * pause, LONGEST_PAUSE)
 
     async def _round(self, tenant: str, queue: _Queue) -> int:
         """Judge everybody who waits by one state of the ledger, written once for all; how many that answered."""
         fresh = queue.known is None
-        known = queue.known or await self._store.read(tenant)
+        known = queue.known or await self._read(tenant, queue)
         waiting = [each for each in queue.waiting if not each.answer.done()]
-        after, outcomes = core.reserve(known.ledger, [each.ask for each in waiting])
+        after, outcomes = core.reserve(queue.account.close(known.ledger), [each.ask for each in waiting])
         judged, by = list(zip(waiting, outcomes, strict=True)), known.ledger
-        unsure = [each for each, outcome in judged if outcome.verdict == "over" and each.recount is None]
+        unsure = [each for each, outcome in judged if _is_unsure(each, outcome, by)]
         if unsure:
             after = replace(after, recount=after.recount + 1)
             self._metrics.recounts += 1
+        if not self._leaving:
+            admitted = [each.ask for each, outcome in judged if outcome.verdict == "admit"]
+            after = queue.account.open(after, admitted, monotonic())
         if after is not known.ledger:
             known = await self._store.write(tenant, after, known.version)
+            queue.account.wrote(known.ledger)
         final = [(each, outcome) for each, outcome in judged if _is_final(each, outcome, by, fresh=fresh)]
         for each in unsure:
             each.recount = after.recount
@@ -184,12 +235,33 @@ class Desk:
         queue.known = known if len(final) == len(judged) else None
         return len(final)
 
+    async def _renew(self, tenant: str, queue: _Queue) -> None:
+        """Write down who was admitted, and set something aside for the next."""
+        known, account = await self._read(tenant, queue), queue.account
+        after = account.close(known.ledger) if self._leaving else account.renew(known.ledger, monotonic())
+        if after is not known.ledger:
+            known = await self._store.write(tenant, after, known.version)
+            account.wrote(known.ledger)
+        queue.known = known
+
+    async def _read(self, tenant: str, queue: _Queue) -> Versioned:
+        known = await self._store.read(tenant)
+        queue.account.read(known.ledger)
+        return known
+
+
+def _is_unsure(waiting: _Waiting, outcome: Outcome, by: Ledger) -> bool:
+    """Whether somebody has to count anew for an ask: once before it is refused, and as long as it has to wait."""
+    if outcome.verdict == "wait":
+        return waiting.recount is None or by.recounted >= waiting.recount
+    return outcome.verdict == "over" and waiting.recount is None
+
 
 def _is_final(waiting: _Waiting, outcome: Outcome, by: Ledger, *, fresh: bool) -> bool:
     """Whether an outcome can be told: the ledger that somebody is refused by has to be newer than his ask."""
     if outcome.verdict == "over":
         return waiting.recount is not None and by.recounted >= waiting.recount
-    return fresh or outcome.verdict == "admit"
+    return outcome.verdict == "admit" or (fresh and outcome.verdict == "again")
 
 
 async def _pause(more: asyncio.Event, seconds: float) -> None:
@@ -205,23 +277,22 @@ class Offline:
         self._limits = limits
         self._ledgers: dict[str, Ledger] = {}
 
-    async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:  # noqa: ARG002 - nobody has to wait
+    def draw(self, tenant: str, ask: Ask) -> Answered | None:  # noqa: ARG002 - what has no price needs no advance
+        """Answer an ask of a tenant by `reserve` only."""
+        return None
+
+    async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:
         """Answer an ask of a tenant."""
+        answered = await self.look(tenant, ask, deadline)
+        self._ledgers[tenant] = answered.ledger
+        return answered
+
+    async def look(self, tenant: str, ask: Ask, deadline: float) -> Answered:  # noqa: ARG002 - nobody has to wait
+        """Answer what would become of an ask, by the ledger as it would be then."""
         before = self._ledgers.get(tenant, Ledger(view=1))
         known = replace(before, hard=self._limits(tenant), held={ask.namespace: {}, **before.held})
         after, [outcome] = core.reserve(known, [ask])
-        self._ledgers[tenant] = after
         return Answered(outcome, after)
-
-    async def look(self, tenant: str, ask: Ask, deadline: float) -> Answered:
-        """Answer what would become of an ask."""
-        before = self._ledgers.get(tenant)
-        answered = await self.reserve(tenant, ask, deadline)
-        if before is None:
-            del self._ledgers[tenant]
-        else:
-            self._ledgers[tenant] = before
-        return answered
 
     def known(self) -> Iterator[tuple[str, Ledger]]:
         """The ledgers, by tenant."""

@@ -280,7 +280,7 @@ class Settler:
         """Write what the step says; whether that was all for now."""
         if step.ledger is None:
             left = known.ledger
-            if unlimited and not (left.held or left.joining or left.pending):
+            if unlimited and not (left.held or left.joining or left.pending or left.advances):
                 await self._store.delete(tenant, known.version)
                 self._learn(tenant, Versioned(Ledger(), ""))
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from webhook import api
@@ -31,7 +32,11 @@ class UsageObjects:
             raise StoreError(str(error)) from None
 
     async def write(self, tenant: str, ledger: Ledger, version: str) -> Versioned:
-        """Replace the ledger, if it has this version still. What is stored then is what was sent, as a whole."""
+        """Replace the ledger, if it has this version still.
+
+        What is stored then is what was sent, as a whole; but advances only where the definition of TenantUsage is new
+        enough to keep them.
+        """
         path, replacement = f"{COLLECTION}/{tenant}/status", written(tenant, ledger, version)
         try:
             stored = await self._api.put(path, replacement, WRITE_SECONDS)
@@ -39,7 +44,8 @@ class UsageObjects:
             raise ConflictError(str(error)) from None
         except ApiError as error:
             raise StoreError(str(error)) from None
-        return Versioned(ledger, str(stored["metadata"]["resourceVersion"]))
+        kept = ledger if (stored.get("status") or {}).get("advances") else replace(ledger, advances={})
+        return Versioned(kept, str(stored["metadata"]["resourceVersion"]))
 
     async def create(self, tenant: str) -> Versioned:
         """Make the object of a new tenant, that nobody has counted yet; raises ConflictError if it is there."""

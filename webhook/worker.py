@@ -91,6 +91,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         if self.ppid != os.getppid() and not self.lane.draining:
             log.warning("the parent process is gone")
             self._begin_to_leave()
+        if self._attached is not None and self._attached.done() and not self.lane.draining:
+            self._let_go(self._attached)
         for connection in [each for each in self.connections if each.deadline < now]:
             connection.expire()
         if tls.stamp(self.settings.certificate, self.settings.client_ca) != self._stamp:
@@ -183,6 +185,13 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._gives_up = self._stops_accepting + self.settings.finish_seconds
             log.info("leaving: new requests are answered for %g s more", self.settings.drain_seconds)
 
+    def _let_go(self, attached: asyncio.Task[None]) -> None:
+        """Leave if what keeps the lane in step with the cluster has failed: another process takes over."""
+        if attached.cancelled() or attached.exception() is None:
+            return
+        log.critical("the cluster is not followed any more: a fault of this program", exc_info=attached.exception())
+        self._begin_to_leave()
+
     def _stop(self) -> None:
         """SIGINT, SIGQUIT: go at once."""
         self.alive = False
@@ -207,6 +216,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             connection.abort()
         if self._attached is not None:
             self._attached.cancel()
+            await asyncio.wait([self._attached], timeout=self.settings.linger_seconds)
         if self._held:
             log.warning("%d connections are cut", len(self._held))
             await asyncio.wait(self._held, timeout=1)

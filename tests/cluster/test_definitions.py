@@ -255,9 +255,9 @@ def test_who_applies_a_ledger_owns_it_in_one_entry(defined: Client) -> None:
 def test_a_ledger_holds_no_more_reservations_than_the_limit(defined: Client) -> None:
     made = defined.create(_usage("crowded", {}))
     status = stored.write(_full())
-    status["pending"].append("vision-dev/one-more uid")
+    status["pending"] += [f"vision-dev/drawn-{number} uid devices=1" for number in range(MOST_PENDING + 1)]
 
-    with pytest.raises(RefusedError, match=r"status\.pending: Too many: 2001: must have at most 2000 items"):
+    with pytest.raises(RefusedError, match=r"status\.pending: Too many: 4001: must have at most 4000 items"):
         defined.update(_usage("crowded", status, made["metadata"]["resourceVersion"]), subresource="status")
 
 

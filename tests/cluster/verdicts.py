@@ -12,17 +12,22 @@ Reasons = Counter[str]
 _REFUSED = re.compile(r"0/\d+ nodes are available: (.*?)\.(?: |$)")
 _COUNTED = re.compile(r"(\d+) ([^,]+?)(?:, (?=\d)|$)")
 
+PATIENCE = 90.0
+"""Seconds: a scheduler that tried a pod in vain comes back to it later and later, and a busy machine adds to that."""
+
 
 def await_running(client: Client, created: Object) -> str:
     """The node on which a pod runs, when it does."""
-    until(lambda: client.get(created)["status"]["phase"] == "Running", f"{created['metadata']['name']} runs")
+    name = created["metadata"]["name"]
+    until(lambda: client.get(created)["status"]["phase"] == "Running", f"{name} runs", within=PATIENCE)
     node: str = client.get(created)["spec"]["nodeName"]
     return node
 
 
 def await_unschedulable(client: Client, created: Object) -> None:
     """Await that the scheduler has found no node for a pod, which is what an autoscaler looks for."""
-    until(lambda: _unschedulable(client.get(created)), f"{created['metadata']['name']} is unschedulable")
+    name = created["metadata"]["name"]
+    until(lambda: _unschedulable(client.get(created)), f"{name} is unschedulable", within=PATIENCE)
 
 
 def await_refusals(client: Client, created: Object, expected: Reasons) -> None:

@@ -49,7 +49,15 @@ def moves(weighted: dict[Action, int]) -> st.SearchStrategy[tuple[Move, Move]]:
 
 
 CREATE = moves(
-    {World.ask: 3, World.reserve: 4, World.write: 3, World.answer: 3, World.review_again: 1, World.drop: 1}
+    {
+        World.ask: 3,
+        World.reserve: 4,
+        World.write: 3,
+        World.answer: 3,
+        World.review_again: 1,
+        World.drop: 1,
+        World.renew: 2,
+    }
 )
 COUNT = moves({World.settle: 4, World.answer: 3, World.watch: 3, World.get: 1, World.step: 1, World.list_pods: 1})
 HAPPEN = moves({World.time: 3, World.delete: 3, World.end: 1, World.learn: 3, World.refresh: 1, World.answer: 2})
@@ -58,6 +66,7 @@ UPSET = moves(
         World.stall: 2,
         World.sneak: 1,
         World.restart: 1,
+        World.kill: 1,
         World.limit: 1,
         World.move: 2,
         World.flip_namespace: 1,

@@ -1,5 +1,6 @@
 """Runs the admission server with the settings given as JSON; what every test here, and the benchmark, starts."""
 
+import asyncio
 import atexit
 import json
 import os
@@ -14,9 +15,21 @@ def main() -> int:
     given = json.loads(sys.argv[1])
     if folder := given.pop("modules_to", None):
         atexit.register(list_modules, Path(folder))
+    seconds = given.pop("followed_for", None)
     files = ("rules", "surroundings", "state", "tls_cert", "tls_key", "client_ca")
     paths = {name: Path(given[name]) for name in files if name in given}
-    return serve(Settings(**{**given, **paths}))
+    return serve(Settings(**{**given, **paths}), None if seconds is None else lambda _: Falling(seconds))
+
+
+class Falling:
+    """Follows nothing, and fails after a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def run(self) -> None:
+        await asyncio.sleep(self._seconds)
+        raise RuntimeError("a fault")
 
 
 def list_modules(folder: Path) -> None:

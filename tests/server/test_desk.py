@@ -7,6 +7,9 @@ from fractions import Fraction
 from time import monotonic
 from typing import TypeVar
 
+import pytest
+
+from webhook import reservations
 from webhook.core.tenancy.ledger import Ask, Ledger
 from webhook.metrics import Metrics
 from webhook.reservations import Answered, ConflictError, Desk, Offline, StoreError, Versioned
@@ -27,6 +30,7 @@ class Shelf:
     writes: int = 0
     before_writes: list[Callable[[], None]] = field(default_factory=list)
     after_writes: list[Callable[[], None]] = field(default_factory=list)
+    given_back: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def read(self, tenant: str) -> Versioned:
         assert tenant == "vision"
@@ -48,6 +52,8 @@ class Shelf:
         return Versioned(self.ledger, str(self.version))
 
     def put(self, ledger: Ledger) -> None:
+        if any(self.ledger.advances.values()) and not any(ledger.advances.values()):
+            self.given_back.set()
         self.ledger = ledger
         self.version += 1
 
@@ -178,6 +184,92 @@ def test_who_is_not_to_be_refused_is_admitted_with_what_he_exceeds() -> None:
 
     assert verdicts(answers) == ["admit"]
     assert answers[0].outcome.exceeded == ("devices",)
+
+
+def roomy() -> Shelf:
+    return Shelf(Ledger(hard={"devices": Fraction(1000)}, held={"vision": {}}, view=1))
+
+
+async def one_after_the_other(desk: Desk, *names: str) -> list[str]:
+    """The verdicts; `drawn` for those that were admitted at once."""
+    found = []
+    for name in names:
+        if desk.draw("vision", ask(name)):
+            found.append("drawn")
+        else:
+            found.append((await desk.reserve("vision", ask(name), monotonic() + 10)).outcome.verdict)
+    return found
+
+
+def test_far_from_the_limit_one_write_pays_for_the_pods_of_the_next_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservations, "HOLD_SECONDS", 0.01)
+    shelf = roomy()
+    desk = Desk(shelf, Metrics([]))
+
+    async def many() -> Ledger:
+        assert await one_after_the_other(desk, "a", "b", "c", "d") == ["admit", "admit", "drawn", "drawn"]
+        assert (shelf.writes, shelf.ledger.used) == (2, {"devices": Fraction(2)})
+        await shelf.given_back.wait()
+        return shelf.ledger
+
+    assert run(many).used == {"devices": Fraction(4)}
+    assert desk.draw("vision", ask("e")) is None
+
+
+def test_who_leaves_gives_back_what_was_set_aside() -> None:
+    shelf = roomy()
+    desk = Desk(shelf, Metrics([]))
+
+    async def leaving() -> None:
+        assert await one_after_the_other(desk, "a", "b", "c") == ["admit", "admit", "drawn"]
+        await desk.leave()
+        assert await one_after_the_other(desk, "d", "e", "f") == ["admit"] * 3
+
+    run(leaving)
+    assert (any(shelf.ledger.advances.values()), shelf.ledger.used) == (False, {"devices": Fraction(6)})
+
+
+def test_a_write_that_fails_is_made_again_until_everybody_who_was_admitted_is_in_the_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reservations, "HOLD_SECONDS", 0.01)
+    shelf = roomy()
+    desk = Desk(shelf, Metrics([]))
+
+    def fails() -> None:
+        raise StoreError("no answer")
+
+    async def many() -> Ledger:
+        await one_after_the_other(desk, "a", "b", "c")
+        shelf.before_writes = [fails, fails, lambda: shelf.put(replace(shelf.ledger, view=2))]
+        await shelf.given_back.wait()
+        return shelf.ledger
+
+    assert run(many).used == {"devices": Fraction(3)}
+
+
+def test_nobody_is_refused_because_of_what_others_have_set_aside() -> None:
+    shelf = Shelf()
+    shelf.put(replace(shelf.ledger, advances={"other-1": {"devices": Fraction(3)}}))
+
+    def given_back() -> None:
+        shelf.put(replace(shelf.ledger, advances={}, recounted=shelf.ledger.recount))
+
+    shelf.after_writes = [given_back]
+
+    answers = together(Desk(shelf, Metrics([])), ask("a"))
+
+    assert verdicts(answers) == ["admit"]
+
+
+def test_who_waits_for_what_is_not_given_back_is_told_to_come_again() -> None:
+    shelf = Shelf()
+    shelf.put(replace(shelf.ledger, advances={"other-1": {"devices": Fraction(3)}}))
+
+    answers = together(Desk(shelf, Metrics([])), ask("a"), seconds=0.2)
+
+    assert verdicts(answers) == ["again"]
+    assert shelf.ledger.recount == 1
 
 
 def test_offline_what_was_admitted_counts_for_good() -> None:

@@ -137,3 +137,10 @@ def test_a_hangup_replaces_the_worker_and_no_request_fails(folder: Path, fractio
             asking.join(30)
 
         assert set(outcomes) == {"200"}
+
+
+def test_who_does_not_follow_the_cluster_any_more_makes_way_for_another(folder: Path) -> None:
+    with running(folder, followed_for=0.5) as server:
+        first = server.worker
+        server.await_line("the cluster is not followed any more")
+        until(lambda: server.worker != first, "another process serves")

@@ -142,11 +142,16 @@ def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any
         for item in document["items"]:
             yield from _pods(item, kind.removesuffix("List"))
     else:
-        template = at(document, TEMPLATES.get(kind, ("spec", "template")))
-        if isinstance(template, Mapping):
+        made = at(document, template(kind))
+        if isinstance(made, Mapping):
             name = at(document, ("metadata", "name")) or at(document, ("metadata", "generateName"))
             namespace = at(document, ("metadata", "namespace"))
-            yield f"{kind} {name or '(no name)'}", template, str(namespace or "default"), number(document)
+            yield f"{kind} {name or '(no name)'}", made, str(namespace or "default"), number(document)
+
+
+def template(kind: str) -> Path:
+    """Where a kind keeps its pod."""
+    return TEMPLATES.get(kind, ("spec", "template"))
 
 
 def number(document: Any) -> int:
@@ -222,7 +227,7 @@ def _charges(planned: Plan, after: Mapping[str, Any], rulebook: Rulebook) -> dic
 
 def _judged(mutated: Decision, stored: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """The answer to a pod that was translated, after it was judged as it would be stored."""
-    judged = admit.validate(replace(stored, dry_run=False, name=stored.name or "explained"), rulebook)
+    judged = admit.validate(stored, rulebook)
     warnings = [*mutated.warnings, *judged.warnings]
     if not judged.allowed:
         return replace(judged, warnings=warnings, reservation=None)

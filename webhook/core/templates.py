@@ -9,38 +9,35 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.core import admit, explain
 from webhook.core.decision import Decision
 from webhook.core.explain import Explanation
-from webhook.core.fields import Path
 from webhook.core.review import AdmissionRequest, line
 from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy import observing, prospect
 from webhook.core.tenancy.ledger import Ledger
 
-TEMPLATES: Final[Mapping[str, Path]] = {
-    "deployments": ("spec", "template"),
-    "statefulsets": ("spec", "template"),
-    "daemonsets": ("spec", "template"),
-    "replicasets": ("spec", "template"),
-    "jobs": ("spec", "template"),
-    "cronjobs": ("spec", "jobTemplate", "spec", "template"),
-}
-"""Where each resource keeps the pod that it makes."""
 
-MAKERS: Final[Mapping[str, str]] = {
-    "deployments": "replicaset",
-    "statefulsets": "statefulset",
-    "daemonsets": "daemon-set",
-    "replicasets": "replicaset",
-    "jobs": "job",
-    "cronjobs": "job",
-}
-"""Whose ServiceAccount creates the pods: `system:serviceaccount:kube-system:job-controller`."""
+class Workload(NamedTuple):
+    """What makes pods: its kind, and the controller whose ServiceAccount creates them."""
 
-OWNERS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"})
+    kind: str
+    controller: str
+
+
+WORKLOADS: Final[Mapping[str, Workload]] = {
+    "deployments": Workload("Deployment", "replicaset"),
+    "statefulsets": Workload("StatefulSet", "statefulset"),
+    "daemonsets": Workload("DaemonSet", "daemon-set"),
+    "replicasets": Workload("ReplicaSet", "replicaset"),
+    "jobs": Workload("Job", "job"),
+    "cronjobs": Workload("CronJob", "job"),
+}
+"""By resource."""
+
+OWNERS: Final = frozenset(workload.kind for workload in WORKLOADS.values())
 """Whoever wrote an object of these kinds has been told; what its controller makes of it tells nobody anything new."""
 
 
@@ -51,9 +48,10 @@ def warn(
 
     `ledgers` are those that happen to be known here: nobody waits for one to warn of a quota.
     """
-    path = TEMPLATES.get(request.resource)
-    if path is None or request.subresource or request.pod is None or admit.exempt(request, rulebook):
+    workload = WORKLOADS.get(request.resource)
+    if workload is None or request.subresource or request.pod is None or admit.exempt(request, rulebook):
         return admit.UNTOUCHED
+    path = explain.template(workload.kind)
     template = explain.at(request.pod, path)
     if not isinstance(template, Mapping) or _made(request.pod):
         return admit.UNTOUCHED
@@ -66,7 +64,7 @@ def warn(
         resource="pods",
         pod=template,
         old_pod=None,
-        user=f"system:serviceaccount:kube-system:{MAKERS[request.resource]}-controller",
+        user=f"system:serviceaccount:kube-system:{workload.controller}-controller",
     )
     explained = explain.explain_review("the template", review, rulebook)
     explained = _with_quota(explained, request, rulebook, ledgers)
@@ -98,19 +96,11 @@ def _with_quota(
 
 def _told(explained: Explanation, rulebook: Rulebook) -> Iterator[str]:
     decision = explained.decision
-    if decision.patch:
-        yield from _becomes(explained, rulebook)
+    served = explained.planned.served if explained.planned and decision.patch else ()
+    for name, words in observing.becoming(served, rulebook):
+        whose = f'"{name}": ' if name else ""
+        yield f"pods of this template become {whose}{words}"
     later = decision.code == HTTPStatus.SERVICE_UNAVAILABLE
     verdict = "have to wait for now" if later else "will be refused"
     yield from (line(violation, f"pods of this template {verdict}: ") for violation in decision.violations)
     yield from (f"pods of this template: {warning}" for warning in decision.warnings)
-
-
-def _becomes(explained: Explanation, rulebook: Rulebook) -> Iterator[str]:
-    """What shorthand turns into; nothing for who wrote the words of a back end, which stay."""
-    served = explained.planned.served if explained.planned else []
-    for one in served:
-        if one.asked.request is not None:
-            whose = f'"{one.asked.container.name}": ' if len(served) > 1 else ""
-            words = ", ".join(observing.words(one, rulebook))
-            yield f"pods of this template become {whose}{words} ({one.backend.name})"

@@ -46,6 +46,9 @@ CODES: Final = {
 """Every code that a message can begin with. Stable: 2xx understanding, 3xx back ends, 4xx limits, 5xx the rest
 of the pod, 6xx the final check, 1xx policy and quota."""
 
+QUOTA: Final = "GPU104"
+"""What the ledger says, and nothing else."""
+
 LATER: Final = frozenset({"GPU111", "GPU112", "GPU205"})
 """What may be so no more in a second. A pod that nothing else is wrong with is not denied, but has to come again."""
 

@@ -28,6 +28,8 @@ from tests.laws import SOAK
 pytestmark = pytest.mark.cluster
 
 LIMIT = 60
+ROOMY = 200
+"""A limit far from which replicas admit against advances."""
 CREATES = 1000 if SOAK else 500
 PHANTOMS = GRACE + 10
 """Seconds after which nothing is reserved for pods that never came to be: the grace, and time to look."""
@@ -90,12 +92,14 @@ FAULTS = (
 )
 
 
-def _storms() -> Iterator[tuple[Sequence[Fault], int]]:
+def _storms() -> Iterator[tuple[Sequence[Fault], int, int]]:
     """Each fault by itself; in a soak all of them in one storm, too, one after the other."""
     for fault, seed in itertools.product(FAULTS, range(2 if SOAK else 1)):
-        yield [fault], seed
+        yield [fault], seed, LIMIT
+    for fault, seed in itertools.product((replica_killed, replica_paused), range(2 if SOAK else 1)):
+        yield [fault], seed, ROOMY
     for seed in range(3 if SOAK else 0):
-        yield random.Random(seed).sample(FAULTS, len(FAULTS)), seed  # noqa: S311 - not a secret
+        yield random.Random(seed).sample(FAULTS, len(FAULTS)), seed, LIMIT  # noqa: S311 - not a secret
 
 
 def _creates(faults: Sequence[Fault]) -> int:
@@ -109,19 +113,21 @@ def _said(what: object) -> str:
     return what[0].__name__.replace("_", "-") if len(what) == 1 else "everything-in-turn"
 
 
-@pytest.mark.parametrize(("faults", "seed"), list(_storms()), ids=_said)
-def test_the_limit_holds(served: Fleet, results: Callable[[Row], None], faults: Sequence[Fault], seed: int) -> None:
-    tenant, namespaces = served.tenant(LIMIT)
+@pytest.mark.parametrize(("faults", "seed", "limit"), list(_storms()), ids=_said)
+def test_the_limit_holds(
+    served: Fleet, results: Callable[[Row], None], faults: Sequence[Fault], seed: int, limit: int
+) -> None:
+    tenant, namespaces = served.tenant(limit)
     before = served.figures()
 
     with Witness(served.client, namespaces) as witness:
         tale = _storm(served, faults, _impatient(wishes(seed, _creates(faults), namespaces)), seed)
         await_settled(served.client, tenant, witness, within=PHANTOMS)
 
-    results(tale.row(_said(faults).replace("-", " "), seed, LIMIT, witness, served.figures() - before))
+    results(tale.row(_said(faults).replace("-", " "), seed, limit, witness, served.figures() - before))
     assert tale.others() == []
     assert tale.refused()
-    assert witness.peak.devices <= LIMIT
+    assert witness.peak.devices <= limit
 
 
 def _impatient(all_of_them: Sequence[Wish]) -> list[Wish]:

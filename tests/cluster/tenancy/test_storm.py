@@ -30,9 +30,11 @@ def test_two_thousand_creates_never_hold_more_than_five_hundred_devices(
         tale = Crowd(served.client).run(wishes(seed, CREATES, namespaces))
         await_settled(served.client, tenant, witness, within=QUIET)
 
-    results(tale.row("mixed", seed, LIMIT, witness, served.figures() - before))
+    counted = served.figures() - before
+    results(tale.row("mixed", seed, LIMIT, witness, counted))
     held = sum(witness.held().values(), Fraction(0))
     assert tale.others() == []
+    assert counted["reservations_drawn_total"], "no advance was used"
     assert witness.peak.devices <= LIMIT
     assert sum(wish.holds for wish in tale.admitted()) == held == witness.peak.devices
     assert LIMIT - held < min(wish.holds for wish in tale.refused())

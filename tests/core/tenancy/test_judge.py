@@ -34,8 +34,6 @@ def test_what_a_pod_holds_is_to_be_reserved() -> None:
         tenant="vision",
         ask=Ask(
             namespace="vision-dev",
-            name="train",
-            uid="u-1",
             amount={
                 "devices": Fraction(1, 2),
                 "memory": Fraction(40 * GIB),

@@ -88,6 +88,45 @@ def test_a_reservation_of_a_pod_that_never_came_ends_after_a_read_that_was_sent_
     assert me.step("vision", HARD, ["dev"], now=112) == Step(counted(view=5))
 
 
+def test_an_advance_is_taken_away_after_the_grace_and_a_look_at_the_pods_that_may_be_of_it() -> None:
+    me = settler()
+    ledger = counted(advances={"you-1": ONE}, recount=1)
+    me.read("vision", ledger, now=100)
+    assert me.step("vision", HARD, ["dev"], now=100) == Step(wake=110)
+    me.looked("dev", [], asked=110)
+    assert me.step("vision", HARD, ["dev"], now=111) == Step(look=frozenset({"dev"}))
+    me.looked("dev", ["late"], asked=111)
+    assert me.step("vision", HARD, ["dev"], now=112) == Step(look=frozenset({"dev"}))
+    me.view.saw(pod("late"), 9)
+    assert me.step("vision", HARD, ["dev"], now=112) == Step(
+        counted(held={"dev": ONE}, view=9, recount=1, recounted=1)
+    )
+
+
+def test_who_wants_a_count_gets_it_when_no_advance_is_left() -> None:
+    me = settler(pod("live"))
+    waiting = counted(advances={"you-1": ONE}, recount=1)
+    me.read("vision", waiting, now=100)
+    step = me.step("vision", HARD, ["dev"], now=100)
+    assert step == Step(replace(waiting, held={"dev": ONE}, view=5), wake=110)
+    me.read("vision", counted(recount=1), now=101)
+    assert me.step("vision", HARD, ["dev"], now=101) == Step(
+        counted(held={"dev": ONE}, view=5, recount=1, recounted=1)
+    )
+
+
+def test_a_namespace_does_not_leave_while_something_is_set_aside_for_its_pods() -> None:
+    me = settler()
+    advanced = counted(held={"dev": {}, "ci": {}}, advances={"you-1": ONE})
+    me.read("vision", advanced, now=100)
+    recalled = replace(advanced, view=5, recount=1)
+    assert me.step("vision", HARD, ["dev"], now=100) == Step(recalled, wake=110)
+    me.read("vision", recalled, now=101)
+    assert me.step("vision", HARD, ["dev"], now=101) == Step(wake=110)
+    me.read("vision", replace(recalled, advances={"you-1": {}}), now=102)
+    assert me.step("vision", HARD, ["dev"], now=102).ledger == counted(view=5, recount=1, recounted=1)
+
+
 def test_nothing_is_written_over_what_somebody_has_settled_who_has_seen_more() -> None:
     me = settler(version=5)
     me.read("vision", counted(view=6, pending={"dev/one": {"new": ONE}}), now=100)

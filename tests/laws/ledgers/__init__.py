@@ -9,7 +9,10 @@ from typing import Final
 from webhook.core.tenancy.tally import Tally
 
 GRACE: Final = 12
-"""Ticks: a create is written so long after its reservation at most, or never."""
+"""Ticks: a create is written so long after its reservation at most, or never, or after the advance it is part of."""
+
+USE: Final = 4
+"""Ticks: for how long an advance is drawn from, after the write was sent that sets it aside."""
 
 TENANTS: Final = ("red", "blue")
 NAMESPACES: Final = ("a", "b", "c")
@@ -22,7 +25,7 @@ AMOUNTS: Final[tuple[Tally, ...]] = (
     {"memory": Fraction(1)},
 )
 LIMITS: Final[tuple[Tally, ...]] = (
-    {"devices": Fraction(3), "memory": Fraction(8)},
+    {"devices": Fraction(7), "memory": Fraction(20)},
     {"devices": Fraction(2)},
     {"devices": Fraction(5), "memory": Fraction(6)},
     {"devices": Fraction(1), "memory": Fraction(3)},

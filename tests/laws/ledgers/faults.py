@@ -3,11 +3,13 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from math import inf
+from typing import Any, Final
 
 from tests.laws.ledgers import LeakError, OvershootError
 from tests.laws.ledgers.world import World
-from webhook.core.tenancy.ledger import Ledger
+from webhook.core.tenancy.advance import Account
+from webhook.core.tenancy.ledger import Ask, Ledger, Pending
 from webhook.core.tenancy.settlement import Settlement, Step
 from webhook.core.tenancy.tally import Tally
 
@@ -78,6 +80,60 @@ class _Tokenless(Settlement):
         return step._replace(ledger=replace(step.ledger, held=held, joining={}))
 
 
+class _Blind(Settlement):
+    """Takes an advance away after the grace, whether or not it has seen the pods of it."""
+
+    def _waits(self, unseen: Collection[str] | None) -> bool:  # noqa: ARG002 - it does not look
+        return False
+
+
+class _Hoarding(Settlement):
+    """Never takes an advance away."""
+
+    def _expired(self, known: Any, now: float) -> tuple[frozenset[str], frozenset[str], float | None]:
+        _, look, wake = super()._expired(known, now)
+        return frozenset(), look, wake
+
+
+class _Lasting(Account):
+    """Draws from an advance for as long as it likes."""
+
+    def __init__(self, me: str, **options: Any) -> None:
+        super().__init__(me, **{**options, "use": inf})
+
+
+class _Greedy(Account):
+    """Goes on drawing from an advance that is being closed."""
+
+    def close(self, ledger: Ledger) -> Ledger:
+        usable = self._usable
+        closed = super().close(ledger)
+        self._usable = usable
+        return closed
+
+
+class _Generous(Account):
+    """Draws more from an advance than was set aside."""
+
+    def draw(self, ask: Ask, now: float) -> bool:
+        return super().draw(replace(ask, amount={}), now)
+
+
+class _Careless(Account):
+    """Forgets for whom it has drawn."""
+
+    def _drawn(self, token: str) -> Pending:  # noqa: ARG002 - it knows nothing of any
+        return {}
+
+
+class _Unasked(Account):
+    """Sets something aside while somebody waits for a count."""
+
+    def open(self, ledger: Ledger, admitted: Iterable[Ask], now: float) -> Ledger:
+        opened = super().open(replace(ledger, recounted=ledger.recount), admitted, now)
+        return replace(opened, recounted=ledger.recounted)
+
+
 def _hasty(me: str, _: float) -> Settlement:
     return Settlement(me, -1)
 
@@ -93,6 +149,13 @@ FAULTS: Final[Mapping[str, tuple[Making, type[AssertionError]]]] = {
     "a lost answer is taken for a good one": (partial(World, trusting=True), OvershootError),
     "no look at the pods before a namespace comes in": (partial(World, making=_Unlooked), OvershootError),
     "no grace before a namespace comes in": (partial(World, making=_Calm), OvershootError),
+    "no look at the pods of an advance before it is taken away": (partial(World, making=_Blind), OvershootError),
+    "advances of replicas that died are kept": (partial(World, making=_Hoarding), LeakError),
+    "an advance is used for good": (partial(World, opening=_Lasting), OvershootError),
+    "an advance is used while it is being closed": (partial(World, opening=_Greedy), OvershootError),
+    "more is used of an advance than there is": (partial(World, opening=_Generous), OvershootError),
+    "nobody is reserved for when an advance is closed": (partial(World, opening=_Careless), OvershootError),
+    "something is set aside while somebody waits": (partial(World, opening=_Unasked), OvershootError),
     "no token before a namespace comes in": (partial(World, making=_Tokenless), OvershootError),
 }
 """How to make such a world, and what it is caught by."""

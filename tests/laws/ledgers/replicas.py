@@ -1,11 +1,12 @@
 """Replicas of the webhook: they judge by policies and ledgers that may be old, and reserve in batches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.laws.ledgers import GRACE, OvershootError
+from tests.laws.ledgers import GRACE, USE, OvershootError
 from tests.laws.ledgers.network import Call, Network
 from tests.laws.ledgers.store import OPEN, Object, Policies, Store
+from webhook.core.tenancy.advance import Account
 from webhook.core.tenancy.ledger import Ask, Ledger, reserve
 
 
@@ -49,15 +50,24 @@ class Clients:
         self.store.create_pod(create.ask, create.limit, reserved=create.reserved)
 
 
+Opening = Callable[..., Account]
+
+
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One process of the webhook. `trusting`: it takes a lost answer for a good one."""
+    """One process of the webhook; `name` is one that no other has or had.
 
+    `trusting`: it takes a lost answer for a good one.
+    """
+
+    name: str
     store: Store
     network: Network
     clients: Clients
     trusting: bool = False
+    opening: Opening = Account
     policy: int = 0
+    accounts: dict[str, Account] = field(default_factory=dict)
     known: dict[str, Object | None] = field(default_factory=dict)
     waiting: dict[str, list[Create]] = field(default_factory=dict)
     writing: dict[str, Call] = field(default_factory=dict)
@@ -77,8 +87,33 @@ class Replica:
             latest = self.policy == len(self.store.policies) - 1
             since = self.store.now if latest else self.store.superseded[self.policy]
             self.clients.admit(create, since + GRACE, reserved=False)
-        elif owner is not None:
+        elif owner is not None and not self._draw(owner, create):
             self.waiting.setdefault(owner, []).append(create)
+
+    def _draw(self, tenant: str, create: Create) -> bool:
+        """Admit a create against an advance, if there is one."""
+        account = self._account(tenant)
+        if create.admitted or not account.draw(create.ask, self.store.now):
+            return False
+        self.store.draw(tenant, create.ask, account.present)
+        self.clients.admit(create, self.store.now + GRACE - USE, reserved=True)
+        return True
+
+    def _account(self, tenant: str) -> Account:
+        if tenant not in self.accounts:
+            self.accounts[tenant] = self.opening(self.name, part=1, least=1, use=USE)
+        return self.accounts[tenant]
+
+    def renew(self, tenant: str) -> None:
+        """Write down who was admitted against an advance, and set something aside for the next."""
+        stored, account = self.store.get(tenant), self._account(tenant)
+        if tenant in self.writing or stored is None or not account.is_open:
+            return
+        account.read(stored.ledger)
+        self.known[tenant] = stored
+        after = account.renew(stored.ledger, self.store.now)
+        if after is not stored.ledger:
+            self._write(tenant, stored, after, ())
 
     def reserve(self, tenant: str) -> None:
         """Judge everybody who waits by one state of the ledger, written once for all."""
@@ -91,14 +126,18 @@ class Replica:
         if known is None:
             self.waiting.pop(tenant)
             return
-        after, outcomes = reserve(known.ledger, [create.ask for create in creates])
+        account = self._account(tenant)
+        if fresh:
+            account.read(known.ledger)
+        after, outcomes = reserve(account.close(known.ledger), [create.ask for create in creates])
         verdicts = [(create, outcome.verdict) for create, outcome in zip(creates, outcomes, strict=True)]
         yes = [create for create, verdict in verdicts if verdict == "admit"]
         no = [create for create, verdict in verdicts if verdict != "admit"]
         if fresh:
             self._refuse(tenant, no)
-        if any(outcome.verdict == "over" for outcome in outcomes):
+        if any(outcome.verdict in ("over", "wait") for outcome in outcomes):
             after = replace(after, recount=after.recount + 1)
+        after = account.open(after, [create.ask for create in yes], self.store.now)
         if after is known.ledger:
             self._admit(tenant, yes)
             self.known[tenant] = None if no else known
@@ -110,12 +149,14 @@ class Replica:
             self.writing.pop(tenant)
             self.known[tenant] = stored
             if stored is not None:
+                self._account(tenant).wrote(after)
                 self._admit(tenant, yes)
 
         def unknown() -> None:
             self.writing.pop(tenant)
             self.known[tenant] = None
             if self.trusting:
+                self._account(tenant).wrote(after)
                 self._admit(tenant, yes)
 
         self.writing[tenant] = Call(lambda: self.store.put(tenant, after, known.version), done, unknown)

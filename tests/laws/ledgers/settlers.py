@@ -119,11 +119,11 @@ class Settler:
         self.network.send(Call(lambda: self.store.put(tenant, ledger, stored.version), done))
 
     def _ask(self, tenant: str, step: Step) -> None:
-        for name in step.get:
+        for name in sorted(step.get):
             self._get_pod(tenant, name, self.now)
         if step.roll:
             self.network.send(Call(lambda: dict(self.store.ledgers), self._roll))
-        for namespace in step.look:
+        for namespace in sorted(step.look):
             self._look(namespace, self.now)
 
     def _get_pod(self, tenant: str, name: str, asked: int) -> None:

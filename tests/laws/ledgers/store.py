@@ -78,6 +78,7 @@ class Store:
     stays: dict[tuple[str, str], int] = field(default_factory=dict)
     joined: dict[tuple[str, str], int] = field(default_factory=dict)
     stay_of: dict[str, int] = field(default_factory=dict)
+    advanced: dict[str, str] = field(default_factory=dict)
     most: dict[str, Tally] = field(default_factory=dict)
     count: int = 0
 
@@ -123,13 +124,17 @@ class Store:
             self.stays[tenant, namespace] = self.count
             if self._opened(namespace) >= self.joined.get((tenant, namespace), 0):
                 self._uncount(namespace)
+        if before.recount != before.recounted and after.advances.keys() - before.advances.keys():
+            raise OvershootError(f"{tenant}: something is set aside while somebody waits for it")
+        self._within_all(tenant, before, after)
         for name, by_uid in after.pending.items():
             stay = self.stays.get((tenant, name.partition("/")[0]))
             for uid in by_uid.keys() - before.pending.get(name, {}).keys():
                 self.reserved.setdefault(uid, self.now)
                 if stay is not None:
                     self.stay_of[uid] = stay
-                self._within(tenant, after, by_uid[uid])
+                if uid not in self.advanced:
+                    self._within(tenant, after, by_uid[uid])
         most = self.most.get(tenant, after.hard)
         self.most[tenant] = {key: max(most[key], limit) for key, limit in after.hard.items() if key in most}
 
@@ -145,12 +150,30 @@ class Store:
         for pod in self.live([namespace]):
             pod.uncounted = pod.uncounted or not pod.reserved
 
+    def _within_all(self, tenant: str, before: Ledger, after: Ledger) -> None:
+        """What was just set aside is within the limit, with everything else."""
+        if after.advances.keys() <= before.advances.keys():
+            return
+        all_in_all = tally.plus(after.used, tally.total(after.advances.values()))
+        new = tally.total(after.advances[token] for token in after.advances.keys() - before.advances.keys())
+        for key, limit in after.hard.items():
+            if new.get(key) and all_in_all[key] > limit:
+                raise OvershootError(f"{tenant}: {all_in_all[key]} {key} are reserved or set aside of {limit}")
+
     def _within(self, tenant: str, ledger: Ledger, amount: Tally) -> None:
         """What was just reserved is within the limit of the very ledger it stands in."""
         used = ledger.used
         for key, limit in ledger.hard.items():
             if amount.get(key) and used[key] > limit:
                 raise OvershootError(f"{tenant}: {used[key]} {key} are reserved of {limit}")
+
+    def draw(self, tenant: str, ask: Ask, token: str) -> None:
+        """A pod is admitted against an advance."""
+        self.advanced[ask.uid] = token
+        self.reserved.setdefault(ask.uid, self.now)
+        stay = self.stays.get((tenant, ask.namespace))
+        if stay is not None:
+            self.stay_of[ask.uid] = stay
 
     # Pods
 
@@ -218,13 +241,14 @@ class Store:
         return [pod for pod in self.pods.values() if not pod.over and pod.ask.namespace in wanted]
 
     def check(self, tenant: str) -> None:
-        """Every live pod is held or pending, and those that were reserved here fit the limit."""
+        """Every live pod is held, pending or part of an advance, and those that were reserved here fit the limit."""
         ledger = self.ledgers[tenant].ledger
         live = [pod for pod in self.live(ledger.held) if not pod.uncounted]
         for pod in live:
-            if pod.written > ledger.view and pod.ask.uid not in ledger.pending.get(pod.name, ()):
+            reserved = pod.ask.uid in ledger.pending.get(pod.name, ())
+            if pod.written > ledger.view and not reserved and self.advanced.get(pod.ask.uid) not in ledger.advances:
                 raise OvershootError(f"{tenant}: {pod.name} is live at {pod.written}, and not in {ledger}")
-        _at_most(tenant, live, ledger.used)
+        _at_most(tenant, live, tally.plus(ledger.used, tally.total(ledger.advances.values())))
         here = [pod for pod in live if pod.stay == self.stays.get((tenant, pod.ask.namespace))]
         most = self.most.get(tenant, {})
         _at_most(tenant, here, {key: most.get(key, amount) for key, amount in tally.total(_amounts(here)).items()})

@@ -7,10 +7,11 @@ from typing import Final
 
 from tests.laws.ledgers import AMOUNTS, GRACE, LIMITS, NAMES, NAMESPACES, TENANTS, LeakError
 from tests.laws.ledgers.network import Network
-from tests.laws.ledgers.replicas import Clients, Create, Replica
+from tests.laws.ledgers.replicas import Clients, Create, Opening, Replica
 from tests.laws.ledgers.settlers import Making, Settler
 from tests.laws.ledgers.store import OPEN, Policies, Store
 from webhook.core.tenancy import tally
+from webhook.core.tenancy.advance import Account
 from webhook.core.tenancy.ledger import Ask
 from webhook.core.tenancy.settlement import Settlement
 
@@ -20,14 +21,23 @@ SKEWS: Final = (0, 1000, 7)
 class World:
     """Three replicas and two settlers. Every number is taken modulo how many there are to choose from."""
 
-    def __init__(self, *, making: Making = Settlement, cas: bool = True, trusting: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        making: Making = Settlement,
+        opening: Opening = Account,
+        cas: bool = True,
+        trusting: bool = False,
+    ) -> None:
         self.store = Store(cas=cas)
         self.network = Network()
         self.clients = Clients(self.store)
         self.making = making
-        self.replicas = [Replica(self.store, self.network, self.clients, trusting) for _ in range(3)]
+        self.opening = opening
+        self.trusting = trusting
         self.uids = 0
         self.starts = 0
+        self.replicas = [self._replica() for _ in range(3)]
         self.settlers = [self._settler(), self._settler()]
         self.quiet()
 
@@ -36,6 +46,11 @@ class World:
         skew = SKEWS[self.starts % len(SKEWS)]
         return Settler(f"settler-{self.starts}", skew, self.store, self.network, self.making)
 
+    def _replica(self) -> Replica:
+        self.starts += 1
+        name = f"replica-{self.starts}"
+        return Replica(name, self.store, self.network, self.clients, self.trusting, self.opening)
+
     # What can happen
 
     def time(self, one: int, _: int) -> None:
@@ -43,11 +58,25 @@ class World:
 
     def ask(self, one: int, two: int) -> None:
         """Somebody creates a pod; its name may be taken."""
-        ask = self._asked(one, two)
+        self._create(self._asked(one, two), self.replicas[(one // 4 + two) % len(self.replicas)], slow=one % 3 == 0)
+
+    def crowd(self, one: int, two: int) -> None:
+        """Pods of a namespace come to one replica one after the other; it writes when the first two are there."""
+        replica = self.replicas[one % len(self.replicas)]
+        for number in range(len(NAMES)):
+            self._create(self._asked(one + number, two), replica, slow=one % 3 == 0)
+            before = len(self.network.calls)
+            if number == 1:
+                for tenant in TENANTS:
+                    replica.reserve(tenant)
+            for call in self.network.calls[before:]:
+                self.network.finish(call)
+
+    def _create(self, ask: Ask, replica: Replica, *, slow: bool) -> None:
         if ask.namespace in self.store.namespaces:
-            create = Create(ask, self.store.namespaces[ask.namespace], slow=one % 3 == 0)
+            create = Create(ask, self.store.namespaces[ask.namespace], slow=slow)
             self.clients.creates.append(create)
-            self.replicas[(one // 4 + two) % len(self.replicas)].review(create)
+            replica.review(create)
 
     def sneak(self, one: int, two: int) -> None:
         """Somebody creates a pod while no webhook is there."""
@@ -70,6 +99,16 @@ class World:
 
     def reserve(self, one: int, two: int) -> None:
         self.replicas[one % len(self.replicas)].reserve(TENANTS[two % len(TENANTS)])
+
+    def renew(self, one: int, two: int) -> None:
+        self.replicas[one % len(self.replicas)].renew(TENANTS[two % len(TENANTS)])
+
+    def kill(self, one: int, _: int) -> None:
+        """A replica is killed, with all that it knows and has not answered; another begins."""
+        killed = self.replicas[one % len(self.replicas)]
+        for call in killed.writing.values():
+            call.waiting = False
+        self.replicas[one % len(self.replicas)] = self._replica()
 
     def refresh(self, one: int, two: int) -> None:
         """A replica hears how a ledger is now."""
@@ -177,19 +216,36 @@ class World:
                 self.learn(one, 0)
         for _ in range(16):
             self.store.now += GRACE // 4
-            for one in range(len(self.settlers)):
-                self.settlers[one].watch(len(self.store.events))
-                for two in range(len(TENANTS)):
-                    self.settle(one, two)
+            self._rest()
         for tenant in TENANTS:
             self._check_quiet(tenant)
+
+    def _rest(self) -> None:
+        """Let everybody do what is left to do, and nothing go wrong."""
+        for two in range(len(TENANTS)):
+            for one in range(len(self.replicas)):
+                self.renew(one, two)
+        for call in list(self.network.calls):
+            self.network.finish(call)
+        for one in range(len(self.settlers)):
+            self.settlers[one].watch(len(self.store.events))
+            for two in range(len(TENANTS)):
+                self.settle(one, two)
 
     def _check_quiet(self, tenant: str) -> None:
         ledger = self.store.ledgers[tenant].ledger
         policies = self.store.policies[-1]
         here = [name for name in self.store.namespaces if policies.owner.get(name) == tenant]
         held = {name: tally.total(pod.ask.amount for pod in self.store.live([name])) for name in here}
-        expected = replace(ledger, hard=policies.hard[tenant], held=held, pending={}, joining={})
+        expected = replace(
+            ledger,
+            hard=policies.hard[tenant],
+            held=held,
+            pending={},
+            advances={},
+            joining={},
+            recounted=ledger.recount,
+        )
         if ledger != expected:
             raise LeakError(f"{tenant}: {ledger} instead of {expected}")
 
@@ -199,8 +255,11 @@ Action = Callable[[World, int, int], None]
 WEIGHTS: Final[dict[Action, int]] = {
     World.time: 40,
     World.ask: 80,
+    World.crowd: 30,
     World.review_again: 12,
     World.reserve: 90,
+    World.renew: 60,
+    World.kill: 2,
     World.refresh: 16,
     World.answer: 240,
     World.write: 70,

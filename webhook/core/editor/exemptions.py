@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from webhook.core import instant
 from webhook.core.editor.pieces import Schema, filled, form, many, mapping, says, word
 from webhook.core.editor.tenantpolicies import globs
-from webhook.core.schema import exemptions
 from webhook.core.tenancy.policy import RULES
 
 SPEC: Final[Schema] = mapping(
@@ -26,7 +26,7 @@ SPEC: Final[Schema] = mapping(
         "reason": says("Why it is there.", filled(), "the yearly retraining"),
         "expires": says(
             "Until when it holds, with the zone.",
-            form(f"^{exemptions.TIME}$", "write day, time and zone, as 2027-01-31T00:00:00Z"),
+            form(f"^{instant.FORM}$", "write day, time and zone, as 2027-01-31T00:00:00Z"),
             "2027-01-31T00:00:00Z",
         ),
     },

@@ -11,6 +11,7 @@ As a pod meets them:
     counting                        what a pod holds, read from its resources
     judge                           /validate: what is wrong with it, by kinds, ceilings and totals, as breaches
     ledger, stored                  the totals, with what is reserved; the same as the object in a cluster
+    advance                         what one replica may admit before it writes into the ledger for whom
     verdict, refusal                what becomes of the pod once the ledger has answered, and what its author is told
     settlement                      what may be written into the ledgers by who watches pods
     observing, prospect             observe mode; whether pods would be within the quota

@@ -4,8 +4,9 @@ Pure state, and the only two things that may happen to it. Whoever holds it (a T
 offline) replaces it as a whole, and only if nobody else has meanwhile: a compare-and-swap. With that, the totals hold
 for any number of replicas and settlers, paused, doubled or killed:
 
-    every live pod that was admitted is in `held` or in `pending`: it was reserved before it was written, and a
-    settlement takes it out of `pending` only when it has seen it, or has seen that it never came to be
+    every live pod that was admitted is in `held`, in `pending`, or part of an advance (advance.py): it was reserved
+    before it was written, and a settlement takes it out of `pending` only when it has seen it, or has seen that it
+    never came to be
     `reserve` never lets their sum grow over `hard`
 
 One name holds one pod at a time, so of the reservations of one name the largest counts.
@@ -23,7 +24,8 @@ from webhook.core.tenancy import tally
 from webhook.core.tenancy.tally import Tally
 
 MOST_PENDING: Final = 2000
-"""Reservations waiting to be seen. At this size a write takes some 40 ms; it is full only while nobody settles."""
+"""Reservations waiting to be seen, above which none is made; closing an advance adds to them all the same. At this
+size a write takes some 40 ms; it is full only while nobody settles."""
 
 MOST_OF_NAME: Final = 16
 """Those of one name: whoever creates again and again what is there already is asked about before he is refused."""
@@ -40,21 +42,25 @@ class Ledger:
     held     what live pods hold, by namespace: all the namespaces that are counted here, and no others
     view     the version of the cluster's pods up to which `held` is right; 0: nothing is known yet
     pending  reservations of pods that are not in `held`
+    advances what replicas may admit before they reserve for it, each by a token that is never used twice; nothing: it
+             was closed since the last settlement, and pods of it may be in `held` and in `pending`
     joining  namespaces on their way into `held`, each with a token that is never used twice (settlement.py)
-    recount  how often somebody has asked for a settlement before he refuses; `recounted`: how often he got it
+    recount  how often somebody has asked for a settlement without advances before he refuses, and for no new ones
+             until then; `recounted`: how often he got it
     """
 
     hard: Tally = field(default_factory=dict)
     held: Mapping[str, Tally] = field(default_factory=dict)
     view: int = 0
     pending: Pending = field(default_factory=dict)
+    advances: Mapping[str, Tally] = field(default_factory=dict)
     joining: Mapping[str, str] = field(default_factory=dict)
     recount: int = 0
     recounted: int = 0
 
     @property
     def used(self) -> Tally:
-        """What counts against the limit."""
+        """What counts against the limit, by itself: of an advance nobody knows yet what will be used."""
         reserved = (_largest(by_uid) for by_uid in self.pending.values())
         return tally.plus(tally.total(self.held.values()), tally.total(reserved))
 
@@ -79,13 +85,23 @@ def _largest(by_uid: Mapping[str, Tally]) -> Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A pod on its way into the cluster; `enforced`: it is refused where it would be over the limit."""
+    """A pod on its way into the cluster; without a name and UID: any that is like it.
+
+    `enforced`: it is refused where it would be over the limit. `created`: when the API server began to create it, by
+    its own clock in seconds since 1970; 0 where that is not known.
+    """
 
     namespace: str
-    name: str
-    uid: str
     amount: Tally
+    name: str = ""
+    uid: str = ""
     enforced: bool = True
+    created: float = 0.0
+
+    @property
+    def place(self) -> str:
+        """Where it is to be: `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
 
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -107,53 +123,66 @@ class Outcome(NamedTuple):
     """What becomes of an ask.
 
     `admit`: once the ledger is written. `over`: `exceeded` says of what; an ask that is not enforced is admitted with
-    it. `again`: nothing can be said now, and `why` says why.
+    it. `wait`: it would be over if replicas use up their advances, or as pods may be counted twice. `again`: nothing
+    can be said now, and `why` says why.
     """
 
-    verdict: Literal["admit", "over", "again"]
+    verdict: Literal["admit", "over", "wait", "again"]
     exceeded: tuple[str, ...] = ()
     why: str = ""
 
 
 def reserve(ledger: Ledger, asks: Iterable[Ask]) -> tuple[Ledger, list[Outcome]]:
     """Reserve for pods, one after the other: the ledger that has to be written, and what becomes of each ask."""
-    used = dict(ledger.used)
-    pending = dict(ledger.pending)
-    outcomes = [_reserve(ledger, pending, used, ask) for ask in asks]
-    return (replace(ledger, pending=pending) if pending != ledger.pending else ledger), outcomes
+    draft = Draft(ledger)
+    outcomes = [draft.reserve(ask) for ask in asks]
+    return (replace(ledger, pending=draft.pending) if draft.pending != ledger.pending else ledger), outcomes
 
 
-def _reserve(ledger: Ledger, pending: dict[str, Mapping[str, Tally]], used: dict[str, Fraction], ask: Ask) -> Outcome:
-    """Reserve for one pod, and add it to `pending` and `used`, if it is admitted."""
-    name = f"{ask.namespace}/{ask.name}"
-    by_uid = pending.get(name, {})
-    if why := _not_now(ledger, ask):
-        return Outcome("again", why=why)
-    if ask.uid in by_uid:
-        return Outcome("admit")
-    if why := _full(pending, by_uid):
-        return Outcome("again", why=why)
-    before, after = _largest(by_uid), _largest({**by_uid, ask.uid: ask.amount})
-    grown = {key: used.get(key, Fraction(0)) + amount - before.get(key, 0) for key, amount in after.items()}
-    exceeded = tuple(key for key in tally.over(grown, ledger.hard) if ask.amount.get(key))
-    if exceeded and ask.enforced:
-        return Outcome("over", exceeded)
-    used |= grown
-    pending[name] = {**by_uid, ask.uid: ask.amount}
-    return Outcome("admit", exceeded)
+class Draft:
+    """A ledger in which is being reserved; `pending` is as it will be."""
 
+    def __init__(self, ledger: Ledger) -> None:
+        self.pending: dict[str, Mapping[str, Tally]] = dict(ledger.pending)
+        self._ledger = ledger
+        self._used = dict(ledger.used)
+        self._advanced = tally.total(ledger.advances.values())
+        self._unsettled = not all(ledger.advances.values())
+        self._many = sum(map(len, ledger.pending.values()))
 
-def _not_now(ledger: Ledger, ask: Ask) -> str:
-    if not ledger.view:
-        return "nobody has counted yet what the tenant uses"
-    return "" if ask.namespace in ledger.held else f"the namespace {ask.namespace} is not counted yet"
+    def reserve(self, ask: Ask) -> Outcome:
+        """Reserve for one pod, if it is admitted."""
+        by_uid = self.pending.get(ask.place, {})
+        if why := self._not_now(ask):
+            return Outcome("again", why=why)
+        if ask.uid in by_uid:
+            return Outcome("admit")
+        if why := self._full(by_uid):
+            return Outcome("again", why=why)
+        before, after = _largest(by_uid), _largest({**by_uid, ask.uid: ask.amount})
+        grown = {key: self._used.get(key, Fraction(0)) + amount - before.get(key, 0) for key, amount in after.items()}
+        exceeded = self._over(grown, ask)
+        if ask.enforced and exceeded:
+            return Outcome("wait") if self._unsettled else Outcome("over", exceeded)
+        if ask.enforced and self._over(tally.plus(grown, self._advanced), ask):
+            return Outcome("wait")
+        self._used |= grown
+        self._many += 1
+        self.pending[ask.place] = {**by_uid, ask.uid: ask.amount}
+        return Outcome("admit", exceeded)
 
+    def _over(self, used: Tally, ask: Ask) -> tuple[str, ...]:
+        return tuple(key for key in tally.over(used, self._ledger.hard) if ask.amount.get(key))
 
-def _full(pending: Pending, by_uid: Mapping[str, Tally]) -> str:
-    if len(by_uid) >= MOST_OF_NAME:
-        return f"{MOST_OF_NAME} pods of this name wait to be counted"
-    many = sum(map(len, pending.values())) >= MOST_PENDING
-    return f"{MOST_PENDING} pods of the tenant wait to be counted" if many else ""
+    def _not_now(self, ask: Ask) -> str:
+        if not self._ledger.view:
+            return "nobody has counted yet what the tenant uses"
+        return "" if ask.namespace in self._ledger.held else f"the namespace {ask.namespace} is not counted yet"
+
+    def _full(self, by_uid: Mapping[str, Tally]) -> str:
+        if len(by_uid) >= MOST_OF_NAME:
+            return f"{MOST_OF_NAME} pods of this name wait to be counted"
+        return f"{MOST_PENDING} pods of the tenant wait to be counted" if self._many >= MOST_PENDING else ""
 
 
 class Seen(NamedTuple):
@@ -164,12 +193,14 @@ class Seen(NamedTuple):
     settled  the UIDs of pods that need no reservation any more: live ones, and those that came and went
     phantoms the UIDs of reservations that have been there longer than any create can take, and whose pod a read
              sent after that did not find
+    expired  the tokens of advances that have been there as long, of whose pods there are none but seen ones
     """
 
     version: int
     held: Mapping[str, Tally]
     settled: Collection[str]
     phantoms: Collection[str] = frozenset()
+    expired: Collection[str] = frozenset()
 
 
 def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
@@ -185,4 +216,13 @@ def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
             }
         )
     }
-    return replace(ledger, hard=hard, held=seen.held, view=seen.version, pending=pending, recounted=ledger.recount)
+    advances = {token: amount for token, amount in ledger.advances.items() if amount and token not in seen.expired}
+    return replace(
+        ledger,
+        hard=hard,
+        held=seen.held,
+        view=seen.version,
+        pending=pending,
+        advances=advances,
+        recounted=ledger.recounted if advances else ledger.recount,
+    )

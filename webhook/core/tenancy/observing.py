@@ -37,14 +37,23 @@ def _softened(finding: Finding) -> Finding:
 
 
 def _becomes(served: Sequence[Served], rulebook: Rulebook) -> Iterator[str]:
-    """What shorthand would turn into; nothing for who wrote the words of a back end, which stay."""
+    for name, words in becoming(served, rulebook):
+        whose = f'the container "{name}"' if name else "the pod"
+        yield f"{whose} would become {words}"
+
+
+def becoming(served: Sequence[Served], rulebook: Rulebook) -> Iterator[tuple[str, str]]:
+    """What shorthand turns into, and of which container, where there are several.
+
+    Nothing for who wrote the words of a back end, which stay.
+    """
     for one in served:
         if one.asked.request is not None:
-            whose = f'the container "{one.asked.container.name}"' if len(served) > 1 else "the pod"
-            yield f"{whose} would become {', '.join(words(one, rulebook))} ({one.backend.name})"
+            name = one.asked.container.name if len(served) > 1 else ""
+            yield name, f"{', '.join(_words(one, rulebook))} ({one.backend.name})"
 
 
-def words(served: Served, rulebook: Rulebook) -> Iterator[str]:
+def _words(served: Served, rulebook: Rulebook) -> Iterator[str]:
     """What a container has in the end, in the words of its back end: `nvidia.com/gpu: 1`."""
     for name, number in served.amounts.items():
         output = served.mode.limits.get(name)

@@ -98,7 +98,8 @@ def foresee(
     if wanted is None or quota is None:
         return Foreseen(decision, _prospect(policy, namespace, pods), ledgers or {})
     imagined = imagined or ledgers is None
-    ledger = replace((ledgers or {}).get(policy.name, Ledger(view=1) if imagined else Ledger()), hard=quota.hard)
+    ledger = (ledgers or {}).get(policy.name, Ledger(view=1) if imagined else Ledger())
+    ledger = replace(ledger, hard=quota.hard, advances={})
     if imagined:
         ledger = replace(ledger, held={namespace: tally.NOTHING, **ledger.held})
     fit = _fit(ledger, wanted.ask.amount)

@@ -13,7 +13,7 @@ from webhook.core.quantity import GIB, MIB, show, show_size
 from webhook.core.tenancy import tally
 from webhook.core.tenancy.ledger import Ledger
 from webhook.core.tenancy.tally import Tally
-from webhook.core.violations import LATER_FIX, Violation
+from webhook.core.violations import LATER_FIX, QUOTA, Violation
 
 NAMED: Final = 5
 """How many namespaces a message names, those that hold most."""
@@ -60,7 +60,7 @@ def _without(reservation: Reservation, ledger: Ledger) -> Ledger:
 
 def _over(reservation: Reservation, ledger: Ledger, key: str) -> Violation:
     return Violation(
-        code="GPU104",
+        code=QUOTA,
         path=reservation.path,
         message=_said(reservation, ledger, key),
         fix=_fix(ledger, key),

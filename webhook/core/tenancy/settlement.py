@@ -2,11 +2,13 @@
 
 A settler watches all pods and all ledgers. What it sees may be late, it may be paused and resumed, and there may be
 two: none of that lets it write too little, as a write is a compare-and-swap and its view only grows. It has one clock
-of its own, in seconds, that never goes back; `grace` is longer than any create can take from its reservation to etcd.
+of its own, in seconds, that never goes back; `grace` is longer than any create can take from its reservation to etcd,
+or from the advance it is part of.
 
 A namespace is counted in one ledger at most. It comes into one in four steps, and is taken out of another in one:
 
-    out     written without it, by whoever thinks that it belongs elsewhere; its reservations stay until they are seen
+    out     written without it, by whoever thinks that it belongs elsewhere, and when the ledger has no advances, so
+            that who was admitted there is reserved for; its reservations stay until they are seen
     joining written into the ledger it is wanted in, with a token that is never used twice
     clear   one consistent list of all ledgers, made after that, has it in no other: nobody else lets it in while the
             token is there, as they would have to make the same list. From here on `grace` is waited, unless nothing
@@ -29,7 +31,7 @@ from webhook.core.tenancy.ledger import Ledger, Seen, settle
 from webhook.core.tenancy.tally import NOTHING, Tally
 
 GRACE: Final = 45.0
-"""Seconds: a create ends after 34 at most in the API server."""
+"""Seconds: a create ends after 34 at most in the API server, and an advance is used for 2 (advance.USE_SECONDS)."""
 
 MOST_GONE: Final = 20_000
 """Pods that came and went and are remembered, at most; a reservation of a forgotten one waits for its grace."""
@@ -134,11 +136,17 @@ class _Joining:
 
 @dataclass(slots=True)
 class _Tenant:
-    """What is known of one ledger: when each of its reservations was first seen, and which of them are nobody's."""
+    """What is known of one ledger.
+
+    first    when each of its reservations and advances was first seen
+    phantoms which of the reservations are nobody's
+    unseen   of each advance: in which namespaces was looked after its time, and for which pods the view waits since
+    """
 
     ledger: Ledger
     first: dict[str, float] = field(default_factory=dict)
     phantoms: set[str] = field(default_factory=set)
+    unseen: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     joining: dict[str, _Joining] = field(default_factory=dict)
 
 
@@ -184,8 +192,9 @@ class Settlement:
         known = known or _Tenant(ledger)
         known.ledger = ledger
         uids = [uid for by_uid in ledger.pending.values() for uid in by_uid]
-        known.first = {uid: known.first.get(uid, now) for uid in uids}
+        known.first = {each: known.first.get(each, now) for each in (*uids, *ledger.advances)}
         known.phantoms &= known.first.keys()
+        known.unseen = {token: known.unseen.get(token, {}) for token in ledger.advances}
         known.joining = {
             namespace: _kept(known.joining.get(namespace), token) for namespace, token in ledger.joining.items()
         }
@@ -224,6 +233,9 @@ class Settlement:
             joining = self._tenants[tenant].joining.get(namespace)
             if joining is not None and joining.clear is not None and asked >= joining.clear:
                 joining.unseen = found
+            for token, unseen in self._tenants[tenant].unseen.items():
+                if asked - self._tenants[tenant].first[token] > self._grace:
+                    unseen[namespace] = found
 
     def born(self, namespace: str, now: float) -> None:
         """A namespace that was seen to be made: nothing can have been admitted in it before, if it is a new one."""
@@ -251,14 +263,20 @@ class Settlement:
             return Step(Ledger(hard=hard, view=self.view.version)) if self.view.version else Step()
         get, wake = self._due(known, now)
         roll, look, ready, later = self._moves(known, wanted, now)
+        expired, overdue, due = self._expired(known, now)
         ledger = known.ledger
-        counted = [namespace for namespace in wanted if namespace in ledger.held or namespace in ready]
-        after = settle(ledger, hard, self.seen(tenant, counted))
+        advanced = any(amount and token not in expired for token, amount in ledger.advances.items())
+        staying = ledger.held.keys() - set(wanted) if advanced else set()
+        counted = [name for name in (*wanted, *sorted(staying)) if name in ledger.held or name in ready]
+        after = settle(ledger, hard, self.seen(tenant, counted)._replace(expired=expired))
         if after is not None:
             after = replace(after, joining=self._joining(tenant, ledger, wanted, ready))
+            if staying and after.recount == after.recounted:
+                after = replace(after, recount=after.recount + 1)  # until then nothing more is set aside
             if ledger.view and after == replace(ledger, view=after.view):
                 after = None
-        return Step(after, get, roll, look, min((each for each in (wake, later) if each is not None), default=None))
+        wakes = [each for each in (wake, later, due) if each is not None]
+        return Step(after, get, roll, look | overdue, min(wakes, default=None))
 
     def seen(self, tenant: str, namespaces: Iterable[str]) -> Seen:
         """What is known of a tenant, if these namespaces are the ones that count."""
@@ -269,6 +287,24 @@ class Settlement:
             settled={uid for uid in known.first if uid in self.view},
             phantoms=known.phantoms,
         )
+
+    def _expired(self, known: _Tenant, now: float) -> tuple[frozenset[str], frozenset[str], float | None]:
+        """Advances that may be taken away, where to look for pods of others, and when the next one is due."""
+        expired, look, wake = set(), set(), None
+        for token, unseen in known.unseen.items():
+            due = known.first[token] + self._grace
+            late = [namespace for namespace in known.ledger.held if self._waits(unseen.get(namespace))]
+            if now <= due:
+                wake = due if wake is None else min(wake, due)
+            elif late:
+                look.update(late)
+            else:
+                expired.add(token)
+        return frozenset(expired), frozenset(look), wake
+
+    def _waits(self, unseen: Collection[str] | None) -> bool:
+        """Whether a namespace was not looked at yet, or the view lacks something of what was there."""
+        return unseen is None or any(uid not in self.view for uid in unseen)
 
     def _due(self, known: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
         """Names that have a reservation which should have been seen by now, and when the next one should be."""
@@ -296,7 +332,7 @@ class Settlement:
                 roll = True
             elif now < joining.clear:
                 wake = joining.clear if wake is None else min(wake, joining.clear)
-            elif joining.unseen is None or any(uid not in self.view for uid in joining.unseen):
+            elif self._waits(joining.unseen):
                 look.add(namespace)
             else:
                 ready.add(namespace)

@@ -1,7 +1,8 @@
 """A ledger as the TenantUsage object that holds it in a cluster, and back.
 
 What the API server does for a write grows with the number of values in the object, some 10 µs each [measured]:
-so a reservation, of which there may be hundreds, is one line, `namespace/name uid devices=0.3 memory=8Gi`.
+so a reservation, of which there may be hundreds, is one line, `namespace/name uid devices=0.3 memory=8Gi`, and an
+advance is one, `token devices=8`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def read(status: Mapping[str, Any]) -> Ledger:
         held={namespace: tally.read(amount) for namespace, amount in (status.get("held") or {}).items()},
         view=int(status.get("view") or 0),
         pending=_pending(status.get("pending") or ()),
+        advances=dict(_advance(line) for line in status.get("advances") or ()),
         joining={namespace: str(token) for namespace, token in (status.get("joining") or {}).items()},
         recount=int(status.get("recount") or 0),
         recounted=int(status.get("recounted") or 0),
@@ -34,8 +36,17 @@ def _pending(lines: Iterable[str]) -> Pending:
     found: dict[str, dict[str, Tally]] = {}
     for line in lines:
         name, uid, *amounts = line.split(" ")
-        found.setdefault(name, {})[uid] = tally.read(dict(_pair(amount) for amount in amounts))
+        found.setdefault(name, {})[uid] = _tally(amounts)
     return found
+
+
+def _advance(line: str) -> tuple[str, Tally]:
+    token, *amounts = line.split(" ")
+    return token, _tally(amounts)
+
+
+def _tally(amounts: Iterable[str]) -> Tally:
+    return tally.read(dict(_pair(amount) for amount in amounts))
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -55,11 +66,16 @@ def write(ledger: Ledger) -> dict[str, Any]:
         "held": {namespace: tally.write(amount) for namespace, amount in sorted(ledger.held.items())},
         "view": str(ledger.view),
         "pending": [
-            " ".join([name, uid, *(f"{key}={text}" for key, text in tally.write(amount).items())])
+            _line(name, uid, amount=amount)
             for name, by_uid in ledger.pending.items()
             for uid, amount in by_uid.items()
         ],
+        "advances": [_line(token, amount=amount) for token, amount in ledger.advances.items()],
         "joining": dict(ledger.joining),
         "recount": ledger.recount,
         "recounted": ledger.recounted,
     }
+
+
+def _line(*words: str, amount: Tally) -> str:
+    return " ".join([*words, *(f"{key}={text}" for key, text in tally.write(amount).items())])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from webhook.core import native
 from webhook.core.claims import names as claimed_by
@@ -114,12 +114,9 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], seen: Pod, *, lif
     amount = count(held).tally
     if policy.quota is None or not amount:
         return None
-    metadata: dict[str, Any] = seen.raw.get("metadata") or {}
     action: Action = "dryrun" if lifted else policy.quota.action
     ask = Ask(
         namespace=seen.namespace,
-        name=str(metadata.get("name") or ""),
-        uid=str(metadata.get("uid") or ""),
         amount=amount,
         enforced=action == "deny",
     )

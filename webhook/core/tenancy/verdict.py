@@ -7,6 +7,7 @@ from dataclasses import replace
 from webhook.core.decision import Decision, Finding, Reservation, denied
 from webhook.core.tenancy import refusal
 from webhook.core.tenancy.ledger import Ledger, Outcome
+from webhook.core.violations import QUOTA
 
 
 def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: Ledger) -> Decision:
@@ -24,4 +25,4 @@ def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: 
 
 
 def _finding(wanted: Reservation) -> Finding:
-    return Finding(policy=wanted.tenant, rule=wanted.rule, code="GPU104", action=wanted.action)
+    return Finding(policy=wanted.tenant, rule=wanted.rule, code=QUOTA, action=wanted.action)

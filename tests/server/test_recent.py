@@ -1,0 +1,113 @@
+"""Decisions that are remembered: of whom, and for how long."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from tests import builders
+from webhook import recent
+from webhook.core.decision import Decision
+from webhook.core.review import AdmissionRequest, creating
+from webhook.core.rulebook import Rulebook
+from webhook.recent import Recent
+
+RULES = builders.rulebook(builders.shipped_files())
+
+
+@dataclass
+class Judge:
+    """Counts what it is asked."""
+
+    asked: list[AdmissionRequest] = field(default_factory=list)
+
+    def __call__(self, request: AdmissionRequest, _: Rulebook) -> Decision:
+        self.asked.append(request)
+        return Decision(allowed=True, audit={"decision": ""})
+
+
+def review(name: str, *, image: str = "train:1", controller: str = "train-", **others: Any) -> AdmissionRequest:
+    pod = {
+        "metadata": {"name": name, "generateName": controller, "labels": {"gpu": "0.3"}},
+        "spec": {"containers": [{"name": "main", "image": image}]},
+    }
+    return replace(creating(pod, uid=f"review of {name}", namespace="dev"), **others)
+
+
+def privileged(*, value: object) -> AdmissionRequest:
+    containers = [{"name": "main", "securityContext": {"privileged": value}}]
+    return creating({"metadata": {}, "spec": {"containers": containers}}, uid="review", namespace="dev")
+
+
+def asked(*reviews: AdmissionRequest, size: int = 1_000) -> int:
+    """How many of them are judged, and not remembered."""
+    judge, known = Judge(), Recent()
+    for each in reviews:
+        decision = known.judge("mutate", judge, each, RULES, size)
+        assert not decision.audit or decision.audit["decision"] in (each.uid, "")
+    return len(judge.asked)
+
+
+@pytest.mark.parametrize(
+    ("reviews", "judged"),
+    [
+        pytest.param([review("a"), review("b"), review("c")], 1, id="pods of one controller"),
+        pytest.param([review("a"), review("b", image="train:2"), review("c")], 3, id="one of them is another"),
+        pytest.param([review("a"), review("b", controller="serve-"), review("c")], 2, id="two controllers"),
+        pytest.param([review("a"), review("b", user="somebody"), review("c")], 2, id="another user"),
+        pytest.param(
+            [privileged(value=1), privileged(value=True), privileged(value=1)],
+            3,
+            id="what only Python takes for the same",
+        ),
+        pytest.param([review("a"), review("b", namespace="ci"), review("c")], 2, id="another namespace"),
+        pytest.param([review("a"), review("b", dry_run=False)], 2, id="not a dry run"),
+        pytest.param([review("a", at=1.2), review("b", at=1.9), review("c", at=2.0)], 2, id="another second"),
+        pytest.param([review("a", operation="UPDATE"), review("a", operation="UPDATE")], 2, id="updates"),
+        pytest.param([review("a", resource="deployments")] * 2, 2, id="no pods"),
+        pytest.param([review("a", pod=None)] * 2, 2, id="nothing"),
+    ],
+)
+def test_what_was_decided_about_one_pod_holds_for_those_that_are_alike(
+    reviews: list[AdmissionRequest], judged: int
+) -> None:
+    assert asked(*reviews) == judged
+
+
+def test_each_is_told_of_its_own_review() -> None:
+    judge, known = Judge(), Recent()
+    told = [known.judge("mutate", judge, review(name), RULES, 1).audit for name in ("a", "b")]
+    assert told == [{"decision": "review of a"}, {"decision": "review of b"}]
+
+
+def test_what_was_refused_is_judged_again() -> None:
+    known, refused = Recent(), []
+
+    def judge(request: AdmissionRequest, _: Rulebook) -> Decision:
+        refused.append(request)
+        return Decision(allowed=False)
+
+    for name in ("a", "b"):
+        known.judge("mutate", judge, review(name), RULES, 1)
+    assert len(refused) == 2
+
+
+def test_other_rules_decide_anew() -> None:
+    judge, known = Judge(), Recent()
+    for rules in (RULES, replace(RULES), RULES):
+        known.judge("mutate", judge, review("a"), rules, 1)
+    assert len(judge.asked) == 3
+
+
+def test_each_path_remembers_for_itself() -> None:
+    judge, known = Judge(), Recent()
+    for path in ("mutate", "validate", "mutate", "validate"):
+        known.judge(path, judge, review("a"), RULES, 1)
+    assert len(judge.asked) == 2
+
+
+def test_large_pods_are_not_remembered_nor_more_kinds_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(review("a"), review("b"), size=recent.LONGEST + 1) == 2
+    monkeypatch.setattr(recent, "REMEMBERED", 2)
+    kinds = [review("a", controller=name) for name in ("one", "two", "one", "three", "one", "two")]
+    assert asked(*kinds) == 5
