@@ -53,7 +53,7 @@ class Sizes:
 
     rounds: int
     few: int = 200
-    many: int = 600
+    many: int = 1500
 
     def pods(self, clients: int) -> int:
         """How many pods so many clients create."""
@@ -132,10 +132,10 @@ def _used(status: Mapping[str, Any]) -> bool:
 
 
 @contextmanager
-def running(built: Mapping[str, Path]) -> Iterator[Bench]:
+def running(built: Mapping[str, Path], *, unlike: bool = False) -> Iterator[Bench]:
     """Start everything, each setup in a namespace of its own."""
     with control_plane(binaries.find(say), controllers=True) as plane:
-        (plane.processes.folder / "pod.json").write_text(json.dumps(pod()))
+        (plane.processes.folder / "pod.json").write_text(json.dumps(pod(unlike=unlike)))
         (plane.processes.folder / "usage.json").write_text(json.dumps(usage()))
         world.define(plane.client)
         for setup in SETUPS:
@@ -215,13 +215,15 @@ def namespace(setup: str) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {SELECTED: name}}}
 
 
-def pod() -> Object:
+def pod(*, unlike: bool = False) -> Object:
     """A pod of 3.4 KB that asks for a whole device by its vendor's resource, and needs no translation.
 
-    What is compared is counting: its author has written the toleration for the nodes of such devices.
+    What is compared is counting: its author has written the toleration for the nodes of such devices. All are copies
+    of one, as a controller makes them, unless they are `unlike`.
     """
     main = reviews.container("main", 18)
     main["resources"]["limits"][RESOURCE] = "1"
+    main = reviews.unlike(main) if unlike else main
     found = reviews.pod([main], {})
     found["spec"]["tolerations"].append({"key": RESOURCE, "operator": "Exists", "effect": "NoSchedule"})
     found["metadata"] = {"name": reviews.PLACEHOLDER, "labels": found["metadata"]["labels"]}
@@ -256,13 +258,15 @@ def measure(bench: Bench, sizes: Sizes) -> Mapping[tuple[str, int], list[Creates
     return runs
 
 
-def report(sizes: Sizes, built: Mapping[str, Path]) -> Iterator[str]:
+def report(sizes: Sizes, built: Mapping[str, Path], *, unlike: bool = False) -> Iterator[str]:
     """Measure, and say what was found."""
-    with running(built) as bench:
+    with running(built, unlike=unlike) as bench:
         runs = measure(bench, sizes)
     found = {key: medians(each) for key, each in runs.items()}
     put = found.pop(("", ONE))
-    yield f"Pods of 3.4 KB with a whole device, {sizes.few} and {sizes.many} a turn, medians of {sizes.rounds} turns"
+    kind = "all unlike" if unlike else "copies of one"
+    turns = f"{sizes.few} and {sizes.many} a turn, medians of {sizes.rounds} turns"
+    yield f"Pods of 3.4 KB with a whole device, {kind}, {turns}"
     yield ""
     yield from table(found)
     yield ""
@@ -273,9 +277,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.ledger", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="how often each setup has its turn (5)")
     parser.add_argument("--few", type=int, default=200, help="pods a turn with one client (200)")
-    parser.add_argument("--many", type=int, default=600, help="pods a turn with many clients (600)")
+    parser.add_argument("--many", type=int, default=1500, help="pods a turn with many clients (1500)")
+    parser.add_argument("--unlike", action="store_true", help="every pod another, and not copies of one")
     options = parser.parse_args()
-    for line in report(Sizes(options.rounds, options.few, options.many), programs.build()):
+    for line in report(Sizes(options.rounds, options.few, options.many), programs.build(), unlike=options.unlike):
         sys.stdout.write(f"{line}\n")
     return 0
 

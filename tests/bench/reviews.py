@@ -12,10 +12,16 @@ Document = dict[str, Any]
 def all_reviews() -> Mapping[str, bytes]:
     """By the name under which they are reported."""
     return {
-        "fraction of a GPU": encoded(pod([container("main", 18)], {"gpu": "0.3"})),
-        "no GPU": encoded(pod([container("main", 18)], {})),
+        "fraction of a GPU": encoded(pod([unlike(container("main", 18))], {"gpu": "0.3"})),
+        "fraction, copies of one pod": encoded(pod([container("main", 18)], {"gpu": "0.3"})),
+        "no GPU": encoded(pod([unlike(container("main", 18))], {})),
         "fraction, large pod": encoded(large_pod()),
     }
+
+
+def unlike(one: Document) -> Document:
+    """The container with something in it that is another in each review."""
+    return {**one, "env": [*one["env"], {"name": "RUN", "value": PLACEHOLDER}]}
 
 
 def large_pod() -> Document:

@@ -87,8 +87,8 @@ func parse() (options, error) {
 	if o.review, err = os.ReadFile(*review); err != nil {
 		return o, err
 	}
-	if bytes.Count(o.review, []byte(placeholder)) != 1 {
-		return o, fmt.Errorf("%s must have the uid %s once", *review, placeholder)
+	if !bytes.Contains(o.review, []byte(placeholder)) {
+		return o, fmt.Errorf("%s must have the uid %s", *review, placeholder)
 	}
 	pem, err := os.ReadFile(*roots)
 	if err != nil {
@@ -148,10 +148,12 @@ func (s *sender) send(begin, end time.Time) error {
 	defer connection.Close()
 	connection.SetDeadline(end.Add(10 * time.Second))
 	reader := bufio.NewReader(connection)
-	request, at := s.request()
+	request, places := s.request()
 	for now := time.Now(); now.Before(end) && s.answered < s.limit; {
 		uid := fmt.Sprintf("%08d-0000-4000-8000-%012d", s.id, s.answered)
-		copy(request[at:], uid)
+		for _, at := range places {
+			copy(request[at:], uid)
+		}
 		asked := time.Now()
 		if _, err := connection.Write(request); err != nil {
 			return err
@@ -168,15 +170,22 @@ func (s *sender) send(begin, end time.Time) error {
 	return nil
 }
 
-// request is the whole HTTP request, and where in it the uid begins.
-func (s *sender) request() ([]byte, int) {
+// request is the whole HTTP request, and where in it the uid begins, as often as it is there.
+func (s *sender) request() ([]byte, []int) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST %s?timeout=10s HTTP/1.1\r\nHost: %s\r\n", s.path, s.address)
 	fmt.Fprintf(&b, "User-Agent: kube-apiserver-admission\r\nContent-Length: %d\r\n", len(s.review))
 	b.WriteString("Accept: application/json, */*\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n")
-	at := b.Len() + bytes.Index(s.review, []byte(placeholder))
 	b.Write(s.review)
-	return b.Bytes(), at
+	var places []int
+	for at := 0; ; at += len(placeholder) {
+		next := bytes.Index(b.Bytes()[at:], []byte(placeholder))
+		if next < 0 {
+			return b.Bytes(), places
+		}
+		at += next
+		places = append(places, at)
+	}
 }
 
 func (s *sender) check(reader *bufio.Reader, uid string) error {
