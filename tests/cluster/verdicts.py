@@ -19,7 +19,11 @@ PATIENCE = 90.0
 def await_running(client: Client, created: Object) -> str:
     """The node on which a pod runs, when it does."""
     name = created["metadata"]["name"]
-    until(lambda: client.get(created)["status"]["phase"] == "Running", f"{name} runs", within=PATIENCE)
+    try:
+        until(lambda: client.get(created)["status"]["phase"] == "Running", f"{name} runs", within=PATIENCE)
+    except TimeoutError as late:
+        late.add_note(f"the scheduler says: {_unschedulable(client.get(created)) or 'nothing'}")
+        raise
     node: str = client.get(created)["spec"]["nodeName"]
     return node
 
