@@ -190,10 +190,19 @@ def _summary(view: Tenants) -> str:
     if not view.tenants:
         return "no tenants: there is neither a TenantPolicy nor a TenantUsage"
     number = len(view.tenants)
+    silent = sum(_has_quota(tenant) and not tenant.known for tenant in view.tenants)
+    if silent == number:
+        one = number == 1
+        return f"{number} tenant{'' if one else 's'}; no TenantUsage says what {'it holds' if one else 'they hold'}"
     held = sum((of(tenant.totals, tally.DEVICES).used for tenant in view.tenants), Fraction(0))
     pending = sum(tenant.pending for tenant in view.tenants)
     way = f"; {pending} pod{' is' if pending == 1 else 's are'} on the way into the cluster" if pending else ""
-    return f"{number} tenant{' holds' if number == 1 else 's hold'} {short(held)} devices{way}"
+    unsaid = f", and of {silent} no TenantUsage says what is held" if silent else ""
+    return f"{number} tenant{' holds' if number == 1 else 's hold'} {short(held)} devices{unsaid}{way}"
+
+
+def _has_quota(tenant: Tenant) -> bool:
+    return tenant.policy is not None and tenant.policy.quota is not None
 
 
 def _of_tenant(tenant: Tenant) -> Sequence[str]:

@@ -43,6 +43,12 @@ def test_every_problem_has_its_place_and_the_nearest_word(tmp_path: Path) -> Non
     )
 
 
+def test_the_nearest_word_is_found_whatever_its_capitals(tmp_path: Path) -> None:
+    ran = run("check", changed_rules(tmp_path, "systemNamespaces", "SYSTEMNAMESPACES"))
+
+    assert ran.out.strip().endswith('unknown key "SYSTEMNAMESPACES" (did you mean "systemNamespaces"?)')
+
+
 def test_problems_for_scripts(tmp_path: Path) -> None:
     ran = run("check", changed_rules(tmp_path, "systemNamespaces", "systemNamespace"), "-o", "json")
 

@@ -247,6 +247,23 @@ def test_a_policy_that_cannot_be_used_is_said_and_still_is_a_tenant() -> None:
     assert "40Gi" in said
 
 
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        ([VISION], "1 tenant; no TenantUsage says what it holds"),
+        ([VISION, policy("sound", "b", quota={"devices": 1})], "2 tenants; no TenantUsage says what they hold"),
+        (
+            [*OBJECTS, policy("sound", "sound", quota={"devices": 1})],
+            "3 tenants hold 9.3 devices, and of 1 no TenantUsage says what is held; "
+            "1 pod is on the way into the cluster",
+        ),
+    ],
+    ids=["one", "several", "some"],
+)
+def test_what_nobody_has_counted_is_not_said_to_be_nothing(objects: list[Object], said: str, rules: Path) -> None:
+    assert told(*objects, rules=rules).splitlines()[0] == said
+
+
 def test_a_pod_is_no_tenant() -> None:
     assert told({"kind": "Pod", "metadata": {"name": "p"}}) == (
         "no tenants: there is neither a TenantPolicy nor a TenantUsage\n"

@@ -28,7 +28,8 @@ class Finding(NamedTuple):
 class Reservation:
     """What the ledger of a tenant has to hold before a pod may be admitted.
 
-    `path` is the field that a refusal points at, `rule` the line of the policy that sets the limit.
+    `path` is the field that a refusal points at, `rule` the line of the policy that sets the limit; `count` says of
+    how many equal devices the ask consists, 1 where they are not.
     """
 
     tenant: str
@@ -36,6 +37,7 @@ class Reservation:
     path: str
     rule: str
     action: Action = "deny"
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

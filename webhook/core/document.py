@@ -203,9 +203,10 @@ class Section:
 
 
 def nearest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
-    """` (did you mean "..."?)`, or nothing."""
-    close = difflib.get_close_matches(text, sorted(known), n=1, cutoff=cutoff)
-    return f' (did you mean "{close[0]}"?)' if close else ""
+    """` (did you mean "..."?)`, or nothing; capitals make no difference."""
+    spelled = {each.lower(): each for each in sorted(known)}
+    close = difflib.get_close_matches(text.lower(), spelled, n=1, cutoff=cutoff)
+    return f' (did you mean "{spelled[close[0]]}"?)' if close else ""
 
 
 def kind(value: Any) -> str:

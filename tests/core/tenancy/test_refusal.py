@@ -19,7 +19,7 @@ RESERVATION = Reservation(
 )
 
 
-def _asking(**amount: str | int) -> Reservation:
+def _asking(count: int = 1, **amount: str | int) -> Reservation:
     ask = RESERVATION.ask
     amounts = {key.replace("_", "/"): Fraction(value) for key, value in amount.items()}
     return Reservation(
@@ -27,6 +27,7 @@ def _asking(**amount: str | int) -> Reservation:
         ask=Ask(namespace=ask.namespace, name=ask.name, uid=ask.uid, amount=amounts),
         path=RESERVATION.path,
         rule=RESERVATION.rule,
+        count=count,
     )
 
 
@@ -131,6 +132,33 @@ def test_each_limit_is_said_in_its_own_unit(
 
     assert message in violation.message
     assert violation.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("asked", "fixes"),
+    [
+        (
+            _asking(count=2, devices=1, memory=40 * GIB),
+            ["1 of them instead of 2, as each counts 0.5", "1 of them instead of 2, as each counts 20Gi"],
+        ),
+        (
+            _asking(count=4, devices="8/3", memory=8 * GIB),
+            ["1 of them instead of 4, as each counts about 0.67", "1 of them instead of 4, as each counts 2Gi"],
+        ),
+        (_asking(count=2, devices=2, memory=48 * GIB), ["1 or fewer", "1 of them instead of 2, as each counts 24Gi"]),
+        (_asking(count=2, devices=2, memory=64 * GIB), ["1 or fewer", "30Gi or less"]),
+        (_asking(devices=2, memory=48 * GIB), ["1 or fewer", "30Gi or less"]),
+    ],
+    ids=["partitions", "parts, of which the fewest fit by devices", "whole cards", "none fits", "unlike"],
+)
+def test_who_asks_for_several_is_told_how_many_would_fit(asked: Reservation, fixes: list[str]) -> None:
+    ledger = _ledger({"devices": 2, "memory": 64 * GIB}, vision_dev={"devices": 1, "memory": 34 * GIB})
+
+    violations = refusal.over(asked, ledger, ["devices", "memory"])
+
+    free = ["namespace vision-dev holds 1", "namespace vision-dev holds 34Gi"]
+    told = [f"ask for {fix}, or free some: {holders}" for fix, holders in zip(fixes, free, strict=True)]
+    assert [violation.fix for violation in violations] == told
 
 
 def test_where_nobody_holds_any_the_limit_is_what_fits() -> None:

@@ -63,7 +63,7 @@ def _over(reservation: Reservation, ledger: Ledger, key: str) -> Violation:
         code=QUOTA,
         path=reservation.path,
         message=_said(reservation, ledger, key),
-        fix=_fix(ledger, key),
+        fix=_fix(reservation, ledger, key),
         rule=reservation.rule,
     )
 
@@ -77,9 +77,9 @@ def _said(reservation: Reservation, ledger: Ledger, key: str) -> str:
     )
 
 
-def _fix(ledger: Ledger, key: str) -> str:
+def _fix(reservation: Reservation, ledger: Ledger, key: str) -> str:
     """What would be admitted now, and who would have to free some."""
-    fits = _fitting(key, ledger.hard[key] - ledger.used.get(key, Fraction(0)))
+    fits = _fewer(reservation, ledger, key) or _fitting(key, _left(ledger, key))
     holders = _holders(ledger, key)
     free = f"free some: {holders}" if holders else ""
     if fits and free:
@@ -87,6 +87,19 @@ def _fix(ledger: Ledger, key: str) -> str:
     if fits:
         return f"ask for {fits}: nobody holds any now"
     return free or "ask whoever sets the quota for more: it lets nobody have any"
+
+
+def _left(ledger: Ledger, key: str) -> Fraction:
+    return ledger.hard[key] - ledger.used.get(key, Fraction(0))
+
+
+def _fewer(reservation: Reservation, ledger: Ledger, key: str) -> str:
+    """How many of several devices would fit; empty where it is none, or they are what the quota counts one by one."""
+    each = {name: asked / reservation.count for name, asked in reservation.ask.amount.items() if asked}
+    if key.partition("/")[0] == tally.DEVICES and each[key] == 1:
+        return ""
+    fit = min(floor(_left(ledger, name) / each[name]) for name in ledger.hard if name in each)
+    return f"{fit} of them instead of {reservation.count}, as each counts {shown(key, each[key])}" if fit > 0 else ""
 
 
 def _fitting(key: str, left: Fraction) -> str:

@@ -121,4 +121,11 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], seen: Pod, *, lif
         enforced=action == "deny",
     )
     largest = max(held, key=lambda holding: holding.measure.devices)
-    return Reservation(tenant=policy.name, ask=ask, path=path(largest, "gpu"), rule=policy.quota.rule, action=action)
+    return Reservation(
+        tenant=policy.name,
+        ask=ask,
+        path=path(largest, "gpu"),
+        rule=policy.quota.rule,
+        action=action,
+        count=largest.request.count if len(held) == 1 else 1,
+    )
