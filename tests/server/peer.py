@@ -23,6 +23,13 @@ class Answered:
         return self.headers.get("connection") == "close"
 
 
+class _Socket(ssl.SSLSocket):
+    """Closes itself: `SSLSocket._create` of CPython loses one that is reset before its handshake begins."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Peer:
     """One TLS connection."""
 
@@ -33,6 +40,7 @@ class Peer:
     @classmethod
     def connect(cls, port: int, context: ssl.SSLContext) -> Self:
         raw = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        context.sslsocket_class = _Socket
         try:
             return cls(context.wrap_socket(raw, server_hostname="localhost"))
         except BaseException:
