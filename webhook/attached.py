@@ -87,3 +87,4 @@ class Quotas:
                 self._lane.waiting = self._lane.waiting and tenancy.unknown
                 if tenancy.unknown != rulebook.tenancy.unknown:
                     log.warning("policies: %s", tenancy.unknown or f"{len(tenancy.policies)} are known")
+            self._lane.good_until = policies.good_until

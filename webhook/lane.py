@@ -14,8 +14,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
+from math import inf
 from time import monotonic, perf_counter, time
 from typing import Final, NamedTuple
 
@@ -25,6 +27,7 @@ from webhook.core.decision import Decision, Reservation
 from webhook.core.rulebook import Rulebook
 from webhook.core.tenancy import tally, verdict
 from webhook.core.tenancy.ledger import is_of_a_pod
+from webhook.core.tenancy.policy import UNREADABLE
 from webhook.recent import Judge, Recent
 from webhook.reservations import Answered, Offline, Reserving
 
@@ -73,6 +76,9 @@ class Lane:
         self.judges = {f"/{name}".encode(): (name, judge) for name, judge in judges.items()}
         self.rulebook = rulebook
         self.draining = False
+        self.good_until = inf
+        """The last moment (monotonic) at which its policies can be relied on: a process that was paused has not heard
+        of those there are since."""
         self.waiting = ""
         """For what it waits before it can be relied on."""
         self.told: Callable[[review.AdmissionRequest, Decision], None] | None = None
@@ -112,6 +118,8 @@ class Lane:
         rulebook = self.rulebook
         if rulebook is None:
             return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, NEVER_LOADED)
+        if monotonic() > self.good_until:
+            rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=UNREADABLE))
         started = perf_counter()
         request = None
         try:

@@ -19,13 +19,16 @@ from webhook.api import GROUP, Api, Object
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema import tenants
 from webhook.core.schema.tenants import FromCluster
-from webhook.core.tenancy.policy import Tenancy
+from webhook.core.tenancy.policy import UNREADABLE, Tenancy
 from webhook.follower import Collection, Follower
 
 T = TypeVar("T")
 
-WATCH_SECONDS: Final = 10.0
-STALE_SECONDS: Final = 30.0
+WATCH_SECONDS: Final = 4.0
+STALE_SECONDS: Final = 10.0
+"""How old the policies may be by which a pod is admitted: less than `settlement.GRACE`, with the 34 seconds that its
+create may take after that."""
+
 NAMESPACES: Final = "/api/v1/namespaces"
 
 log = logging.getLogger(__name__)
@@ -66,11 +69,14 @@ class Policies:
         return min(follower.as_of for follower in self._followers)
 
     @property
+    def good_until(self) -> float:
+        """The last moment (monotonic) at which it can be relied on, if nothing more is heard."""
+        return self.as_of + STALE_SECONDS
+
+    @property
     def unknown(self) -> str:
         """Why none of it can be relied on, if so."""
-        if monotonic() - self.as_of < STALE_SECONDS:
-            return ""
-        return "the policies of this cluster cannot be read now"
+        return "" if monotonic() <= self.good_until else UNREADABLE
 
     @property
     def namespaces(self) -> Collection:

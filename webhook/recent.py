@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import orjson
 
@@ -22,51 +21,34 @@ REMEMBERED: Final = 128
 LONGEST: Final = 16 * 1024
 """Bytes of a review that is remembered."""
 
-Slot = tuple[str, str, str, str]
-
-
-class _Known(NamedTuple):
-    """What was asked, about which pod (as JSON: 1 is not true), by which rules, and what was decided."""
-
-    asked: AdmissionRequest
-    pod: bytes
-    rulebook: Rulebook
-    decision: Decision
-
 
 class Recent:
-    """Asks judges, and remembers what they said: for each path, namespace, user and controller the last."""
+    """Asks judges, and remembers what they said, for the second of the reviews and for as long as the rules hold."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Slot, _Known] = OrderedDict()
+        self._rulebook: Rulebook | None = None
+        self._at = 0.0
+        self._known: dict[tuple[str, AdmissionRequest, bytes], Decision] = {}
 
     def judge(self, name: str, judge: Judge, request: AdmissionRequest, rulebook: Rulebook, size: int) -> Decision:
         """What `judge`, who is called `name`, says to a review of so many bytes."""
-        if request.operation != "CREATE" or request.resource != "pods" or request.pod is None:
+        if (request.operation, request.resource) != ("CREATE", "pods") or request.pod is None or request.old_pod:
             return judge(request, rulebook)
         asked = likeness.alike(request)
         if size > LONGEST:
             return likeness.about(judge(asked, rulebook), request)
-        return likeness.about(self._remembered(_slot(name, request), judge, asked, rulebook), request)
+        return likeness.about(self._remembered(name, judge, asked, rulebook), request)
 
-    def _remembered(self, slot: Slot, judge: Judge, asked: AdmissionRequest, rulebook: Rulebook) -> Decision:
-        pod, rest = orjson.dumps(asked.pod), replace(asked, pod=None)
-        known = self._known.get(slot)
-        if known is not None and known.rulebook is rulebook and known.pod == pod and known.asked == rest:
-            return known.decision
-        decision = judge(asked, rulebook)
-        if decision.allowed:  # a refusal may be long
-            self._remember(slot, _Known(rest, pod, rulebook, decision))
+    def _remembered(self, name: str, judge: Judge, asked: AdmissionRequest, rulebook: Rulebook) -> Decision:
+        if rulebook is not self._rulebook or asked.at != self._at:
+            self._rulebook, self._at, self._known = rulebook, asked.at, {}
+        try:
+            kind = (name, replace(asked, pod=None), orjson.dumps(asked.pod))  # as JSON, where 1 is not true
+        except TypeError:  # orjson reads deeper than it writes, and an empty oldObject has no hash
+            return judge(asked, rulebook)
+        decision = self._known.get(kind)
+        if decision is None:
+            decision = judge(asked, rulebook)
+            if decision.allowed and len(self._known) < REMEMBERED:  # a refusal may be long
+                self._known[kind] = decision
         return decision
-
-    def _remember(self, slot: Slot, known: _Known) -> None:
-        self._known[slot] = known
-        self._known.move_to_end(slot)
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-
-
-def _slot(name: str, request: AdmissionRequest) -> Slot:
-    metadata = (request.pod or {}).get("metadata")
-    controller = metadata.get("generateName") if isinstance(metadata, dict) else ""
-    return name, request.namespace, request.user, str(controller)

@@ -30,7 +30,10 @@ GATHER_SECONDS: Final = 0.01
 """Where many ask, how long they are waited for: every write costs the API server more than an ask does us."""
 
 HOLD_SECONDS: Final = 0.5
-"""How long an advance is drawn from; it stands until the next one is, or is given back where nobody came."""
+"""How often what is set aside is renewed, or given back where nobody came."""
+
+LONGEST_HOLD: Final = 8.0
+"""The same while that fails."""
 
 FIRST_PAUSE: Final = 0.015
 LONGEST_PAUSE: Final = 0.25
@@ -155,13 +158,17 @@ class Desk:
                 if found.outcome.verdict == "over":
                     await asyncio.sleep(HOLD_SECONDS)
                     found = await self._look(tenant, ask)
+                while found.outcome.verdict == "wait":
+                    await asyncio.sleep(LONGEST_PAUSE)
+                    found = await self._look(tenant, ask)
                 return found
         except (StoreError, TimeoutError):
             return Answered(TOO_LATE, Ledger())
 
     async def _look(self, tenant: str, ask: Ask) -> Answered:
         found = (await self._store.read(tenant)).ledger
-        _, [outcome] = core.reserve(replace(found, advances={}), [ask])
+        closed = {token: amount for token, amount in found.advances.items() if not amount}
+        _, [outcome] = core.reserve(replace(found, advances=closed), [ask])
         return Answered(outcome, found)
 
     async def leave(self) -> None:
@@ -177,12 +184,12 @@ class Desk:
 
     async def _serve(self, tenant: str, queue: _Queue) -> None:
         """Answer until nobody waits, and nothing is set aside any more."""
-        pause = FIRST_PAUSE
+        pause, hold = FIRST_PAUSE, HOLD_SECONDS
         while queue.waiting or queue.account.is_open:
             queue.more.clear()
-            hold = FIRST_PAUSE if self._leaving else HOLD_SECONDS
             try:
                 pause = await self._turn(tenant, queue, pause)
+                hold = FIRST_PAUSE if self._leaving else HOLD_SECONDS
             except ConflictError:
                 self._metrics.ledger_conflicts += 1
                 queue.known = None
@@ -190,7 +197,7 @@ class Desk:
             except Exception as error:  # whatever it is, somebody waits for the next try
                 self._metrics.ledger_errors += 1
                 log.warning("the ledger of %s: %s", tenant, error, exc_info=not isinstance(error, StoreError))
-                queue.known, pause, hold = None, LONGEST_PAUSE, LONGEST_PAUSE
+                queue.known, pause, hold = None, LONGEST_PAUSE, min(2 * hold, LONGEST_HOLD)
             queue.waiting = [each for each in queue.waiting if not each.answer.done()]
             if queue.waiting:
                 await _pause(queue.more, pause)

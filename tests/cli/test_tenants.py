@@ -254,8 +254,10 @@ def test_a_policy_that_cannot_be_used_is_said_and_still_is_a_tenant() -> None:
         ([VISION, policy("sound", "b", quota={"devices": 1})], "2 tenants; no TenantUsage says what they hold"),
         (
             [*OBJECTS, policy("sound", "sound", quota={"devices": 1})],
-            "3 tenants hold 9.3 devices, and of 1 no TenantUsage says what is held; "
-            "1 pod is on the way into the cluster",
+            (
+                "3 tenants hold 9.3 devices, and of 1 no TenantUsage says what is held; "
+                "1 pod is on the way into the cluster"
+            ),
         ),
     ],
     ids=["one", "several", "some"],

@@ -262,6 +262,36 @@ def test_nobody_is_refused_because_of_what_others_have_set_aside() -> None:
     assert verdicts(answers) == ["admit"]
 
 
+def looked(shelf: Shelf, *, seconds: float = 10) -> Answered:
+    return run(lambda: Desk(shelf, Metrics([])).look("vision", ask("a", 2), monotonic() + seconds))
+
+
+def test_a_dry_run_is_told_what_would_become_of_it_if_all_that_is_set_aside_were_given_back() -> None:
+    shelf = Shelf()
+    shelf.put(replace(shelf.ledger, advances={"other-1": {"devices": Fraction(LIMIT)}}))
+
+    assert looked(shelf).outcome.verdict == "admit"
+    assert shelf.writes == 0
+
+
+def test_a_dry_run_is_not_refused_while_pods_may_be_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservations, "LONGEST_PAUSE", 0.01)
+    shelf = Shelf()
+    counted = {"devices": Fraction(LIMIT - 1)}
+    shelf.put(
+        replace(
+            shelf.ledger,
+            held={"vision": counted},
+            pending={"vision/b": {"uid-b": counted}},
+            advances={"other-1": {}},
+        )
+    )
+
+    assert looked(shelf, seconds=0.1).outcome.verdict == "again"
+    shelf.put(replace(shelf.ledger, pending={}, advances={}))
+    assert looked(shelf).outcome.verdict == "over"
+
+
 def test_who_waits_for_what_is_not_given_back_is_told_to_come_again() -> None:
     shelf = Shelf()
     shelf.put(replace(shelf.ledger, advances={"other-1": {"devices": Fraction(3)}}))

@@ -12,6 +12,10 @@ import pytest
 from tests.bench.reviews import container, encoded, pod
 from tests.server.peer import Answered, Peer, request
 from tests.server.process import ROOT, Server, running
+from webhook import rulefiles
+from webhook.core import admit
+from webhook.lane import Answer, Lane
+from webhook.logs import Lines
 
 POLICY = """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -102,3 +106,23 @@ def test_nothing_is_reserved_for_what_no_api_server_can_have_asked(asking: Peer,
         400,
         b"the pod has no name, namespace and uid as an API server gives them",
     )
+
+
+def test_by_policies_that_are_too_old_nobody_gets_a_gpu(tmp_path: Path, plain: bytes) -> None:
+    with (tmp_path / "log").open("wb") as output:
+        lane = Lane({"validate": admit.validate}, rulefiles.load(ROOT / "rules"), Lines(output.fileno()))
+        gpu = create("train", "1")
+        assert told(lane, gpu)["allowed"]
+        lane.good_until = 0
+        refused = told(lane, gpu)
+        assert told(lane, plain)["allowed"]
+
+    assert (refused["allowed"], refused["status"]["code"]) == (False, 503)
+    assert "the policies of this cluster cannot be read now" in refused["status"]["message"]
+
+
+def told(lane: Lane, body: bytes) -> dict[str, Any]:
+    answer = lane.answer(b"POST", b"/validate", body)
+    assert isinstance(answer, Answer)
+    found: dict[str, Any] = json.loads(answer.body)["response"]
+    return found

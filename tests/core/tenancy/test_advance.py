@@ -62,6 +62,23 @@ def test_nothing_is_set_aside(known: Ledger) -> None:
     assert not account.is_open
 
 
+def test_who_has_waited_looks_first_before_something_is_set_aside_again() -> None:
+    account, first = opened(ledger(), ask("a"), ask("b"))
+    assert account.draw(ask("c"), now=10.1)
+    waited = account.renew(replace(first, recount=1), now=10.2)
+    assert waited.advances == {"me-1": {}}
+    counted = replace(waited, recounted=1)
+    assert account.open(counted, [ask("d"), ask("e")], now=10.6) is counted
+    assert account.open(counted, [ask("d"), ask("e")], now=10.7).advances["me-2"]
+
+
+def test_so_he_does_if_nobody_but_him_has_seen_that_he_waited() -> None:
+    account, first = opened(ledger(), ask("a"), ask("b"))
+    counted = replace(account.close(first), recount=1, recounted=1)
+    assert account.open(counted, [ask("c"), ask("d")], now=10.2) is counted
+    assert account.open(counted, [ask("c"), ask("d")], now=10.8).advances
+
+
 def test_one_pod_by_itself_is_no_reason_to_set_something_aside() -> None:
     account, known = Account("me"), ledger()
     assert account.open(known, [ask("a")], now=10) is known

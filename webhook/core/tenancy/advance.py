@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import inf
 from typing import Final
 
 from webhook.core.tenancy import tally
@@ -44,6 +45,9 @@ LATE_SECONDS: Final = 1.0
 
 GROWTH: Final = 2
 """How many pods are expected for each that came in that time."""
+
+PATIENCE_SECONDS: Final = 0.5
+"""For how long nothing is set aside after somebody waited for a count: until he has looked whether there is room."""
 
 CLOCKS: Final = 1.0
 """Seconds: to what times are rounded. Clocks of API servers may differ by some more: the grace has room for it."""
@@ -88,6 +92,8 @@ class Account:
         self._advances: dict[str, _Advance] = {}
         self._offered = ""
         self._usable: _Advance | None = None
+        self._recount: int | None = None
+        self._waited = -inf
 
     @property
     def is_open(self) -> bool:
@@ -119,6 +125,8 @@ class Account:
     def open(self, ledger: Ledger, admitted: Iterable[Ask], now: float) -> Ledger:
         """The ledger with something set aside, if it is worth while: for pods as they came of late."""
         self._admitted = [(now, ask) for ask in admitted]
+        if self._is_waited_for(ledger, now):
+            return ledger
         recent = [ask for when, ask in (*self._recent, *self._admitted) if when >= now - LATE_SECONDS]
         amount = self._amount(ledger, recent)
         if amount is None:
@@ -154,6 +162,13 @@ class Account:
         """What is stored: an advance that is not there any more is closed, or no pod of it is on its way."""
         self._advances = {token: each for token, each in self._advances.items() if ledger.advances.get(token)}
 
+    def _is_waited_for(self, ledger: Ledger, now: float) -> bool:
+        """Whether somebody waits for what is set aside, or did a moment ago."""
+        before, self._recount = self._recount, ledger.recount
+        if ledger.recount != ledger.recounted or (before is not None and before != ledger.recount):
+            self._waited = now
+        return now < self._waited + PATIENCE_SECONDS
+
     def _closed(self, ledger: Ledger) -> Ledger:
         """Without the advances that nothing is drawn from."""
         mine = [token for token, amount in ledger.advances.items() if amount and self._is_closing(token)]
@@ -176,8 +191,7 @@ class Account:
 
     def _amount(self, ledger: Ledger, recent: Sequence[Ask]) -> Tally | None:
         """So many times the largest of the pods that came of late."""
-        waited_for = ledger.recount != ledger.recounted
-        if not recent or not ledger.view or waited_for or len(ledger.pending) > MOST_PENDING // 2:
+        if not recent or not ledger.view or len(ledger.pending) > MOST_PENDING // 2:
             return None
         largest = reduce(tally.at_least, (ask.amount for ask in recent), NOTHING)
         taken = tally.plus(ledger.used, tally.total(ledger.advances.values()))

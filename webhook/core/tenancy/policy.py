@@ -127,6 +127,9 @@ class Exemption:
     expires: float
 
 
+UNREADABLE: Final = "the policies of this cluster cannot be read now"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenancy:
     """All policies and exemptions, and what is known of namespaces.

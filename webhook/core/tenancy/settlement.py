@@ -31,7 +31,8 @@ from webhook.core.tenancy.ledger import Ledger, Seen, settle
 from webhook.core.tenancy.tally import NOTHING, Tally
 
 GRACE: Final = 45.0
-"""Seconds: a create ends after 34 at most in the API server, and an advance is used for 2 (advance.USE_SECONDS)."""
+"""Seconds: a create ends 34 at most after its review, and that is answered by policies which are 10 old at most
+(policywatch), or by an advance that is 2 old (advance.USE_SECONDS)."""
 
 MOST_GONE: Final = 20_000
 """Pods that came and went and are remembered, at most; a reservation of a forgotten one waits for its grace."""

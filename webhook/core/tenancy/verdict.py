@@ -12,7 +12,7 @@ from webhook.core.violations import QUOTA
 
 def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: Ledger) -> Decision:
     """The decision about a pod, with what the ledger said of it."""
-    if outcome.verdict == "again":
+    if outcome.verdict in ("again", "wait"):
         return denied([refusal.again(wanted, outcome.why)], decision.warnings)
     findings = [*decision.findings, *(_finding(wanted) for _ in outcome.exceeded[:1])]
     if outcome.verdict == "over":
