@@ -94,11 +94,15 @@ class Reserving(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """An ask that waits for its answer; `recount` is the one it has to see before it is refused."""
+    """An ask that waits for its answer; `recount` is the one it has to see before it is refused.
+
+    `late` is what becomes of it if it has none in time.
+    """
 
     ask: Ask
     answer: asyncio.Future[Answered]
     recount: int | None = None
+    late: Outcome = TOO_LATE
 
 
 @dataclass(slots=True)
@@ -146,7 +150,7 @@ class Desk:
         try:
             return await asyncio.wait_for(waiting.answer, deadline - began)
         except TimeoutError:
-            return Answered(TOO_LATE, queue.known.ledger if queue.known else Ledger())
+            return Answered(waiting.late, queue.known.ledger if queue.known else Ledger())
         finally:
             self._metrics.reservation_seconds.observe(monotonic() - began)
 
@@ -222,6 +226,8 @@ class Desk:
         waiting = [each for each in queue.waiting if not each.answer.done()]
         after, outcomes = core.reserve(queue.account.close(known.ledger), [each.ask for each in waiting])
         judged, by = list(zip(waiting, outcomes, strict=True)), known.ledger
+        for each, outcome in judged:
+            each.late = outcome._replace(verdict="again") if outcome.why else TOO_LATE
         unsure = [each for each, outcome in judged if _is_unsure(each, outcome, by)]
         if unsure:
             after = replace(after, recount=after.recount + 1)

@@ -10,7 +10,8 @@ from typing import TypeVar
 import pytest
 
 from webhook import reservations
-from webhook.core.tenancy.ledger import Ask, Ledger
+from webhook.core.tenancy import ledger as core
+from webhook.core.tenancy.ledger import Ask, Ledger, Outcome
 from webhook.metrics import Metrics
 from webhook.reservations import Answered, ConflictError, Desk, Offline, StoreError, Versioned
 
@@ -298,8 +299,18 @@ def test_who_waits_for_what_is_not_given_back_is_told_to_come_again() -> None:
 
     answers = together(Desk(shelf, Metrics([])), ask("a"), seconds=0.2)
 
-    assert verdicts(answers) == ["again"]
+    assert answers[0].outcome == Outcome("again", why=core.AWAY)
     assert shelf.ledger.recount == 1
+
+
+def test_who_is_over_the_limit_is_refused_though_a_server_that_is_gone_had_set_something_aside() -> None:
+    shelf = Shelf()
+    shelf.put(replace(shelf.ledger, advances={"gone-1": {"devices": Fraction(1)}}))
+    shelf.after_writes = [shelf.recount]
+
+    answers = together(Desk(shelf, Metrics([])), ask("a", LIMIT + 1))
+
+    assert verdicts(answers) == ["over"]
 
 
 def test_offline_what_was_admitted_counts_for_good() -> None:

@@ -158,15 +158,15 @@ def test_who_has_seen_less_settles_nothing() -> None:
 def test_nobody_is_refused_while_pods_may_be_counted_twice() -> None:
     closed = replace(holding(4), advances={"me-1": {}})
     after, outcomes = reserve(closed, [ask("a", devices(1)), ask("b", devices(1), enforced=False)])
-    assert outcomes == [Outcome("wait"), Outcome("admit", ("devices",))]
+    assert outcomes == [Outcome("wait", why=core.TWICE), Outcome("admit", ("devices",))]
     settled = settle(after, HARD, Seen(9, {"dev": devices(3)}, {"uid-b"}))
     assert settled is not None
     assert settled.advances == {}
 
 
 def test_an_ask_that_only_advances_stand_in_the_way_of_is_not_refused_but_has_to_wait() -> None:
-    ledger = replace(holding(1), advances={"me-1": devices(2), "you-1": devices(0.5)})
+    known = replace(holding(1), advances={"me-1": devices(2), "you-1": devices(0.5)})
     asks = [ask("a", devices(0.5)), ask("b", devices(1)), ask("c", devices(3)), ask("d", devices(1), enforced=False)]
-    after, outcomes = reserve(ledger, asks)
-    assert outcomes == [ADMIT, Outcome("wait"), Outcome("over", ("devices",)), ADMIT]
-    assert (after.used, after.advances) == (devices(2.5), ledger.advances)
+    after, outcomes = reserve(known, asks)
+    assert outcomes == [ADMIT, Outcome("wait", why=core.AWAY), Outcome("over", ("devices",)), ADMIT]
+    assert (after.used, after.advances) == (devices(2.5), known.advances)

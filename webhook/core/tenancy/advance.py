@@ -12,7 +12,8 @@ admits pods against that at once, and later turns what it has used into their re
 
 So a pod is part of an advance that stands in the ledger, or it is reserved. The advance of a replica that died is
 taken away by a settler (settlement.py), when no pod of it can come any more and those that came are seen. Nobody is
-refused by what is set aside, and nothing is set aside while somebody waits for it: totals stay exact.
+refused because of what is set aside, but waits for it, and meanwhile nothing more is: totals stay exact, and who
+wants much gets it before those who want little take it from under him.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """The ledger of one tenant: what may be used, what is, and what has been promised to pods not yet seen.
 
-Pure state, and the only two things that may happen to it. Whoever holds it (a TenantUsage object in a cluster, memory
+Pure state, and what may happen to it: asks are reserved for and what pods hold is settled here, advances are opened
+and closed in advance.py. Whoever holds it (a TenantUsage object in a cluster, memory
 offline) replaces it as a whole, and only if nobody else has meanwhile: a compare-and-swap. With that, the totals hold
 for any number of replicas and settlers, paused, doubled or killed:
 
     every live pod that was admitted is in `held`, in `pending`, or part of an advance (advance.py): it was reserved
     before it was written, and a settlement takes it out of `pending` only when it has seen it, or has seen that it
     never came to be
-    `reserve` never lets their sum grow over `hard`
+    nothing that is reserved or set aside lets their sum grow over `hard`
 
 One name holds one pod at a time, so of the reservations of one name the largest counts.
 """
@@ -45,8 +46,8 @@ class Ledger:
     advances what replicas may admit before they reserve for it, each by a token that is never used twice; nothing: it
              was closed since the last settlement, and pods of it may be in `held` and in `pending`
     joining  namespaces on their way into `held`, each with a token that is never used twice (settlement.py)
-    recount  how often somebody has asked for a settlement without advances before he refuses, and for no new ones
-             until then; `recounted`: how often he got it
+    recount  how often somebody has asked for a settlement before he refuses, and for no more advances until he has
+             looked; `recounted`: how often he got it
     """
 
     hard: Tally = field(default_factory=dict)
@@ -119,12 +120,16 @@ def names_a_pod(namespace: str, name: str) -> bool:
     return _NAMESPACE.fullmatch(namespace) is not None and _NAME.fullmatch(name) is not None
 
 
+TWICE: Final = "some pods may be counted twice for a moment"
+AWAY: Final = "what is left is set aside for a server that seems to be gone, and free again after 45 seconds"
+
+
 class Outcome(NamedTuple):
     """What becomes of an ask.
 
     `admit`: once the ledger is written. `over`: `exceeded` says of what; an ask that is not enforced is admitted with
     it. `wait`: it would be over if replicas use up their advances, or as pods may be counted twice. `again`: nothing
-    can be said now, and `why` says why.
+    can be said now. `why` says why of both.
     """
 
     verdict: Literal["admit", "over", "wait", "again"]
@@ -163,9 +168,9 @@ class Draft:
         grown = {key: self._used.get(key, Fraction(0)) + amount - before.get(key, 0) for key, amount in after.items()}
         exceeded = self._over(grown, ask)
         if ask.enforced and exceeded:
-            return Outcome("wait") if self._unsettled else Outcome("over", exceeded)
+            return Outcome("wait", why=TWICE) if self._unsettled else Outcome("over", exceeded)
         if ask.enforced and self._over(tally.plus(grown, self._advanced), ask):
-            return Outcome("wait")
+            return Outcome("wait", why=AWAY)
         self._used |= grown
         self._many += 1
         self.pending[ask.place] = {**by_uid, ask.uid: ask.amount}
@@ -224,5 +229,5 @@ def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
         view=seen.version,
         pending=pending,
         advances=advances,
-        recounted=ledger.recounted if advances else ledger.recount,
+        recounted=ledger.recount,
     )

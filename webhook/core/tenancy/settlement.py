@@ -272,8 +272,9 @@ class Settlement:
         after = settle(ledger, hard, self.seen(tenant, counted)._replace(expired=expired))
         if after is not None:
             after = replace(after, joining=self._joining(tenant, ledger, wanted, ready))
-            if staying and after.recount == after.recounted:
-                after = replace(after, recount=after.recount + 1)  # until then nothing more is set aside
+            if staying:  # until who asked for a count gets it nothing more is set aside
+                recount = max(ledger.recount, ledger.recounted + 1)
+                after = replace(after, recount=recount, recounted=ledger.recounted)
             if ledger.view and after == replace(ledger, view=after.view):
                 after = None
         wakes = [each for each in (wake, later, due) if each is not None]
