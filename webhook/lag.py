@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 from webhook.core.tenancy.ledger import Ledger
-from webhook.core.tenancy.settlement import View
+from webhook.core.tenancy.view import View
 
 LOOK_SECONDS: Final = 0.5
 """Between two looks; for so long a settler may be behind while somebody waits to be told that he is over."""

@@ -24,6 +24,7 @@ from webhook.core.tenancy.ledger import Ledger, names_a_pod
 from webhook.core.tenancy.policy import Tenancy, TenantPolicy
 from webhook.core.tenancy.settlement import Settlement, Step
 from webhook.core.tenancy.tally import Tally
+from webhook.core.tenancy.view import Pod
 from webhook.follower import Collection, Follower
 from webhook.lag import LOOK_SECONDS, Lag
 from webhook.policywatch import Policies
@@ -331,17 +332,17 @@ class _Pods:
     def __init__(self, settler: Settler) -> None:
         self._settler = settler
 
-    def keep(self, found: Object) -> settlement.Pod:
+    def keep(self, found: Object) -> Pod:
         """What the settlement has to know of a pod."""
         metadata = found["metadata"]
-        return settlement.Pod(metadata["uid"], metadata["namespace"], metadata["name"], self._settler.amount(found))
+        return Pod(metadata["uid"], metadata["namespace"], metadata["name"], self._settler.amount(found))
 
-    def listed(self, kept: list[settlement.Pod], version: int) -> None:
+    def listed(self, kept: list[Pod], version: int) -> None:
         """All pods there are."""
         self._settler.settlement.view.listed(kept, version)
         self._settler.touch_all()
 
-    def saw(self, kept: settlement.Pod, version: int) -> None:
+    def saw(self, kept: Pod, version: int) -> None:
         """A pod that was added or changed."""
         view = self._settler.settlement.view
         before = view.held(kept.namespace)
@@ -349,7 +350,7 @@ class _Pods:
         if before != view.held(kept.namespace):
             self._settler.touch(kept.namespace)
 
-    def lost(self, kept: settlement.Pod, version: int) -> None:
+    def lost(self, kept: Pod, version: int) -> None:
         """A pod that was deleted."""
         view = self._settler.settlement.view
         before = view.held(kept.namespace)

@@ -29,8 +29,9 @@ from webhook.core import admit
 from webhook.core.review import AdmissionRequest, decode
 from webhook.core.rulebook import Rulebook
 from webhook.core.schema import tenants
-from webhook.core.tenancy import counting, settlement
+from webhook.core.tenancy import counting
 from webhook.core.tenancy.policy import Tenancy
+from webhook.core.tenancy.view import Pod, View
 
 LARGE = Cluster(tenants=1000, namespaces=5000, pods=50_000)
 ONE_TENANT = replace(LARGE, tenants=1)
@@ -105,7 +106,7 @@ def recount(cluster: Cluster = LARGE, rounds: int = 3) -> Recount:
     whole, decoding = [], []
     for _ in range(rounds):
         started = process_time()
-        view = settlement.View()
+        view = View()
         view.listed([_kept(found, counter) for page in pages for found in api.decoded(page)["items"]], VERSION)
         whole.append(process_time() - started)
         assert len(view) == cluster.pods
@@ -116,11 +117,11 @@ def recount(cluster: Cluster = LARGE, rounds: int = 3) -> Recount:
     return Recount(cluster.pods, min(whole), min(decoding))
 
 
-def _kept(found: dict[str, dict[str, str]], counter: counting.Counter) -> settlement.Pod:
+def _kept(found: dict[str, dict[str, str]], counter: counting.Counter) -> Pod:
     """As the settler does."""
     metadata = found["metadata"]
     amount = counter.held(found).tally if counting.live(found) else {}
-    return settlement.Pod(metadata["uid"], metadata["namespace"], metadata["name"], amount)
+    return Pod(metadata["uid"], metadata["namespace"], metadata["name"], amount)
 
 
 @dataclass(frozen=True, slots=True)

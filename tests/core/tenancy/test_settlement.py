@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from webhook.core.tenancy import settlement
 from webhook.core.tenancy.ledger import Ledger
-from webhook.core.tenancy.settlement import Pod, Settlement, Step, View
+from webhook.core.tenancy.settlement import Settlement, Step
 from webhook.core.tenancy.tally import Tally
+from webhook.core.tenancy.view import Pod
 
 GRACE = 10.0
 ONE: Tally = {"devices": Fraction(1)}
-THIRD: Tally = {"devices": Fraction(1, 3), "memory": Fraction(8)}
 HARD: Tally = {"devices": Fraction(4)}
 
 
@@ -30,38 +29,6 @@ def settler(*pods: Pod, version: int = 5) -> Settlement:
 def counted(**others: Any) -> Ledger:
     """A ledger that counts the namespace `dev`."""
     return replace(Ledger(hard=HARD, held={"dev": {}}, view=3), **others)
-
-
-def test_a_view_sums_what_live_pods_hold_in_each_namespace() -> None:
-    view = View()
-    view.listed([pod("a"), pod("b", THIRD), pod("c", ONE, "ci")], 5)
-    view.saw(pod("d", THIRD), 6)
-    view.saw(pod("a", {}), 7)
-    view.lost("c", 8)
-    assert {namespace: view.held(namespace) for namespace in ("dev", "ci", "other")} == {
-        "dev": {"devices": Fraction(2, 3), "memory": Fraction(16)},
-        "ci": {},
-        "other": {},
-    }
-
-
-def test_a_view_never_goes_back() -> None:
-    view = View()
-    view.listed([pod("a")], 5)
-    view.lost("a", 4)
-    view.saw(pod("b"), 5)
-    view.listed([], 4)
-    view.reached(3)
-    assert (view.version, view.held("dev")) == (5, ONE)
-
-
-def test_a_view_remembers_pods_that_are_gone_but_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settlement, "MOST_GONE", 2)
-    view = View()
-    view.listed([pod("a"), pod("b"), pod("c")], 5)
-    view.lost("a", 6)
-    view.listed([], 7)
-    assert [uid in view for uid in ("a", "b", "c", "d")] == [False, True, True, False]
 
 
 def test_a_reservation_ends_when_its_pod_was_seen_or_came_and_went() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.laws.ledgers import GRACE, LIMITS, NAMESPACES, TENANTS, OvershootError
-from webhook.core.tenancy import settlement, tally
+from webhook.core.tenancy import tally, view
 from webhook.core.tenancy.ledger import Ask, Ledger
 from webhook.core.tenancy.tally import Tally
 
@@ -31,7 +31,7 @@ class Event(NamedTuple):
     """Something that happened to a pod; `amount` is what it holds."""
 
     version: int
-    pod: settlement.Pod
+    pod: view.Pod
     gone: bool
 
 
@@ -55,8 +55,8 @@ class Pod:
         return f"{self.ask.namespace}/{self.ask.name}"
 
     @property
-    def seen(self) -> settlement.Pod:
-        return settlement.Pod(self.ask.uid, self.ask.namespace, self.ask.name, {} if self.over else self.ask.amount)
+    def seen(self) -> view.Pod:
+        return view.Pod(self.ask.uid, self.ask.namespace, self.ask.name, {} if self.over else self.ask.amount)
 
 
 @dataclass(slots=True)

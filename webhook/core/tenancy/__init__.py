@@ -13,7 +13,7 @@ As a pod meets them:
     ledger, stored                  the totals, with what is reserved; the same as the object in a cluster
     advance                         what one replica may admit before it writes into the ledger for whom
     verdict, refusal                what becomes of the pod once the ledger has answered, and what its author is told
-    settlement                      what may be written into the ledgers by who watches pods
+    view, settlement                the pods as a watcher has seen them; what he may write into the ledgers for that
     observing, prospect             observe mode; whether pods would be within the quota
     overview, conditions            what people see of tenants, and of a policy in its own status
 """
