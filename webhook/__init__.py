@@ -6,10 +6,12 @@ decision (that is `webhook.core`), a vendor (that is a YAML document in `rules/`
 
 The way of one pod through the shell, with what stands beside it in a cluster:
 
-    worker, connection, lane        the process that serves, one HTTP connection, and what each request is answered;
-                                    `lane` asks `core.admit`, and `reservations` if a quota counts the pod
-    recent                          what was decided of late, for pods that are alike
-    reservations, tenantusages      asks of a tenant, one write for all that wait; the objects they are written into
+    server                          which paths there are, and the function of `core.admit` that judges on each
+    worker, connection, lane        the process that serves, one HTTP connection, and what each request is answered
+    recent                          asks the judge, and remembers what it said about pods that are alike
+    reservations, desk              then, if a quota counts the pod, who says whether it fits: offline; in a cluster,
+                                    with one write for all that wait
+    stores, tenantusages            where ledgers are; the objects they are written into
     attached, policywatch           keeps a lane in step with the policies of the cluster; events for who is refused
     settler, workqueue, lag         counts pods into the ledgers, as `core.tenancy.settlement` says it may
     api, follower                   the Kubernetes API for both of them

@@ -10,10 +10,10 @@ from typing import Final
 
 from webhook import api
 from webhook.api import ApiError
+from webhook.desk import Desk
 from webhook.events import Events
 from webhook.lane import Lane
 from webhook.policywatch import Policies
-from webhook.reservations import Desk
 from webhook.tenantusages import UsageObjects
 
 LOOK_SECONDS: Final = 1.0

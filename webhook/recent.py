@@ -32,7 +32,7 @@ class Recent:
 
     def judge(self, name: str, judge: Judge, request: AdmissionRequest, rulebook: Rulebook, size: int) -> Decision:
         """What `judge`, who is called `name`, says to a review of so many bytes."""
-        if (request.operation, request.resource) != ("CREATE", "pods") or request.pod is None or request.old_pod:
+        if (request.operation, request.resource, request.old_pod) != ("CREATE", "pods", None) or not request.pod:
             return judge(request, rulebook)
         asked = likeness.alike(request)
         if size > LONGEST:
@@ -44,7 +44,7 @@ class Recent:
             self._rulebook, self._at, self._known = rulebook, asked.at, {}
         try:
             kind = (name, replace(asked, pod=None), orjson.dumps(asked.pod))  # as JSON, where 1 is not true
-        except TypeError:  # orjson reads deeper than it writes, and an empty oldObject has no hash
+        except TypeError:  # orjson reads deeper than it writes
             return judge(asked, rulebook)
         decision = self._known.get(kind)
         if decision is None:

@@ -28,8 +28,8 @@ from webhook.core.tenancy.view import Pod
 from webhook.follower import Collection, Follower
 from webhook.lag import LOOK_SECONDS, Lag
 from webhook.policywatch import Policies
-from webhook.reservations import ConflictError, StoreError, Versioned
 from webhook.rulewatch import Rules
+from webhook.stores import ConflictError, StoreError, Versioned
 from webhook.tenantusages import COLLECTION, UsageObjects
 from webhook.workqueue import WorkQueue
 

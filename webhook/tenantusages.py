@@ -10,7 +10,7 @@ from webhook.api import GROUP, Api, ApiError, MissingError, Object
 from webhook.core.document import API_VERSION
 from webhook.core.tenancy import stored
 from webhook.core.tenancy.ledger import Ledger
-from webhook.reservations import ConflictError, StoreError, Versioned
+from webhook.stores import ConflictError, StoreError, Versioned
 
 COLLECTION: Final = f"{GROUP}/tenantusages"
 WRITE_SECONDS: Final = 3.0

@@ -92,7 +92,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             log.warning("the parent process is gone")
             self._begin_to_leave()
         if self._attached is not None and self._attached.done() and not self.lane.draining:
-            self._let_go(self._attached)
+            self._leave_if_failed(self._attached)
         for connection in [each for each in self.connections if each.deadline < now]:
             connection.expire()
         if tls.stamp(self.settings.certificate, self.settings.client_ca) != self._stamp:
@@ -185,7 +185,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._gives_up = self._stops_accepting + self.settings.finish_seconds
             log.info("leaving: new requests are answered for %g s more", self.settings.drain_seconds)
 
-    def _let_go(self, attached: asyncio.Task[None]) -> None:
+    def _leave_if_failed(self, attached: asyncio.Task[None]) -> None:
         """Leave if what keeps the lane in step with the cluster has failed: another process takes over."""
         if attached.cancelled() or attached.exception() is None:
             return

@@ -9,11 +9,13 @@ from typing import TypeVar
 
 import pytest
 
-from webhook import reservations
+from webhook import desk as module
 from webhook.core.tenancy import ledger as core
 from webhook.core.tenancy.ledger import Ask, Ledger, Outcome
+from webhook.desk import Desk
 from webhook.metrics import Metrics
-from webhook.reservations import Answered, ConflictError, Desk, Offline, StoreError, Versioned
+from webhook.reservations import Answered, Offline
+from webhook.stores import ConflictError, StoreError, Versioned
 
 T = TypeVar("T")
 LIMIT = 3
@@ -203,7 +205,7 @@ async def one_after_the_other(desk: Desk, *names: str) -> list[str]:
 
 
 def test_far_from_the_limit_one_write_pays_for_the_pods_of_the_next_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservations, "HOLD_SECONDS", 0.01)
+    monkeypatch.setattr(module, "HOLD_SECONDS", 0.01)
     shelf = roomy()
     desk = Desk(shelf, Metrics([]))
 
@@ -233,7 +235,7 @@ def test_who_leaves_gives_back_what_was_set_aside() -> None:
 def test_a_write_that_fails_is_made_again_until_everybody_who_was_admitted_is_in_the_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reservations, "HOLD_SECONDS", 0.01)
+    monkeypatch.setattr(module, "HOLD_SECONDS", 0.01)
     shelf = roomy()
     desk = Desk(shelf, Metrics([]))
 
@@ -276,7 +278,7 @@ def test_a_dry_run_is_told_what_would_become_of_it_if_all_that_is_set_aside_were
 
 
 def test_a_dry_run_is_not_refused_while_pods_may_be_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservations, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.01)
     shelf = Shelf()
     counted = {"devices": Fraction(LIMIT - 1)}
     shelf.put(

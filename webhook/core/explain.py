@@ -142,14 +142,14 @@ def _pods(document: Any, kind: str = "") -> Iterator[tuple[str, Mapping[str, Any
         for item in document["items"]:
             yield from _pods(item, kind.removesuffix("List"))
     else:
-        made = at(document, template(kind))
+        made = at(document, template_path(kind))
         if isinstance(made, Mapping):
             name = at(document, ("metadata", "name")) or at(document, ("metadata", "generateName"))
             namespace = at(document, ("metadata", "namespace"))
             yield f"{kind} {name or '(no name)'}", made, str(namespace or "default"), number(document)
 
 
-def template(kind: str) -> Path:
+def template_path(kind: str) -> Path:
     """Where a kind keeps its pod."""
     return TEMPLATES.get(kind, ("spec", "template"))
 

@@ -51,7 +51,7 @@ def warn(
     workload = WORKLOADS.get(request.resource)
     if workload is None or request.subresource or request.pod is None or admit.exempt(request, rulebook):
         return admit.UNTOUCHED
-    path = explain.template(workload.kind)
+    path = explain.template_path(workload.kind)
     template = explain.at(request.pod, path)
     if not isinstance(template, Mapping) or _made(request.pod):
         return admit.UNTOUCHED

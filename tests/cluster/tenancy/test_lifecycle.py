@@ -114,6 +114,7 @@ def test_a_job_runs_to_its_end_within_a_quota_that_its_first_pods_use_up(town: T
 
     with town.watched(there) as witness:
         there.create({**job, "spec": spec})
+        until(lambda: len(pods_of(there)) == 2, "the first two are there")
         until(
             lambda: not end_one(there) and there.get(job)["status"].get("succeeded") == 6, "all of it has succeeded"
         )
