@@ -215,7 +215,7 @@ class Desk:
 
     async def _read(self, tenant: str, queue: _Queue) -> Versioned:
         known = await self._store.read(tenant)
-        queue.account.read(known.ledger)
+        queue.account.learn(known.ledger)
         return known
 
 

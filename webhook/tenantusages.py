@@ -39,13 +39,13 @@ class UsageObjects:
         """
         path, replacement = f"{COLLECTION}/{tenant}/status", written(tenant, ledger, version)
         try:
-            stored = await self._api.put(path, replacement, WRITE_SECONDS)
+            answer = await self._api.put(path, replacement, WRITE_SECONDS)
         except api.ConflictError as error:
             raise ConflictError(str(error)) from None
         except ApiError as error:
             raise StoreError(str(error)) from None
-        kept = ledger if (stored.get("status") or {}).get("advances") else replace(ledger, advances={})
-        return Versioned(kept, str(stored["metadata"]["resourceVersion"]))
+        kept = ledger if (answer.get("status") or {}).get("advances") else replace(ledger, advances={})
+        return Versioned(kept, str(answer["metadata"]["resourceVersion"]))
 
     async def create(self, tenant: str) -> Versioned:
         """Make the object of a new tenant, that nobody has counted yet; raises ConflictError if it is there."""

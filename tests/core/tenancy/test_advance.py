@@ -111,7 +111,7 @@ def test_nothing_is_used_before_its_write_is_known_to_have_succeeded() -> None:
     account, known = Account("me"), ledger()
     after = account.open(known, [ask("a"), ask("b")], now=10)
     assert not account.draw(ask("c"), now=10)
-    account.read(after)
+    account.learn(after)
     assert not account.draw(ask("c"), now=10)
     assert account.close(after) == known
 
@@ -153,7 +153,7 @@ def test_what_a_settler_has_taken_away_is_forgotten() -> None:
     account, after = opened(ledger(), ask("a"), ask("b"))
     account.draw(ask("c"), now=11)
     gone = replace(after, advances={})
-    account.read(gone)
+    account.learn(gone)
     assert (account.close(gone), account.is_open) == (gone, False)
 
 

@@ -109,7 +109,7 @@ class Replica:
         stored, account = self.store.get(tenant), self._account(tenant)
         if tenant in self.writing or stored is None or not account.is_open:
             return
-        account.read(stored.ledger)
+        account.learn(stored.ledger)
         self.known[tenant] = stored
         after = account.renew(stored.ledger, self.store.now)
         if after is not stored.ledger:
@@ -128,7 +128,7 @@ class Replica:
             return
         account = self._account(tenant)
         if fresh:
-            account.read(known.ledger)
+            account.learn(known.ledger)
         after, outcomes = reserve(account.close(known.ledger), [create.ask for create in creates])
         verdicts = [(create, outcome.verdict) for create, outcome in zip(creates, outcomes, strict=True)]
         yes = [create for create, verdict in verdicts if verdict == "admit"]

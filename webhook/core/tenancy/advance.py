@@ -41,7 +41,7 @@ LEAST: Final = 4
 MOST_DRAWN: Final = 300
 """Pods of one advance: they have to fit into the ledger all at once, beside those that others reserve meanwhile."""
 
-LATE_SECONDS: Final = 1.0
+LOOK_BACK_SECONDS: Final = 1.0
 """How far back the past goes that the next moment is expected to be like."""
 
 GROWTH: Final = 2
@@ -50,8 +50,8 @@ GROWTH: Final = 2
 PATIENCE_SECONDS: Final = 0.5
 """For how long nothing is set aside after somebody waited for a count: until he has looked whether there is room."""
 
-CLOCKS: Final = 1.0
-"""Seconds: to what times are rounded. Clocks of API servers may differ by some more: the grace has room for it."""
+CLOCK_SECONDS: Final = 1.0
+"""To what times are rounded. Clocks of API servers may differ by some more: the grace has room for it."""
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class Account:
         self._admitted = [(now, ask) for ask in admitted]
         if self._is_waited_for(ledger, now):
             return ledger
-        recent = [ask for when, ask in (*self._recent, *self._admitted) if when >= now - LATE_SECONDS]
+        recent = [ask for when, ask in (*self._recent, *self._admitted) if when >= now - LOOK_BACK_SECONDS]
         amount = self._amount(ledger, recent)
         if amount is None:
             return ledger
@@ -140,7 +140,7 @@ class Account:
             draft=Draft(Ledger(hard=amount, held=dict.fromkeys(ledger.held, NOTHING), view=ledger.view)),
             reserved=ledger.pending,
             until=now + self._use,
-            created=max(ask.created for ask in recent) + self._use + CLOCKS,
+            created=max(ask.created for ask in recent) + self._use + CLOCK_SECONDS,
         )
         return replace(ledger, advances={**ledger.advances, self._offered: amount})
 
@@ -154,12 +154,12 @@ class Account:
 
     def wrote(self, ledger: Ledger) -> None:
         """The ledger that was closed, and maybe opened, is stored."""
-        self.read(ledger)
+        self.learn(ledger)
         self._usable = self._advances.get(self._offered)
         self._recent.extend(self._admitted)
         self._admitted = []
 
-    def read(self, ledger: Ledger) -> None:
+    def learn(self, ledger: Ledger) -> None:
         """What is stored: an advance that is not there any more is closed, or no pod of it is on its way."""
         self._advances = {token: each for token, each in self._advances.items() if ledger.advances.get(token)}
 
