@@ -26,6 +26,10 @@ from webhook.lane import Lane
 from webhook.settings import Settings
 
 FAILED: Final = 2  # as everywhere on the command line: the program or its surroundings are at fault
+
+ABANDON_SECONDS: Final = 4
+"""After the drain and all reviews, for giving back what was set aside and cutting what is still open."""
+
 HEARTBEAT_SECONDS: Final = 30
 """After this long without a sign of life the arbiter replaces the worker."""
 
@@ -128,7 +132,7 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
         "loglevel": settings.log_level,
         "accesslog": None,  # a decision line says more
         "timeout": HEARTBEAT_SECONDS,
-        "graceful_timeout": round(settings.drain_seconds + settings.finish_seconds) + 2,
+        "graceful_timeout": round(settings.drain_seconds + settings.finish_seconds + ABANDON_SECONDS),
     }
 
 
