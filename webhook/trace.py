@@ -50,6 +50,9 @@ def trace(explanation: Explanation) -> Iterator[Line]:
         yield from map(Line, _prospect(explanation.prospect))
     for warning in explanation.decision.warnings:
         yield Line(f"  warning   {warning}")
+    for finding in explanation.decision.findings:
+        if finding.action == "dryrun":
+            yield Line(f"  dryrun    [{finding.code}] {finding.rule} would refuse it if it were enforced")
     yield from _outcome(explanation)
 
 
@@ -99,10 +102,13 @@ def _candidates(explanation: Explanation, name: str, served: Served | None) -> I
     if served is not None:
         counts = charge.counted(explanation.charges[name])
         yield f"  served    {name}: by {served.backend.rule}: {served.mode.name}; counts as {counts}"
+    why_not = "the policy of the tenant wants another"
     for candidate in explanation.candidates.get(name, ()):
         if isinstance(candidate, Served):
             if served is not None and candidate.backend.name != served.backend.name:
-                yield f"            {candidate.backend.name} could too, and comes later in the cluster's order"
+                yield f"            {candidate.backend.name} could too, and {why_not}"
+            else:
+                why_not = "comes later in the cluster's order"
         else:
             yield f"            {candidate[0].name} cannot: {candidate[1].message}"
 

@@ -135,6 +135,30 @@ def test_a_workload_asks_for_all_of_its_pods(object_: Object) -> None:
     )
 
 
+@pytest.mark.parametrize(("completions", "asked"), [(1, "0.5 asked,"), (9, "1 asked by 2 pods,")])
+def test_of_a_job_no_more_pods_run_at_a_time_than_it_wants_in_all(completions: int, asked: str) -> None:
+    ran = explain(workload("0.5", "Job", parallelism=2, completions=completions), VISION, USED)
+
+    assert quota(ran)[1].startswith(f"quota     devices: 2.5 used, {asked}")
+
+
+def test_what_nobody_has_counted_is_not_said_to_be_unused() -> None:
+    ran = explain(pod("0.5"), VISION, usage("another"))
+
+    assert quota(ran) == ["tenant    vision, by TenantPolicy/vision"]
+    assert "nobody has counted yet what the tenant uses" in ran.out
+
+
+def test_a_rule_that_is_tried_says_what_it_would_refuse() -> None:
+    tried = {"container": {"devices": "0.2", "enforcementAction": "dryrun"}}
+    ran = explain(pod("0.5"), policy("vision", "vision-*", ceilings=tried))
+
+    assert ran.code == 0
+    assert "dryrun    [GPU102] TenantPolicy/vision spec.ceilings.container would refuse it if it were enforced" in [
+        line.strip() for line in ran.out.splitlines()
+    ]
+
+
 def test_a_quota_that_only_warns_says_so() -> None:
     warns = policy("vision", "vision-*", quota={**QUOTA, "enforcementAction": "warn"})
 

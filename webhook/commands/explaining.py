@@ -29,7 +29,8 @@ def explain_options(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="claims that the pods name, their classes, and policies, where they are not in the same file",
+        help="claims that the pods name, their classes, policies, and namespaces with their labels, where they "
+        "are not in the same file",
     )
     command.add_argument("-n", "--namespace", metavar="NAME", help="as if created there; default: what a pod says")
     command.add_argument("--user", metavar="NAME", help="as if created by them, where an exemption is for some users")
@@ -72,7 +73,8 @@ def _explain(given: argparse.Namespace) -> int:
     )
     found = list(explain.foreseen(explained, rulebook.tenancy, ledgers))
     if not found:
-        raise UsageError(f"{given.file} holds no pod and nothing that makes pods")
+        where = "standard input" if given.file == "-" else given.file
+        raise UsageError(f"{where} holds no pod and nothing that makes pods")
     _print_json(found) if given.output == "json" else _print_text(found)
     return FINE if all(explanation.decision.allowed for explanation in found) else FINDINGS
 

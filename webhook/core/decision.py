@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from webhook.core.tenancy.ledger import Ask
 from webhook.core.tenancy.policy import Action
@@ -13,6 +13,9 @@ from webhook.core.violations import LATER, Violation
 
 Operation = Mapping[str, Any]
 """One JSON Patch operation (RFC 6902): `{"op": "add", "path": "/spec/...", "value": ...}`."""
+
+
+Form = Literal["", "size of any card", "partition of any card", "partition", "whole"]
 
 
 class Finding(NamedTuple):
@@ -29,7 +32,8 @@ class Reservation:
     """What the ledger of a tenant has to hold before a pod may be admitted.
 
     `path` is the field that a refusal points at, `rule` the line of the policy that sets the limit; `count` says of
-    how many equal devices the ask consists, 1 where they are not.
+    how many equal devices the ask consists, 1 where they are not. `form` is what they are,
+    as far as it matters for what else to ask.
     """
 
     tenant: str
@@ -38,6 +42,7 @@ class Reservation:
     rule: str
     action: Action = "deny"
     count: int = 1
+    form: Form = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,9 @@ NUMBERS: Sequence[Path] = (
 )
 """Where an object says how many pods it has at a time."""
 
+COMPLETIONS: Sequence[Path] = (("spec", "completions"), ("spec", "jobTemplate", "spec", "completions"))
+"""Where a Job says how many it wants in all: no more than that run at a time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
@@ -156,8 +159,13 @@ def template_path(kind: str) -> Path:
 
 def number(document: Any) -> int:
     """How many pods of an object there are at a time, as far as it says so; of a DaemonSet, one."""
-    found = [at(document, path) for path in NUMBERS]
-    return next((each for each in found if isinstance(each, int) and each > 0), 1)
+    at_a_time, in_all = _positive(document, NUMBERS), _positive(document, COMPLETIONS)
+    return min(at_a_time[0], *in_all) if at_a_time and in_all else (at_a_time or [1])[0]
+
+
+def _positive(document: Any, paths: Iterable[Path]) -> list[int]:
+    found = (at(document, path) for path in paths)
+    return [each for each in found if isinstance(each, int) and each > 0]
 
 
 def _reviewed(request: Any) -> Iterator[tuple[str, Mapping[str, Any], str, int]]:
@@ -231,7 +239,8 @@ def _judged(mutated: Decision, stored: AdmissionRequest, rulebook: Rulebook) -> 
     warnings = [*mutated.warnings, *judged.warnings]
     if not judged.allowed:
         return replace(judged, warnings=warnings, reservation=None)
-    return replace(mutated, warnings=warnings, reservation=judged.reservation)
+    findings = [*mutated.findings, *judged.findings]
+    return replace(mutated, warnings=warnings, reservation=judged.reservation, findings=findings)
 
 
 def _asking(planned: Plan) -> list[Asked]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from webhook.core import decision
-from webhook.core.decision import Reservation
+from webhook.core.decision import Form, Reservation
 from webhook.core.tenancy import refusal
 from webhook.core.tenancy.ledger import Ask, Ledger, reserve
 
@@ -19,7 +19,7 @@ RESERVATION = Reservation(
 )
 
 
-def _asking(count: int = 1, **amount: str | int) -> Reservation:
+def _asking(count: int = 1, form: Form = "", **amount: str | int) -> Reservation:
     ask = RESERVATION.ask
     amounts = {key.replace("_", "/"): Fraction(value) for key, value in amount.items()}
     return Reservation(
@@ -28,6 +28,7 @@ def _asking(count: int = 1, **amount: str | int) -> Reservation:
         path=RESERVATION.path,
         rule=RESERVATION.rule,
         count=count,
+        form=form,
     )
 
 
@@ -159,6 +160,27 @@ def test_who_asks_for_several_is_told_how_many_would_fit(asked: Reservation, fix
     free = ["namespace vision-dev holds 1", "namespace vision-dev holds 34Gi"]
     told = [f"ask for {fix}, or free some: {holders}" for fix, holders in zip(fixes, free, strict=True)]
     assert [violation.fix for violation in violations] == told
+
+
+ADD_MODEL = "add gpu-model: without it this counts as on the smallest card"
+
+
+@pytest.mark.parametrize(
+    ("form", "fixes"),
+    [
+        ("size of any card", [ADD_MODEL, "ask for 14Gi or less"]),
+        ("partition of any card", [ADD_MODEL, ADD_MODEL]),
+        ("partition", ["take a smaller partition, as 0.3 is left", "take a smaller partition, as 14Gi is left"]),
+        ("whole", [f"ask for {fits}, if devices are shared here" for fits in ("0.3 or less", "14Gi or less")]),
+        ("", ["ask for 0.3 or less", "ask for 14Gi or less"]),
+    ],
+)
+def test_what_is_named_instead_can_be_asked_for_in_the_words_of_the_pod(form: Form, fixes: list[str]) -> None:
+    ledger = _ledger({"devices": 1, "memory": 24 * GIB}, vision_dev={"devices": "0.7", "memory": 10 * GIB})
+
+    violations = refusal.over(_asking(form=form, devices=1, memory=20 * GIB), ledger, ["devices", "memory"])
+
+    assert [violation.fix.partition(", or free some")[0] for violation in violations] == fixes
 
 
 def test_where_nobody_holds_any_the_limit_is_what_fits() -> None:

@@ -70,11 +70,15 @@ def _each(
 
 
 def denying(policy: TenantPolicy, problems: tuple[Problem, ...]) -> TenantPolicy:
-    """A policy for the same namespaces that admits no device, and says what is wrong with the one it stands for."""
+    """A policy for the same namespaces that admits no device, and says what is wrong with the one it stands for.
+
+    A key that is misspelt is often why another is missing.
+    """
+    first = min(problems, key=lambda problem: "unknown key" not in problem.message)
     return TenantPolicy(
         name=policy.name,
         rule=policy.rule,
         namespaces=policy.namespaces,
         priority=policy.priority,
-        broken=f"{problems[0].path}: {problems[0].message}",
+        broken=f"{first.path}: {first.message}",
     )

@@ -102,6 +102,10 @@ def foresee(
     ledger = replace(ledger, hard=quota.hard, advances={})
     if imagined:
         ledger = replace(ledger, held={namespace: tally.NOTHING, **ledger.held})
+    if not ledger.view:
+        return Foreseen(
+            _answered(decision, wanted, ledger, pods, None), _prospect(policy, namespace, pods), ledgers or {}
+        )
     fit = _fit(ledger, wanted.ask.amount)
     prospect = replace(
         _prospect(policy, namespace, pods),

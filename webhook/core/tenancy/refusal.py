@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import floor
 from typing import Final
 
-from webhook.core.decision import Reservation
+from webhook.core.decision import Form, Reservation
 from webhook.core.quantity import GIB, MIB, show, show_size
 from webhook.core.tenancy import tally
 from webhook.core.tenancy.ledger import Ledger
@@ -79,13 +79,13 @@ def _said(reservation: Reservation, ledger: Ledger, key: str) -> str:
 
 def _fix(reservation: Reservation, ledger: Ledger, key: str) -> str:
     """What would be admitted now, and who would have to free some."""
-    fits = _fewer(reservation, ledger, key) or _fitting(key, _left(ledger, key))
+    fits = _fewer(reservation, ledger, key) or _instead(reservation.form, key, _left(ledger, key))
     holders = _holders(ledger, key)
     free = f"free some: {holders}" if holders else ""
     if fits and free:
-        return f"ask for {fits}, or {free}"
+        return f"{fits}, or {free}"
     if fits:
-        return f"ask for {fits}: nobody holds any now"
+        return f"{fits}: nobody holds any now"
     return free or "ask whoever sets the quota for more: it lets nobody have any"
 
 
@@ -99,7 +99,20 @@ def _fewer(reservation: Reservation, ledger: Ledger, key: str) -> str:
     if key.partition("/")[0] == tally.DEVICES and each[key] == 1:
         return ""
     fit = min(floor(_left(ledger, name) / each[name]) for name in ledger.hard if name in each)
-    return f"{fit} of them instead of {reservation.count}, as each counts {shown(key, each[key])}" if fit > 0 else ""
+    counts = f"as each counts {shown(key, each[key])}"
+    return f"ask for {fit} of them instead of {reservation.count}, {counts}" if fit > 0 else ""
+
+
+def _instead(form: Form, key: str, left: Fraction) -> str:
+    """What else would fit, said of what was asked; empty where nothing would."""
+    fitting, in_memory = _fitting(key, left), key.partition("/")[0] == tally.MEMORY
+    if form == "partition of any card" or (form == "size of any card" and not in_memory):
+        return "add gpu-model: without it this counts as on the smallest card"
+    if form == "partition" and fitting:
+        return f"take a smaller partition, as {shown(key, left)} is left"
+    if form == "whole" and fitting and (left < 1 or in_memory):
+        return f"ask for {fitting}, if devices are shared here"
+    return f"ask for {fitting}" if fitting else ""
 
 
 def _fitting(key: str, left: Fraction) -> str:

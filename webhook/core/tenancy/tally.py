@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from webhook.core.quantity import show, show_size, size_shown
+from webhook.core.quantity import show, show_size, shown, size_shown
 
 Tally = Mapping[str, Fraction]
 
@@ -88,10 +88,24 @@ def plain(amount: Fraction) -> float:
 
 def read(written: Mapping[str, str]) -> Tally:
     """What `write` wrote; raises ValueError for anything else."""
-    return {key: _amount(text) for key, text in written.items()}
+    return {key: _amount(key, text) for key, text in written.items() if _is_text(key, text)}
+
+
+def _is_text(key: str, text: object) -> bool:
+    if isinstance(text, str):
+        return True
+    raise ValueError(f'{shown(key)}: {shown(str(text))} is no amount in quotes, as "3", "0.5" or "8Gi"')
 
 
 @lru_cache(REMEMBERED)
-def _amount(text: str) -> Fraction:
-    size = size_shown(text)
-    return Fraction(text) if size is None else size
+def _amount(key: str, text: str) -> Fraction:
+    if key.partition("/")[0] not in (DEVICES, MEMORY):
+        raise ValueError(f"{shown(key)} is neither devices nor memory, of all cards or of one, as devices/A100-80GB")
+    try:
+        size = size_shown(text)
+        amount = Fraction(text) if size is None else size
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f'{shown(key)}: "{shown(text)}" is no amount, as "3", "0.5" or "8Gi"') from None
+    if amount < 0:
+        raise ValueError(f'{shown(key)}: "{shown(text)}" is less than nothing')
+    return amount

@@ -7,7 +7,7 @@ from typing import Final
 
 from webhook.core import native
 from webhook.core.claims import names as claimed_by
-from webhook.core.decision import Reservation
+from webhook.core.decision import Form, Reservation
 from webhook.core.pod import Pod
 from webhook.core.quantity import shown
 from webhook.core.tenancy import tally
@@ -128,4 +128,14 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], seen: Pod, *, lif
         rule=policy.quota.rule,
         action=action,
         count=largest.request.count if len(held) == 1 else 1,
+        form=_form(largest) if len(held) == 1 else "",
     )
+
+
+def _form(held: Holding) -> Form:
+    known = held.card is not None or held.models
+    if held.request.profile is not None:
+        return "partition" if known else "partition of any card"
+    if held.request.memory is not None:
+        return "" if known else "size of any card"
+    return "whole" if held.measure.devices == held.request.count else ""
