@@ -144,11 +144,12 @@ def _namespaces(tenancy: Tenancy) -> Mapping[str, Sequence[str]]:
 
 def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger | None, namespaces: Sequence[str]) -> Tenant:
     known = ledger is not None and ledger.view > 0
-    ledger = ledger or Ledger(hard=policy.quota.hard if policy and policy.quota else {})
+    ledger = ledger or Ledger()
+    hard = ledger.hard or (policy.quota.hard if policy and policy.quota else {})
     held = ledger.by_namespace
     models: dict[str, list[Total]] = {}
     plain: list[Total] = []
-    for total in totals(ledger.used, ledger.hard):
+    for total in totals(ledger.used, hard):
         _, _, model = total.key.partition("/")
         (models.setdefault(model, []) if model else plain).append(total)
     return Tenant(
