@@ -191,9 +191,7 @@ class Desk:
         if not self._leaving:
             admitted = [each.ask for each, outcome in judged if outcome.verdict == "admit"]
             after = queue.account.open(after, admitted, monotonic())
-        if after is not known.ledger:
-            known = await self._store.write(tenant, after, known.version)
-            queue.account.wrote(known.ledger)
+        known = await self._write(tenant, queue, known, after)
         final = [(each, outcome) for each, outcome in judged if _is_final(each, outcome, by, fresh=fresh)]
         for each in unsure:
             each.recount = after.recount
@@ -208,15 +206,20 @@ class Desk:
         """Write down who was admitted, and set something aside for the next."""
         known, account = await self._read(tenant, queue), queue.account
         after = account.close(known.ledger) if self._leaving else account.renew(known.ledger, monotonic())
-        if after is not known.ledger:
-            known = await self._store.write(tenant, after, known.version)
-            account.wrote(known.ledger)
-        queue.known = known
+        queue.known = await self._write(tenant, queue, known, after)
 
     async def _read(self, tenant: str, queue: _Queue) -> Versioned:
         known = await self._store.read(tenant)
         queue.account.learn(known.ledger)
         return known
+
+    async def _write(self, tenant: str, queue: _Queue, known: Versioned, after: Ledger) -> Versioned:
+        """Replace a ledger, unless it stays as it is."""
+        if after is known.ledger:
+            return known
+        written = await self._store.write(tenant, after, known.version)
+        queue.account.wrote(written.ledger)
+        return written
 
 
 def _is_unsure(waiting: _Waiting, outcome: Outcome, by: Ledger) -> bool:

@@ -190,7 +190,7 @@ def _summary(view: Tenants) -> str:
     if not view.tenants:
         return "no tenants: there is neither a TenantPolicy nor a TenantUsage"
     number = len(view.tenants)
-    silent = sum(_has_quota(tenant) and not tenant.known for tenant in view.tenants)
+    silent = sum(tenant.quota is not None and not tenant.known for tenant in view.tenants)
     if silent == number:
         one = number == 1
         return f"{number} tenant{'' if one else 's'}; no TenantUsage says what {'it holds' if one else 'they hold'}"
@@ -201,12 +201,8 @@ def _summary(view: Tenants) -> str:
     return f"{number} tenant{' holds' if number == 1 else 's hold'} {short(held)} devices{unsaid}{way}"
 
 
-def _has_quota(tenant: Tenant) -> bool:
-    return tenant.policy is not None and tenant.policy.quota is not None
-
-
 def _of_tenant(tenant: Tenant) -> Sequence[str]:
-    quota = tenant.policy.quota if tenant.policy else None
+    quota = tenant.quota
     return (
         tenant.name,
         selection(tenant),
@@ -306,7 +302,7 @@ def _tenant_contract(tenant: Tenant) -> dict[str, Any]:
         "name": tenant.name,
         "policy": policy.rule if policy else None,
         "priority": policy.priority if policy else None,
-        "enforcementAction": policy.quota.action if policy and policy.quota else None,
+        "enforcementAction": tenant.quota.action if tenant.quota else None,
         "percent": tenant.percent,
         "counted": tenant.known,
         "pending": tenant.pending,

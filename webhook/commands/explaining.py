@@ -57,7 +57,8 @@ def _explain(given: argparse.Namespace) -> int:
     tenancy = rulebook.tenancy
     if given.backend is not None:
         rulebook = indexes.only(given.backend, rulebook)
-    documents = manifests.parse(*streams.manifest(given.file))
+    written, where = streams.manifest(given.file)
+    documents = manifests.parse(written, where)
     around = [document for file in given.around for document in manifests.parse(*streams.manifest(file))]
     rulebook = sources.given([*documents, *around], replace(rulebook, tenancy=tenancy))
     rulebook, ledgers = _tenants_around([*documents, *around], given.usage, rulebook)
@@ -73,7 +74,6 @@ def _explain(given: argparse.Namespace) -> int:
     )
     found = list(explain.foreseen(explained, rulebook.tenancy, ledgers))
     if not found:
-        where = "standard input" if given.file == "-" else given.file
         raise UsageError(f"{where} holds no pod and nothing that makes pods")
     _print_json(found) if given.output == "json" else _print_text(found)
     return FINE if all(explanation.decision.allowed for explanation in found) else FINDINGS

@@ -31,9 +31,9 @@ class Finding(NamedTuple):
 class Reservation:
     """What the ledger of a tenant has to hold before a pod may be admitted.
 
-    `path` is the field that a refusal points at, `rule` the line of the policy that sets the limit; `count` says of
-    how many equal devices the ask consists, 1 where they are not. `form` is what they are,
-    as far as it matters for what else to ask.
+    `path` is the field that a refusal points at, `rule` the line of the policy that sets the limit. `count` says of
+    how many equal devices the ask consists, 1 where they are not, and `form` what they are, as far as it matters for
+    what else to ask.
     """
 
     tenant: str

@@ -160,7 +160,7 @@ def template_path(kind: str) -> Path:
 def number(document: Any) -> int:
     """How many pods of an object there are at a time, as far as it says so; of a DaemonSet, one."""
     at_a_time, in_all = _positive(document, NUMBERS), _positive(document, COMPLETIONS)
-    return min(at_a_time[0], *in_all) if at_a_time and in_all else (at_a_time or [1])[0]
+    return min([at_a_time[0], *in_all]) if at_a_time else 1
 
 
 def _positive(document: Any, paths: Iterable[Path]) -> list[int]:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import floor
 from typing import Final, Literal, NamedTuple
 
 from webhook.core.tenancy import tally
@@ -142,6 +143,17 @@ def reserve(ledger: Ledger, asks: Iterable[Ask]) -> tuple[Ledger, list[Outcome]]
     draft = Draft(ledger)
     outcomes = [draft.reserve(ask) for ask in asks]
     return (replace(ledger, pending=draft.pending) if draft.pending != ledger.pending else ledger), outcomes
+
+
+def fitting(ledger: Ledger, amount: Tally) -> int | None:
+    """How many times an amount fits beside what is used; None where nothing of it is limited."""
+    used = ledger.used
+    rooms = (
+        floor(max(Fraction(0), limit - used.get(key, Fraction(0))) / amount[key])
+        for key, limit in ledger.hard.items()
+        if amount.get(key)
+    )
+    return min(rooms, default=None)
 
 
 class Draft:

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 from webhook.core.tenancy import membership, tally
 from webhook.core.tenancy.judge import SOON
 from webhook.core.tenancy.ledger import Ledger
-from webhook.core.tenancy.policy import Action, Exemption, Tenancy, TenantPolicy
+from webhook.core.tenancy.policy import Action, Exemption, Quota, Tenancy, TenantPolicy
 
 _THEN: Final[Mapping[Action, str]] = {
     "deny": "what runs stays, and nothing more is admitted",
@@ -64,6 +64,11 @@ class Tenant:
     models: Mapping[str, Sequence[Total]]
     places: Sequence[Place]
     pending: int
+
+    @property
+    def quota(self) -> Quota | None:
+        """What its policy lets it hold."""
+        return self.policy.quota if self.policy else None
 
     @property
     def percent(self) -> int | None:
@@ -185,7 +190,7 @@ def _ambiguous(tenancy: Tenancy) -> Iterator[Problem]:
 
 def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str]:
     """What keeps a tenant from being counted as its policy says."""
-    quota = tenant.policy.quota if tenant.policy else None
+    quota = tenant.quota
     if tenant.policy is None:
         yield "no policy has this name any more; its TenantUsage counts for nothing"
     elif quota is not None and not tenant.known and live:

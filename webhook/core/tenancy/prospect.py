@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import floor
 from typing import Any, NamedTuple
 
 from webhook.core.decision import Decision, Reservation
 from webhook.core.tenancy import refusal, tally, verdict
-from webhook.core.tenancy.ledger import Ask, Ledger, Outcome, reserve
+from webhook.core.tenancy.ledger import Ask, Ledger, Outcome, fitting, reserve
 from webhook.core.tenancy.membership import member
 from webhook.core.tenancy.policy import Action, Quota, Tenancy, TenantPolicy
 from webhook.core.tenancy.tally import Tally
@@ -106,7 +105,7 @@ def foresee(
         return Foreseen(
             _answered(decision, wanted, ledger, pods, None), _prospect(policy, namespace, pods), ledgers or {}
         )
-    fit = _fit(ledger, wanted.ask.amount)
+    fit = fitting(ledger, wanted.ask.amount)
     prospect = replace(
         _prospect(policy, namespace, pods),
         fit=fit,
@@ -146,17 +145,6 @@ def _of_many(wanted: Reservation, outcome: Outcome, ledger: Ledger, pods: int, f
     said = [violation.message for violation in refusal.over(wanted, ledger, outcome.exceeded)]
     then = {"deny": "the others will be refused", "warn": "the others are over the quota"}.get(wanted.action)
     return [f"of its {pods} pods {fit} fit, and {then}: [GPU104] {text}" for text in said] if then else []
-
-
-def _fit(ledger: Ledger, amount: Tally) -> int | None:
-    """How many pods of an amount fit; None where nothing that they ask is limited."""
-    used = ledger.used
-    rooms = (
-        floor(max(Fraction(0), limit - used.get(key, Fraction(0))) / amount[key])
-        for key, limit in ledger.hard.items()
-        if amount.get(key)
-    )
-    return min(rooms, default=None)
 
 
 def _times(amount: Tally, pods: int) -> Tally:

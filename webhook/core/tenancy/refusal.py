@@ -11,7 +11,7 @@ from typing import Final
 from webhook.core.decision import Form, Reservation
 from webhook.core.quantity import GIB, MIB, show, show_size
 from webhook.core.tenancy import tally
-from webhook.core.tenancy.ledger import Ledger
+from webhook.core.tenancy.ledger import Ledger, fitting
 from webhook.core.tenancy.tally import Tally
 from webhook.core.violations import LATER_FIX, QUOTA, Violation
 
@@ -79,7 +79,8 @@ def _said(reservation: Reservation, ledger: Ledger, key: str) -> str:
 
 def _fix(reservation: Reservation, ledger: Ledger, key: str) -> str:
     """What would be admitted now, and who would have to free some."""
-    fits = _fewer(reservation, ledger, key) or _instead(reservation.form, key, _left(ledger, key))
+    left = ledger.hard[key] - ledger.used.get(key, Fraction(0))
+    fits = _fewer(reservation, ledger, key) or _instead(reservation.form, key, left)
     holders = _holders(ledger, key)
     free = f"free some: {holders}" if holders else ""
     if fits and free:
@@ -89,33 +90,29 @@ def _fix(reservation: Reservation, ledger: Ledger, key: str) -> str:
     return free or "ask whoever sets the quota for more: it lets nobody have any"
 
 
-def _left(ledger: Ledger, key: str) -> Fraction:
-    return ledger.hard[key] - ledger.used.get(key, Fraction(0))
-
-
 def _fewer(reservation: Reservation, ledger: Ledger, key: str) -> str:
     """How many of several devices would fit; empty where it is none, or they are what the quota counts one by one."""
-    each = {name: asked / reservation.count for name, asked in reservation.ask.amount.items() if asked}
+    each = {name: asked / reservation.count for name, asked in reservation.ask.amount.items()}
     if key.partition("/")[0] == tally.DEVICES and each[key] == 1:
         return ""
-    fit = min(floor(_left(ledger, name) / each[name]) for name in ledger.hard if name in each)
+    fit = fitting(ledger, each)
     counts = f"as each counts {shown(key, each[key])}"
-    return f"ask for {fit} of them instead of {reservation.count}, {counts}" if fit > 0 else ""
+    return f"ask for {fit} of them instead of {reservation.count}, {counts}" if fit else ""
 
 
 def _instead(form: Form, key: str, left: Fraction) -> str:
     """What else would fit, said of what was asked; empty where nothing would."""
-    fitting, in_memory = _fitting(key, left), key.partition("/")[0] == tally.MEMORY
+    most, in_memory = _most(key, left), key.partition("/")[0] == tally.MEMORY
     if form == "partition of any card" or (form == "size of any card" and not in_memory):
         return "add gpu-model: without it this counts as on the smallest card"
-    if form == "partition" and fitting:
+    if form == "partition" and most:
         return f"take a smaller partition, as {shown(key, left)} is left"
-    if form == "whole" and fitting and (left < 1 or in_memory):
-        return f"ask for {fitting}, if devices are shared here"
-    return f"ask for {fitting}" if fitting else ""
+    if form == "whole" and most and (left < 1 or in_memory):
+        return f"ask for {most}, if devices are shared here"
+    return f"ask for {most}" if most else ""
 
 
-def _fitting(key: str, left: Fraction) -> str:
+def _most(key: str, left: Fraction) -> str:
     """The most that can be asked for of what is left, in round numbers; empty where that is nothing."""
     what, _, model = key.partition("/")
     of_model = f" of {model}" if model else ""

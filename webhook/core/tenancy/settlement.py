@@ -206,7 +206,7 @@ class Settlement:
             due = known.first[token] + self._grace
             late = [namespace for namespace in known.ledger.held if self._waits(unseen.get(namespace))]
             if now <= due:
-                wake = due if wake is None else min(wake, due)
+                wake = _sooner(wake, due)
             elif late:
                 look.update(late)
             else:
@@ -227,8 +227,8 @@ class Settlement:
                     continue
                 if now > due:
                     names.add(name)
-                elif wake is None or due < wake:
-                    wake = due
+                else:
+                    wake = _sooner(wake, due)
         return frozenset(names), wake
 
     def _moves(
@@ -242,7 +242,7 @@ class Settlement:
             if joining.clear is None:
                 roll = True
             elif now < joining.clear:
-                wake = joining.clear if wake is None else min(wake, joining.clear)
+                wake = _sooner(wake, joining.clear)
             elif self._waits(joining.unseen):
                 look.add(namespace)
             else:
@@ -263,6 +263,10 @@ class Settlement:
                 self._tokens += 1
                 joining[namespace] = f"{self._me}-{self._tokens}"
         return joining
+
+
+def _sooner(wake: float | None, due: float) -> float:
+    return due if wake is None else min(wake, due)
 
 
 def _kept(known: _Joining | None, token: str) -> _Joining:

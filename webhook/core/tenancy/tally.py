@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from webhook.core.quantity import show, show_size, shown, size_shown
 
@@ -86,15 +86,12 @@ def plain(amount: Fraction) -> float:
     return int(amount) if amount.denominator == 1 else float(amount)
 
 
-def read(written: Mapping[str, str]) -> Tally:
+def read(written: Mapping[str, Any]) -> Tally:
     """What `write` wrote; raises ValueError for anything else."""
-    return {key: _amount(key, text) for key, text in written.items() if _is_text(key, text)}
-
-
-def _is_text(key: str, text: object) -> bool:
-    if isinstance(text, str):
-        return True
-    raise ValueError(f'{shown(key)}: {shown(str(text))} is no amount in quotes, as "3", "0.5" or "8Gi"')
+    for key, text in written.items():
+        if not isinstance(text, str):
+            raise ValueError(f'{shown(key)}: {shown(str(text))} is no amount in quotes, as "3", "0.5" or "8Gi"')  # noqa: TRY004 - it is somebody's text that is wrong
+    return {key: _amount(key, text) for key, text in written.items()}
 
 
 @lru_cache(REMEMBERED)
