@@ -4,9 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -X dev -m pytest
+# Workers as strict as this process (`-n` would start them without -X dev): most tests wait for programs they start.
+WORKERS := --tx '3*popen//python=$(BIN)/python -X dev' --dist load --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format cluster bench soak clean
+.PHONY: help setup run quick test check format cluster bench soak clean
 
 help: ## list these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +25,12 @@ setup: $(READY) ## create .venv and install the hash-locked dependencies
 run: setup ## webhook and console without a cluster; BIND=127.0.0.1:8443 CONSOLE=127.0.0.1:8080 RULES=rules
 	@$(BIN)/python -m webhook.playground $(if $(BIND),--bind $(BIND)) $(if $(CONSOLE),--console $(CONSOLE)) $(if $(RULES),--rules $(RULES))
 
+quick: setup ## the tests that need no control plane, no browser, and no thousands of pods: two minutes
+	@$(PYTEST) $(WORKERS) -m "not cluster and not browser and not large" --ignore tests/bench
+
 test: setup ## run every test, the real control plane included
-	@$(PYTEST)
+	@$(BIN)/python -m tests.cluster.binaries
+	@$(PYTEST) $(WORKERS)
 
 check: setup ## lint, types, layers, formatting, and the shipped rules with their examples
 	@$(BIN)/ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }
@@ -43,7 +49,7 @@ cluster: setup ## a real local kube-apiserver with the webhook registered; Ctrl-
 bench: setup ## reviews, pods and tenants a second, beside a no-op server and a native quota
 	@$(BIN)/python -m tests.bench
 
-soak: setup ## the same tests with larger numbers
+soak: setup ## every test with larger numbers: more pods, storms at full size, each of them again and again
 	@SOAK=1 $(PYTEST)
 
 clean: ## remove what the targets above made inside this folder

@@ -1,8 +1,105 @@
-"""What holds for every test."""
+"""What holds for every test, and which tests run beside each other: `make test` starts several workers."""
 
+import fcntl
 import signal
+import tempfile
+from collections.abc import Generator, Sequence
+from typing import IO, Any
+
+import pytest
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts a job in the background lets it ignore SIGINT, and every program it starts inherits that:
     # the tests that interrupt a program, as Ctrl-C does, would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+GROUPS: Sequence[Sequence[str]] = (
+    ("tests/cluster/tenancy/",),
+    tuple(f"tests/cluster/test_{name}.py" for name in ("scheduling", "claims", "dynamic_resources", "guard")),
+    tuple(f"tests/cluster/test_{name}.py" for name in ("golden_cases", "enforcement", "refusals", "rewrites")),
+    ("tests/cluster/test_templates.py",),
+    ("tests/cases/", "tests/core/test_projection.py"),
+    ("tests/laws/test_idempotence.py",),
+    ("tests/laws/test_ledger.py",),
+    ("tests/laws/test_enough.py",),
+    ("tests/test_playground.py",),
+    ("tests/test_readme.py",),
+    ("tests/server/test_leaving.py",),
+    ("tests/server/test_timeouts.py",),
+)
+"""Files whose tests run in one worker, what takes longest first: they share a control plane, or rulebooks of cases.
+
+Every other file is a group of its own.
+"""
+
+ALONE = ("tests/bench/", "tests/cluster/tenancy/test_storm.py", "tests/cluster/tenancy/test_faults.py")
+"""Tests that measure, or fill the machine: one worker runs them last, and nothing runs beside them."""
+
+_turn = pytest.StashKey[IO[bytes]]()
+"""A file that a test locks while it runs: for itself where it has to be alone, else together with all others."""
+
+
+def _group(nodeid: str) -> int | str:
+    """The place in GROUPS, the file of a test that is in no group, or "alone"."""
+    if nodeid.startswith(ALONE):
+        return "alone"
+    places = (place for place, starts in enumerate(GROUPS) if nodeid.startswith(tuple(starts)))
+    return next(places, nodeid.partition("::")[0])
+
+
+def _order(item: pytest.Item) -> int:
+    group = _group(item.nodeid)
+    if isinstance(group, int):
+        return group
+    return len(GROUPS) + (group == "alone")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_order)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The groups are what workers are given, in their order."""
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only where there are workers
+
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist publishes no types
+        def _split_scope(self, nodeid: str) -> str:
+            return str(_group(nodeid))
+
+    return Groups(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker which file is locked."""
+    if _turn not in node.config.stash:
+        node.config.stash[_turn] = tempfile.NamedTemporaryFile(prefix="turn-")  # noqa: SIM115 - as long as the run
+    node.workerinput["turn"] = node.config.stash[_turn].name
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given = getattr(config, "workerinput", {})
+    if "turn" in given:
+        config.stash[_turn] = open(given["turn"], "rb")  # noqa: PTH123, SIM115 - as long as the worker
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _turn in config.stash:
+        config.stash[_turn].close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Wait until nothing runs that must not run beside this test."""
+    turn = item.config.stash.get(_turn, None)
+    if turn is None:
+        return (yield)
+    alone = item.nodeid.startswith(ALONE)
+    fcntl.flock(turn, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    try:
+        return (yield)
+    finally:
+        if not alone or nextitem is None:
+            fcntl.flock(turn, fcntl.LOCK_UN)

@@ -3,11 +3,18 @@
 import re
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
-from tests import ruletable
-from webhook import rulefiles
+from tests import reference, ruletable
+from webhook.core.rules.backend import BACKEND, SHARED
+from webhook.core.rules.catalog import DEVICE_CATALOG
+from webhook.core.rules.claim_source import CLAIM_SOURCE
+from webhook.core.rules.cluster import CLUSTER
+from webhook.core.rules.exemption import EXEMPTION
+from webhook.core.rules.tenant_policy import TENANT_POLICY
 from webhook.core.violations import CODES
+from webhook.files import rule_files
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -22,20 +29,30 @@ def codes() -> str:
 
 def back_ends() -> str:
     """Every shipped back end."""
-    rulebook = rulefiles.load(ROOT / "rules", tried=True)
+    rulebook = rule_files.load(ROOT / "rules")
     links = [f"[{name}](rules/{backend.at.file})" for name, backend in sorted(rulebook.backends.items())]
     return textwrap.fill(f"{len(links)} back ends: {', '.join(links)}.", 118, break_on_hyphens=False)
 
 
 def every_back_end() -> str:
     """What every shipped back end makes of a request, for the README of the rules."""
-    return ruletable.table(rulefiles.load(RULES_README.parent, tried=True))
+    return ruletable.table(rule_files.load(RULES_README.parent))
 
 
 TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
     "codes": (README, codes),
     "back ends": (README, back_ends),
     "every back end": (RULES_README, every_back_end),
+    "keys of Cluster": (RULES_README, partial(reference.keys, CLUSTER.schema)),
+    "keys of Backend": (RULES_README, partial(reference.keys, BACKEND.schema)),
+    "keys of a mode": (RULES_README, partial(reference.keys, SHARED["mode"])),
+    "keys of an example": (RULES_README, partial(reference.keys, SHARED["example"])),
+    "verbs": (RULES_README, reference.verbs),
+    "options of verbs": (RULES_README, reference.options),
+    "keys of DeviceCatalog": (RULES_README, partial(reference.keys, DEVICE_CATALOG.schema)),
+    "keys of ClaimSource": (RULES_README, partial(reference.keys, CLAIM_SOURCE.schema)),
+    "keys of TenantPolicy": (RULES_README, partial(reference.keys, TENANT_POLICY.schema)),
+    "keys of Exemption": (RULES_README, partial(reference.keys, EXEMPTION.schema)),
 }
 """Every table by its marker: the file it stands in, and what makes it."""
 
@@ -60,7 +77,8 @@ def main() -> None:
     """Write the tables."""
     for name, (file, render) in TABLES.items():
         text = file.read_text()
-        file.write_text(text.replace(marked(name, text), render()))
+        marker = f"<!-- {name} -->\n"
+        file.write_text(text.replace(f"{marker}{marked(name, text)}\n", f"{marker}{render()}\n"))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from webhook.core import edits, examples, indexes, plan, pod
-from webhook.core.backend import Backend, Example
-from webhook.core.device import Device
-from webhook.core.plan import Plan
-from webhook.core.rulebook import Rulebook, Surroundings
+from tests.edited import edited
+from webhook.core.kube import pod
+from webhook.core.plan import plan
+from webhook.core.plan.plan import Plan
+from webhook.core.reports import examples
+from webhook.core.rules import index
+from webhook.core.rules.backend import Backend, Example
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.rulebook import Rulebook, Surroundings
 
 SIZED = {"gpu-memory": "1Gi", "gpu-cores": "10"}
 PROBES: Mapping[str, Sequence[Mapping[str, str]]] = {
@@ -41,7 +45,7 @@ def table(rulebook: Rulebook) -> str:
 
 
 def _row(backend: Backend, rulebook: Rulebook) -> str:
-    alone = indexes.only(backend.name, rulebook)
+    alone = index.only(backend.name, rulebook)
     example = _telling(backend)
     asked = ", ".join(f"`{key}: {_quoted(value)}`" for key, value in example.ask.items())
     link = f"[{backend.name}]({backend.at.file})"
@@ -63,7 +67,7 @@ def _telling(backend: Backend) -> Example:
 def _gets(example: Example, alone: Rulebook) -> Iterator[str]:
     """What the pod has afterwards that it did not have before."""
     raw = examples.pod_of(example)
-    found = examples.sections(edits.apply(plan.make(pod.read(raw), alone).edits, raw))
+    found = examples.sections(edited(plan.make(pod.read(raw), alone).edits, raw))
     before = examples.sections(raw)
     for section, value in found.items():
         yield from _said(section, value, before[section])
@@ -97,7 +101,7 @@ def _can(what: str, words: Sequence[Mapping[str, str]], backend: Backend, alone:
     return any(_served(what, words, card, backend, alone) for card in {card.model: card for card in cards}.values())
 
 
-def _served(what: str, words: Sequence[Mapping[str, str]], card: Device, backend: Backend, alone: Rulebook) -> bool:
+def _served(what: str, words: Sequence[Mapping[str, str]], card: Card, backend: Backend, alone: Rulebook) -> bool:
     known = replace(alone, surroundings=Surroundings(cards={backend.name: card}))
     plans = (plan.make(pod.read(_like(backend, ask)), known) for ask in _asks(what, words, card, backend))
     return any(not planned.violations and not _open(what, planned) for planned in plans)
@@ -108,9 +112,7 @@ def _open(what: str, planned: Plan) -> bool:
     return what == "`gpu-cores`" and any("does not limit compute" in warning for warning in planned.warnings)
 
 
-def _asks(
-    what: str, words: Sequence[Mapping[str, str]], card: Device, backend: Backend
-) -> Iterator[Mapping[str, str]]:
+def _asks(what: str, words: Sequence[Mapping[str, str]], card: Card, backend: Backend) -> Iterator[Mapping[str, str]]:
     for name in card.profiles if what == "`gpu-profile`" else ():
         if name in backend.profiles:
             yield {"gpu-profile": name}

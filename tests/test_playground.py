@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import RULES, pod
+from tests.cluster.plane import free_port
 from tests.cluster.waiting import until
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +29,7 @@ class Playground:
     """One run, on ports of its own; `state` is where its certificate goes."""
 
     def __init__(self, state: Path, *options: str) -> None:
-        self.webhook, self.console = _free_ports(2)
+        self.webhook, self.console = free_port(), free_port()
         self.certificate = state / "gpu-webhook" / "tls.crt"
         binds = ["--bind", f"127.0.0.1:{self.webhook}", "--console", f"127.0.0.1:{self.console}"]
         self.popen = subprocess.Popen(
@@ -47,8 +48,8 @@ class Playground:
         for line in self.popen.stdout:
             lines.append(line)
             if last in line:
-                break
-        return "".join(lines)
+                return "".join(lines)
+        raise AssertionError(f"it has ended: {self.complaints()}")
 
     def children(self) -> list[int]:
         """Its processes and theirs."""
@@ -61,14 +62,6 @@ class Playground:
     def complaints(self) -> str:
         assert self.popen.stderr is not None
         return self.popen.stderr.read()
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 def _descendants(process: int) -> list[int]:

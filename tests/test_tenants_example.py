@@ -8,9 +8,10 @@ from typing import Any
 import jsonpatch
 
 from tests import builders, readme
-from webhook.core import admit
 from webhook.core.decision import Decision
-from webhook.core.rulebook import Rulebook
+from webhook.core.mutate import mutate
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.validate import validate
 
 TEXT = readme.RULES_README.read_text()
 BEFORE_IT_EXPIRES = 1_800_000_000.0
@@ -29,10 +30,10 @@ def _admitted(
     """The pod as it would be stored, and whether it may be."""
     made = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main"}]}}
     asking = replace(builders.creating(made, namespace), user=user, at=at)
-    mutated = admit.mutate(asking, _rulebook())
+    mutated = mutate(asking, _rulebook())
     assert mutated.allowed, mutated.violations
     stored = jsonpatch.apply_patch(made, mutated.patch)
-    return stored, admit.validate(replace(asking, pod=stored), _rulebook())
+    return stored, validate(replace(asking, pod=stored), _rulebook())
 
 
 def test_a_pod_gets_the_tenants_model_queue_and_nodes_and_is_counted() -> None:

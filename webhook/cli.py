@@ -9,9 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 
-from webhook import manifests, rulefiles
 from webhook.commands import checking, explaining, running, seeing
 from webhook.commands.outcome import FAILED, FINE, UsageError
 
@@ -20,35 +18,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     grammar = parser()
     options = grammar.parse_args(arguments)
+    if options.version:
+        print(_version())
+        return FINE
     if "command" not in options:
         grammar.print_help(sys.stderr)
         return FAILED
     try:
         return int(options.command(options))
     except BrokenPipeError:
-        # Whoever read the output has seen enough; Python would complain once more at exit.
+        # The reader of the output has closed it, as `head` does; without this Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
     except Exception as error:
         if "GPU_WEBHOOK_TRACE" in os.environ:
             raise
-        return _fail(_said(error))
+        print(f"gpu-webhook: {_message_of(error)}", file=sys.stderr)
+        return FAILED
 
 
-def _said(error: Exception) -> str:
+def _version() -> str:
+    from importlib import metadata  # noqa: PLC0415 - imports the packages for e-mail and ZIP files
+
+    return f"gpu-webhook {metadata.version('gpu-webhook')}"
+
+
+def _message_of(error: Exception) -> str:
+    from webhook.files import manifests, rule_files  # noqa: PLC0415 - with everything that reads rules
+
     match error:
         case UsageError() | manifests.ManifestError():
             return str(error)
-        case rulefiles.RuleFilesError():
+        case rule_files.RuleFilesError():
             return f"the rules cannot be used:\n{error}"
         case OSError():
             return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     return f"an error of the program, not of yours: {error!r}; GPU_WEBHOOK_TRACE=1 shows where"
-
-
-def _fail(message: str) -> int:
-    print(f"gpu-webhook: {message}", file=sys.stderr)
-    return FAILED
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,8 +63,8 @@ def parser() -> argparse.ArgumentParser:
         description='Kubernetes admission for clusters that share GPUs: gpu: "0.3" in, a vendor\'s request out.',
         epilog="exit codes: 0 fine, 1 findings or a denial, 2 usage or internal error",
     )
-    whole.add_argument("--version", action="version", version=f"gpu-webhook {metadata.version('gpu-webhook')}")
-    commands = whole.add_subparsers(metavar="COMMAND")
+    whole.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = whole.add_subparsers(metavar="COMMAND", prog="gpu-webhook")
     running.serve_options(commands.add_parser("serve", help="answer admission reviews over HTTPS"))
     running.console_options(commands.add_parser("console", help="the page for people: what is loaded, and try a pod"))
     explaining.explain_options(commands.add_parser("explain", help="show what would become of a pod, and why"))

@@ -1,7 +1,7 @@
 """`make run`: the webhook and the console on this machine, without a cluster, until Ctrl-C.
 
-Two child processes, each as the command line would start it. They end with this one, whatever ends it, and this one
-ends with the first of them: half a playground would only puzzle.
+Two child processes, each started as on the command line. They end with this process, whatever ends it. If one of them
+ends, this process ends the other, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ctypes
 import http.client
 import json
 import os
-import selectors
 import shlex
 import signal
 import socket
@@ -19,21 +18,22 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from errno import EADDRINUSE
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Final
 
-from webhook import settings
-
-FINE: Final = 0
-FAILED: Final = 2
+from webhook.commands import options
+from webhook.commands.outcome import FAILED, FINE, UsageError
+from webhook.files import summary
+from webhook.server import settings
 
 START_SECONDS: Final = 30.0
 ASK_SECONDS: Final = 2.0
 PAUSE_SECONDS: Final = 0.1
-END_SECONDS: Final = 5.0
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG: Final = 1
@@ -43,90 +43,52 @@ POD: Final = (
 )
 
 
-class CannotStartError(Exception):
-    """Why there is no playground, in a sentence."""
+class CannotRunError(Exception):
+    """Why the playground cannot start, or has ended, in a sentence."""
 
 
-class Stop:
-    """Whether somebody asked for the end: Ctrl-C, SIGTERM, or a closed terminal."""
+class Program:
+    """One program of the playground, in a process group of its own, so that Ctrl-C reaches only its parent.
 
-    def __init__(self) -> None:
-        self.asked = False
-        for number in SIGNALS:
-            signal.signal(number, self._ask)
+    `reader` is a thread, to be started, that hands every line the program prints to `told`.
+    """
 
-    def _ask(self, _number: int, _frame: object) -> None:
-        self.asked = True
-
-
-class Address(NamedTuple):
-    """Where to listen."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def near(self) -> tuple[str, int]:
-        """Where to ask: who listens everywhere listens on loopback."""
-        everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
-        return everywhere.get(self.host, self.host), self.port
-
-
-class Child:
-    """One program of the playground, in a process group of its own, so that Ctrl-C reaches only its parent."""
-
-    def __init__(self, name: str, *command: str) -> None:
-        self.name = name
-        self.said: list[str] = []
+    def __init__(self, told: Callable[[str], object], name: str, *command: str) -> None:
+        self._told, self._name, self._complaint = told, name, ""
         parent = os.getpid()
-        self.popen = subprocess.Popen(  # noqa: S603 - no shell, and our own program
+        self._process = subprocess.Popen(  # noqa: S603 - no shell, and our own program
             [sys.executable, "-P", "-m", "webhook.cli", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            text=True,
+            errors="replace",
             process_group=0,
-            preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 - this process has no threads
+            preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 - threads are started after both programs
         )
-        assert self.popen.stdout is not None  # noqa: S101 - for the type: stdout is a pipe
-        self._output = self.popen.stdout
-        os.set_blocking(self._output.fileno(), False)
-        self._rest = b""
-        self.serving = False
+        self.reader = Thread(target=self._read)
 
-    def fileno(self) -> int:
-        """What to wait for when its output is awaited."""
-        return self._output.fileno()
-
-    def lines(self) -> Iterator[str]:
-        """The whole lines it has printed since the last time; never waits."""
-        *whole, self._rest = (self._rest + (self._output.read() or b"")).split(b"\n")
-        yield from (line.decode(errors="replace") for line in whole)
+    def _read(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101 - for the type: stdout is a pipe
+        with self._process.stdout as output:
+            for line in output:
+                self._complaint = _complaint(line) or self._complaint
+                self._told(line)
 
     def check(self) -> None:
-        """Raise CannotStartError when it has ended, with the last thing it complained of."""
-        code = self.popen.poll()
+        """Raise CannotRunError when it has ended, with the last thing it complained of."""
+        code = self._process.poll()
         if code is None:
             return
-        self.said += self.lines()
-        reasons = [message for line in self.said if (message := _complaint(line))]
+        self.end()
         how = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
-        raise CannotStartError(f"the {self.name} {how}" + (f": {reasons[-1]}" if reasons else ""))
+        raise CannotRunError(f"the {self._name} {how}" + (f": {self._complaint}" if self._complaint else ""))
 
     def end(self) -> None:
-        """End it at once, and if that takes too long, without asking.
-
-        A webhook that serves and gets SIGTERM waits for an API server to turn elsewhere, which SIGINT spares us;
-        one that still starts would answer SIGINT with a traceback.
-        """
-        self.popen.send_signal(signal.SIGINT if self.serving else signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            self.popen.wait(END_SECONDS)
+        """End it and its own children at once: a client of a playground needs no time to turn elsewhere."""
         with suppress(ProcessLookupError):
-            os.killpg(self.popen.pid, signal.SIGKILL)  # its own children, if it left some behind
-        self.popen.wait()
-        self._output.close()
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self.reader.join()
 
 
 def _end_with(parent: int) -> None:
@@ -149,106 +111,116 @@ def _complaint(line: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start both, say what there is, and wait; the exit code."""
-    options = _parser().parse_args(arguments)
-    stop = Stop()
-    children: list[Child] = []
+    """Start both programs, print their addresses, and wait; returns the exit code."""
+    given = _parser().parse_args(arguments)
+    news: SimpleQueue[str | None] = SimpleQueue()
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: news.put(None))
+    programs: list[Program] = []
     try:
-        _check_free(options.bind, "BIND")
-        _check_free(options.console, "CONSOLE")
-        rules = str(options.rules)
-        children.append(Child("webhook", "serve", "--bind", str(options.bind), "--rules", rules))
-        children.append(Child("console", "console", "--bind", str(options.console), "--rules", rules))
-        loaded = _await_answers(options, children, stop)
-        if not stop.asked:
-            _say(_welcome(options, loaded))
-            _pass_on(children, stop)
-    except CannotStartError as error:
+        _check_free(given.bind, "--bind", "BIND")
+        _check_free(given.console, "--console", "CONSOLE")
+        rules = ("--rules", str(given.rules))
+        programs.append(Program(news.put, "webhook", "serve", "--bind", given.bind, *rules))
+        programs.append(Program(lambda _: None, "console", "console", "--bind", given.console, *rules))
+        for program in programs:
+            program.reader.start()
+        _show(given, _lines(programs, news))
+    except (CannotRunError, UsageError) as error:
         print(f"gpu-webhook: {error}", file=sys.stderr)  # noqa: T201 - this is a command line
         return FAILED
-    except BrokenPipeError:  # whoever read along has seen enough; Python would complain once more at exit
+    except BrokenPipeError:  # the reader of the output has gone; Python would complain again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
-        for child in children:
-            child.end()
+        for program in programs:
+            program.end()
     return FINE
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m webhook.playground", description="What `make run` starts.")
-    parser.add_argument("--bind", type=_address, default="127.0.0.1:8443", metavar="HOST:PORT", help="%(default)s")
-    parser.add_argument("--console", type=_address, default="127.0.0.1:8080", metavar="HOST:PORT", help="%(default)s")
-    parser.add_argument("--rules", type=Path, default=settings.default_rules(), metavar="DIR", help="%(default)s")
+    parser.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="%(default)s")
+    parser.add_argument("--console", default="127.0.0.1:8080", metavar="HOST:PORT", help="%(default)s")
+    options.rules(parser)
     return parser
 
 
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text}: write HOST:PORT, as 127.0.0.1:8443")
-    return Address(host.strip("[]"), int(port))
-
-
-def _check_free(address: Address, variable: str) -> None:
+def _check_free(bind: str, option: str, variable: str) -> None:
     """Complain before anything is started, in the words of `make run`."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    host, port = options.address(bind, option)
     try:
-        socket.create_server(address, family=family).close()
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
         if error.errno != EADDRINUSE:
             reason = str(error.strerror).partition(" (while ")[0]
-            raise CannotStartError(f"cannot listen on {address}: {reason}") from None
-        other = address._replace(port=address.port + 1000 if address.port < 64000 else 9000)
+            raise CannotRunError(f"cannot listen on {bind}: {reason}") from None
+        other = f"{bind.rpartition(':')[0]}:{port + 1000 if port < 64000 else 9000}"
         advice = f"end what listens there, or choose another port: make run {variable}={other}"
-        raise CannotStartError(f"{address} is in use; {advice}") from None
+        raise CannotRunError(f"{bind} is in use; {advice}") from None
 
 
-def _await_answers(options: argparse.Namespace, children: Sequence[Child], stop: Stop) -> dict[str, Any]:
-    """Wait until both answer; what the console says is loaded. Returns early when the end is asked for."""
+def _lines(programs: Sequence[Program], news: SimpleQueue[str | None]) -> Iterator[str]:
+    """The lines of the webhook, empty ones while it prints nothing, until `news` has None: the end was asked for.
+
+    Raises CannotRunError when a program has ended.
+    """
+    while True:
+        line: str | None = ""
+        with suppress(Empty):
+            line = news.get(timeout=PAUSE_SECONDS)
+        if line is None:
+            return
+        for program in programs:
+            program.check()
+        yield line
+
+
+def _show(given: argparse.Namespace, lines: Iterator[str]) -> None:
+    """Print the welcome once both programs answer, then the webhook's lines."""
+    loaded = _await_answers(given, lines)
+    if loaded is not None:
+        print(_welcome(given, loaded), flush=True)  # noqa: T201 - this is a command line
+    for line in lines:
+        print(line, end="", flush=True)  # noqa: T201 - as above
+
+
+def _await_answers(given: argparse.Namespace, lines: Iterator[str]) -> dict[str, Any] | None:
+    """Wait until both programs answer; what the console says is loaded. None when the end is asked for before."""
     deadline = time.monotonic() + START_SECONDS
-    while not stop.asked:
-        for child in children:
-            child.said += child.lines()
-            child.check()
+    for line in lines:
+        if line:
+            continue  # what the webhook says while it starts
         with suppress(OSError, http.client.HTTPException):
-            _webhook_answers(options.bind)
-            loaded = _rules(options.console)
-            for child in children:
-                child.serving = True
+            context = ssl.create_default_context(cafile=settings.Settings().certificate[0])
+            context.check_hostname = False  # --bind may be a name that the certificate does not have
+            _ask(http.client.HTTPSConnection(given.bind, timeout=ASK_SECONDS, context=context), "/healthz")
+            loaded: dict[str, Any] = json.loads(
+                _ask(http.client.HTTPConnection(given.console, timeout=ASK_SECONDS), "/api/rules")
+            )
             return loaded
         if time.monotonic() > deadline:
-            raise CannotStartError(f"no answer from {options.bind} and {options.console} in {START_SECONDS:g} s")
-        time.sleep(PAUSE_SECONDS)
-    return {}
+            raise CannotRunError(f"no answer from {given.bind} and {given.console} in {START_SECONDS:g} s")
+    return None
 
 
-def _webhook_answers(address: Address) -> None:
-    context = ssl.create_default_context(cafile=settings.Settings().certificate[0])
-    context.check_hostname = False  # --bind may be a name that the certificate does not have
-    connection = http.client.HTTPSConnection(*address.near, timeout=ASK_SECONDS, context=context)
+def _ask(connection: http.client.HTTPConnection, path: str) -> bytes:
     with closing(connection):
-        connection.request("GET", "/healthz")
-        connection.getresponse().read()
+        connection.request("GET", path)
+        return connection.getresponse().read()
 
 
-def _rules(address: Address) -> dict[str, Any]:
-    connection = http.client.HTTPConnection(*address.near, timeout=ASK_SECONDS)
-    with closing(connection):
-        connection.request("GET", "/api/rules")
-        answer: dict[str, Any] = json.loads(connection.getresponse().read())
-        return answer
-
-
-def _welcome(options: argparse.Namespace, loaded: dict[str, Any]) -> str:
+def _welcome(given: argparse.Namespace, loaded: dict[str, Any]) -> str:
+    program = shlex.quote(os.path.relpath(Path(sys.executable).with_name("gpu-webhook")))
+    rules = "" if given.rules == settings.default_rules() else f" --rules {shlex.quote(str(given.rules))}"
     return f"""\
-webhook      https://{options.bind}  POST /mutate, /validate, /templates; GET /healthz, /readyz, /metrics
-console      http://{options.console}/  what is loaded; paste a pod and see what becomes of it
-rules        {_short(options.rules)}: {_describe(loaded)}
+webhook      https://{given.bind}  POST /mutate, /validate, /templates; GET /healthz, /readyz, /metrics
+console      http://{given.console}/  what is loaded; paste a pod and see what becomes of it
+rules        {_short(given.rules)}: {_describe(loaded)}
 certificate  {_short(settings.Settings().certificate[0])}
 
 A pod before and after, to paste:
 
-  printf '{POD}' | {_program()} explain -{_rules_option(options)}
+  printf '{POD}' | {program} explain -{rules}
 
 Below are the webhook's decisions, one JSON line each. Ctrl-C ends everything.
 """
@@ -256,19 +228,11 @@ Below are the webhook's decisions, one JSON line each. Ctrl-C ends everything.
 
 def _describe(loaded: dict[str, Any]) -> str:
     if loaded["fine"]:
-        counts = loaded["counts"]
-        return f"{counts['backends']} back ends, {counts['devices']} card models, {counts['examples']} examples"
+        return summary.describe(loaded["counts"])
     first, number = loaded["problems"][0], len(loaded["problems"])
     wrong = "one problem" if number == 1 else f"{number} problems, the first"
     place = f"{first['file']}:{first['line']}:{first['column']}"
     return f"not usable, and no review is answered until they are: {wrong} at {place}: {first['message']}"
-
-
-def _program() -> str:
-    """The command `gpu-webhook` of this environment, as short as it can be typed here."""
-    program = Path(sys.executable).with_name("gpu-webhook")
-    here = Path.cwd()
-    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))
 
 
 def _short(path: Path) -> str:
@@ -277,29 +241,6 @@ def _short(path: Path) -> str:
         if path.is_relative_to(base):
             return f"{prefix}{path.relative_to(base)}"
     return str(path)
-
-
-def _rules_option(options: argparse.Namespace) -> str:
-    return "" if options.rules == settings.default_rules() else f" --rules {shlex.quote(str(options.rules))}"
-
-
-def _pass_on(children: Sequence[Child], stop: Stop) -> None:
-    """Print what the webhook prints until the end is asked for, or a child has ended."""
-    webhook = children[0]
-    with selectors.DefaultSelector() as selector:
-        for child in children:
-            selector.register(child, selectors.EVENT_READ)
-        while not stop.asked:
-            for key, _ in selector.select(PAUSE_SECONDS):
-                lines = list(key.fileobj.lines())  # type: ignore[union-attr] # a child, which has a descriptor
-                if key.fileobj is webhook and lines:
-                    _say("\n".join(lines))
-            for child in children:
-                child.check()
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - this is a command line
 
 
 if __name__ == "__main__":

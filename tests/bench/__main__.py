@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tests.bench import ledger, programs, scale
 from tests.bench.contest import WARMUP, Contestant, Load, start
-from tests.bench.figures import Figures, Row, medians, table, verdicts
-from tests.bench.reviews import all_reviews
+from tests.bench.figures import NOOP, OURS, WITH_QUOTA, Figures, Row, medians, table, verdicts
+from tests.bench.reviews import all_measured
 from tests.cluster.processes import Processes
 
 
@@ -41,7 +41,7 @@ def reviewed(options: argparse.Namespace, built: Mapping[str, Path]) -> Iterator
     with Processes() as processes:
         contestants = start(processes, built["noop"])
         load = Load(built["load"], processes.folder / "tls.crt", options.connections, options.seconds)
-        rows = measure(list(contestants.values()), load, options.rounds, processes.folder)
+        rows = measure(contestants, load, options.rounds, processes.folder)
         memory = {name: contestant.memory() for name, contestant in contestants.items()}
     yield from (heading(options), "", *table(rows, memory), "", *verdicts(rows, memory))
 
@@ -59,20 +59,20 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def measure(contestants: list[Contestant], load: Load, rounds: int, folder: Path) -> list[Row]:
-    """Every review on every server in every round, in turns, and the order turned round each time."""
-    reviews = all_reviews()
-    files = {name: folder / f"review-{number}.json" for number, name in enumerate(reviews)}
+def measure(contestants: Mapping[str, Contestant], load: Load, rounds: int, folder: Path) -> list[Row]:
+    """Every review on our server and the no-op in every round, in turns, and the order turned round each time."""
+    measured = {review.name: review for review in all_measured()}
+    files = {name: folder / f"review-{number}.json" for number, name in enumerate(measured)}
     for name, file in files.items():
-        file.write_bytes(reviews[name])
+        file.write_bytes(measured[name].body)
     runs: dict[tuple[str, str], list[Figures]] = defaultdict(list)
     for number in range(rounds):
-        say(f"round {number + 1} of {rounds}: {len(files) * len(contestants) * (load.seconds + WARMUP):.0f} s")
-        for name, file in files.items():
-            for contestant in contestants if number % 2 == 0 else reversed(contestants):
-                patched = contestant is contestants[0] and name.startswith("fraction")
-                runs[name, contestant.name].append(load.run(contestant, file, patched=patched))
-    return [Row(name, len(reviews[name]), server, medians(found)) for (name, server), found in runs.items()]
+        say(f"round {number + 1} of {rounds}: {2 * len(files) * (load.seconds + WARMUP):.0f} s")
+        for name, review in measured.items():
+            pair = [contestants[WITH_QUOTA if review.quota else OURS], contestants[NOOP]]
+            for contestant in pair if number % 2 == 0 else reversed(pair):
+                runs[name, contestant.name].append(load.run(contestant, review, files[name]))
+    return [Row(name, len(measured[name].body), server, medians(found)) for (name, server), found in runs.items()]
 
 
 def heading(options: argparse.Namespace) -> str:

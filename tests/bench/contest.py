@@ -1,4 +1,4 @@
-"""Starts the two servers on one core, loads them in turns from another, and measures."""
+"""Starts the servers on one core, loads them in turns from another, and measures."""
 
 import json
 import os
@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.figures import NOOP, OURS, Figures
+from tests.bench.figures import NOOP, OURS, WITH_QUOTA, Figures
+from tests.bench.reviews import Measured
+from tests.builders import shipped_files
 from tests.cluster.processes import Process, Processes
 from tests.cluster.waiting import until
 
@@ -54,12 +56,12 @@ class Load:
     seconds: float
     core: int = max(os.sched_getaffinity(0))
 
-    def run(self, contestant: Contestant, review: Path, *, patched: bool) -> Figures:
+    def run(self, contestant: Contestant, review: Measured, file: Path) -> Figures:
         """Load one server with one review; every answer is checked by the program, and the patches here."""
         before = contestant.cpu_seconds()
         with on(self.core):
             done = subprocess.run(
-                self._command(contestant, review),
+                self._command(contestant, review.path, file),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -68,14 +70,16 @@ class Load:
         if done.returncode:
             raise RuntimeError(f"{contestant.name}: {done.stderr}")
         said = json.loads(done.stdout)
-        assert said["patched"] == (said["answered"] if patched else 0), f"{contestant.name} patched {said}"
+        expected = said["answered"] if review.patched and contestant.name != NOOP else 0
+        assert said["patched"] == expected, f"{contestant.name} patched {said}"
         cpu = (contestant.cpu_seconds() - before) / said["answered"]
         return Figures(said["per_second"], said["p50_us"] / 1000, said["p99_us"] / 1000, cpu * 1e6)
 
-    def _command(self, contestant: Contestant, review: Path) -> list[str]:
+    def _command(self, contestant: Contestant, path: str, file: Path) -> list[str]:
         options = {
             "address": f"127.0.0.1:{contestant.port}",
-            "review": review,
+            "path": path,
+            "review": file,
             "roots": self.roots,
             "connections": self.connections,
             "warmup": f"{WARMUP}s",
@@ -84,18 +88,38 @@ class Load:
         return [str(self.program), *(f"-{name}={value}" for name, value in options.items())]
 
 
+QUOTA = """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: TenantPolicy
+metadata: {name: vision}
+spec:
+  namespaces: {names: ["vision-*"]}
+  quota: {devices: 1000}
+"""
+
+
 def start(processes: Processes, noop: Path) -> Mapping[str, Contestant]:
-    """Both servers, with one certificate, on one core."""
+    """The servers, with one certificate, on one core."""
     folder = processes.folder
-    ours, other = _free_port(), _free_port()
-    settings = {"bind": f"127.0.0.1:{ours}", "state": str(folder), "drain_seconds": 0.1}
+    rules = folder / "rules"
+    rules.mkdir()
+    for name, text in {**shipped_files(), "tenants.yaml": QUOTA}.items():
+        (rules / name).write_text(text)
     pair = ("-certificate", str(folder / "tls.crt"), "-key", str(folder / "tls.key"))
     with on(server_core()):
-        first = Contestant(OURS, ours, processes.start("ours", sys.executable, LAUNCH, json.dumps(settings)))
-        _await(first)
-        second = Contestant(NOOP, other, processes.start("noop", noop, "-address", f"127.0.0.1:{other}", *pair))
-        _await(second)
-    return {each.name: each for each in (first, second)}
+        ours = [_ours(OURS, processes, {}), _ours(WITH_QUOTA, processes, {"rules": str(rules)})]
+        port = _free_port()
+        other = Contestant(NOOP, port, processes.start("noop", noop, "-address", f"127.0.0.1:{port}", *pair))
+        _await(other)
+    return {each.name: each for each in (*ours, other)}
+
+
+def _ours(name: str, processes: Processes, more: Mapping[str, str]) -> Contestant:
+    port = _free_port()
+    settings = {"bind": f"127.0.0.1:{port}", "state": str(processes.folder), "drain_seconds": 0.1, **more}
+    server = Contestant(name, port, processes.start(name, sys.executable, LAUNCH, json.dumps(settings)))
+    _await(server)
+    return server
 
 
 def _await(contestant: Contestant) -> None:

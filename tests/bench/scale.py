@@ -20,18 +20,19 @@ from tests.bench import programs, reviews
 from tests.bench.contest import Contestant, Load, load_core, on, server_core
 from tests.bench.figures import OURS
 from tests.bench.recorded import VERSION, Cluster
+from tests.bench.reviews import Measured
 from tests.cluster.plane import accepts, free_port
 from tests.cluster.processes import Process, Processes
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT
-from webhook import api
-from webhook.core import admit
+from webhook.cluster import client
+from webhook.core.policy import holdings
+from webhook.core.quota.view import Pod, View
 from webhook.core.review import AdmissionRequest, decode
-from webhook.core.rulebook import Rulebook
-from webhook.core.schema import tenants
-from webhook.core.tenancy import counting
-from webhook.core.tenancy.policy import Tenancy
-from webhook.core.tenancy.view import Pod, View
+from webhook.core.rules import cluster_policies
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.validate import validate
 
 LARGE = Cluster(tenants=1000, namespaces=5000, pods=50_000)
 ONE_TENANT = replace(LARGE, tenants=1)
@@ -48,7 +49,7 @@ ROUNDS, REVIEWS = 30, 100
 def rulebook(cluster: Cluster) -> Rulebook:
     """The shipped rules, with the tenants of a cluster, as a server reads them."""
     shipped = builders.rulebook(builders.shipped_files())
-    policies = list(tenants.policies_from(cluster.policies(), shipped).read.values())
+    policies = list(cluster_policies.policies_from(cluster.policies(), shipped).read.values())
     labels = {found["metadata"]["name"]: found["metadata"]["labels"] for found in cluster.spaces()}
     return replace(shipped, tenancy=Tenancy(policies=policies, labels=labels, watched=True))
 
@@ -80,7 +81,7 @@ def ratio() -> float:
 def _time(rules: Rulebook, requests: list[AdmissionRequest]) -> int:
     started = process_time_ns()
     for request in islice(cycle(requests), REVIEWS):
-        decision = admit.validate(request, rules)
+        decision = validate(request, rules)
         assert decision.reservation is not None, decision
     return process_time_ns() - started
 
@@ -101,26 +102,26 @@ class Recount:
 
 def recount(cluster: Cluster = LARGE, rounds: int = 3) -> Recount:
     """Count all pods as the settler does, and decode them only, in turns: each at its best round."""
-    pages = [cluster.page(first, api.PAGE) for first in range(0, cluster.pods, api.PAGE)]
-    counter = counting.Counter(rulebook(LARGE))
+    pages = [cluster.page(first, client.PAGE) for first in range(0, cluster.pods, client.PAGE)]
+    counter = holdings.Counter(rulebook(LARGE))
     whole, decoding = [], []
     for _ in range(rounds):
         started = process_time()
         view = View()
-        view.listed([_kept(found, counter) for page in pages for found in api.decoded(page)["items"]], VERSION)
+        view.listed([_kept(found, counter) for page in pages for found in client.decoded(page)["items"]], VERSION)
         whole.append(process_time() - started)
         assert len(view) == cluster.pods
         assert view.held(cluster.space(0)), "the pods hold something"
         started = process_time()
-        assert sum(len(api.decoded(page)["items"]) for page in pages) == cluster.pods
+        assert sum(len(client.decoded(page)["items"]) for page in pages) == cluster.pods
         decoding.append(process_time() - started)
     return Recount(cluster.pods, min(whole), min(decoding))
 
 
-def _kept(found: dict[str, dict[str, str]], counter: counting.Counter) -> Pod:
+def _kept(found: dict[str, dict[str, str]], counter: holdings.Counter) -> Pod:
     """As the settler does."""
     metadata = found["metadata"]
-    amount = counter.held(found).tally if counting.live(found) else {}
+    amount = counter.held(found).tally if holdings.live(found) else {}
     return Pod(metadata["uid"], metadata["namespace"], metadata["name"], amount)
 
 
@@ -191,14 +192,15 @@ def _kubeconfig(port: int) -> dict[str, object]:
 def beside(running: Attached, rounds: int) -> tuple[float, float]:
     """The p99 (ms) of /mutate without a settler, and beside one that counts: one client, on the server's core."""
     folder = running.processes.folder
-    review = folder / "review.json"
-    review.write_bytes(review_of(LARGE, 7))
+    review = Measured("one pod", "/mutate", review_of(LARGE, 7), patched=True)
+    file = folder / "review.json"
+    file.write_bytes(review.body)
     load = Load(programs.build()["load"], folder / "gpu-webhook" / "tls.crt", 1, 2.0, server_core())
     alone, among = [], []
     for _ in range(rounds):
-        alone.append(load.run(running.server, review, patched=True).p99_ms)
+        alone.append(load.run(running.server, review, file).p99_ms)
         with running.settling():
-            among.append(load.run(running.server, review, patched=True).p99_ms)
+            among.append(load.run(running.server, review, file).p99_ms)
     return median(alone), median(among)
 
 

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,12 @@ import yaml
 
 from tests import builders
 from tests.cases.served import NeverServedError, as_served
-from webhook.core import admit, sources
 from webhook.core.decision import Decision
-from webhook.core.rulebook import Rulebook
-from webhook.rulefiles import RuleFilesError
+from webhook.core.interpret import claim_objects
+from webhook.core.mutate import mutate
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.validate import validate
+from webhook.files.rule_files import RuleFilesError
 
 CASES = Path(__file__).parent
 EXPECTATIONS = ("mutated.yaml", "denied.txt", "refused.txt", "warnings.txt", "problems.txt")
@@ -50,19 +51,14 @@ class Case:
         `around.yaml` is what the cluster has: claims and their classes.
         """
         own = sorted((self.folder / "rules").glob("*.yaml"))
-        rules = _rulebook(tuple((file.name, file.read_text()) for file in own))
+        rules = builders.rulebook(builders.shipped_files() | {file.name: file.read_text() for file in own})
         around = self.folder / "around.yaml"
-        return sources.given(yaml.safe_load_all(around.read_text()), rules) if around.exists() else rules
+        return claim_objects.given(yaml.safe_load_all(around.read_text()), rules) if around.exists() else rules
 
     def expected(self) -> Outcome:
         """The expectations as they stand in the folder."""
         files = (self.folder / name for name in EXPECTATIONS)
         return {file.name: file.read_text() for file in files if file.exists()}
-
-
-@cache
-def _rulebook(own: tuple[tuple[str, str], ...]) -> Rulebook:
-    return builders.rulebook(builders.shipped_files() | dict(own))
 
 
 def find() -> list[Case]:
@@ -84,7 +80,7 @@ def outcome(case: Case) -> Outcome:
     decision, after = _mutated(seen, rules)
     if not decision.allowed:
         return _warned(decision) | {"denied.txt": f"{message(decision)}\n"}
-    final = admit.validate(builders.creating(as_served(after)), rules)
+    final = validate(builders.creating(as_served(after)), rules)
     refused = {} if final.allowed else {"refused.txt": f"{message(final)}\n"}
     return _warned(decision, final) | refused | {"mutated.yaml": dump(_mutated(case.pod(), rules)[1])}
 
@@ -118,13 +114,15 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _mutated(pod: dict[str, Any], rules: Rulebook) -> tuple[Decision, dict[str, Any]]:
-    decision = admit.mutate(builders.creating(pod), rules)
+    decision = mutate(builders.creating(pod), rules)
     after: dict[str, Any] = jsonpatch.apply_patch(pod, decision.patch)
     return decision, after
 
 
 def broken_promises(case: Case) -> Iterator[str]:
     """What holds for every pod, and does not for this one; in both of its forms."""
+    if not case.has_pod:
+        return
     rules, written = case.rulebook(), case.pod()
     results: dict[str, Any] = {}
     for form, pod in {"as written": written, "as served": _seen(written)}.items():
@@ -143,9 +141,9 @@ def broken_promises(case: Case) -> Iterator[str]:
 
 
 def _once_stored(pod: dict[str, Any], rules: Rulebook) -> Iterator[str]:
-    again = admit.mutate(builders.creating(pod), rules)
+    again = mutate(builders.creating(pod), rules)
     if again.patch or not again.allowed:
         yield f"/mutate changes its own result: {again.patch or message(again)}"
-    final = admit.validate(builders.creating(pod), rules)
+    final = validate(builders.creating(pod), rules)
     if final.code not in {HTTPStatus.OK, HTTPStatus.FORBIDDEN}:
         yield f"/validate refuses the result of /mutate, and no policy is why: {message(final)}"

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from tests import builders
 from tests.cases import golden
-from webhook.core import places, shorthand
-from webhook.core.request import PREFIX
+from webhook.core.interpret import locations
+from webhook.core.request import shorthand
+from webhook.core.request.request import PREFIX
 from webhook.core.violations import CODES
 
 CORE = builders.ROOT / "tests" / "core"
@@ -34,13 +35,13 @@ def test_every_key_of_the_shorthand_is_asked_by_annotation() -> None:
 
 
 def test_every_key_of_the_shorthand_is_asked_for_one_container() -> None:
-    asked = {key.partition(places.SUFFIX)[0] for key in _written("annotations") if places.SUFFIX in key}
+    asked = {key.partition(locations.SUFFIX)[0] for key in _written("annotations") if locations.SUFFIX in key}
 
     assert {key.removeprefix("gpu-") for key in shorthand.KEYS} - {"container"} - asked == set()
 
 
 def test_every_resource_of_the_shorthand_is_asked() -> None:
-    assert places.RESOURCES - set(_resources()) == set()
+    assert locations.RESOURCES - set(_resources()) == set()
 
 
 def test_every_resource_of_every_enabled_back_end_is_asked() -> None:
@@ -52,7 +53,7 @@ def test_every_resource_of_every_enabled_back_end_is_asked() -> None:
 
 def test_every_message_that_a_pods_author_can_get_is_shown() -> None:
     said_elsewhere = {"GPU001", "GPU002", "GPU601", "GPU602"}  # by explain, and by /validate
-    tests = "".join(file.read_text() for file in [*(CORE / "tenancy").glob("*.py"), CORE / "test_guard.py"])
+    tests = "".join(file.read_text() for file in (CORE / "policy").glob("*.py"))
     said_of_tenants = {code for code in CODES if code.startswith("GPU1") and code in tests}
     texts = [text for case in CASES for text in map(case.expected().get, ("denied.txt", "refused.txt")) if text]
     shown = {code for code in CODES if any(f"[{code}]" in text for text in texts)}

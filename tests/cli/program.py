@@ -1,5 +1,11 @@
-"""Runs `gpu-webhook` as its own process, with made-up rules unless a test brings others."""
+"""Runs `gpu-webhook`, with made-up rules unless a test brings others.
 
+In this process, as most tests are about what a command says; as a program of its own where its process matters: its
+environment, signals, terminals and pipes.
+"""
+
+import contextlib
+import io
 import json
 import os
 import pty
@@ -8,6 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
+
+from webhook import cli
 
 HERE = Path(__file__).parent
 RULES = HERE / "rules"
@@ -27,17 +36,32 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
 
-def run(*arguments: str | Path, given: str | bytes = b"", env: dict[str, str] | None = None) -> Ran:
-    """Run it to its end; `given` is its standard input."""
+def run(*arguments: str | Path, given: str | bytes = b"") -> Ran:
+    """One command in this process; `given` is its standard input."""
+    read, out, err = io.TextIOWrapper(io.BytesIO(_bytes(given))), io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", read):
+        try:
+            code = cli.main([*map(str, arguments)])
+        except SystemExit as end:  # argparse: help, or wrong usage
+            code = int(end.code or 0)
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+def start(*arguments: str | Path, given: str | bytes = b"", env: dict[str, str] | None = None) -> Ran:
+    """Run the program to its end."""
     done = subprocess.run(
         [*PROGRAM, *map(str, arguments)],
-        input=given.encode() if isinstance(given, str) else given,
+        input=_bytes(given),
         capture_output=True,
         check=False,
         env={**os.environ, **(env or {})},
         timeout=60,
     )
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _bytes(given: str | bytes) -> bytes:
+    return given.encode() if isinstance(given, str) else given
 
 
 def explain(given: str | bytes, *options: str) -> Ran:

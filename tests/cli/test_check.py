@@ -22,12 +22,22 @@ def test_the_same_for_scripts() -> None:
     assert ran.json == {
         "fine": True,
         "problems": [],
-        "oneWay": [],
         "backends": 3,
         "enabled": 2,
         "devices": 1,
         "examples": 4,
     }
+
+
+def test_losses_are_listed_only_when_they_are_asked_for() -> None:
+    plain, asked = run("check", SHIPPED), run("check", SHIPPED, "--losses")
+
+    assert plain.out.count("\n") == 1
+    assert asked.out.startswith(plain.out)
+    assert "cannot be recovered from a pod's resources" in asked.out
+    listed = [line.strip() for line in asked.out.splitlines()[2:]]
+    assert listed
+    assert run("check", SHIPPED, "--losses", "-o", "json").json["losses"] == listed
 
 
 def test_the_shipped_rules_are_what_is_checked_by_default() -> None:

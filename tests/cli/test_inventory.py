@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.program import RULES, run
+from tests.cli.program import RULES, run, start
 
 Object = dict[str, Any]
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_exit_code_2(given: str, said: str) -> None:
 
 
 def test_without_a_cluster_files_are_asked_for(tmp_path: Path) -> None:
-    ran = run("inventory", "--rules", RULES, env={"KUBECONFIG": str(tmp_path / "none"), "HOME": str(tmp_path)})
+    ran = start("inventory", "--rules", RULES, env={"KUBECONFIG": str(tmp_path / "none"), "HOME": str(tmp_path)})
 
     assert (ran.code, ran.out) == (2, "")
     assert "or give files, from: kubectl get nodes,pods -A -o json" in ran.err

@@ -9,11 +9,11 @@ from jsonschema import Draft202012Validator
 from tests import builders
 from tests.cases import golden
 from tests.cli.program import run
-from webhook.core import shorthand
-from webhook.core.document import DocumentError
-from webhook.core.editor import documents
-from webhook.core.schema.rulebooks import KINDS
-from webhook.documents import parse
+from webhook.core.forms.document import DocumentError
+from webhook.core.request import shorthand
+from webhook.core.rules import schema as schemas
+from webhook.core.rules.schema import KINDS
+from webhook.files.documents import parse
 
 SCHEMA = builders.RULES / "schemas" / "rules.json"
 MODELINE = "# yaml-language-server: $schema=schemas/rules.json"
@@ -63,7 +63,7 @@ def _mistakes(schema: Any, text: str) -> list[str]:
 def _is_marked(file: Path) -> bool:
     """Whether an editor marks something in a file because of the schema."""
     try:
-        return bool(_mistakes(documents.schema(), file.read_text()))
+        return bool(_mistakes(schemas.schema(), file.read_text()))
     except DocumentError:
         return False
 
@@ -72,7 +72,7 @@ def test_it_prints_the_schema_of_any_rule() -> None:
     ran = run("schema")
 
     assert (ran.code, ran.err) == (0, "")
-    assert ran.json == documents.schema()
+    assert ran.json == schemas.schema()
     assert ran.json["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -103,12 +103,12 @@ def test_shipped_rules_are_right_and_say_where_their_schema_is(file: Path) -> No
 
     assert first == MODELINE
     assert (file.parent / first.partition("$schema=")[2]).samefile(SCHEMA)
-    assert _mistakes(documents.schema(), file.read_text()) == []
+    assert _mistakes(schemas.schema(), file.read_text()) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_of_a_kind_takes_this_kind_only(kind: str) -> None:
-    schema = documents.schema(kind)
+    schema = schemas.schema(kind)
 
     for file in SHIPPED:
         (document,) = parse(file.read_bytes(), file.name)
@@ -131,14 +131,14 @@ def test_no_reason_outlives_its_case() -> None:
 def test_the_rule_of_the_walk_through_is_right() -> None:
     readme = (builders.RULES / "README.md").read_text()
 
-    assert _mistakes(documents.schema(), readme.partition("```yaml\n")[2].partition("```")[0]) == []
+    assert _mistakes(schemas.schema(), readme.partition("```yaml\n")[2].partition("```")[0]) == []
 
 
 def test_every_key_is_in_the_readme_of_the_rules() -> None:
     readme = (builders.RULES / "README.md").read_text()
 
     of_kubernetes = {"tolerationSeconds"}
-    keys = _keys(documents.schema()) - of_kubernetes - shorthand.KEYS.keys()
+    keys = _keys(schemas.schema()) - of_kubernetes - shorthand.KEYS.keys()
     assert [key for key in sorted(keys) if key not in readme] == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.program import RULES, SHIPPED, run
+from tests.cli.program import RULES, SHIPPED, run, start
 
 Object = dict[str, Any]
 
@@ -286,7 +286,7 @@ def test_what_cannot_be_read_is_wrong_usage(given: str, said: str) -> None:
 
 
 def test_without_a_cluster_and_without_files_it_says_where_files_come_from(tmp_path: Path) -> None:
-    ran = run("tenants", "--rules", RULES, env={"KUBECONFIG": str(tmp_path / "none")})
+    ran = start("tenants", "--rules", RULES, env={"KUBECONFIG": str(tmp_path / "none")})
 
     assert ran.code == 2
     assert "or give files, from: kubectl get tenantpolicies,exemptions,tenantusages,namespaces -o json" in ran.err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import PROGRAM, RULES, on_a_terminal, pod, run
+from tests.cli.program import PROGRAM, RULES, on_a_terminal, pod, run, start
 
 GREEN, RED, ESCAPE = "\x1b[32m", "\x1b[31m", "\x1b"
 
@@ -81,7 +81,7 @@ def test_rules_that_are_nowhere_are_named(tmp_path: Path) -> None:
 
 
 def test_a_certificate_without_its_key_does_not_serve(tmp_path: Path) -> None:
-    ran = run("serve", "--bind", "127.0.0.1:0", "--tls-cert", tmp_path / "tls.crt")
+    ran = start("serve", "--bind", "127.0.0.1:0", "--tls-cert", tmp_path / "tls.crt")
 
     assert ran.code == 2
     assert "both a certificate and its key" in ran.out + ran.err

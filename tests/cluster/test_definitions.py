@@ -16,10 +16,10 @@ from tests.cluster.plane import control_plane
 from tests.cluster.tenancy import world
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT
-from tests.core.test_editor import RULES
-from webhook.core.document import API_VERSION
-from webhook.core.tenancy import stored
-from webhook.core.tenancy.ledger import MOST_PENDING, Ledger
+from tests.core.rules.test_schema import RULES
+from webhook.core.forms.document import API_VERSION
+from webhook.core.quota import stored
+from webhook.core.quota.ledger import MOST_PENDING, Ledger
 
 pytestmark = pytest.mark.cluster
 

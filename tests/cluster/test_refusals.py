@@ -83,6 +83,10 @@ def test_a_refused_pod_of_a_deployment_is_explained_in_its_status(cluster: Clien
 
     assert MORE_THAN_ONE.rstrip("\n") in until(explanations, "the Deployment says why it has no pods")[0]
 
+    # Its ReplicaSet would try again for as long as this cluster runs, in the midst of tests that count calls.
+    cluster.patch(deployment, {"spec": {"replicas": 0}})
+    until(lambda: not explanations(), "the Deployment wants no pods any more")
+
 
 def test_a_request_other_than_its_limit_is_refused(cluster: Client) -> None:
     resources = {"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "1"}}

@@ -8,7 +8,7 @@ from tests.cluster import nodes, rules
 from tests.cluster.client import Client
 from tests.cluster.pools import FOLDER, Pool, pools
 from tests.cluster.verdicts import await_refusals, await_running, await_unschedulable
-from webhook import rulefiles
+from webhook.files import rule_files
 
 pytestmark = pytest.mark.cluster
 
@@ -45,7 +45,7 @@ def test_a_pool_scaled_to_zero_can_grow(scheduled: Client, pool: Pool) -> None:
 
 
 def test_every_back_end_that_the_default_scheduler_serves_has_a_case(tmp_path: Path) -> None:
-    enabled = rulefiles.load(rules.with_every_back_end(tmp_path)).enabled
+    enabled = rule_files.load(rules.with_every_back_end(tmp_path)).enabled
 
     theirs = {backend.name for backend in enabled if backend.inject.scheduler and backend.inject.scheduler.value}
 

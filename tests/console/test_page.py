@@ -1,5 +1,6 @@
 """What the page says, without a browser: every word of an explanation, and what is loaded."""
 
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.cli.program import SHIPPED, pod
+from tests.cli.test_tenants import policy
 from webhook.console import create_app
 from webhook.console.app import SHOWN
 from webhook.console.tries import TRIES
@@ -50,6 +52,20 @@ def test_an_allowed_pod_is_shown_with_its_trace_its_edits_and_its_rules(client: 
     assert "add spec.tolerations {key: acme.example/share, operator: Exists} acme-share (acme.yaml:30)" in text
     assert "+ acme.example/share: '30' acme.yaml:25" in text
     assert "+ schedulerName: acme-scheduler acme.yaml:28" in text
+
+
+def test_the_page_says_what_the_tenant_may_have_and_what_is_only_tried(client: FlaskClient, rules: Path) -> None:
+    spec = {
+        "ceilings": {"container": {"devices": "0.2", "enforcementAction": "dryrun"}},
+        "quota": {"devices": 2},
+    }
+    (rules / "tenants.yaml").write_text(json.dumps(policy("vision", "default", **spec)))
+
+    text = explained(client, pod("0.3"))
+
+    assert "What the tenant may have tenant vision, by vision (tenants.yaml:1)" in text
+    assert "quota devices: 0 used, 0.3 asked, 2 at most: 1.7 left quota 5 more pods like this would fit" in text
+    assert "Dry run [GPU102] vision (tenants.yaml:1) would refuse it if it were enforced" in text
 
 
 def test_a_denied_pod_is_shown_with_the_reason_the_place_and_the_fix(client: FlaskClient) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import RULES, pod, run
+from tests.cli.program import RULES, pod, start
 from tests.cluster.waiting import until
 from tests.console.process import Console, running
 
@@ -23,7 +23,7 @@ def test_it_ends_at_once_when_told_to(number: signal.Signals) -> None:
 def test_a_port_in_use_is_one_readable_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        ran = run("console", "--bind", address)
+        ran = start("console", "--bind", address)
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
@@ -36,7 +36,7 @@ def test_a_port_in_use_is_one_readable_line() -> None:
     [("192.0.2.1:8080", "Cannot assign requested address"), ("host.invalid:8080", "")],
 )
 def test_an_address_that_is_not_ours_is_one_readable_line(bind: str, reason: str) -> None:
-    ran = run("console", "--bind", bind)
+    ran = start("console", "--bind", bind)
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"gpu-webhook: cannot listen on {bind}: {reason}")

@@ -9,9 +9,10 @@ import pytest
 
 from tests import builders
 from tests.cases.served import as_served
-from webhook.core import admit
-from webhook.core.decision import Decision
+from webhook.core.decision import UNTOUCHED, Decision
+from webhook.core.mutate import mutate
 from webhook.core.review import AdmissionRequest
+from webhook.core.validate import validate
 
 RULES = builders.rulebook(builders.shipped_files())
 HAMI = {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "30", "nvidia.com/gpucores": "30"}
@@ -24,7 +25,7 @@ def _request(operation: str = "CREATE", **fields: Any) -> AdmissionRequest:
 
 
 def test_a_decision_names_the_back_ends_and_leaves_a_trace() -> None:
-    decision = admit.mutate(_request(), RULES)
+    decision = mutate(_request(), RULES)
 
     assert decision.backends == {"main": "hami-vgpu"}
     assert decision.audit == {
@@ -46,7 +47,7 @@ def test_a_decision_names_the_back_ends_and_leaves_a_trace() -> None:
     ],
 )
 def test_mutate_leaves_alone(request_: AdmissionRequest) -> None:
-    assert admit.mutate(request_, RULES) == Decision(allowed=True)
+    assert mutate(request_, RULES) == Decision(allowed=True)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_mutate_leaves_alone(request_: AdmissionRequest) -> None:
 def test_the_author_of_a_pod_cannot_switch_it_off(who: Mapping[str, Any]) -> None:
     pod = builders.pod(**{"labels": {"gpu": "0.3"}} | {key: {"gpu": "0.3", **value} for key, value in who.items()})
 
-    assert admit.mutate(_request(pod=pod), RULES) != Decision(allowed=True)
+    assert mutate(_request(pod=pod), RULES) != Decision(allowed=True)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +64,13 @@ def test_the_author_of_a_pod_cannot_switch_it_off(who: Mapping[str, Any]) -> Non
     [("metadata", []), ("spec", "x"), ("spec", {"containers": {"name": "x"}}), ("spec", {"containers": ["x"]})],
 )
 def test_what_is_no_pod_is_refused_with_the_field(resource: str, value: Any) -> None:
-    decision = admit.mutate(_request(pod={resource: value}), RULES)
+    decision = mutate(_request(pod={resource: value}), RULES)
 
     assert [violation.code for violation in decision.violations] == ["GPU001"]
 
 
 def _validated(pod: dict[str, Any]) -> str:
-    decision = admit.validate(_request(pod=as_served(pod)), RULES)
+    decision = validate(_request(pod=as_served(pod)), RULES)
     return "\n".join(map(str, decision.violations))
 
 
@@ -122,7 +123,7 @@ def test_validate_still_refuses_a_request_that_differs() -> None:
 
 
 def _updated(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[bool, list[str]]:
-    decision = admit.validate(builders.updating(before, after), RULES)
+    decision = validate(builders.updating(before, after), RULES)
     return decision.allowed, list(decision.warnings)
 
 
@@ -145,18 +146,18 @@ def test_an_update_is_never_refused(before: dict[str, str], after: dict[str, str
 
 def test_the_whole_way_of_a_pod() -> None:
     arrives = as_served(builders.pod(labels={"gpu": "0.3"}))
-    mutated = jsonpatch.apply_patch(arrives, admit.mutate(_request(pod=arrives), RULES).patch)
+    mutated = jsonpatch.apply_patch(arrives, mutate(_request(pod=arrives), RULES).patch)
     stored = as_served(mutated)
 
     assert stored["spec"]["containers"][0]["resources"] == {"limits": HAMI, "requests": HAMI}
-    assert admit.validate(_request(pod=stored), RULES) == Decision(allowed=True)
+    assert validate(_request(pod=stored), RULES) == Decision(allowed=True)
 
 
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
 def test_a_pod_of_ever_so_many_containers_is_refused_without_reading_them(kind: str) -> None:
     many = [builders.container(f"c{number}", limits={"nvidia.com/gpu": "1"}) for number in range(256)]
     raw = builders.pod(**{"containers": many, kind: [*many, many[0]]})  # type: ignore[arg-type]
-    for judge in (admit.mutate, admit.validate):
+    for judge in (mutate, validate):
         refused = judge(builders.creating(raw), RULES)
         assert [(one.code, one.path) for one in refused.violations] == [("GPU001", "spec.containers")]
         assert not refused.allowed
@@ -164,5 +165,5 @@ def test_a_pod_of_ever_so_many_containers_is_refused_without_reading_them(kind: 
 
 def test_a_pod_without_a_gpu_may_have_as_many_containers_as_it_likes() -> None:
     raw = builders.pod(containers=[builders.container(f"c{number}") for number in range(300)])
-    for judge in (admit.mutate, admit.validate):
-        assert judge(builders.creating(raw), RULES) == admit.UNTOUCHED
+    for judge in (mutate, validate):
+        assert judge(builders.creating(raw), RULES) == UNTOUCHED

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from tests.cases.served import as_served
 from tests.laws import clusters, own, surroundings
-from webhook.core import places, translate
-from webhook.core.amounts import CannotExpressError
-from webhook.core.request import PREFIX, GpuRequest, Stated, build
-from webhook.core.rulebook import Rulebook
-from webhook.core.shorthand import KEYS
+from webhook.core.backends import translate
+from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.interpret import locations
+from webhook.core.request.request import PREFIX, FieldValue, GpuRequest, build
+from webhook.core.request.shorthand import KEYS
+from webhook.core.rules.rulebook import Rulebook
 
 Object = dict[str, Any]
 Words = Mapping[str, str]
@@ -60,7 +61,7 @@ class Asking:
 
 def request_of(words: Words) -> GpuRequest | None:
     """What the words mean."""
-    return build({key: Stated(KEYS[key](text), "", text) for key, text in words.items()})
+    return build({key: FieldValue(KEYS[key](text), "", text) for key, text in words.items()})
 
 
 def _decimal(share: Fraction) -> str:
@@ -265,7 +266,7 @@ def say(form: str, words: Words, backend: str, pod: Object, container: Object, d
             plain = form == "plain annotation" and key == "gpu"
             _annotate(pod, {key if plain else PREFIX + key.removeprefix("gpu-"): text})
     elif form == "container annotations":
-        _annotate(pod, {places.annotation(key, container["name"]): text for key, text in words.items()})
+        _annotate(pod, {locations.annotation(key, container["name"]): text for key, text in words.items()})
     else:
         section = "requests" if form.endswith("requests") else "limits"
         for name, value in _resources(form, words, backend, pod, container, dice):
@@ -282,7 +283,7 @@ def _resources(
 ) -> Iterator[tuple[str, Any]]:
     if form.startswith("bare"):
         _annotate_rest(words, pod, container)
-        yield from ((key, text) for key, text in words.items() if key in places.RESOURCES)
+        yield from ((key, text) for key, text in words.items() if key in locations.RESOURCES)
     elif form == "qualified limits":
         yield from _qualified(words, pod, container).items()
     elif form == "native fraction":
@@ -311,4 +312,4 @@ def _qualified(words: Words, pod: Object, container: Object) -> dict[str, Any]:
 def _annotate_rest(words: Words, pod: Object, container: Object) -> None:
     """What no resource can say, as annotations of the container."""
     for key in words.keys() - {"gpu", "gpu-memory", "gpu-cores"}:
-        _annotate(pod, {places.annotation(key, container["name"]): words[key]})
+        _annotate(pod, {locations.annotation(key, container["name"]): words[key]})

@@ -11,11 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests import builders
-from webhook import rulefiles
-from webhook.core import indexes
-from webhook.core.backend import Backend
-from webhook.core.device import Device
-from webhook.core.rulebook import Cluster, Rulebook
+from webhook.core.rules import index
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.cluster import Cluster
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files import rule_files
 
 MADE_UP = """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -78,12 +79,12 @@ _CARDS = {"nvidia-grid": CARD, "aws-neuron": "Inferentia2"}
 
 @cache
 def _loaded() -> Rulebook:
-    """All rules there are, read once; the examples of the shipped ones are run elsewhere."""
+    """All rules there are, read once."""
     files = builders.shipped_files() | {"made-up.yaml": MADE_UP, "cluster.yaml": CLUSTER % CARD}
     with TemporaryDirectory() as folder:
         for name, text in files.items():
             Path(folder, name).write_text(text)
-        return rulefiles.load(Path(folder), tried=True)
+        return rule_files.load(Path(folder))
 
 
 @cache
@@ -100,7 +101,7 @@ def rulebook(name: str) -> Rulebook:
     if name == ALL:
         cluster = replace(loaded.cluster, backends=names(), tiers={})
         return replace(_indexed(cluster, loaded), sources=loaded.sources)
-    alone = indexes.only(name, loaded)
+    alone = index.only(name, loaded)
     cluster = replace(alone.cluster, device=card(name).model)
     return replace(_indexed(cluster, loaded), sources=loaded.sources, surroundings=alone.surroundings)
 
@@ -113,7 +114,7 @@ def replica(other: str, of: str) -> Rulebook:
 
 
 def _indexed(cluster: Cluster, loaded: Rulebook) -> Rulebook:
-    return indexes.index(cluster, loaded.backends, loaded.devices, loaded.digest)
+    return index.index(cluster, loaded.backends, loaded.devices, loaded.digest)
 
 
 def backend(name: str) -> Backend:
@@ -122,7 +123,7 @@ def backend(name: str) -> Backend:
 
 
 @cache
-def cards(name: str) -> Sequence[Device]:
+def cards(name: str) -> Sequence[Card]:
     """The cards that a back end serves, and the first of them first that the clusters have."""
     one = backend(name)
     every = {device.model: device for device in _loaded().devices.values()}
@@ -134,11 +135,11 @@ def cards(name: str) -> Sequence[Device]:
     return sorted(found, key=lambda device: device.model != CARD)
 
 
-def card(name: str) -> Device:
+def card(name: str) -> Card:
     """The card of the cluster that has only this back end."""
     return device(_CARDS[name]) if name in _CARDS else cards(name)[0]
 
 
-def device(model: str) -> Device:
+def device(model: str) -> Card:
     """A card by its model, alias or product name."""
     return _loaded().devices[model.lower()]

@@ -26,6 +26,7 @@ def backend(
     """Try a law on so many pods of every back end, of which it has to say something of at least so many."""
 
     def decorate(law: Law) -> Callable[[str], None]:
+        @pytest.mark.large
         @pytest.mark.parametrize("backend", clusters.names() if backends is None else backends)
         def test(backend: str) -> None:
             met = 0

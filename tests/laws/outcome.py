@@ -4,17 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.edited import edited
 from tests.laws import clusters
 from tests.laws.asking import Asking
 from tests.laws.vendors import READINGS
 from tests.laws.vendors.seen import Given, Seen
-from webhook.core import edits, plan, pod
-from webhook.core.asked import Asked
-from webhook.core.choice import Served
-from webhook.core.device import Device
-from webhook.core.interpret import interpret
-from webhook.core.plan import Plan
-from webhook.core.rulebook import Rulebook
+from webhook.core.interpret.container_request import ContainerRequest
+from webhook.core.interpret.interpret import interpret
+from webhook.core.kube import pod
+from webhook.core.plan import plan
+from webhook.core.plan.choose import Assignment
+from webhook.core.plan.plan import Plan
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
 
@@ -24,11 +26,11 @@ class Stored:
 
     asked: Asking
     planned: Plan
-    served: Served
+    served: Assignment
     pod: Mapping[str, Any]
 
     @property
-    def card(self) -> Device | None:
+    def card(self) -> Card | None:
         """The card that the pod lands on, None if it may be any of several."""
         return card(self.asked, self.served)
 
@@ -48,10 +50,10 @@ def stored(asked: Asking, rulebook: Rulebook | None = None) -> Stored | None:
     served = next((one for one in planned.served if one.asked.container.name == asked.container), None)
     if planned.violations or served is None:
         return None
-    return Stored(asked, planned, served, edits.apply(planned.edits, asked.pod))
+    return Stored(asked, planned, served, edited(planned.edits, asked.pod))
 
 
-def card(asked: Asking, served: Served) -> Device | None:
+def card(asked: Asking, served: Assignment) -> Card | None:
     """The card that was asked, that the rule is for, or that the cluster has."""
     if "gpu-model" in asked.words:
         return clusters.device(asked.words["gpu-model"])
@@ -61,12 +63,12 @@ def card(asked: Asking, served: Served) -> Device | None:
     return served.backend.card or (clusters.device(clusters.CARD) if nvidia else None)
 
 
-def given(backend: str, stored_pod: Mapping[str, Any], container: str, on: Device) -> Given:
+def given(backend: str, stored_pod: Mapping[str, Any], container: str, on: Card) -> Given:
     """What the vendor of a back end makes of a container."""
     return READINGS[backend](Seen(stored_pod, container, on.model, on.memory, on.tflops))
 
 
-def asked_again(stored_pod: Mapping[str, Any], container: str, rulebook: Rulebook) -> Asked:
+def asked_again(stored_pod: Mapping[str, Any], container: str, rulebook: Rulebook) -> ContainerRequest:
     """The container of the stored pod as whoever sees it next understands it."""
     found = interpret(pod.read(stored_pod), rulebook)
     return next(asked for asked in found.asked if asked.container.name == container)

@@ -7,9 +7,13 @@ from functools import cache
 from typing import Any
 
 from tests.laws import clusters
-from webhook.core.amounts import PERCENT, QUANTITY, TFLOPS, as_text
-from webhook.core.backend import Amount, Backend, Companions, Constant, Mode, Output
-from webhook.core.device import Device
+from webhook.core.backends.amounts import as_text
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.modes import Companions, Mode
+from webhook.core.rules.outputs import Constant, Output
+from webhook.core.rules.verbs import Amount
+from webhook.core.rules.vocabulary import PERCENT, QUANTITY, TFLOPS
 
 Object = dict[str, Any]
 MIB = 1 << 20
@@ -38,7 +42,7 @@ def companions(backend: str) -> Sequence[Companions]:
     return [mode.companions for mode in clusters.backend(backend).modes if mode.companions is not None]
 
 
-def words(backend: Backend, card: Device, dice: random.Random) -> tuple[Mode, Mapping[str, str]]:
+def words(backend: Backend, card: Card, dice: random.Random) -> tuple[Mode, Mapping[str, str]]:
     """A mode, and what somebody might write for it: by resource, `annotation KEY` or `label KEY`."""
     having = [mode for mode in spoken(backend) if mode.profile is None or mode.profile in card.profiles]
     name = dice.choice(sorted({mode.name for mode in having}))
@@ -59,7 +63,7 @@ Parts = Mapping[str, Fraction]
 """The parts of a device that all amounts of a container agree on."""
 
 
-def _text(output: Output, count: int, mode: Mode, card: Device, parts: Parts) -> str:
+def _text(output: Output, count: int, mode: Mode, card: Card, parts: Parts) -> str:
     if isinstance(output, Constant):
         return str(output.number)
     if output.what == "count":
@@ -80,7 +84,7 @@ def _value(output: Amount, exact: Fraction) -> int:
     return min(max(low, int(exact) // step * step), output.maximum or int(exact) + low)
 
 
-def _device(output: Amount, card: Device) -> Fraction:
+def _device(output: Amount, card: Card) -> Fraction:
     """The value that stands for a whole device."""
     if output.unit_name == TFLOPS:
         return card.tflops or Fraction(100)

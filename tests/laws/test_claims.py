@@ -5,14 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 import jsonpatch
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders
 from tests.cases.served import as_served
 from tests.laws import clusters, surroundings, tried
-from webhook.core import admit, sources
-from webhook.core.rulebook import Rulebook
+from webhook.core.interpret import claim_objects
+from webhook.core.mutate import mutate
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.validate import validate
 
 Object = dict[str, Any]
 
@@ -56,9 +59,10 @@ def _around(rules: Rulebook, resources: Object, backend: str | None) -> Rulebook
     }
     provisioners = {} if backend is None else {"some.example": backend}
     rules = replace(rules, cluster=replace(rules.cluster, provisioners=provisioners))
-    return sources.given([claim, class_], rules)
+    return claim_objects.given([claim, class_], rules)
 
 
+@pytest.mark.large
 def test_a_pod_that_was_served_by_a_claim_is_changed_by_nothing_that_becomes_of_it() -> None:
     served: Counter[str] = Counter()
     rules = clusters.rulebook(clusters.ALL)
@@ -77,7 +81,7 @@ def test_a_pod_that_was_served_by_a_claim_is_changed_by_nothing_that_becomes_of_
         container = random.choice(pod["spec"][kind])["name"]
         pod["metadata"].setdefault("annotations", {})[named.format(container)] = "train"
 
-        decision = admit.mutate(builders.creating(pod), _around(rules, asked, backend))
+        decision = mutate(builders.creating(pod), _around(rules, asked, backend))
 
         if not decision.allowed:
             return
@@ -86,9 +90,9 @@ def test_a_pod_that_was_served_by_a_claim_is_changed_by_nothing_that_becomes_of_
         assert backend in {None, decision.backends[container]}
         stored = as_served(jsonpatch.apply_patch(pod, decision.patch))
         for around in (_around(rules, asked, backend), _around(rules, later, None), rules):
-            again = admit.mutate(builders.creating(stored), around)
+            again = mutate(builders.creating(stored), around)
             assert (again.allowed, list(again.patch), again.backends) == (True, [], decision.backends)
-            assert admit.validate(builders.creating(stored), around).allowed
+            assert validate(builders.creating(stored), around).allowed
 
     law()
 

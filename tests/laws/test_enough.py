@@ -12,9 +12,10 @@ from tests.laws.asking import NATIVE, RESOURCES, SHORTHAND, Asking
 from tests.laws.outcome import asked_again, stored
 from tests.laws.vendors import READINGS
 from tests.laws.vendors.seen import Given
-from webhook.core import admit, inverse, translate
-from webhook.core.device import Device
-from webhook.core.request import GpuRequest
+from webhook.core.backends import read_back, translate
+from webhook.core.request.request import GpuRequest
+from webhook.core.rules.catalog import Card
+from webhook.core.validate import validate
 
 IN_RESOURCES = tuple(name for name in clusters.names() if any(mode.amounts for mode in clusters.backend(name).modes))
 """The back ends whose requests can be read again from resources, annotations or labels."""
@@ -40,11 +41,11 @@ def test_the_amounts_read_back_are_at_least_what_was_asked(asked: Asking) -> boo
     again = asked_again(as_served(done.pod), asked.container, rulebook)
     card = translate.find_card(asked.request, rulebook, owner)
     models = (card.model,) if card else asked.request.models
-    given, _ = inverse.understand(again.native.amounts, owner, again.marks, models)
+    given, _ = read_back.understand(again.extended.amounts, owner, again.marks, models)
     if done.served.request.profile is not None and given.profile is None:
         return False  # which partition it is, an annotation or a node's label says
 
-    assert inverse.gives(given, translate.with_cores(asked.request, card), card)
+    assert read_back.gives(given, translate.with_cores(asked.request, card), card)
     return True
 
 
@@ -52,19 +53,19 @@ def _whole(request: GpuRequest) -> bool:
     return request.devices == "whole"
 
 
-def _memory(request: GpuRequest, card: Device) -> Fraction:
+def _memory(request: GpuRequest, card: Card) -> Fraction:
     """Bytes of each device, by the table of meanings, said once more; compute alone asks for none."""
     if request.memory is not None:
         return Fraction(request.memory)
     return card.memory * (Fraction(1) if _whole(request) else request.share or Fraction(0))
 
 
-def _part(request: GpuRequest, card: Device) -> Fraction:
+def _part(request: GpuRequest, card: Card) -> Fraction:
     """The same as a part of a card, where it was asked so."""
     return Fraction(0) if request.memory is not None else _memory(request, card) / card.memory
 
 
-def _cores(request: GpuRequest, card: Device) -> Fraction:
+def _cores(request: GpuRequest, card: Card) -> Fraction:
     """Percent of each device."""
     if "gpu-cores" in request.stated:
         return Fraction(request.stated["gpu-cores"].text)
@@ -88,7 +89,7 @@ def test_the_vendors_reading_is_at_least_what_was_asked(asked: Asking) -> bool:
     return True
 
 
-def is_enough(given: Given, request: GpuRequest, card: Device, warnings: Sequence[str]) -> bool:
+def is_enough(given: Given, request: GpuRequest, card: Card, warnings: Sequence[str]) -> bool:
     """Whether what a vendor gives is at least what was asked."""
     counted = given.devices >= request.count
     if request.profile is not None:
@@ -128,7 +129,7 @@ def test_own_words_are_understood_as_their_vendor_does(asked: Asking) -> bool:
     return True
 
 
-def _understood_cores(request: GpuRequest, card: Device) -> Fraction | None:
+def _understood_cores(request: GpuRequest, card: Card) -> Fraction | None:
     """Percent of each device; who has all of the memory has it to itself."""
     if request.tflops is not None:
         return 100 * request.tflops / (card.tflops or 1)
@@ -152,7 +153,7 @@ def test_every_replica_accepts_what_another_made(asked: Asking, other: str) -> b
         return False
     replica = clusters.replica(MISREAD.get(done.served.backend.name, other), asked.cluster)
 
-    assert admit.validate(builders.creating(as_served(done.pod)), replica).violations == ()
+    assert validate(builders.creating(as_served(done.pod)), replica).violations == ()
     return True
 
 
@@ -161,7 +162,7 @@ def test_who_was_not_translated_is_not_let_in(asked: Asking) -> bool:
     if stored(asked) is None:
         return False
 
-    codes = [v.code for v in admit.validate(builders.creating(asked.pod), asked.rulebook).violations]
+    codes = [v.code for v in validate(builders.creating(asked.pod), asked.rulebook).violations]
 
     assert codes == ["GPU601"]
     return True
@@ -171,7 +172,7 @@ def test_who_was_not_translated_is_not_let_in(asked: Asking) -> bool:
 def test_a_pod_that_exists_can_be_cleaned_up(asked: Asking) -> bool:
     """Whatever stands in it: an update that changes nothing about GPUs is neither refused nor warned about."""
     cleaned = {**asked.pod, "metadata": {**asked.pod["metadata"], "finalizers": []}}
-    decision = admit.validate(builders.updating(asked.pod, cleaned), asked.rulebook)
+    decision = validate(builders.updating(asked.pod, cleaned), asked.rulebook)
 
     assert (decision.allowed, list(decision.warnings)) == (True, [])
     return True

@@ -11,7 +11,7 @@ from tests import builders
 from tests.cases.served import as_served
 from tests.laws import asking, clusters, tried
 from tests.laws.asking import Words
-from webhook.core import admit
+from webhook.core.mutate import mutate
 
 ANYWHERE = ("labels", "qualified annotations", "container annotations", "bare limits", "bare requests")
 """The forms in which every amount but a count of shares can be said."""
@@ -25,7 +25,7 @@ def _become(form: str, words: Words, backend: str) -> Outcome:
     asking.accompany(backend, pod, pod["spec"]["containers"][0])
     asking.say(form, words, backend, pod, pod["spec"]["containers"][0], random.Random(0))  # noqa: S311  no secret
     arrives = as_served(pod)
-    decision = admit.mutate(builders.creating(arrives), clusters.rulebook(backend))
+    decision = mutate(builders.creating(arrives), clusters.rulebook(backend))
     if not decision.allowed:
         return sorted(violation.code for violation in decision.violations)
     stored = as_served(jsonpatch.apply_patch(arrives, decision.patch))
@@ -37,6 +37,7 @@ def _become(form: str, words: Words, backend: str) -> Outcome:
     return stored["spec"], annotations, labels, metadata["annotations"]["gpu-webhook.io/translated"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("backend", clusters.names())
 def test_the_same_words_become_the_same_everywhere(backend: str) -> None:
     served = 0

@@ -9,7 +9,7 @@ from tests import builders
 from tests.cases.served import as_served
 from tests.laws import asking, clusters, every, tried
 from tests.laws.asking import Asking, askings
-from webhook.core import admit
+from webhook.core.mutate import mutate
 
 PODS = 10_000
 """So many in all."""
@@ -17,6 +17,7 @@ PODS = 10_000
 PAIRS = [(backend, form) for backend in clusters.names() for form in asking.forms(backend)]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("backend", clusters.names())
 def test_the_second_patch_is_always_empty(backend: str) -> None:
     forms = asking.forms(backend)
@@ -33,12 +34,12 @@ def _second_patches(backend: str, form: str) -> int:
     @given(askings(backend, [form]))
     def law(asked: Asking) -> None:
         nonlocal met
-        decision = admit.mutate(builders.creating(asked.pod), asked.rulebook)
+        decision = mutate(builders.creating(asked.pod), asked.rulebook)
         met += backend in decision.backends.values()
         if decision.allowed:
             after = jsonpatch.apply_patch(asked.pod, decision.patch)
             for pod in (after, as_served(after)):
-                again = admit.mutate(builders.creating(pod), asked.rulebook)
+                again = mutate(builders.creating(pod), asked.rulebook)
                 assert (again.allowed, list(again.patch), again.backends) == (True, [], decision.backends)
 
     law()
@@ -47,13 +48,13 @@ def _second_patches(backend: str, form: str) -> int:
 
 @every.backend(16, least=4, also=[st.sampled_from([0, 99])])
 def test_a_container_that_another_webhook_adds_gets_nothing_and_changes_nothing(asked: Asking, at: int) -> bool:
-    decision = admit.mutate(builders.creating(asked.pod), asked.rulebook)
+    decision = mutate(builders.creating(asked.pod), asked.rulebook)
     if not decision.allowed:
         return False
     after = as_served(jsonpatch.apply_patch(asked.pod, decision.patch))
     after["spec"]["containers"].insert(at, builders.container("added"))
 
-    again = admit.mutate(builders.creating(after), asked.rulebook)
+    again = mutate(builders.creating(after), asked.rulebook)
 
     assert (again.allowed, list(again.patch), again.backends) == (True, [], decision.backends)
     return True

@@ -7,9 +7,10 @@ from functools import cache
 import pytest
 
 from tests import builders
-from webhook.core import explain, indexes, inventory, usage
-from webhook.core.explain import Explanation
-from webhook.core.rulebook import Rulebook
+from webhook.core.reports import explain, inventory, usage
+from webhook.core.reports.explain import Explanation
+from webhook.core.rules import index
+from webhook.core.rules.rulebook import Rulebook
 
 COMPUTE = {"gpu-cores", "gpu-sharing"}
 
@@ -21,7 +22,7 @@ def shipped() -> Rulebook:
 
 @cache
 def alone(backend: str) -> Rulebook:
-    return indexes.only(backend, shipped())
+    return index.only(backend, shipped())
 
 
 def admitted() -> Iterator[tuple[str, Explanation]]:

@@ -18,7 +18,7 @@ from tests.laws import SOAK
 from tests.laws.ledgers import GRACE, TENANTS, OvershootError, faults
 from tests.laws.ledgers.settlers import Making
 from tests.laws.ledgers.world import Action, World, simulate
-from webhook.core.tenancy.settlement import Settlement
+from webhook.core.quota.settlement import Settlement
 
 EXAMPLES = 550 * (20 if SOAK else 1)
 RULES = 100
@@ -116,6 +116,7 @@ def said(capsys: pytest.CaptureFixture[str], text: str) -> None:
         print(f"\nledger: {text}")  # noqa: T201 - what was tried belongs into the log
 
 
+@pytest.mark.large
 def test_hypothesis_finds_no_way_over_a_limit_and_no_leak(capsys: pytest.CaptureFixture[str]) -> None:
     Machine.steps = 0
     run_state_machine_as_test(
@@ -134,6 +135,7 @@ def test_hypothesis_finds_no_way_over_a_limit_and_no_leak(capsys: pytest.Capture
     assert Machine.steps >= 100_000
 
 
+@pytest.mark.large
 def test_no_simulated_day_leads_over_a_limit_or_to_a_leak(capsys: pytest.CaptureFixture[str]) -> None:
     first = SystemRandom().randrange(1 << 32) if SOAK else 0
     admissions = refusals = 0
@@ -154,6 +156,7 @@ def test_no_simulated_day_leads_over_a_limit_or_to_a_leak(capsys: pytest.Capture
     assert admissions > 5 * SIMULATIONS, "hardly anything happens in this world"
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("fault", faults.FAULTS)
 def test_a_protocol_that_lacks_something_is_caught(fault: str) -> None:
     making, caught = faults.FAULTS[fault]

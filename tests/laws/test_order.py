@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests import builders
 from tests.laws import every
 from tests.laws.asking import Asking
-from webhook.core import admit
+from webhook.core.mutate import mutate
 
 
 def _outcome(asked: Asking, pod: Mapping[str, Any]) -> tuple[Any, ...]:
     """What becomes of a pod, its containers found by name."""
-    decision = admit.mutate(builders.creating(pod), asked.rulebook)
+    decision = mutate(builders.creating(pod), asked.rulebook)
     after = jsonpatch.apply_patch(pod, decision.patch)
     for kind in ("initContainers", "containers"):
         if kind in after["spec"]:

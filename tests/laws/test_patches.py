@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders
+from tests.edited import edited
 from tests.laws import every, tried
 from tests.laws.asking import Asking
-from webhook.core import admit, edits, plan, pod
-from webhook.core.edits import Append, Edit, Put, Remove
-from webhook.core.fields import Path
+from webhook.core.kube import patch, pod
+from webhook.core.kube.patch import Append, Edit, Put, Remove
+from webhook.core.kube.paths import Path
+from webhook.core.mutate import mutate
+from webhook.core.plan import plan
 
 
 @every.backend(16, least=4)
@@ -21,16 +24,16 @@ def test_the_patch_and_the_edits_come_to_the_same_pod(asked: Asking) -> bool:
     before = copy.deepcopy(asked.pod)
     planned = plan.make(pod.read(asked.pod), asked.rulebook)
 
-    applied = edits.apply(planned.edits, asked.pod)
+    applied = edited(planned.edits, asked.pod)
 
-    assert jsonpatch.apply_patch(asked.pod, edits.to_patch(planned.edits, asked.pod)) == applied
+    assert jsonpatch.apply_patch(asked.pod, patch.to_patch(planned.edits, asked.pod)) == applied
     assert asked.pod == before
     return bool(planned.served and planned.edits)
 
 
 @every.backend(16, least=4)
 def test_what_nobody_asked_to_change_stays(asked: Asking) -> bool:
-    decision = admit.mutate(builders.creating(asked.pod), asked.rulebook)
+    decision = mutate(builders.creating(asked.pod), asked.rulebook)
     if decision.allowed:
         after = jsonpatch.apply_patch(asked.pod, decision.patch)
 
@@ -142,7 +145,7 @@ def _items(document: Any) -> list[tuple[str | int, Any]]:
 
 @tried(1_000)
 @given(_edited())
-def test_any_edits_and_their_patch_come_to_the_same(edited: tuple[dict[str, Any], list[Edit]]) -> None:
-    document, made = edited
+def test_any_edits_and_their_patch_come_to_the_same(drawn: tuple[dict[str, Any], list[Edit]]) -> None:
+    document, made = drawn
 
-    assert jsonpatch.apply_patch(document, edits.to_patch(made, document)) == edits.apply(made, document)
+    assert jsonpatch.apply_patch(document, patch.to_patch(made, document)) == edited(made, document)

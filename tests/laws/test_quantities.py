@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.cases.served import canonical
 from tests.laws import tried
-from webhook.core import quantity, shorthand
-from webhook.core.quantity import QuantityError
+from webhook.core.kube import quantity
+from webhook.core.kube.quantity import QuantityError
+from webhook.core.request import shorthand
 
 _DECIMALS = st.decimals(min_value=0, max_value=10**9, places=3, allow_nan=False).map(lambda number: f"{number:f}")
 _SIZES = st.builds("{}{}".format, st.integers(1, 2**19), st.sampled_from(["Mi", "Gi"]))

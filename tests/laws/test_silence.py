@@ -4,15 +4,17 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders
 from tests.cases.served import as_served
 from tests.laws import clusters, surroundings, tried
-from webhook.core import admit
-from webhook.core.request import PREFIX
+from webhook.core.mutate import mutate
+from webhook.core.request.request import PREFIX
 from webhook.core.review import AdmissionRequest
+from webhook.core.validate import validate
 
 Way = Callable[[dict[str, Any]], dict[str, Any]]
 WAYS: st.SearchStrategy[Way] = st.sampled_from([copy.deepcopy, as_served])
@@ -25,7 +27,7 @@ def test_who_asks_for_nothing_gets_nothing(pod: dict[str, Any], way: Way) -> Non
     request = builders.creating(way(pod))
     rules = clusters.rulebook(clusters.ALL)
 
-    for answer in (admit.mutate(request, rules), admit.validate(request, rules)):
+    for answer in (mutate(request, rules), validate(request, rules)):
         assert (answer.allowed, list(answer.patch), list(answer.warnings), answer.audit) == (True, [], [], {})
 
 
@@ -37,7 +39,7 @@ def test_zero_of_anything_is_nothing(pod: dict[str, Any], resource: str, way: Wa
     request = builders.creating(way(pod))
     rules = clusters.rulebook(clusters.ALL)
 
-    for answer in (admit.mutate(request, rules), admit.validate(request, rules)):
+    for answer in (mutate(request, rules), validate(request, rules)):
         assert (answer.allowed, list(answer.patch), list(answer.warnings), answer.audit) == (True, [], [], {})
 
 
@@ -115,12 +117,13 @@ _PODS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.large
 @tried(1_000)
 @given(_PODS | st.dictionaries(_KEYS, _JSON, max_size=4), _PODS)
 def test_whatever_comes_is_answered(pod: dict[str, Any], old: dict[str, Any]) -> None:
     rules = clusters.rulebook(clusters.ALL)
     for request in (builders.creating(pod), builders.updating(old, pod)):
-        for answer in (admit.mutate(request, rules), admit.validate(request, rules)):
+        for answer in (mutate(request, rules), validate(request, rules)):
             assert answer.allowed == (not answer.violations)
 
 
@@ -142,5 +145,5 @@ def test_whatever_is_asked_of_us_is_answered(pod: Any, operation: str, subresour
     )
     rules = clusters.rulebook(clusters.ALL)
 
-    for answer in (admit.mutate(request, rules), admit.validate(request, rules)):
+    for answer in (mutate(request, rules), validate(request, rules)):
         assert answer.allowed == (not answer.violations)

@@ -11,22 +11,18 @@ from hypothesis import strategies as st
 
 from tests import builders
 from tests.cases.served import as_served
+from tests.edited import edited
 from tests.laws import clusters, every, tried
 from tests.laws.asking import Asking
-from webhook.core import admit, edits, pod
-from webhook.core.rulebook import Rulebook
-from webhook.core.tenancy import judge, steer
-from webhook.core.tenancy.policy import (
-    RULES,
-    Ceiling,
-    Defaults,
-    Exemption,
-    Kinds,
-    Namespaces,
-    Quota,
-    Tenancy,
-    TenantPolicy,
-)
+from webhook.core.kube import patch as patches
+from webhook.core.kube import pod
+from webhook.core.mutate import mutate
+from webhook.core.policy import defaults, judge
+from webhook.core.rules.exemption import Exemption
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import RULES, Ceiling, Defaults, Kinds, Namespaces, Quota, TenantPolicy
+from webhook.core.validate import validate
 from webhook.core.violations import Refusal
 
 NAMESPACE = "default"
@@ -69,12 +65,12 @@ def _under(rulebook: Rulebook, policy: TenantPolicy, exemptions: Sequence[Exempt
 @every.backend(16, least=2, also=[policies])
 def test_a_pod_that_has_everything_of_its_policy_is_changed_no_more(asked: Asking, policy: TenantPolicy) -> bool:
     rulebook = _under(asked.rulebook, policy)
-    decision = admit.mutate(builders.creating(asked.pod), rulebook)
+    decision = mutate(builders.creating(asked.pod), rulebook)
     if not decision.allowed:
         return False
     after = jsonpatch.apply_patch(asked.pod, decision.patch)
     for stored in (after, as_served(after)):
-        again = admit.mutate(builders.creating(stored), rulebook)
+        again = mutate(builders.creating(stored), rulebook)
         assert (again.allowed, list(again.patch), again.backends) == (True, [], decision.backends)
     return bool(decision.patch)
 
@@ -82,10 +78,10 @@ def test_a_pod_that_has_everything_of_its_policy_is_changed_no_more(asked: Askin
 @every.backend(8, least=2, also=[policies])
 def test_what_is_refused_in_the_end_is_refused_by_a_rule_of_the_policy(asked: Asking, policy: TenantPolicy) -> bool:
     rulebook = _under(asked.rulebook, policy)
-    decision = admit.mutate(builders.creating(asked.pod), rulebook)
+    decision = mutate(builders.creating(asked.pod), rulebook)
     if not decision.allowed:
         return False
-    final = admit.validate(builders.creating(as_served(jsonpatch.apply_patch(asked.pod, decision.patch))), rulebook)
+    final = validate(builders.creating(as_served(jsonpatch.apply_patch(asked.pod, decision.patch))), rulebook)
 
     assert {violation.code for violation in final.violations} <= {"GPU101", "GPU102", "GPU103", "GPU107", "GPU108"}
     assert final.allowed == (not final.violations)
@@ -94,11 +90,11 @@ def test_what_is_refused_in_the_end_is_refused_by_a_rule_of_the_policy(asked: As
 
 @every.backend(8, least=2, also=[policies])
 def test_the_patch_and_the_edits_come_to_the_same_pod(asked: Asking, policy: TenantPolicy) -> bool:
-    planned = steer.make(pod.read(asked.pod, NAMESPACE), _under(asked.rulebook, policy))
+    planned = defaults.plan_for_tenant(pod.read(asked.pod, NAMESPACE), _under(asked.rulebook, policy))
 
-    patch = edits.to_patch(planned.edits, asked.pod)
+    patch = patches.to_patch(planned.edits, asked.pod)
 
-    assert jsonpatch.apply_patch(asked.pod, patch) == edits.apply(planned.edits, asked.pod)
+    assert jsonpatch.apply_patch(asked.pod, patch) == edited(planned.edits, asked.pod)
     return bool(planned.edits)
 
 
@@ -106,7 +102,7 @@ def test_the_patch_and_the_edits_come_to_the_same_pod(asked: Asking, policy: Ten
 def test_observing_neither_changes_nor_refuses_anything(asked: Asking, policy: TenantPolicy) -> bool:
     rulebook = replace(asked.rulebook, tenancy=Tenancy(policies=[policy], observing=True))
 
-    decisions = [ask(builders.creating(asked.pod), rulebook) for ask in (admit.mutate, admit.validate)]
+    decisions = [ask(builders.creating(asked.pod), rulebook) for ask in (mutate, validate)]
 
     assert [(one.allowed, list(one.patch), one.reservation) for one in decisions] == [(True, [], None)] * 2
     return any(one.warnings for one in decisions)
@@ -141,11 +137,11 @@ def test_one_more_exemption_lifts_nothing_more(
 
 def _codes(asked: Asking, rulebook: Rulebook) -> list[Any] | None:
     try:
-        planned = steer.make(pod.read(asked.pod, NAMESPACE), rulebook)
+        planned = defaults.plan_for_tenant(pod.read(asked.pod, NAMESPACE), rulebook)
     except Refusal:
         return None
     if planned.violations:
         return None
-    stored = as_served(edits.apply(planned.edits, asked.pod))
-    final = admit.validate(builders.creating(stored), rulebook)
+    stored = as_served(edited(planned.edits, asked.pod))
+    final = validate(builders.creating(stored), rulebook)
     return [(violation.code, violation.path) for violation in final.violations]

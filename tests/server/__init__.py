@@ -1,1 +1,1 @@
-"""The admission server as a process: real sockets, real TLS, gunicorn and the shipped rules."""
+"""The admission server as a process: real sockets, real TLS, gunicorn and the enabled shipped rules."""

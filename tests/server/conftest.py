@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.reviews import all_reviews
+from tests.bench.reviews import fraction_review, plain_review
 from tests.server.peer import Peer
 from tests.server.process import Server, running
 
@@ -31,10 +31,10 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def fraction() -> bytes:
     """A review of a pod that asks for a part of a GPU."""
-    return all_reviews()["fraction of a GPU"]
+    return fraction_review()
 
 
 @pytest.fixture(scope="session")
 def plain() -> bytes:
     """A review of a pod without a GPU."""
-    return all_reviews()["no GPU"]
+    return plain_review()

@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from webhook.server import serve
-from webhook.settings import Settings
+from webhook.server.serve import serve
+from webhook.server.settings import Settings
 
 
 def main() -> int:

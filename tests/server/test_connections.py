@@ -39,6 +39,23 @@ def test_a_request_may_come_byte_by_byte(peer: Peer) -> None:
     assert peer.answer().status == 400
 
 
+def test_a_connection_that_is_gone_leaves_nothing_behind(server: Server, fraction: bytes) -> None:
+    def open_and_close(times: int) -> None:
+        for _ in range(times):
+            with contextlib.closing(server.connect()) as peer:
+                assert peer.ask("POST", "/mutate", fraction).status == 200
+
+    def resident() -> int:
+        status = Path(f"/proc/{server.worker}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0])
+
+    open_and_close(100)  # what is made once is made
+    before = resident()
+    open_and_close(400)
+
+    assert resident() - before < 4_000, "KiB; each connection that is kept would be 56 or more"
+
+
 def test_close_is_honoured(peer: Peer) -> None:
     answered = peer.ask("GET", "/healthz", headers={"Connection": "close"})
 

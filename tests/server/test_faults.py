@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from webhook import rulefiles, settings
 from webhook.core.decision import Decision
 from webhook.core.review import AdmissionRequest
-from webhook.core.rulebook import Rulebook
-from webhook.lane import Answer, Lane
-from webhook.logs import Lines
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files import rule_files
+from webhook.server import settings
+from webhook.server.lane import Answer, Lane
+from webhook.telemetry.logs import Lines
 
 
 def broken(_: AdmissionRequest, __: Rulebook) -> Decision:
@@ -20,7 +21,7 @@ def broken(_: AdmissionRequest, __: Rulebook) -> Decision:
 
 def test_a_fault_is_a_500_without_its_trace(tmp_path: Path, plain: bytes, caplog: pytest.LogCaptureFixture) -> None:
     with (tmp_path / "log").open("wb") as output:
-        lane = Lane({"mutate": broken}, rulefiles.load(settings.default_rules()), Lines(output.fileno()))
+        lane = Lane({"mutate": broken}, rule_files.load(settings.default_rules()), Lines(output.fileno()))
         answer = lane.answer(b"POST", b"/mutate", plain)
 
     assert isinstance(answer, Answer)

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.server.peer import chunked, request
-from webhook.connection import Connection
-from webhook.lane import Answer, Lane
-from webhook.logs import Lines
-from webhook.settings import Settings
+from webhook.server.connection import Connection
+from webhook.server.lane import Answer, Lane
+from webhook.server.settings import Settings
+from webhook.telemetry.logs import Lines
 
 
 class Wire(asyncio.Transport):

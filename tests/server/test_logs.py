@@ -16,7 +16,7 @@ from tests.bench import reviews
 from tests.cluster.waiting import until
 from tests.server.peer import Peer
 from tests.server.process import Server
-from webhook.logs import LineHandler, Lines
+from webhook.telemetry.logs import LineHandler, Lines
 
 FIELDS = {
     "time",
@@ -40,7 +40,7 @@ FIELDS = {
 
 def reviewed(server: Server, peer: Peer, path: str, uid: str, change: Callable[[Any], None]) -> dict[str, Any]:
     """The line of one review, of a fraction pod that is changed first."""
-    review = json.loads(reviews.all_reviews()["fraction of a GPU"])
+    review = json.loads(reviews.fraction_review())
     review["request"]["uid"] = uid
     change(review["request"])
     assert peer.ask("POST", path, json.dumps(review).encode()).status == 200
@@ -88,7 +88,7 @@ def test_a_pod_cannot_forge_a_line_or_flood_one(server: Server, peer: Peer) -> N
 @pytest.mark.parametrize("odd", [None, 7, [], {"metadata": []}, {"metadata": {"generateName": {"a": []}}}])
 def test_a_pod_of_any_shape_is_logged(peer: Peer, odd: Any) -> None:
     uid = f"log-5-{base64.b16encode(repr(odd).encode()).decode()[:30]}"
-    review = json.loads(reviews.all_reviews()["fraction of a GPU"])
+    review = json.loads(reviews.fraction_review())
     review["request"].update(uid=uid, object=odd, operation="DELETE")
     answered = peer.ask("POST", "/mutate", json.dumps(review).encode())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.server.peer import Peer
 from tests.server.process import Server, running
 from webhook.core.decision import Decision
-from webhook.metrics import Metrics, render
+from webhook.telemetry.metrics import Metrics, render
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
 

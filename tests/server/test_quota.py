@@ -12,10 +12,10 @@ import pytest
 from tests.bench.reviews import container, encoded, pod
 from tests.server.peer import Answered, Peer, request
 from tests.server.process import ROOT, Server, running
-from webhook import rulefiles
-from webhook.core import admit
-from webhook.lane import Answer, Lane
-from webhook.logs import Lines
+from webhook.core.validate import validate
+from webhook.files import rule_files
+from webhook.server.lane import Answer, Lane
+from webhook.telemetry.logs import Lines
 
 POLICY = """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -110,7 +110,7 @@ def test_nothing_is_reserved_for_what_no_api_server_can_have_asked(asking: Peer,
 
 def test_by_policies_that_are_too_old_nobody_gets_a_gpu(tmp_path: Path, plain: bytes) -> None:
     with (tmp_path / "log").open("wb") as output:
-        lane = Lane({"validate": admit.validate}, rulefiles.load(ROOT / "rules"), Lines(output.fileno()))
+        lane = Lane({"validate": validate}, rule_files.load(ROOT / "rules"), Lines(output.fileno()))
         gpu = create("train", "1")
         assert told(lane, gpu)["allowed"]
         lane.good_until = 0

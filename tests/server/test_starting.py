@@ -15,7 +15,6 @@ HEAVY = {
     "werkzeug",
     "kubernetes",
     "cryptography",
-    "jsonpatch",
     "requests",
     "aiohttp",
     "certs",

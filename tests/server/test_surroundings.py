@@ -12,8 +12,9 @@ from tests import builders
 from tests.bench.reviews import container, encoded, pod
 from tests.cluster.waiting import until
 from tests.server.process import Server, running
-from webhook.core import inventory, recognition
-from webhook.watcher import Nodes
+from webhook.core.backends import cards
+from webhook.core.reports import inventory
+from webhook.watcher.kinds import Nodes
 
 CLUSTER = """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -146,4 +147,4 @@ def test_what_is_kept_of_a_node_reads_as_the_node_does() -> None:
     [pruned] = Nodes().written([Nodes().remember(node(1))], rulebook)
 
     assert inventory.read([pruned], rulebook) == inventory.read([node(1)], rulebook)
-    assert pruned == inventory.pruned(node(1), recognition.labels(rulebook), rulebook)
+    assert pruned == inventory.pruned(node(1), cards.labels(rulebook), rulebook)

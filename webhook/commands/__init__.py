@@ -1,5 +1,13 @@
 """The commands of `gpu-webhook`, grouped by what they are for; `webhook.cli` puts them together.
 
-Belongs here: for each command what it takes, and how it is run and printed. Does not belong here: what it does, which
-is in the modules around. They are imported when a command is run, so that each starts with what it needs only.
+Belongs here: the options of each command, and how it is run and printed. Does not belong here: what it does, which
+is in the other rooms. Their modules are imported when a command runs, so that each command starts quickly.
+
+    explaining  explain
+    checking    check, schema
+    seeing      inventory, tenants
+    running     serve, console, settle, watch
+    options     options that several commands have
+    streams     files and standard input; JSON out
+    outcome     exit codes, and the error of wrong usage
 """

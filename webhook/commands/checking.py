@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from webhook import rulefiles, settings, summary
 from webhook.commands import options, streams
 from webhook.commands.outcome import FINDINGS, FINE, UsageError
-from webhook.core import indexes, losses
-from webhook.core.losses import Loss
-from webhook.core.schema.rulebooks import KINDS
+from webhook.core.forms.document import nearest
+from webhook.core.rules.rulebook import Rulebook
+from webhook.server import settings
 
 
 def check_options(command: argparse.ArgumentParser) -> None:
@@ -24,6 +22,9 @@ def check_options(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="default: %(default)s",
     )
+    command.add_argument(
+        "--losses", action="store_true", help="list requests that cannot be recovered from a pod's resources"
+    )
     options.output(command)
     command.set_defaults(command=_check)
 
@@ -31,42 +32,49 @@ def check_options(command: argparse.ArgumentParser) -> None:
 def _check(given: argparse.Namespace) -> int:
     if not given.directory.is_dir():
         raise UsageError(f"{given.directory} is not a directory")
+    from webhook.files import rule_files, summary
+
     try:
-        rulebook = rulefiles.load(given.directory)
-    except rulefiles.RuleFilesError as error:
+        rulebook = rule_files.load(given.directory)
+    except rule_files.RuleFilesError as error:
         if given.output == "json":
             streams.dump({"fine": False, "problems": [summary.located(problem) for problem in error.problems]})
         else:
             print(error)
         return FINDINGS
-    one_way = [
-        loss
-        for name, backend in rulebook.backends.items()
-        for loss in losses.losses(backend, indexes.only(name, rulebook))
-    ]
+    lost = _losses(rulebook) if given.losses else None
     if given.output == "json":
-        streams.dump({"fine": True, "problems": [], "oneWay": [*map(str, one_way)], **summary.counts(rulebook)})
-    else:
-        print(f"{given.directory}: {summary.describe(rulebook)}: all fine")
-        print(*_told(one_way), sep="\n", end="\n" if one_way else "")
+        found = {} if lost is None else {"losses": lost}
+        streams.dump({"fine": True, "problems": [], **found, **summary.counts(rulebook)})
+        return FINE
+    print(f"{given.directory}: {summary.describe(summary.counts(rulebook))}: all fine")
+    if lost:
+        print("cannot be recovered from a pod's resources (a pod that states them itself counts as a whole device):")
+        print(*(f"  {each}" for each in lost), sep="\n")
     return FINE
 
 
-def _told(one_way: Sequence[Loss]) -> Iterator[str]:
-    """What cannot be read back, with what that means."""
-    if one_way:
-        yield "written one way only (a pod in the system's own words counts as the whole device there):"
-        yield from (f"  {loss}" for loss in one_way)
+def _losses(rulebook: Rulebook) -> list[str]:
+    from webhook.core.reports import losses
+    from webhook.core.rules import index
+
+    backends = rulebook.backends.items()
+    return [str(loss) for name, backend in backends for loss in losses.losses(backend, index.only(name, rulebook))]
 
 
 def schema_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook schema` takes."""
-    command.add_argument("kind", nargs="?", choices=KINDS, metavar="KIND", help=f"{', '.join(KINDS)}; default: any")
+    command.add_argument("kind", nargs="?", metavar="KIND", help="of these documents only, as Backend; default: any")
     command.set_defaults(command=_schema)
 
 
 def _schema(given: argparse.Namespace) -> int:
-    from webhook.core.editor import documents
+    from webhook.core.rules import schema as schemas
+    from webhook.core.rules.schema import KINDS
 
-    print(documents.text(documents.schema(given.kind)))
+    if given.kind not in {None, *KINDS}:
+        raise UsageError(
+            f'no kind of rule is called "{given.kind}"{nearest(given.kind, KINDS)}; there are {", ".join(KINDS)}'
+        )
+    print(schemas.text(schemas.schema(given.kind)))
     return FINE

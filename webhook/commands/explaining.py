@@ -10,14 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from webhook import manifests, rulefiles
 from webhook.commands import options, streams
 from webhook.commands.outcome import FINDINGS, FINE, UsageError
-from webhook.core import convert, explain, indexes, sources
-from webhook.core.document import nearest
-from webhook.core.explain import Explanation, Setting
-from webhook.core.rulebook import Rulebook
-from webhook.core.tenancy.ledger import Ledger
+from webhook.core.forms.document import nearest
+from webhook.core.interpret import claim_objects
+from webhook.core.quota.ledger import Ledger
+from webhook.core.reports import convert, explain
+from webhook.core.reports.explain import Explanation, Setting
+from webhook.core.rules import index
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files import manifests, rulebook_cache
 
 
 def explain_options(command: argparse.ArgumentParser) -> None:
@@ -49,18 +51,17 @@ def explain_options(command: argparse.ArgumentParser) -> None:
 
 
 def _explain(given: argparse.Namespace) -> int:
-    rulebook = rulefiles.load(given.rules)
+    rulebook = rulebook_cache.load(given.rules)
     if given.source and not given.to:
         raise UsageError("--from says whose pods --to rewrites; give both")
     for name in (given.backend, given.to, given.source):
         _check_known(name, rulebook)
-    tenancy = rulebook.tenancy
     if given.backend is not None:
-        rulebook = indexes.only(given.backend, rulebook)
+        rulebook = replace(index.only(given.backend, rulebook), tenancy=rulebook.tenancy)
     written, where = streams.manifest(given.file)
     documents = manifests.parse(written, where)
     around = [document for file in given.around for document in manifests.parse(*streams.manifest(file))]
-    rulebook = sources.given([*documents, *around], replace(rulebook, tenancy=tenancy))
+    rulebook = claim_objects.given([*documents, *around], rulebook)
     rulebook, ledgers = _tenants_around([*documents, *around], given.usage, rulebook)
     setting = Setting(namespace=given.namespace or "", user=given.user or "", at=time.time())
     explained = (
@@ -83,15 +84,16 @@ def _tenants_around(
     documents: Iterable[Mapping[str, Any]], files: Sequence[str] | None, rulebook: Rulebook
 ) -> tuple[Rulebook, Mapping[str, Ledger] | None]:
     """The rulebook with the policies among documents and files, and the ledgers there; None: nothing is used."""
-    from webhook import tenants
+    from webhook.files import tenant_objects
+    from webhook.files.inventory_objects import UnreadableError
 
-    objects = tenants.Objects()
+    objects = tenant_objects.Objects()
     try:
         for document in documents:
             objects.add(document)
         for file in files or ():
             objects.parse(*streams.whole(file))
-    except tenants.UnreadableError as error:
+    except UnreadableError as error:
         raise UsageError(str(error)) from None
     tenancy, broken = objects.tenancy(rulebook)
     ledgers, unread = objects.ledgers()
@@ -114,7 +116,8 @@ def _print_json(found: Sequence[Explanation]) -> None:
 
 
 def _print_text(found: Sequence[Explanation]) -> None:
-    from webhook import trace
+    from webhook.views import terminal
+    from webhook.views.explanation import view
 
-    colours = trace.TERMINAL if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
-    print("\n\n".join("\n".join(trace.paint(trace.trace(explanation), colours)) for explanation in found))
+    colours = terminal.COLOURS if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
+    print("\n\n".join("\n".join(terminal.paint(view(explanation), colours)) for explanation in found))

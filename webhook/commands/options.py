@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from webhook import settings
 from webhook.commands.outcome import UsageError
+from webhook.server import settings
 
 MAX_PORT: Final = 65535
 
@@ -35,9 +35,9 @@ def surroundings(command: argparse.ArgumentParser) -> None:
     )
 
 
-def address(bind: str) -> tuple[str, int]:
-    """The host and port of `--bind`; raises UsageError."""
+def address(bind: str, option: str = "--bind") -> tuple[str, int]:
+    """The host and port that an option gives; raises UsageError."""
     host, _, port = bind.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
-        raise UsageError(f"--bind {bind}: write HOST:PORT, as 127.0.0.1:8443")
+        raise UsageError(f"{option} {bind}: write HOST:PORT, as 127.0.0.1:8443")
     return host.strip("[]"), int(port)

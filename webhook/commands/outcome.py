@@ -1,4 +1,4 @@
-"""How a command ends: its exit codes, and the error of whoever typed it."""
+"""How a command ends: its exit codes, and the error of wrong usage."""
 
 from __future__ import annotations
 

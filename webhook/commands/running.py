@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from webhook import settings
 from webhook.commands import options
 from webhook.commands.outcome import UsageError
+from webhook.server import settings
 
 
 def serve_options(command: argparse.ArgumentParser) -> None:
@@ -28,15 +28,15 @@ def serve_options(command: argparse.ArgumentParser) -> None:
 
 def _serve(given: argparse.Namespace) -> int:
     # Imported here so that `explain` starts without the server, and the server without what `explain` needs.
-    from webhook import server
+    from webhook.server import serve
 
     options.address(given.bind)
     attach = None
     if given.cluster:
-        from webhook import attached
+        from webhook.server import quotas
 
-        attach = attached.Quotas
-    return server.serve(
+        attach = quotas.Quotas
+    return serve.serve(
         settings.Settings(
             bind=given.bind,
             rules=given.rules,
@@ -86,11 +86,12 @@ def settle_options(command: argparse.ArgumentParser) -> None:
 
 
 def _settle(given: argparse.Namespace) -> int:
-    from webhook import api, settler
+    from webhook.cluster import client
+    from webhook.settler import settler
 
     try:
         return settler.settle(given.rules, options.address(given.bind), given.grace)
-    except api.ApiError as error:
+    except client.ApiError as error:
         raise UsageError(str(error)) from None
 
 
@@ -104,11 +105,12 @@ def watch_options(command: argparse.ArgumentParser) -> None:
 
 
 def _watch(given: argparse.Namespace) -> int:
-    from webhook import cluster, watcher
+    from webhook.cluster import client
+    from webhook.watcher import watcher
 
     if not given.write.parent.is_dir():
         raise UsageError(f"{given.write.parent} is not a directory")
     try:
         return watcher.watch(given.rules, given.write)
-    except cluster.ClusterError as error:
+    except client.ApiError as error:
         raise UsageError(str(error)) from None

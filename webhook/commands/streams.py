@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from webhook import manifests
+from webhook.files import manifests
 
 
 def manifest(file: str) -> tuple[bytes, str]:
-    """A manifest that somebody wrote, no more of it than one may be long, and its name; `-` is standard input."""
+    """A manifest and its name, read up to one byte beyond the largest; `-` is standard input."""
     if file == "-":
         return sys.stdin.buffer.read(manifests.MAX_BYTES + 1), "standard input"
     return Path(file).read_bytes(), file

@@ -9,19 +9,28 @@
     GET  /api/tenants   the contract of `gpu-webhook tenants -o json`
     POST /api/explain   YAML or JSON in, the contract of `gpu-webhook explain -o json` out; `?backend=NAME`
 
-Belongs here: HTTP for somebody who sits at the machine, and how a page says things. Does not belong here: what is
-decided (`webhook.core.explain`), and anything a cluster depends on: admission runs without this package, and
-without Flask. Nothing is kept between two requests but what files said, which are read again when they change.
+Belongs here: HTTP for a person at the machine, and the HTML of the pages. Does not belong here: what is
+decided (`webhook.core.reports.explain`), its words (`webhook.views`), and anything a cluster depends on: admission
+runs without this package, and without Flask. Nothing is kept between two requests but what files said, which are read
+again when they change.
 
 The page is for loopback: there is no log-in. So it answers only to the names of this machine, takes posts only from
 itself, runs no script but its own, and bounds what can be pasted (`guard`, `pasted`).
+
+    serving  the process: gunicorn with one worker
+    app      the routes and what the templates are given
+    guard    who is answered, and which headers every answer has
+    pasted   text that was pasted, explained or refused
+    tries    pods to begin with
+    loaded   the rules as they are on disk now
+    rules    what is loaded, in plain values
+    sources  where nodes, pods and tenants come from
 """
 
 from __future__ import annotations
 
 from webhook.console.app import create_app
 from webhook.console.serving import serve
-from webhook.console.source import Source
-from webhook.console.standing import Standings
+from webhook.console.sources import Source, Standings
 
 __all__ = ["Source", "Standings", "create_app", "serve"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -10,18 +11,21 @@ from typing import Any, Final
 
 from flask import Flask, Response, abort, render_template, request
 from jinja2 import StrictUndefined
+from markupsafe import Markup, escape
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from webhook import tenants
 from webhook.console import guard, pasted, tries
 from webhook.console.loaded import Loaded, Rules
 from webhook.console.pasted import UnreadableError
 from webhook.console.rules import summary
-from webhook.console.source import Source
-from webhook.console.standing import Standings
-from webhook.console.view import breakable, place, view
-from webhook.core.explain import Explanation
-from webhook.inventory import card, memory, short, state
+from webhook.console.sources import Seen, Source, Standings, T
+from webhook.core.reports.explain import Explanation
+from webhook.core.reports.overview import Overview
+from webhook.core.rules.rulebook import Rulebook
+from webhook.views import tenants, tenants_contract
+from webhook.views.explanation import view
+from webhook.views.inventory import card, state
+from webhook.views.table import gib, memory, short
 
 SHOWN: Final = 20
 """Pods whose results a page holds; a list of hundreds is for `/api/explain`."""
@@ -51,15 +55,10 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = pasted.MAX_BYTES + ROOM
     app.config["MAX_FORM_MEMORY_SIZE"] = pasted.MAX_BYTES + ROOM
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    app.add_template_filter(breakable)
-    app.add_template_filter(place)
-    app.add_template_filter(short)
-    app.add_template_filter(memory)
-    app.add_template_filter(state)
-    app.add_template_filter(card)
-    app.add_template_filter(tenants.selection, "selection")
-    app.add_template_filter(tenants.ends, "ends")
-    app.add_template_filter(tenants.of, "of")
+    app.jinja_env.filters.update(
+        breakable=_breakable, place=_place, short=short, memory=memory, state=state, card=card
+    )
+    app.jinja_env.filters.update(selection=tenants.selection, ends=tenants.ends, of=tenants.of)
     watched = Rules(rules, source.around)
     _guard(app, bound)
     _pages(app, watched)
@@ -67,6 +66,16 @@ def create_app(
     _inventory(app, watched, source)
     _tenants(app, watched, standings or Standings())
     return app
+
+
+def _breakable(path: str) -> Markup:
+    """A field path that a narrow page can break where a person would."""
+    return escape(path).replace("[", Markup("<wbr>[")).replace(".", Markup("<wbr>."))
+
+
+def _place(rule: str) -> str:
+    """Where a rule stands: `hami-vgpu.yaml:48` of `hami-vgpu (hami-vgpu.yaml:48)`."""
+    return rule.rpartition("(")[2].removesuffix(")")
 
 
 def _guard(app: Flask, bound: str) -> None:
@@ -156,14 +165,11 @@ def _api(app: Flask, rules: Rules) -> None:
 
     @app.post("/api/explain")
     def explain() -> Response:
-        loaded = rules.now()
-        if loaded.rulebook is None:
-            answer = {"error": "the rules cannot be used", **summary(loaded)}
-            return _json(answer, HTTPStatus.SERVICE_UNAVAILABLE)
+        rulebook = _usable(rules)
         if len(body := request.get_data()) > pasted.MAX_BYTES:
             raise RequestEntityTooLarge
         try:
-            found = pasted.explanations(body, loaded.rulebook, request.args.get("backend", ""))
+            found = pasted.explanations(body, rulebook, request.args.get("backend", ""))
         except UnreadableError as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
         contracts = [explanation.contract() for explanation in found]
@@ -179,14 +185,7 @@ def _inventory(app: Flask, rules: Rules, source: Source) -> None:
 
     @app.get("/api/inventory")
     def the_same_for_scripts() -> Response:
-        loaded = rules.now()
-        if loaded.rulebook is None:
-            answer = {"error": "the rules cannot be used", **summary(loaded)}
-            return _json(answer, HTTPStatus.SERVICE_UNAVAILABLE)
-        sight = source.now(loaded.rulebook)
-        if sight.view is None:
-            return _json({"error": sight.problem or NO_SOURCE}, HTTPStatus.SERVICE_UNAVAILABLE)
-        return _json(sight.view.contract())
+        return _contract(source.now(_usable(rules)), Overview.contract)
 
 
 def _tenants(app: Flask, rules: Rules, standings: Standings) -> None:
@@ -202,19 +201,28 @@ def _tenants(app: Flask, rules: Rules, standings: Standings) -> None:
             near=NEAR,
             over=tenants.OVER,
             short=short,
-            gib=tenants.gib,
+            gib=gib,
         )
 
     @app.get("/api/tenants")
     def who_uses_what_for_scripts() -> Response:
-        loaded = rules.now()
-        if loaded.rulebook is None:
-            answer = {"error": "the rules cannot be used", **summary(loaded)}
-            return _json(answer, HTTPStatus.SERVICE_UNAVAILABLE)
-        standing = standings.now(loaded.rulebook)
-        if standing.view is None:
-            return _json({"error": standing.problem}, HTTPStatus.SERVICE_UNAVAILABLE)
-        return _json(tenants.contract(standing.view))
+        return _contract(standings.now(_usable(rules)), tenants_contract.contract)
+
+
+def _usable(rules: Rules) -> Rulebook:
+    """The rulebook; where the rules do not load, the request ends with what is wrong with them."""
+    loaded = rules.now()
+    if loaded.rulebook is None:
+        answer = {"error": "the rules cannot be used", **summary(loaded)}
+        abort(_json(answer, HTTPStatus.SERVICE_UNAVAILABLE))
+    return loaded.rulebook
+
+
+def _contract(seen: Seen[T], contract: Callable[[T], dict[str, Any]]) -> Response:
+    """The form of a view for scripts, or why there is none."""
+    if seen.view is None:
+        return _json({"error": seen.problem or NO_SOURCE}, HTTPStatus.SERVICE_UNAVAILABLE)
+    return _json(contract(seen.view))
 
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from webhook import rulefiles, stamps, surroundings
-from webhook.core.document import Problem
-from webhook.core.rulebook import Rulebook
-from webhook.surroundings import SurroundingsError
+from webhook.core.forms.document import Problem
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files import file_stamps, rule_files, surroundings
+from webhook.files.surroundings import SurroundingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Rules:
         """What the files hold at this moment."""
         with self._lock:
             # Before the files are read: a change in between is seen next time.
-            stamp = stamps.directory(self.directory), self._around and stamps.file(self._around)
+            stamp = file_stamps.directory(self.directory), self._around and file_stamps.file(self._around)
             if stamp != self._stamp:
                 self._loaded = _load(self.directory, self._around)
                 self._stamp = stamp
@@ -49,8 +49,8 @@ class Rules:
 
 def _load(directory: Path, around: Path | None) -> Loaded:
     try:
-        rulebook = rulefiles.load(directory)
-    except rulefiles.RuleFilesError as error:
+        rulebook = rule_files.load(directory)
+    except rule_files.RuleFilesError as error:
         return Loaded(None, error.problems)
     if around is None:
         return Loaded(rulebook)

@@ -1,4 +1,4 @@
-"""What somebody pasted: bytes in, explanations out, or one sentence with the line it is about."""
+"""Text that was pasted into the page: bytes in, explanations out, or a sentence with the line it is about."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from webhook import manifests
-from webhook.core import explain, indexes, sources
-from webhook.core.explain import Explanation
-from webhook.core.rulebook import Rulebook
-from webhook.manifests import ManifestError
+from webhook.core.interpret import claim_objects
+from webhook.core.reports import explain
+from webhook.core.reports.explain import Explanation
+from webhook.core.rules import index
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files import manifests
+from webhook.files.manifests import ManifestError
 
 MAX_BYTES: Final = 1 << 20
-"""etcd stores no object above 1.5 MiB, and nobody reads a pod of more than that on a page."""
+"""etcd stores no object above 1.5 MiB, and a larger pod is not readable on a page."""
 
 MAX_VALUES: Final = 50_000
 """With aliases counted as often as they are used. A large pod has some 500 values; so many take two seconds,
@@ -45,12 +47,12 @@ def explanations(content: bytes, rulebook: Rulebook, backend: str = "") -> list[
         raise UnreadableError(f"this is more than {MAX_BYTES >> 20} MiB")
     if not content.strip():
         raise UnreadableError("there is nothing here yet: paste a pod, or anything that makes pods")
-    chosen = replace(indexes.only(backend, rulebook), tenancy=rulebook.tenancy) if backend else rulebook
+    chosen = replace(index.only(backend, rulebook), tenancy=rulebook.tenancy) if backend else rulebook
     try:
         documents = manifests.parse(content, _NAME, most=MAX_VALUES)
     except ManifestError as error:
         raise _located(str(error), content) from None
-    chosen = sources.given(documents, chosen)
+    chosen = claim_objects.given(documents, chosen)
     explained = (each for document in documents for each in explain.explain(document, chosen))
     found = list(explain.foreseen(explained, chosen.tenancy))
     if not found:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from webhook.console.loaded import Loaded
-from webhook.core import quantity
-from webhook.core.backend import Backend
-from webhook.core.device import Device
-from webhook.core.rulebook import Cluster, Rulebook
-from webhook.summary import counts, located
+from webhook.core.kube import quantity
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.cluster import Cluster
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files.summary import counts, located
 
 
 def summary(loaded: Loaded) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def _backend(backend: Backend, enabled: set[str]) -> dict[str, Any]:
     }
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _device(device: Card) -> dict[str, Any]:
     return {
         "model": device.model,
         "vendor": device.vendor,

@@ -18,8 +18,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from webhook.console.app import create_app
-from webhook.console.source import Source
-from webhook.console.standing import Standings
+from webhook.console.sources import Source, Standings
 
 FAILED: Final = 2
 
@@ -27,7 +26,7 @@ SETTINGS: Final = {
     "workers": 1,
     "worker_class": "gthread",
     "threads": 16,  # browsers open connections ahead and say nothing on them: each holds a thread for 5 s
-    "control_socket_disable": True,  # gunicorn 27 opens one by default: a way in that nobody needs
+    "control_socket_disable": True,  # gunicorn 27 opens one by default: a way in that has no use here
     "accesslog": None,
     "loglevel": "warning",
     "graceful_timeout": 2,

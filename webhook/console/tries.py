@@ -1,4 +1,4 @@
-"""Pods to begin with: what the page offers to somebody who has none at hand."""
+"""Pods to begin with, for a reader of the page who has none at hand."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 import yaml
 
-from webhook.core.backend import Example
-from webhook.core.request import PREFIX
+from webhook.core.request.request import PREFIX
+from webhook.core.rules.backend import Example
 
 
 @dataclass(frozen=True, slots=True)

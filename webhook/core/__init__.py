@@ -1,5 +1,13 @@
 """Everything between the bytes of an admission review and the bytes of its answer, as functions of values.
 
-Belongs here: understanding a request, choosing a back end, translating, judging. Does not belong here: I/O, the
-clock, randomness, logging, flask, kubernetes, YAML, or the name of any vendor. import-linter holds the layers.
+Belongs here: understanding a request, choosing a back end, translating, judging, counting. Does not belong here: I/O,
+the clock, randomness, logging, flask, kubernetes, YAML, or the name of any vendor. import-linter holds that, and the
+order of the rooms, which `webhook/README.md` shows.
+
+    mutate      POST /mutate, from a request to a decision
+    validate    POST /validate, from a request to a decision
+    projection  the part of a pod that rules and policies read
+    review      the wire: AdmissionReview in, AdmissionReview out
+    decision    the answer to one review
+    violations  why a pod is refused, and every code of a message
 """

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
-from webhook.core.tenancy.ledger import Ask
-from webhook.core.tenancy.policy import Action
-from webhook.core.violations import LATER, Violation
+from webhook.core.quota.ledger import Ask
+from webhook.core.violations import LATER, Action, Violation
 
 Operation = Mapping[str, Any]
 """One JSON Patch operation (RFC 6902): `{"op": "add", "path": "/spec/...", "value": ...}`."""
@@ -19,7 +18,7 @@ Form = Literal["", "size of any card", "partition of any card", "partition", "wh
 
 
 class Finding(NamedTuple):
-    """What a policy has to say about a pod, for logs and metrics; `action` is what came of it."""
+    """One breach of a policy, for logs and metrics; `action` is what became of the pod."""
 
     policy: str
     rule: str
@@ -29,11 +28,10 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """What the ledger of a tenant has to hold before a pod may be admitted.
+    """What the ledger of a tenant has to reserve before a pod may be admitted.
 
-    `path` is the field that a refusal points at, `rule` the line of the policy that sets the limit. `count` says of
-    how many equal devices the ask consists, 1 where they are not, and `form` what they are, as far as it matters for
-    what else to ask.
+    `path` is the field that a refusal points at, `rule` the line of the policy that sets the limit. `count` is the
+    number of equal devices, 1 if they differ, and `form` what they are, as a refusal's fix depends on it.
     """
 
     tenant: str
@@ -49,10 +47,9 @@ class Reservation:
 class Decision:
     """Whether a pod is admitted, and with what changes.
 
-    `backends` maps container names to the back end that serves each; `code` is the HTTP status inside the
-    answer (200, 422 for what cannot be understood or satisfied, 403 for policy, 503 for "try again"). What is
-    allowed with a `reservation` is so only once the ledger holds it. `findings` are what policies had to say,
-    whatever came of it.
+    `backends` maps container names to the back end that serves each. `code` is the HTTP status inside the answer:
+    200, 422 if a request cannot be understood or satisfied, 403 for policy, 503 if the client should retry. With a
+    `reservation` the pod is admitted only after the ledger has made it. `findings` are all breaches of policies.
     """
 
     allowed: bool
@@ -66,8 +63,11 @@ class Decision:
     findings: Sequence[Finding] = ()
 
 
+UNTOUCHED: Final = Decision(allowed=True)
+"""The pod is admitted as it is, without a warning."""
+
 POLICY: Final = "GPU1"
-"""How the codes begin of what is refused though it is understood."""
+"""The beginning of every code of policy and quota."""
 
 
 def denied(
@@ -75,8 +75,8 @@ def denied(
 ) -> Decision:
     """A denial that names every violation.
 
-    It is one of policy (403) if nothing else is wrong, and 503 if all of it may be so no more in a second; what
-    cannot be understood or satisfied (422) has to be mended whatever a policy says.
+    Its code is 503 if all violations are in LATER, 403 if all are of policy and quota, else 422: a request that
+    cannot be understood or satisfied has to be fixed whatever a policy says.
     """
     code = HTTPStatus.UNPROCESSABLE_ENTITY
     if all(violation.code in LATER for violation in violations):

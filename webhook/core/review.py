@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ WARNING_LENGTH: Final = 256
 WARNINGS_LENGTH: Final = 4096
 RETRY_SECONDS: Final = 1
 VIOLATIONS: Final = 20
-"""How many a denial shows: a hostile pod has as many as it likes, and the API server holds each answer in memory."""
+"""The most violations in a denial: a hostile pod may have any number, and API servers hold answers in memory."""
 
 
 class NotAReviewError(ValueError):
@@ -35,8 +35,9 @@ class AdmissionRequest:
     """One review as the API server sent it.
 
     `pod` and `old_pod` are decoded JSON objects, None where the review has none (`object` on DELETE,
-    `oldObject` on CREATE). `name` is empty under generateName in a mutating review. `user` is who asks, by the name
-    that the API server knows, and `at` is when, in seconds since 1970.
+    `oldObject` on CREATE). `name` is empty under generateName in a mutating review. `user` is the client's user,
+    by name, `at` the time of the review in seconds since 1970. `projection` is the allow-list by which the
+    pods were pruned (`webhook.core.projection`); None: they are not pruned.
     """
 
     uid: str
@@ -50,10 +51,16 @@ class AdmissionRequest:
     old_pod: Mapping[str, Any] | None
     user: str = ""
     at: float = 0.0
+    projection: object = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_of_a_pod(self) -> bool:
+        """Whether it has a pod. Subresources (`ephemeralcontainers`, `resize`) cannot change GPUs."""
+        return self.resource == "pods" and self.subresource == "" and self.pod is not None
 
 
 def creating(pod: Mapping[str, Any], uid: str, namespace: str = "", at: float = 0.0) -> AdmissionRequest:
-    """The review of a pod that somebody only asks about: nothing is stored."""
+    """The request to create a pod as a dry run, for reports: nothing is stored."""
     return AdmissionRequest(
         uid=uid,
         operation="CREATE",
@@ -69,7 +76,7 @@ def creating(pod: Mapping[str, Any], uid: str, namespace: str = "", at: float = 
 
 
 def decode(body: bytes, at: float = 0.0) -> AdmissionRequest:
-    """Read the bytes of a review that came `at` a time; raises NotAReviewError, which says what is wrong."""
+    """Read the bytes of a review, received at the time `at`; raises NotAReviewError with a sentence."""
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -131,7 +138,7 @@ def encode(uid: str, decision: Decision) -> bytes:
 
 
 def _status(decision: Decision) -> dict[str, Any]:
-    """A Status that kubectl prints whole: a reason of "Invalid" would make it drop the message [measured]."""
+    """A Status that kubectl prints in full: with the reason "Invalid" it would drop the message [measured]."""
     shown, left = decision.violations[:VIOLATIONS], len(decision.violations) - VIOLATIONS
     more = [f"... and {left} more; mend these first"] if left > 0 else []
     status: dict[str, Any] = {
@@ -146,7 +153,7 @@ def _status(decision: Decision) -> dict[str, Any]:
         },
     }
     if decision.code == HTTPStatus.SERVICE_UNAVAILABLE:
-        # Clients of Kubernetes, kubectl among them, take this for an order [measured].
+        # Kubernetes clients, kubectl among them, retry because of this [measured].
         status["details"]["retryAfterSeconds"] = RETRY_SECONDS
     if decision.code == HTTPStatus.FORBIDDEN:
         status["reason"] = "Forbidden"
@@ -154,21 +161,25 @@ def _status(decision: Decision) -> dict[str, Any]:
 
 
 def line(violation: Violation, lead: str = "") -> str:
-    """The first line of a violation as a warning, with the way out where there is room for all of it."""
+    """The first line of a violation as a warning, with its fix if there is room for all of it."""
     text = f"{lead}[{violation.code}] {violation.message}"
     whole = f"{text}; {violation.fix}"
     return whole if len(whole) <= WARNING_LENGTH else text
 
 
+def _without_control(text: str) -> str:
+    return "".join(" " if unicodedata.category(char)[0] == "C" else char for char in text)
+
+
 def printable(warnings: Iterable[str]) -> Iterator[str]:
     """Warnings as the API server passes them on: one line, 256 characters each and 4,096 in all.
 
-    A warning with a control character vanishes without a word, and one too many cuts all the others [measured].
+    The API server drops a warning with a control character, and cuts the others if one is too many [measured].
     """
     room = WARNINGS_LENGTH
     said: set[str] = set()
     for warning in warnings:
-        line = "".join(" " if unicodedata.category(char)[0] == "C" else char for char in warning).strip()
+        line = (warning if warning.isprintable() else _without_control(warning)).strip()
         short = line if len(line) <= WARNING_LENGTH else line[: WARNING_LENGTH - 1] + "…"
         if not short or short in said or len(short) > room:
             continue

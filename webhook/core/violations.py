@@ -1,9 +1,9 @@
-"""What is wrong with a pod, said so that its author can act: code, field, rule, arithmetic, fix."""
+"""Violations: why a pod is refused, so that its author can act: code, field path, rule, arithmetic, fix."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, NamedTuple, get_args
 
 CODES: Final = {
     "GPU001": "the object is not a pod that can be read",
@@ -46,11 +46,16 @@ CODES: Final = {
 """Every code that a message can begin with. Stable: 2xx understanding, 3xx back ends, 4xx limits, 5xx the rest
 of the pod, 6xx the final check, 1xx policy and quota."""
 
+Action = Literal["deny", "warn", "dryrun"]
+"""The enforcement action of a policy or of one of its rules: what becomes of a pod that breaks it."""
+
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+
 QUOTA: Final = "GPU104"
-"""What the ledger says, and nothing else."""
+"""The code of a refusal by the ledger; no other violation has it."""
 
 LATER: Final = frozenset({"GPU111", "GPU112", "GPU205"})
-"""What may be so no more in a second. A pod that nothing else is wrong with is not denied, but has to come again."""
+"""Codes of violations that may be gone a second later. If a pod has no other, the client is told to retry."""
 
 LATER_FIX: Final = (
     "none is needed: clients try again by themselves; if that goes on, show this to whoever runs the cluster"
@@ -61,8 +66,8 @@ LATER_FIX: Final = (
 class Violation:
     """One reason to refuse a pod.
 
-    `path` is a field path (`spec.containers[0].resources.limits["nvidia.com/gpu"]`-like), `rule` is
-    `name (file:line)` of the rule that says so, or empty; `notes` are further lines, as for other candidates.
+    `path` is a field path, as `spec.containers[0].resources.limits["a.b/c"]`. `rule` is the rule behind it as
+    `name (file:line)`, or empty. `notes` are further lines, as the reasons of other back ends.
     """
 
     code: str
@@ -73,13 +78,21 @@ class Violation:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The form people see: a first line that suffices by itself, then where, which rule, and what to do."""
+        """The text for people: a first line that suffices by itself, then the field path, the rule and the fix."""
         lines = [f"[{self.code}] {self.message}", f"  at   {self.path}"]
         lines += [f"  also {note}" for note in self.notes]
         if self.rule:
             lines.append(f"  rule {self.rule}")
         lines.append(f"  fix  {self.fix}")
         return "\n".join(lines)
+
+
+class Breach(NamedTuple):
+    """A violation of one rule of a policy. `lift` is the rule's name in `spec.lifts` of an Exemption."""
+
+    lift: str
+    action: Action
+    violation: Violation
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer to a user, not an error of ours

@@ -51,7 +51,7 @@ func main() {
 	certificate := flag.String("certificate", "", "PEM certificate")
 	key := flag.String("key", "", "PEM key")
 	flag.Parse()
-	http.HandleFunc("POST /mutate", answer)
+	http.HandleFunc("POST /", answer)
 	http.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	server := &http.Server{
 		Addr:              *address,

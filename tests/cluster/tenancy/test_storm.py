@@ -12,7 +12,7 @@ from tests.laws import SOAK
 
 pytestmark = pytest.mark.cluster
 
-SEEDS = range(20) if SOAK else range(3)
+SEEDS = range(20) if SOAK else range(1)
 CREATES = 2000
 LIMIT = 500
 QUIET = 20.0

@@ -6,7 +6,7 @@ Time is whole ticks. Whatever is sent can be lost, be done and its answer lost, 
 from fractions import Fraction
 from typing import Final
 
-from webhook.core.tenancy.tally import Tally
+from webhook.core.quota.tally import Tally
 
 GRACE: Final = 12
 """Ticks: a create is written so long after its reservation at most, or never, or after the advance it is part of."""

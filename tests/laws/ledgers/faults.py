@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from tests.laws.ledgers import LeakError, OvershootError
 from tests.laws.ledgers.world import World
-from webhook.core.tenancy.advance import Account
-from webhook.core.tenancy.ledger import Ask, Ledger, Pending
-from webhook.core.tenancy.settlement import Settlement, Step
-from webhook.core.tenancy.tally import Tally
+from webhook.core.quota.escrow import Account
+from webhook.core.quota.ledger import Ask, Ledger, Pending
+from webhook.core.quota.settlement import Settlement, Step
+from webhook.core.quota.tally import Tally
 
 
 class _Unfenced(Settlement):

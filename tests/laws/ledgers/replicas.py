@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from tests.laws.ledgers import GRACE, USE, OvershootError
 from tests.laws.ledgers.network import Call, Network
 from tests.laws.ledgers.store import OPEN, Object, Policies, Store
-from webhook.core.tenancy.advance import Account
-from webhook.core.tenancy.ledger import Ask, Ledger, reserve
+from webhook.core.quota.escrow import Account
+from webhook.core.quota.ledger import Ask, Ledger, reserve
 
 
 @dataclass(slots=True, eq=False)

@@ -7,8 +7,8 @@ from functools import partial
 from tests.laws.ledgers import GRACE
 from tests.laws.ledgers.network import Call, Network
 from tests.laws.ledgers.store import OPEN, Object, Policies, Store
-from webhook.core.tenancy.ledger import Ledger
-from webhook.core.tenancy.settlement import Settlement, Step
+from webhook.core.quota.ledger import Ledger
+from webhook.core.quota.settlement import Settlement, Step
 
 Making = Callable[[str, float], Settlement]
 

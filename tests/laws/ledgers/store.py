@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.laws.ledgers import GRACE, LIMITS, NAMESPACES, TENANTS, OvershootError
-from webhook.core.tenancy import tally, view
-from webhook.core.tenancy.ledger import Ask, Ledger
-from webhook.core.tenancy.tally import Tally
+from webhook.core.quota import tally, view
+from webhook.core.quota.ledger import Ask, Ledger
+from webhook.core.quota.tally import Tally
 
 OPEN = "open"
 """Whose namespaces may be used by everybody, and nobody counts."""

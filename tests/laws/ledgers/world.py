@@ -10,10 +10,10 @@ from tests.laws.ledgers.network import Network
 from tests.laws.ledgers.replicas import Clients, Create, Opening, Replica
 from tests.laws.ledgers.settlers import Making, Settler
 from tests.laws.ledgers.store import OPEN, Policies, Store
-from webhook.core.tenancy import tally
-from webhook.core.tenancy.advance import Account
-from webhook.core.tenancy.ledger import Ask
-from webhook.core.tenancy.settlement import Settlement
+from webhook.core.quota import tally
+from webhook.core.quota.escrow import Account
+from webhook.core.quota.ledger import Ask
+from webhook.core.quota.settlement import Settlement
 
 SKEWS: Final = (0, 1000, 7)
 

@@ -1,0 +1,133 @@
+"""A form is declared once: one line more, and the key is read, hinted at, described, defined and documented."""
+
+from dataclasses import dataclass
+from textwrap import dedent
+
+from tests import crds, reference
+from webhook.core.forms.document import Location, Problem
+from webhook.core.forms.form import any_of, document, form, found, line, need, place, take
+from webhook.core.forms.shape import FLAG, TEXT, many, size, whole
+from webhook.files.documents import parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shelf:
+    name: str = found(document)
+    at: Location = found(place)
+    rule: str = found(line)
+    boards: int = need(whole(), "How many boards it has.", 5)
+    room: str | None = take(TEXT, "Where it stands.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepShelf(Shelf):
+    depth: int = take(size(("Gi", "Mi"), "1Gi"), "How much each board holds.", "8Gi", key="boardDepth", default=0)
+
+
+SHELF = form(Shelf)
+DEEP = form(DeepShelf)
+"""The same with one key more, which took one line."""
+
+AT = Location("shelf.yaml", 1)
+
+
+def _read(text: str, shelf: type[Shelf] = DeepShelf) -> tuple[Shelf, list[str]]:
+    (node,) = parse(dedent(text).encode(), "shelf.yaml")
+    problems: list[Problem] = []
+    return form(shelf).of("oak", node, problems), [str(problem) for problem in sorted(problems)]
+
+
+def test_the_key_is_read() -> None:
+    assert _read("{boards: 3, boardDepth: 8Gi}") == (
+        DeepShelf(name="oak", at=AT, rule="oak (shelf.yaml:1)", boards=3, room=None, depth=8 << 30),
+        [],
+    )
+
+
+def test_the_key_may_be_left_out() -> None:
+    assert _read("{boards: 3}")[0] == DeepShelf(name="oak", at=AT, rule="oak (shelf.yaml:1)", boards=3, depth=0)
+
+
+def test_a_slip_in_the_key_gets_its_hint_and_another_kind_does_not_know_it() -> None:
+    assert _read("{boards: 3, boardDeth: 8Gi}")[1] == [
+        'shelf.yaml:1:13: spec: unknown key "boardDeth" (did you mean "boardDepth"?)'
+    ]
+    assert _read("{boards: 3, boardDepth: 8Gi}", Shelf)[1] == [
+        'shelf.yaml:1:13: spec: unknown key "boardDepth" (did you mean "boards"?)'
+    ]
+
+
+def test_everything_that_is_wrong_is_said_at_once_and_where() -> None:
+    text = """\
+    boards: none
+    room: 5
+    boardDepth: 8
+    """
+    assert _read(text)[1] == [
+        "shelf.yaml:1:9: spec.boards: has to be a whole number, not a string",
+        'shelf.yaml:2:7: spec.room: has to be a string, not the number 5; quote it: "5"',
+        "shelf.yaml:3:13: spec.boardDepth: has no unit; write 8Gi or 8Mi",
+    ]
+
+
+def test_a_key_that_is_needed_is_missed() -> None:
+    assert _read("{}")[1] == ['shelf.yaml:1:1: spec: needs the key "boards"']
+
+
+def test_editors_are_told_of_the_key() -> None:
+    added = {
+        key: DEEP.schema["properties"][key] for key in DEEP.schema["properties"].keys() - SHELF.schema["properties"]
+    }
+
+    assert added == {
+        "boardDepth": {
+            "description": "How much each board holds.",
+            "type": "string",
+            "pattern": r"^[0-9]{1,19}(\.[0-9]{1,9})?([KMGT]i|[kMGT])$",
+            "patternErrorMessage": "write a size with its unit, as 1Gi",
+            "examples": ["8Gi"],
+        }
+    }
+    assert (DEEP.schema["required"], DEEP.schema["additionalProperties"]) == (["boards"], False)
+
+
+def test_a_definition_has_the_key() -> None:
+    assert crds.structural(DEEP.schema) == {
+        "type": "object",
+        "required": ["boards"],
+        "properties": {
+            "boards": {"type": "integer", "description": "How many boards it has.", "minimum": 1},
+            "room": {"type": "string", "description": "Where it stands."},
+            "boardDepth": {"type": "string", "description": "How much each board holds."},
+        },
+    }
+
+
+def test_the_table_has_the_key() -> None:
+    added = set(reference.keys(DEEP.schema).splitlines()) - set(reference.keys(SHELF.schema).splitlines())
+
+    assert added == {"| `boardDepth` | How much each board holds. | `8Gi` |"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    left: bool = take(FLAG, "The left one.", default=False)
+    others: tuple[str, ...] = take(many(TEXT), "More of them.", default=())
+
+
+def test_a_rule_of_several_keys_is_one_for_the_reader_and_for_editors() -> None:
+    pair, problems = form(Pair, any_of("left", "others")), list[Problem]()
+
+    (node,) = parse(b"{}", "pair.yaml")
+    pair.of("pair", node, problems)
+
+    assert [str(problem) for problem in problems] == ["pair.yaml:1:1: spec: needs left or others"]
+    assert pair.schema["anyOf"] == [{"required": ["left"]}, {"required": ["others"]}]
+
+
+def test_each_wrong_element_of_a_list_is_said() -> None:
+    problems: list[Problem] = []
+    (node,) = parse(b"others: [a, 1, b, 2]", "pair.yaml")
+
+    assert form(Pair).of("pair", node, problems) == Pair(others=("a", "b"))
+    assert [problem.path for problem in problems] == ["spec.others[1]", "spec.others[3]"]

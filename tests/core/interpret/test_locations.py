@@ -1,0 +1,147 @@
+"""Where the shorthand may stand, and whose word counts."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests import builders
+from webhook.core.interpret import interpret
+from webhook.core.interpret.interpret import Interpretation
+from webhook.core.kube import pod
+from webhook.core.request.request import Devices, GpuRequest
+
+RULES = builders.rulebook(builders.shipped_files())
+SHARE = GpuRequest(share=Fraction(3, 10), memory_share=Fraction(3, 10), cores=Fraction(30))
+HALF = GpuRequest(share=Fraction(1, 2), memory_share=Fraction(1, 2), cores=Fraction(50))
+
+
+def _read(raw: Mapping[str, Any]) -> Interpretation:
+    return interpret.interpret(pod.read(raw), RULES)
+
+
+def _asked(raw: Mapping[str, Any]) -> dict[str, GpuRequest | None]:
+    """What each container asks in shorthand; nothing may be wrong with it."""
+    read = _read(raw)
+    assert read.violations == []
+    return {asked.container.name: asked.request for asked in read.asked}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"labels": {"gpu": "0.3"}},
+        {"annotations": {"gpu": "0.3"}},
+        {"annotations": {"gpu-webhook.io/gpu": "30%"}},
+        {"annotations": {"gpu.gpu-webhook.io/main": "0.3"}},
+        {"labels": {"gpu": "0.3"}, "annotations": {"gpu": "30%", "gpu-webhook.io/gpu": "0.30"}},
+    ],
+)
+def test_one_request_in_every_form_of_metadata(form: dict[str, Any]) -> None:
+    assert _asked(builders.pod(**form)) == {"main": SHARE}
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"gpu": "0.3"},
+        {"gpu": 0.3},
+        {"gpu": "300m"},
+        {"gpu-webhook.io/percent": "30"},
+        {"gpu-webhook.io/gpu": 1, "gpu-webhook.io/percent": 30},
+    ],
+)
+def test_one_request_in_every_form_of_resources(limits: dict[str, Any]) -> None:
+    assert _asked(builders.pod(builders.container(limits=limits))) == {"main": SHARE}
+
+
+def test_where_each_part_stands_is_kept() -> None:
+    [asked] = _read(builders.pod(builders.container(limits={"gpu": "0.3"}), labels={"gpu-model": "T4"})).asked
+
+    assert {key: (stated.value, str(stated)) for key, stated in asked.stated.items()} == {
+        "gpu": (Devices(1, Fraction(3, 10)), 'spec.containers[0].resources.limits.gpu says "0.3"'),
+        "gpu-model": (("T4",), 'metadata.labels.gpu-model says "T4"'),
+    }
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        builders.pod(labels={"gpu": "0.3"}, annotations={"gpu.gpu-webhook.io/main": "0.5"}),
+        builders.pod(builders.container(limits={"gpu": "0.5"}), labels={"gpu": "0.3"}),
+    ],
+)
+def test_the_word_of_a_container_wins_over_that_of_its_pod(special: dict[str, Any]) -> None:
+    assert _asked(special) == {"main": HALF}
+
+
+def test_what_one_place_says_and_the_other_does_not_comes_together() -> None:
+    both = builders.pod(labels={"gpu": "0.5"}, annotations={"memory.gpu-webhook.io/main": "8Gi"})
+
+    assert _asked(both)["main"] == GpuRequest(share=Fraction(1, 2), memory=8 << 30, cores=Fraction(50))
+
+
+def test_a_container_may_say_none() -> None:
+    assert _asked(builders.pod(labels={"gpu": "1"}, annotations={"gpu.gpu-webhook.io/main": "none"})) == {
+        "main": None
+    }
+
+
+ONE_AND_TWO = (builders.container("one"), builders.container("two"))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "chosen"),
+    [
+        ({"labels": {"gpu": "0.3"}}, "one"),
+        ({"labels": {"gpu": "0.3", "gpu-container": "two"}}, "two"),
+        ({"labels": {"gpu": "0.3"}, "annotations": {"gpu-webhook.io/container": "two"}}, "two"),
+        ({"labels": {"gpu": "0.3"}, "annotations": {"kubectl.kubernetes.io/default-container": "two"}}, "two"),
+        ({"labels": {"gpu": "0.3", "gpu-container": "init"}}, "init"),
+        ({"labels": {"gpu": "0.3"}, "annotations": {"kubectl.kubernetes.io/default-container": "nobody"}}, "one"),
+    ],
+)
+def test_what_is_said_of_the_pod_is_for_one_container(metadata: dict[str, Any], chosen: str) -> None:
+    raw = builders.pod(*ONE_AND_TWO, initContainers=[builders.container("init")], **metadata)
+
+    assert [name for name, request in _asked(raw).items() if request] == [chosen]
+
+
+@pytest.mark.parametrize(("restart", "kind"), [("Always", "sidecar"), (None, "init container")])
+def test_containers_of_every_kind_are_seen_with_their_paths(restart: str | None, kind: str) -> None:
+    init = builders.container("init", restartPolicy=restart)
+    raw = builders.pod(initContainers=[init], ephemeralContainers=[builders.container("debug")])
+
+    assert [(container.kind, container.path) for container in pod.read(raw).containers] == [
+        (kind, ("spec", "initContainers", 0)),
+        ("container", ("spec", "containers", 0)),
+        ("ephemeral container", ("spec", "ephemeralContainers", 0)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        builders.pod(),
+        builders.pod(labels={"app": "gpu"}, annotations={"gpu-fraction": "0.5", "gpu-memory": "2000"}),
+        builders.pod(builders.container(limits={"cpu": 1, "example.com/gpu": 1})),
+        builders.pod(builders.container(limits=None, resources={"limits": None})),
+        {"metadata": None, "spec": None},
+        {},
+    ],
+)
+def test_a_pod_that_has_nothing_to_do_with_gpus_is_told_at_once(raw: dict[str, Any]) -> None:
+    assert interpret.asks_nothing(pod.read(raw), RULES)
+
+
+@pytest.mark.parametrize("text", ["true", "a100", "yes", "shared-pool", ""])
+def test_labels_that_others_have_written_are_left_alone_with_a_warning(text: str) -> None:
+    read = _read(builders.pod(labels={"gpu": text}))
+
+    assert (read.violations, [asked.request for asked in read.asked], len(read.warnings)) == ([], [None], 1)
+
+
+@pytest.mark.parametrize("text", ["1.5", "2y", "0.3.3", "1e3", "0x1"])
+def test_labels_that_begin_like_an_amount_have_to_be_one(text: str) -> None:
+    assert [violation.code for violation in _read(builders.pod(labels={"gpu": text})).violations] == ["GPU201"]

@@ -1,0 +1,108 @@
+"""Node affinity: into every term, unless it is there; refused where the pod excludes it."""
+
+from typing import Any
+
+import pytest
+
+from tests import builders
+from tests.edited import edited
+from webhook.core.kube import node_affinity, pod
+from webhook.core.kube.node_affinity import Requirement
+from webhook.core.violations import Violation
+
+T4_OR_A10 = Requirement("card", ("T4", "A10"), "rule (file:1)")
+WANTED = {"key": "card", "operator": "In", "values": ["T4", "A10"]}
+ELSEWHERE = {"key": "zone", "operator": "In", "values": ["a"]}
+
+
+def _expression(operator: str, *values: str) -> dict[str, Any]:
+    return {"key": "card", "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def _pod(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return builders.pod(affinity={"nodeAffinity": required})
+
+
+def _terms(raw: dict[str, Any]) -> Any:
+    """The terms once the requirement is in, or the violations."""
+    came = list(node_affinity.require(pod.read(raw), [T4_OR_A10]))
+    violations = [one for one in came if isinstance(one, Violation)]
+    after = edited([one for one in came if not isinstance(one, Violation)], raw)
+    required = after["spec"].get("affinity", {}).get("nodeAffinity", {}).get(node_affinity.TERMS[3])
+    return [violation.code for violation in violations] or (required and required["nodeSelectorTerms"])
+
+
+def test_a_pod_without_terms_gets_one() -> None:
+    assert _terms(builders.pod()) == [{"matchExpressions": [WANTED]}]
+
+
+@pytest.mark.parametrize("nothing", [None, {}, {"nodeAffinity": None}, {"nodeAffinity": {}}])
+def test_an_empty_affinity_is_none(nothing: Any) -> None:
+    assert _terms(builders.pod(affinity=nothing)) == [{"matchExpressions": [WANTED]}]
+
+
+@pytest.mark.parametrize(
+    "narrower",
+    [_expression("In", "T4", "A10"), _expression("In", "A10", "T4"), _expression("In", "T4")],
+)
+def test_what_says_as_much_is_left_as_it_is(narrower: dict[str, Any]) -> None:
+    assert _terms(_pod({"matchExpressions": [narrower]})) == [{"matchExpressions": [narrower]}]
+
+
+@pytest.mark.parametrize(
+    "compatible",
+    [
+        ELSEWHERE,
+        _expression("In", "T4", "L4"),
+        _expression("NotIn", "T4"),
+        _expression("NotIn", "L4"),
+        _expression("Exists"),
+    ],
+)
+def test_what_says_less_gets_it_beside(compatible: dict[str, Any]) -> None:
+    assert _terms(_pod({"matchExpressions": [compatible]})) == [{"matchExpressions": [compatible, WANTED]}]
+
+
+def test_every_term_gets_it() -> None:
+    fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+
+    assert _terms(_pod({"matchExpressions": [ELSEWHERE]}, fields)) == [
+        {"matchExpressions": [ELSEWHERE, WANTED]},
+        {**fields, "matchExpressions": [WANTED]},
+    ]
+
+
+def test_a_term_that_matches_no_node_goes_on_matching_none() -> None:
+    assert _terms(_pod({}, {"matchExpressions": [ELSEWHERE]})) == [{}, {"matchExpressions": [ELSEWHERE, WANTED]}]
+
+
+@pytest.mark.parametrize(
+    "opposite",
+    [_expression("In", "L4"), _expression("NotIn", "T4", "A10", "L4"), _expression("DoesNotExist")],
+)
+def test_terms_that_all_exclude_it_are_refused(opposite: dict[str, Any]) -> None:
+    assert _terms(_pod({"matchExpressions": [opposite]}, {"matchExpressions": [ELSEWHERE, opposite]})) == ["GPU502"]
+
+
+def test_two_expressions_of_one_term_are_anded() -> None:
+    both = {"matchExpressions": [_expression("In", "T4"), _expression("NotIn", "T4")]}
+
+    assert _terms(_pod(both)) == ["GPU502"]
+
+
+def test_one_term_that_allows_it_is_enough() -> None:
+    excluding = {"matchExpressions": [_expression("In", "L4")]}
+
+    assert _terms(_pod(excluding, {"matchExpressions": [ELSEWHERE]})) == [
+        {"matchExpressions": [_expression("In", "L4"), WANTED]},
+        {"matchExpressions": [ELSEWHERE, WANTED]},
+    ]
+
+
+def test_a_node_selector_that_agrees_is_enough() -> None:
+    assert _terms(builders.pod(nodeSelector={"card": "A10"})) is None
+
+
+def test_a_node_selector_that_differs_is_refused() -> None:
+    assert _terms(builders.pod(nodeSelector={"card": "L4"})) == ["GPU502"]

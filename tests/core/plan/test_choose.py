@@ -1,0 +1,55 @@
+"""Who serves: explicit, then the tenant's, then the cluster's order; and how modes are described."""
+
+import pytest
+
+from tests import builders
+from tests.core import acme
+from webhook.core.kube import pod
+from webhook.core.plan import plan
+from webhook.core.rules.modes import When
+
+RULES = builders.rulebook(builders.shipped_files())
+
+
+def _serves(preferred: str | None, **labels: str) -> list[str]:
+    """The back ends that serve a pod with these labels, whose tenant prefers one."""
+    read = pod.read(builders.pod(labels={key.replace("_", "-"): value for key, value in labels.items()}))
+    return [served.backend.name for served in plan.make(read, RULES, preferred).served]
+
+
+@pytest.mark.parametrize(
+    ("preferred", "labels", "backend"),
+    [
+        (None, {"gpu": "1"}, "nvidia-gpu"),
+        (None, {"gpu": "0.5"}, "hami-vgpu"),
+        ("hami-vgpu", {"gpu": "1"}, "hami-vgpu"),
+        ("tencent-qgpu", {"gpu": "0.5", "gpu_model": "T4"}, "tencent-qgpu"),
+        ("nvidia-gpu", {"gpu": "0.5"}, "hami-vgpu"),
+        ("unheard-of", {"gpu": "1"}, "nvidia-gpu"),
+        ("hami-vgpu", {"gpu": "1", "gpu_backend": "tencent-qgpu"}, "tencent-qgpu"),
+    ],
+)
+def test_the_first_that_can_is_taken(preferred: str | None, labels: dict[str, str], backend: str) -> None:
+    assert _serves(preferred, **labels) == [backend]
+
+
+@pytest.mark.parametrize(
+    ("when", "words"),
+    [
+        (When(), "any number of devices"),
+        (When(devices="whole"), "whole cards, any number of devices"),
+        (When(devices="part", count=(1, 1)), "a part of each of 1 device"),
+        (When(devices="part", count=(2, None)), "a part of each of 2 or more devices"),
+        (When(devices="part", count=(2, 4)), "a part of each of 2 to 4 devices"),
+        (When(devices="profile", count=(2, 2)), "partitions of 2 devices"),
+        (When(has=frozenset({"memory", "cores"})), "any number of devices, given cores and memory"),
+    ],
+)
+def test_a_condition_is_described_in_words(when: When, words: str) -> None:
+    assert str(when) == words
+
+
+def test_a_mode_without_a_name_is_called_by_its_condition() -> None:
+    [mode] = acme.backend("modes: [{when: {devices: whole, count: 2}, limits: {acme.example/x: count}}]").modes
+
+    assert mode.name == "whole cards, 2 devices"

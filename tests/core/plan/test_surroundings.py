@@ -1,0 +1,112 @@
+"""What the nodes decide: ties, sizes of cards, and nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests import builders
+from tests.core import acme
+from webhook.core.kube import pod
+from webhook.core.plan import plan
+from webhook.core.rules.rulebook import Rulebook, Surroundings
+
+TIED = """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Cluster
+metadata: {name: test}
+spec:
+  backends: [nvidia-gpu, [tencent-qgpu, hami-vgpu]]
+  defaults: {whole: nvidia-gpu}
+"""
+RANKED = TIED.replace("[tencent-qgpu, hami-vgpu]", "tencent-qgpu, hami-vgpu")
+
+
+def _rulebook(cluster: str, *present: str) -> Rulebook:
+    book = builders.rulebook({**builders.shipped_files(), "cluster.yaml": cluster})
+    return replace(book, surroundings=Surroundings(present=frozenset(present)))
+
+
+def _serves(book: Rulebook, labels: Mapping[str, str]) -> list[str]:
+    return [served.backend.name for served in plan.make(pod.read(builders.pod(labels=dict(labels))), book).served]
+
+
+SHARE = {"gpu": "0.5", "gpu-model": "T4"}
+
+
+@pytest.mark.parametrize(
+    ("present", "serves"),
+    [
+        ((), "tencent-qgpu"),
+        (("hami-vgpu",), "hami-vgpu"),
+        (("tencent-qgpu",), "tencent-qgpu"),
+        (("hami-vgpu", "tencent-qgpu"), "tencent-qgpu"),
+    ],
+)
+def test_of_back_ends_that_are_as_good_as_each_other_one_with_nodes_is_taken(
+    present: tuple[str, ...], serves: str
+) -> None:
+    assert _serves(_rulebook(TIED, *present), SHARE) == [serves]
+
+
+def test_nodes_do_not_change_the_order_that_the_cluster_gives() -> None:
+    assert _serves(_rulebook(RANKED, "hami-vgpu"), SHARE) == ["tencent-qgpu"]
+
+
+def test_a_default_stands_before_back_ends_of_its_tier_that_have_nodes() -> None:
+    cluster = TIED.replace("whole: nvidia-gpu", "part: tencent-qgpu")
+
+    assert _serves(_rulebook(cluster, "hami-vgpu"), SHARE) == ["tencent-qgpu"]
+
+
+def test_a_pool_that_is_scaled_to_zero_still_serves() -> None:
+    assert _serves(_rulebook(RANKED), {"gpu": "1"}) == ["nvidia-gpu"]
+
+
+REQUIRED = """
+nodes: {required: true}
+modes:
+- when: {devices: whole}
+  limits: {acme.example/card: count}
+"""
+
+
+@pytest.mark.parametrize(
+    ("present", "serves"), [(None, ["acme"]), (frozenset(), []), (frozenset({"acme"}), ["acme"])]
+)
+def test_a_rule_that_requires_nodes_serves_only_if_one_is_known(
+    present: frozenset[str] | None, serves: list[str]
+) -> None:
+    book = replace(acme.rulebook(REQUIRED), surroundings=Surroundings(present=present))
+
+    planned = plan.make(pod.read(builders.pod(labels={"gpu": "1"})), book)
+
+    assert [served.backend.name for served in planned.served] == serves
+    assert [violation.message for violation in planned.violations] == (
+        [] if serves else ["acme cannot serve gpu=1: no node of this cluster has it"]
+    )
+
+
+SIZED = """
+modes:
+- when: {devices: part}
+  limits: {acme.example/card: count, acme.example/memory: {memory: {unit: MiB, round: up}}}
+"""
+
+
+def test_a_share_is_of_the_card_that_all_nodes_of_the_back_end_have() -> None:
+    book = acme.rulebook(SIZED)
+    known = replace(book, surroundings=Surroundings(cards={"acme": book.devices["t4"]}))
+
+    [served] = plan.make(pod.read(builders.pod(labels={"gpu": "0.5"})), known).served
+
+    assert served.amounts == {"acme.example/card": 1, "acme.example/memory": 7680}
+
+
+def test_the_model_asked_for_counts_before_the_card_of_the_nodes() -> None:
+    book = acme.rulebook(SIZED + "inject: {nodeAffinity: {acme.example/model: {model: {}}}}")
+    known = replace(book, surroundings=Surroundings(cards={"acme": book.devices["t4"]}))
+
+    [served] = plan.make(pod.read(builders.pod(labels={"gpu": "0.5", "gpu-model": "A100-40GB"})), known).served
+
+    assert served.amounts["acme.example/memory"] == 20480

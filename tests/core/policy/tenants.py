@@ -1,0 +1,113 @@
+"""A tenant in few words, and what becomes of a pod in one of its namespaces, from its author's YAML to the ledger."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import jsonpatch
+
+from tests import builders
+from tests.cases.served import as_served
+from webhook.core.decision import Decision
+from webhook.core.forms.labels import Expression
+from webhook.core.mutate import mutate
+from webhook.core.rules.exemption import Exemption
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import Ceiling, Namespaces, Quota, TenantPolicy
+from webhook.core.validate import validate
+
+RULES = builders.rulebook(builders.shipped_files())
+NOW = 1_790_000_000.0
+DAY = 86_400.0
+
+
+def policy(name: str = "vision", **fields: Any) -> TenantPolicy:
+    """A policy for the namespaces `vision-*`."""
+    whole: dict[str, Any] = {
+        "namespaces": Namespaces(names=("vision-*",)),
+        "rule": f"{name} (tenants.yaml:1)",
+    } | fields
+    return TenantPolicy(name=name, **whole)
+
+
+def quota(action: Any = "deny", **hard: str | int) -> Quota:
+    """A quota: `devices=4, memory=...` in all."""
+    return Quota(
+        hard={key: Fraction(value) for key, value in hard.items()}, action=action, rule="vision (tenants.yaml:41)"
+    )
+
+
+def ceiling(rule: str = "vision (tenants.yaml:9)", **fields: Any) -> Ceiling:
+    """The most that something may ask for: `devices=..., memory=..., cores=...`."""
+    return Ceiling(rule=rule, **fields)
+
+
+def exemption(*lifts: str, **fields: Any) -> Exemption:
+    """An exemption for everybody in the namespaces of `policy`, which goes on for a month."""
+    whole: dict[str, Any] = {
+        "name": "night",
+        "rule": "night (tenants.yaml:60)",
+        "namespaces": ("vision-*",),
+        "owner": "ada",
+        "reason": "a deadline",
+        "expires": NOW + 30 * DAY,
+    }
+    return Exemption(lifts=frozenset(lifts), **whole | fields)
+
+
+def rules(*policies: TenantPolicy, rulebook: Rulebook = RULES, **tenancy: Any) -> Rulebook:
+    """The shipped rules, with these policies in force."""
+    return replace(rulebook, tenancy=Tenancy(policies=policies, **tenancy))
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a pod: what each webhook says, and how it would be stored."""
+
+    mutated: Decision
+    stored: Mapping[str, Any]
+    validated: Decision
+
+    @property
+    def said(self) -> str:
+        """Why it is refused, as its author reads it."""
+        return "\n".join(map(str, [*self.mutated.violations, *self.validated.violations]))
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of all that is wrong."""
+        return [violation.code for violation in [*self.mutated.violations, *self.validated.violations]]
+
+
+def fate(pod: Mapping[str, Any], rulebook: Rulebook, namespace: str = "vision-dev", **request: Any) -> Fate:
+    """What becomes of a pod that is created there."""
+    fields: dict[str, Any] = {"at": NOW, "user": "bob"} | request
+    asked = replace(builders.creating(as_served(pod), namespace), **fields)
+    mutated = mutate(asked, rulebook)
+    if not mutated.allowed:
+        return Fate(mutated, pod, Decision(allowed=True))
+    stored = as_served(jsonpatch.apply_patch(asked.pod, mutated.patch))
+    stored["metadata"] |= {"uid": "u-1", "namespace": namespace}
+    return Fate(mutated, stored, validate(replace(asked, pod=stored), rulebook))
+
+
+def whole(count: int = 1, **limits: Any) -> dict[str, Any]:
+    """A pod that asks for whole devices in the words of a device plugin, past the shorthand."""
+    return builders.pod(builders.container(limits={"nvidia.com/gpu": str(count), **limits}))
+
+
+def shorthand(**words: str) -> dict[str, Any]:
+    """A pod whose labels ask: `gpu="1", memory="8Gi"`."""
+    return builders.pod(labels={key if key == "gpu" else f"gpu-{key}": value for key, value in words.items()})
+
+
+def names(findings: Sequence[Any]) -> list[tuple[str, str]]:
+    """Findings by code and action."""
+    return [(finding.code, finding.action) for finding in findings]
+
+
+def labelled(key: str, *values: str) -> Expression:
+    """The namespaces whose label has one of the values."""
+    return Expression(key=key, operator="In", values=values)

@@ -1,0 +1,288 @@
+"""What pods count: a table of pods and tallies, by the resources that stand on them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests import builders
+from tests.cases.served import as_served
+from tests.edited import edited
+from webhook.core.interpret import locations
+from webhook.core.kube import pod
+from webhook.core.plan import plan
+from webhook.core.policy import holdings
+from webhook.core.quota import tally
+from webhook.core.rules import index
+from webhook.core.rules.rulebook import Rulebook, Surroundings
+
+RULES = builders.rulebook(builders.shipped_files())
+Object = Mapping[str, Any]
+
+GPU = "nvidia.com/gpu"
+MEMORY = "nvidia.com/gpumem"
+PERCENTAGE = "nvidia.com/gpumem-percentage"
+KAI = "gpu-fraction"
+ON_T4 = {"gpu-model": "T4"}
+
+SHARED = """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Cluster
+metadata: {name: test}
+spec:
+  backends: [nvidia-gpu, nvidia-time-slicing]
+  defaults: {whole: nvidia-gpu, part: nvidia-time-slicing}
+"""
+
+
+def _cluster(text: str) -> Rulebook:
+    return builders.rulebook({**builders.shipped_files(), "cluster.yaml": text})
+
+
+TURNS = _cluster(SHARED)
+
+
+def _having(name: str, more: Object | None = None, **fields: Any) -> dict[str, Any]:
+    return builders.container(name, limits={GPU: "1"} if more is None else more, **fields)
+
+
+def _with(limits: Object, labels: Object | None = None, annotations: Object | None = None) -> Object:
+    return builders.pod(builders.container(limits=limits), labels=labels or {}, annotations=annotations or {})
+
+
+def _counted(raw: Object, rulebook: Rulebook = RULES) -> dict[str, str]:
+    """The tally, as it stands in a TenantUsage."""
+    raw = as_served(raw)
+    count = holdings.held(raw, rulebook)
+    assert holdings.Counter(rulebook).held(raw) == count
+    return tally.write(count.tally)
+
+
+SIDECAR = {"restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(
+    ("init", "containers", "devices"),
+    [
+        pytest.param([], ["1", "2"], "3", id="containers add up"),
+        pytest.param([("2", {}), ("3", {})], ["1"], "3", id="init containers run one after the other"),
+        pytest.param([("1", {}), ("1", SIDECAR), ("2", {})], ["1"], "3", id="kubernetes#134210"),
+        pytest.param([("2", {}), ("1", SIDECAR)], ["1"], "2", id="a sidecar that starts after an init container"),
+        pytest.param([("1", SIDECAR), ("1", SIDECAR)], ["1", "1"], "4", id="sidecars stay"),
+    ],
+)
+def test_containers_count_as_kubernetes_counts_them(
+    init: list[tuple[str, Object]], containers: list[str], devices: str
+) -> None:
+    before = [_having(f"i{n}", {GPU: number}, **more) for n, (number, more) in enumerate(init)]
+    main = [_having(f"c{n}", {GPU: number}) for n, number in enumerate(containers)]
+
+    assert _counted(builders.pod(*main, initContainers=before)) == {"devices": devices}
+
+
+def test_each_kind_of_amount_has_a_maximum_of_its_own() -> None:
+    init = builders.container("init", limits={GPU: "2", PERCENTAGE: "10"})
+    main = builders.container("main", limits={GPU: "1", PERCENTAGE: "50"})
+
+    counted = _counted(builders.pod(main, initContainers=[init], labels=ON_T4))
+
+    assert counted == {"devices": "0.5", "memory": "7680Mi", "devices/T4": "0.5", "memory/T4": "7680Mi"}
+
+
+def test_resources_of_the_whole_pod_are_none_of_devices() -> None:
+    """Kubernetes takes only cpu, memory and huge pages in spec.resources [validation.go, v1.36]."""
+    assert _counted(builders.pod(resources={"limits": {GPU: "4"}})) == {}
+
+
+@pytest.mark.parametrize(
+    ("backend", "raw", "counted"),
+    [
+        pytest.param("nvidia-gpu", _with({GPU: "2"}), {"devices": "2"}, id="whole devices"),
+        pytest.param("nvidia-time-slicing", _with({GPU: "1"}), {"devices": "0.1"}, id="a turn"),
+        pytest.param(
+            "hami-vgpu",
+            _with({GPU: "2", MEMORY: "1024"}, ON_T4),
+            {"devices": "2/15", "devices/T4": "2/15", "memory": "2Gi", "memory/T4": "2Gi"},
+            id="sizes on a card that is named",
+        ),
+        pytest.param(
+            "hami-vgpu", _with({GPU: "1", MEMORY: "1024"}), {"devices": "1", "memory": "1Gi"}, id="any card"
+        ),
+        pytest.param("hami-vgpu", _with({GPU: "1", PERCENTAGE: "30"}), {"devices": "0.3"}, id="a share of any card"),
+        pytest.param(
+            "nvidia-mig-mixed",
+            _with({"nvidia.com/mig-3g.40gb": "1"}, {"gpu-model": "A100-80GB"}),
+            {"devices": "0.5", "devices/A100-80GB": "0.5", "memory": "40192Mi", "memory/A100-80GB": "40192Mi"},
+            id="a slice with more memory than compute",
+        ),
+        pytest.param(
+            "nvidia-mig-mixed",
+            _with({"nvidia.com/mig-1g.10gb": "2"}, {"gpu-model": "A100-80GB"}),
+            {"devices": "2/7", "devices/A100-80GB": "2/7", "memory": "19712Mi", "memory/A100-80GB": "19712Mi"},
+            id="slices with more compute than memory",
+        ),
+        pytest.param(
+            "nvidia-mig-mixed",
+            _with({"nvidia.com/mig-3g.40gb": "1"}),
+            {"devices": "0.5", "memory": "40192Mi"},
+            id="a slice of any card that has it",
+        ),
+        pytest.param(
+            "kai", _with({}, {}, {KAI: "0.25", f"{KAI}-num-devices": "2"}), {"devices": "0.5"}, id="annotations"
+        ),
+        pytest.param(
+            "aliyun-cgpu",
+            _with({"aliyun.com/gpu-mem": "8"}, {"aliyun.com/gpu-count": "2"}),
+            {"devices": "2", "memory": "8Gi"},
+            id="a label",
+        ),
+        pytest.param("tencent-qgpu", _with({"amd.com/gpu": "2"}), {"devices": "2"}, id="one that is not enabled"),
+    ],
+)
+def test_every_back_end_is_read_in_its_own_words(backend: str, raw: Object, counted: Object) -> None:
+    assert _counted(raw, index.only(backend, RULES)) == counted
+
+
+@pytest.mark.parametrize(
+    ("labels", "devices"),
+    [({"gpu": "0.1"}, "0.1"), ({"gpu": "1"}, "1"), ({"gpu": "2"}, "2")],
+)
+def test_the_shorthand_says_what_resources_alone_do_not_tell(labels: Object, devices: str) -> None:
+    """A turn and a whole card are both 1 of the same resource."""
+    raw = builders.pod(labels=labels)
+
+    assert _counted(edited(plan.make(pod.read(raw), TURNS).edits, raw), TURNS) == {"devices": devices}
+
+
+def test_own_words_that_may_be_two_things_are_counted_as_the_cluster_would_serve_them() -> None:
+    assert _counted(_with({GPU: "1"}), TURNS) == {"devices": "1"}
+    assert _counted(_with({GPU: "1"}, {"gpu-backend": "nvidia-time-slicing"}), TURNS) == {"devices": "0.1"}
+
+
+def test_of_back_ends_that_are_preferred_alike_the_one_that_reads_more_counts() -> None:
+    tied = _cluster(
+        SHARED.replace("[nvidia-gpu, nvidia-time-slicing]", "[[nvidia-time-slicing, hami-vgpu]]").replace(
+            "  defaults: {whole: nvidia-gpu, part: nvidia-time-slicing}\n", ""
+        )
+    )
+
+    assert _counted(_with({GPU: "1"}), tied) == {"devices": "1"}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(builders.pod(), id="nothing"),
+        pytest.param(builders.pod(labels={"gpu": "4"}), id="shorthand that nobody translated"),
+        pytest.param(_with({GPU: "0"}), id="none"),
+        pytest.param(_with({"example.com/fpga": "2", "cpu": "1"}), id="what no rule knows"),
+        pytest.param(builders.pod(annotations={KAI: "0.5"}), id="words of a back end that is not there"),
+    ],
+)
+def test_who_holds_nothing_counts_nothing(raw: Object) -> None:
+    assert _counted(raw) == {}
+
+
+def test_several_models_count_under_each_that_it_may_be() -> None:
+    raw = _with({GPU: "1", MEMORY: "1024"}, {}, {"gpu-webhook.io/model": "A100-40GB, A100-80GB"})
+    each = {"devices/A100-40GB": "1", "devices/A100-80GB": "1", "memory/A100-40GB": "1Gi", "memory/A100-80GB": "1Gi"}
+
+    assert _counted(raw) == {"devices": "1", "memory": "1Gi", **each}
+
+
+def test_whole_devices_of_several_models_have_the_memory_of_the_largest() -> None:
+    raw = _with({GPU: "2"}, {}, {"gpu-webhook.io/model": "T4, A100-80GB"})
+
+    assert _counted(raw)["memory"] == "160Gi"
+
+
+@pytest.mark.parametrize(
+    ("limits", "devices"),
+    [
+        pytest.param({GPU: "2", MEMORY: "1000", PERCENTAGE: "50"}, "2", id="two sizes"),
+        pytest.param({GPU: "2", "amd.com/gpu": "1"}, "3", id="two systems"),
+        pytest.param({"tke.cloud.tencent.com/qgpu-core": "233"}, "3", id="compute of several devices, rounded up"),
+        pytest.param({GPU: "lots"}, "1", id="no number"),
+    ],
+)
+def test_what_nobody_can_read_counts_as_whole_devices(limits: Object, devices: str) -> None:
+    raw = builders.pod(builders.container(limits=limits))
+
+    assert tally.write(holdings.held(raw, RULES).tally) == {"devices": devices}
+    assert [holding.unread != "" for holding in holdings.holdings(pod.read(raw), RULES)] == [True]
+
+
+def test_shorthand_that_nobody_understands_does_not_hide_what_stands_there() -> None:
+    assert _counted(_with({GPU: "2"}, {"gpu": "1.5"})) == {"devices": "2"}
+    assert _counted(_with({GPU: "2"}, {"gpu": "none"})) == {"devices": "2"}
+
+
+def test_what_a_tally_lacks_is_said() -> None:
+    assert holdings.held(_with({GPU: "1"}), RULES)[1:] == (True, True)
+    assert holdings.held(_with({GPU: "1", MEMORY: "1024"}), RULES)[1:] == (False, True)
+    assert holdings.held(_with({GPU: "1"}, ON_T4), RULES)[1:] == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "live"), [({"phase": "Succeeded"}, False), ({"phase": "Failed"}, False), ({}, True), (None, True)]
+)
+def test_pods_that_are_over_do_not_count(status: Object | None, *, live: bool) -> None:
+    deleted = {"metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"}}
+
+    assert holdings.live({"status": status}) == live
+    assert holdings.live({"status": status, **deleted}) == live
+
+
+def _on(model: str | None) -> Rulebook:
+    """The cluster whose nodes of HAMi all have one card; None: nobody knows."""
+    cards = {"hami-vgpu": RULES.devices[model.lower()]} if model else {}
+    return replace(RULES, surroundings=Surroundings(cards=cards))
+
+
+def _made(raw: Object, rulebook: Rulebook) -> dict[str, Any]:
+    return edited(plan.make(pod.read(raw), rulebook).edits, raw)
+
+
+SIZE = builders.pod(labels={"gpu-memory": "3Gi"})
+
+
+def test_the_card_that_only_the_nodes_tell_is_kept_on_the_pod() -> None:
+    made = _made(SIZE, _on("T4"))
+
+    assert made["metadata"]["annotations"][locations.CARD] == "T4"
+    assert _counted(made, _on("A100-80GB")) == _counted(made, _on(None)) == _counted(made, _on("T4"))
+    assert _counted(made) == {"devices": "0.2", "devices/T4": "0.2", "memory": "3Gi", "memory/T4": "3Gi"}
+    assert _made(made, _on("T4")) == made
+
+
+@pytest.mark.parametrize(
+    ("raw", "model", "kept"),
+    [
+        pytest.param(SIZE, None, None, id="nobody knows"),
+        pytest.param(builders.pod(labels={"gpu-memory": "3Gi", **ON_T4}), "A100-80GB", None, id="the author says"),
+        pytest.param(
+            builders.pod(labels={"gpu-memory": "3Gi"}, annotations={locations.CARD: "H200"}),
+            "T4",
+            "T4",
+            id="replaced",
+        ),
+        pytest.param(
+            builders.pod(labels={"gpu-memory": "3Gi"}, annotations={locations.CARD: "H200"}), None, None, id="removed"
+        ),
+        pytest.param(_with({GPU: "1", MEMORY: "99"}, {}, {locations.CARD: "H200"}), None, None, id="own words"),
+        pytest.param(_with({GPU: "1", MEMORY: "99"}), "T4", "T4", id="own words on a card that is known"),
+    ],
+)
+def test_an_authors_own_word_for_the_card_never_stands(raw: Object, model: str | None, kept: str | None) -> None:
+    assert (_made(raw, _on(model))["metadata"].get("annotations") or {}).get(locations.CARD) == kept
+
+
+def test_a_kind_of_pods_is_remembered_unless_it_takes_up_more_than_it_saves() -> None:
+    counter = holdings.Counter(RULES)
+    usual = _with({GPU: "1"})
+    long = _with({GPU: "1"}, {}, {locations.DEFAULT_CONTAINER: "x" * 250_000})
+
+    assert counter.held(usual) is counter.held(usual)
+    assert counter.held(long) == counter.held(usual)
+    assert counter.held(long) is not counter.held(long)

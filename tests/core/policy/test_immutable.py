@@ -1,0 +1,208 @@
+"""What a pod with a GPU counts by stays as it is; everything else may change."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests import builders
+from webhook.core.interpret import locations
+from webhook.core.rules import index
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import Namespaces, TenantPolicy
+from webhook.core.validate import validate
+
+RULES = builders.rulebook(builders.shipped_files())
+EVERY = index.every(RULES)
+KAI = index.only("kai", RULES)
+
+GPU = builders.container(limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"})
+Object = Mapping[str, Any]
+
+
+def _pod(labels: Object, annotations: Object, *, gpu: bool = True) -> Object:
+    return builders.pod(GPU if gpu else builders.container(), labels=labels, annotations=annotations)
+
+
+def _updated(old: Object, new: Object, user: str = "alice", rulebook: Any = RULES) -> list[str]:
+    """The code and path of each violation."""
+    request = replace(builders.updating(old, new), user=user)
+    return [f"{v.code} {v.path}" for v in validate(request, rulebook).violations]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        pytest.param({"gpu-memory": "8Gi"}, {"gpu-memory": "1Gi"}, "gpu-memory", id="an amount"),
+        pytest.param({"gpu-memory": "8Gi"}, {}, "gpu-memory", id="an amount that is taken away"),
+        pytest.param({}, {"gpu-model": "A100-80GB"}, "gpu-model", id="a model that is added"),
+        pytest.param({"gpu": "true"}, {"gpu": "0.1"}, "gpu", id="a word that meant nothing and now does"),
+    ],
+)
+def test_shorthand_of_a_pod_with_a_gpu_cannot_change(before: Object, after: Object, refused: str) -> None:
+    assert _updated(_pod(before, {}), _pod(after, {})) == [f"GPU109 metadata.labels.{refused}"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        locations.CARD,
+        locations.NOTE,
+        "gpu-webhook.io/memory",
+        "memory.gpu-webhook.io/main",
+        "claimed.gpu-webhook.io/a",
+    ],
+)
+def test_annotations_that_amounts_are_read_from_cannot_change(key: str) -> None:
+    before, after = _pod({}, {key: "1Gi"}), _pod({}, {key: "2Gi"})
+
+    assert _updated(before, after) == [f'GPU109 metadata.annotations["{key}"]']
+
+
+def test_a_refusal_says_both_values_and_what_to_do() -> None:
+    request = builders.updating(_pod({"gpu-memory": "8Gi"}, {}), _pod({}, {}))
+    decision = validate(request, RULES)
+
+    assert decision.code == 403
+    (violation,) = decision.violations
+    lines = str(violation).split("\n")
+    assert lines[0] == (
+        '[GPU109] the label gpu-memory of a pod with a GPU cannot change: it is "8Gi" and would be gone, '
+        "and what the pod counts is read from it"
+    )
+    assert lines[1:] == [
+        "  at   metadata.labels.gpu-memory",
+        "  fix  create the pod again with it; this one keeps the GPU that it was created with",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({"gpu": "true"}, {"gpu": "yes"}, id="one word that means nothing for another"),
+        pytest.param({"gpu": "true"}, {}, id="a word that means nothing taken away"),
+        pytest.param({"gpu-model": "unheard-of"}, {"gpu-model": "a-toaster"}, id="models that nobody knows"),
+        pytest.param({"gpu-backend": "theirs"}, {"gpu-backend": "ours"}, id="back ends that nobody knows"),
+        pytest.param({"team": "vision"}, {"team": "speech", "gpu-vendor": "acme"}, id="what is nobody's"),
+    ],
+)
+def test_labels_that_mean_nothing_may_change(before: Object, after: Object) -> None:
+    assert _updated(_pod(before, {}), _pod(after, {})) == []
+
+
+def test_what_schedulers_write_on_live_pods_may_change() -> None:
+    """The annotations that all back ends reserve for their own schedulers."""
+    modes = [mode for backend in EVERY.backends.values() for mode in backend.modes]
+    reserved = {key.replace("*", "x") for mode in modes if mode.companions for key in mode.companions.reserved}
+    written = dict.fromkeys(sorted(reserved), "written")
+    assert len(written) > 40
+
+    assert _updated(_pod({"gpu": "0.3"}, {}), _pod({"gpu": "0.3"}, written), rulebook=EVERY) == []
+
+
+def test_metadata_can_be_cleaned_up_whatever_stands_there() -> None:
+    old = _pod({"gpu": "1.5", "gpu-memory": "lots"}, {"gpu-webhook.io/nonsense": "2", locations.CARD: "a toaster"})
+    metadata = {**old["metadata"], "finalizers": []}
+
+    assert _updated(old, {**old, "metadata": metadata}) == []
+    assert _updated({**old, "metadata": {**metadata, "finalizers": ["a/b"]}}, {**old, "metadata": metadata}) == []
+
+
+def test_a_pod_without_a_gpu_is_not_hindered() -> None:
+    before, after = _pod({"gpu": "0.3"}, {}, gpu=False), _pod({"gpu": "2"}, {locations.CARD: "T4"}, gpu=False)
+
+    assert _updated(before, after) == []
+
+
+FRACTION = {"gpu-fraction": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        pytest.param(FRACTION, {"gpu-fraction": "0.1"}, ["gpu-fraction"], id="less"),
+        pytest.param({}, FRACTION, ["gpu-fraction"], id="a first share"),
+        pytest.param(FRACTION, {}, ["gpu-fraction"], id="no share any more"),
+        pytest.param(
+            FRACTION, {**FRACTION, "gpu-fraction-num-devices": "2"}, ["gpu-fraction-num-devices"], id="more devices"
+        ),
+        pytest.param(
+            {**FRACTION, "gpu-fraction-container-name": "main"},
+            {**FRACTION, "gpu-fraction-container-name": "other"},
+            ["gpu-fraction-container-name"],
+            id="another container",
+        ),
+    ],
+)
+def test_what_a_back_end_is_asked_in_cannot_change(before: Object, after: Object, refused: list[str]) -> None:
+    old, new = _pod({}, before, gpu=False), _pod({}, after, gpu=False)
+
+    assert _updated(old, new, rulebook=KAI) == [f"GPU109 metadata.annotations.{key}" for key in refused]
+
+
+@pytest.mark.parametrize(
+    ("user", "let"),
+    [
+        ("system:serviceaccount:kai-scheduler:binder", True),
+        ("system:serviceaccount:kai-scheduler-dev:binder", False),
+        ("system:serviceaccount:team:kai-scheduler", False),
+        ("alice", False),
+        ("", False),
+    ],
+)
+def test_a_part_of_the_back_end_may_change_what_it_reads(user: str, *, let: bool) -> None:
+    old, new = _pod({}, FRACTION, gpu=False), _pod({}, {"gpu-fraction": "0.1"}, gpu=False)
+
+    assert (_updated(old, new, user, KAI) == []) == let
+
+
+def test_a_part_of_a_back_end_may_not_change_the_shorthand() -> None:
+    old, new = _pod({"gpu-memory": "8Gi"}, {}), _pod({"gpu-memory": "1Gi"}, {})
+
+    assert _updated(old, new, "system:serviceaccount:kai-scheduler:binder", EVERY) == [
+        "GPU109 metadata.labels.gpu-memory"
+    ]
+
+
+QUEUE = "kai.scheduler/queue"
+VISION = TenantPolicy(
+    name="vision", rule="vision (tenants.yaml:4)", namespaces=Namespaces(names=("default",)), labels={QUEUE: "vision"}
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "user", "refused"),
+    [
+        pytest.param("vision", "speech", "alice", True, id="to another's"),
+        pytest.param("speech", "vision", "alice", False, id="to the tenant's own"),
+        pytest.param("vision", "speech", "system:serviceaccount:kai-scheduler:binder", False, id="by the back end"),
+    ],
+)
+def test_a_label_that_a_policy_sets_stays(before: str, after: str, user: str, *, refused: bool) -> None:
+    rulebook = replace(EVERY, tenancy=Tenancy(policies=[VISION]))
+
+    found = _updated(_pod({QUEUE: before}, {}), _pod({QUEUE: after}, {}), user, rulebook)
+
+    assert found == ([f'GPU109 metadata.labels["{QUEUE}"]'] if refused else [])
+
+
+def test_who_only_observes_refuses_nothing() -> None:
+    rulebook = replace(RULES, tenancy=Tenancy(observing=True))
+
+    assert _updated(_pod({"gpu-memory": "8Gi"}, {}), _pod({}, {}), rulebook=rulebook) == []
+
+
+def test_the_match_condition_sees_every_pod_that_asks_without_a_resource() -> None:
+    """It lets those through that have a resource which is not of Kubernetes, or a key that begins with `gpu`."""
+    alone = {one.name for by_key in EVERY.heard.values() for one in by_key.values() if one.alone}
+
+    assert alone
+    assert {name for name in alone if not name.split()[1].startswith("gpu")} == set()
+
+
+@pytest.mark.parametrize("after", [{}, {"nvidia.com/use-gputype": "A100"}])
+def test_what_a_system_is_told_of_the_card_cannot_change(after: Object) -> None:
+    words = {"gpu-model": "T4"}
+    before = _pod(words, {"nvidia.com/use-gputype": "Tesla T4"})
+    assert _updated(before, _pod(words, after)) == ['GPU109 metadata.annotations["nvidia.com/use-gputype"]']

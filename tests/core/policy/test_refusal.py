@@ -1,0 +1,219 @@
+"""What a quota says: who uses how much, what is asked, what would fit, and who would have to free some."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from webhook.core import decision
+from webhook.core.decision import Form, Reservation
+from webhook.core.policy import refusal
+from webhook.core.quota.ledger import Ask, Ledger, reserve
+
+GIB = 1 << 30
+RESERVATION = Reservation(
+    tenant="vision",
+    ask=Ask(namespace="vision-dev", name="train", uid="u-1", amount={"devices": Fraction(4)}),
+    path='spec.containers[1].resources.limits["nvidia.com/gpu"]',
+    rule="vision (tenants.yaml:41)",
+)
+
+
+def _asking(count: int = 1, form: Form = "", **amount: str | int) -> Reservation:
+    ask = RESERVATION.ask
+    amounts = {key.replace("_", "/"): Fraction(value) for key, value in amount.items()}
+    return Reservation(
+        tenant="vision",
+        ask=Ask(namespace=ask.namespace, name=ask.name, uid=ask.uid, amount=amounts),
+        path=RESERVATION.path,
+        rule=RESERVATION.rule,
+        count=count,
+        form=form,
+    )
+
+
+def _ledger(hard: dict[str, Any], pending: Any = None, **held: Any) -> Ledger:
+    return Ledger(
+        hard={key: Fraction(value) for key, value in hard.items()},
+        held={
+            name.replace("_", "-"): {key: Fraction(value) for key, value in amount.items()}
+            for name, amount in held.items()
+        },
+        view=7,
+        pending=pending or {},
+    )
+
+
+USED = _ledger({"devices": 16}, vision_dev={"devices": 9}, vision_ci={"devices": 5}, vision_old={})
+
+
+def test_the_message_says_who_uses_what_and_what_would_fit() -> None:
+    (violation,) = refusal.over(RESERVATION, USED, ["devices"])
+
+    assert str(violation) == (
+        '[GPU104] tenant "vision" is over its GPU quota: uses 14, asks 4, limit 16 devices\n'
+        '  at   spec.containers[1].resources.limits["nvidia.com/gpu"]\n'
+        "  rule vision (tenants.yaml:41)\n"
+        "  fix  ask for 2 or fewer, or free some: namespace vision-dev holds 9, vision-ci 5"
+    )
+
+
+def test_what_is_promised_to_pods_not_seen_yet_is_held_by_their_namespace() -> None:
+    pending = {"vision-ci/one": {"a": {"devices": Fraction(1)}, "b": {"devices": Fraction(2)}}}
+    ledger = _ledger({"devices": 16}, pending, vision_dev={"devices": 9}, vision_ci={"devices": 5})
+
+    (violation,) = refusal.over(RESERVATION, ledger, ["devices"])
+
+    assert "uses 16, asks 4, limit 16" in violation.message
+    assert violation.fix == "free some: namespace vision-dev holds 9, vision-ci 7"
+
+
+def test_the_pods_own_reservation_is_not_what_it_is_refused_for() -> None:
+    after, (outcome,) = reserve(USED, [Ask(**{**_fields(RESERVATION.ask), "enforced": False})])
+
+    assert outcome.exceeded == ("devices",)
+    assert refusal.over(RESERVATION, after, ["devices"]) == refusal.over(RESERVATION, USED, ["devices"])
+
+
+def _fields(ask: Ask) -> dict[str, Any]:
+    return {name: getattr(ask, name) for name in ("namespace", "name", "uid", "amount", "enforced")}
+
+
+def test_five_namespaces_are_named_those_that_hold_most() -> None:
+    held = {f"vision-{name}": {"devices": 1 + (name == "d")} for name in "abcdefgh"}
+    ledger = _ledger({"devices": 9}, **held)
+
+    (violation,) = refusal.over(RESERVATION, ledger, ["devices"])
+
+    assert violation.fix == (
+        "free some: namespace vision-d holds 2, vision-a 1, vision-b 1, vision-c 1, vision-e 1 and 3 more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "limit", "used", "asked", "message", "fix"),
+    [
+        ("devices", 1, "0.7", "0.5", "uses 0.7, asks 0.5, limit 1 device", "ask for 0.3 or less, or"),
+        ("devices", 2, "1/3", 2, "uses about 0.33, asks 2, limit 2 devices", "ask for 1 or fewer, or"),
+        ("devices", 1, "0.999", "0.5", "uses 0.999, asks 0.5, limit 1 device", "free some:"),
+        (
+            "devices/A100-80GB",
+            4,
+            3,
+            2,
+            "uses 3, asks 2, limit 4 A100-80GB devices",
+            "ask for 1 of A100-80GB or fewer, or",
+        ),
+        (
+            "memory",
+            64 * GIB,
+            50 * GIB,
+            20 * GIB,
+            "uses 50Gi, asks 20Gi, limit 64Gi of memory",
+            "ask for 14Gi or less, or",
+        ),
+        (
+            "memory",
+            64 * GIB,
+            64 * GIB - (100 << 20),
+            GIB,
+            "asks 1Gi, limit 64Gi of memory",
+            "ask for 100Mi or less, or",
+        ),
+        ("memory/T4", 16 * GIB, 16 * GIB, GIB, "uses 16Gi, asks 1Gi, limit 16Gi of memory on T4", "free some:"),
+    ],
+)
+def test_each_limit_is_said_in_its_own_unit(
+    key: str, limit: int, used: str | int, asked: str | int, message: str, fix: str
+) -> None:
+    ledger = _ledger({key: limit}, vision_dev={key: used})
+    ask = Ask(namespace="vision-dev", name="train", uid="u-1", amount={key: Fraction(asked)})
+
+    (violation,) = refusal.over(Reservation(tenant="vision", ask=ask, path="spec", rule=""), ledger, [key])
+
+    assert message in violation.message
+    assert violation.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("asked", "fixes"),
+    [
+        (
+            _asking(count=2, devices=1, memory=40 * GIB),
+            ["1 of them instead of 2, as each counts 0.5", "1 of them instead of 2, as each counts 20Gi"],
+        ),
+        (
+            _asking(count=4, devices="8/3", memory=8 * GIB),
+            ["1 of them instead of 4, as each counts about 0.67", "1 of them instead of 4, as each counts 2Gi"],
+        ),
+        (_asking(count=2, devices=2, memory=48 * GIB), ["1 or fewer", "1 of them instead of 2, as each counts 24Gi"]),
+        (_asking(count=2, devices=2, memory=64 * GIB), ["1 or fewer", "30Gi or less"]),
+        (_asking(devices=2, memory=48 * GIB), ["1 or fewer", "30Gi or less"]),
+    ],
+    ids=["partitions", "parts, of which the fewest fit by devices", "whole cards", "none fits", "unlike"],
+)
+def test_who_asks_for_several_is_told_how_many_would_fit(asked: Reservation, fixes: list[str]) -> None:
+    ledger = _ledger({"devices": 2, "memory": 64 * GIB}, vision_dev={"devices": 1, "memory": 34 * GIB})
+
+    violations = refusal.over(asked, ledger, ["devices", "memory"])
+
+    free = ["namespace vision-dev holds 1", "namespace vision-dev holds 34Gi"]
+    told = [f"ask for {fix}, or free some: {holders}" for fix, holders in zip(fixes, free, strict=True)]
+    assert [violation.fix for violation in violations] == told
+
+
+ADD_MODEL = "add gpu-model: without it this counts as on the smallest card"
+
+
+@pytest.mark.parametrize(
+    ("form", "fixes"),
+    [
+        ("size of any card", [ADD_MODEL, "ask for 14Gi or less"]),
+        ("partition of any card", [ADD_MODEL, ADD_MODEL]),
+        ("partition", ["take a smaller partition, as 0.3 is left", "take a smaller partition, as 14Gi is left"]),
+        ("whole", [f"ask for {fits}, if devices are shared here" for fits in ("0.3 or less", "14Gi or less")]),
+        ("", ["ask for 0.3 or less", "ask for 14Gi or less"]),
+    ],
+)
+def test_what_is_named_instead_can_be_asked_for_in_the_words_of_the_pod(form: Form, fixes: list[str]) -> None:
+    ledger = _ledger({"devices": 1, "memory": 24 * GIB}, vision_dev={"devices": "0.7", "memory": 10 * GIB})
+
+    violations = refusal.over(_asking(form=form, devices=1, memory=20 * GIB), ledger, ["devices", "memory"])
+
+    assert [violation.fix.partition(", or free some")[0] for violation in violations] == fixes
+
+
+def test_where_nobody_holds_any_the_limit_is_what_fits() -> None:
+    assert refusal.over(_asking(devices=20), _ledger({"devices": 16}), ["devices"])[0].fix == (
+        "ask for 16 or fewer: nobody holds any now"
+    )
+    assert refusal.over(_asking(devices=1), _ledger({"devices": 0}), ["devices"])[0].fix == (
+        "ask whoever sets the quota for more: it lets nobody have any"
+    )
+
+
+def test_every_limit_that_is_exceeded_is_said() -> None:
+    ledger = _ledger({"devices": 1, "memory": GIB})
+
+    violations = refusal.over(_asking(devices=2, memory=2 * GIB), ledger, ["devices", "memory"])
+
+    assert [violation.code for violation in violations] == ["GPU104", "GPU104"]
+    assert decision.denied(violations).code == 403
+
+
+def test_a_quota_that_only_warns_says_the_same_in_one_line() -> None:
+    assert refusal.admitted_over(RESERVATION, USED, ["devices"]) == [
+        (
+            '[GPU104] tenant "vision" is over its GPU quota: uses 14, asks 4, limit 16 devices; it is admitted, '
+            "as the policy only warns"
+        )
+    ]
+
+
+def test_what_cannot_be_said_now_is_asked_for_again() -> None:
+    violation = refusal.again(RESERVATION, "nobody has counted yet what the tenant uses")
+
+    assert violation.message == (
+        'the quota of the tenant "vision" cannot be asked now: nobody has counted yet what the tenant uses'
+    )
+    assert decision.denied([violation]).code == 503

@@ -1,0 +1,48 @@
+"""Pods as one watcher has seen them."""
+
+from fractions import Fraction
+
+import pytest
+
+from webhook.core.quota import view as module
+from webhook.core.quota.tally import Tally
+from webhook.core.quota.view import Pod, View
+
+ONE: Tally = {"devices": Fraction(1)}
+THIRD: Tally = {"devices": Fraction(1, 3), "memory": Fraction(8)}
+
+
+def pod(uid: str, amount: Tally = ONE, namespace: str = "dev") -> Pod:
+    return Pod(uid, namespace, f"pod-of-{uid}", amount)
+
+
+def test_a_view_sums_what_live_pods_hold_in_each_namespace() -> None:
+    view = View()
+    view.listed([pod("a"), pod("b", THIRD), pod("c", namespace="ci")], 5)
+    view.saw(pod("d", THIRD), 6)
+    view.saw(pod("a", {}), 7)
+    view.lost("c", 8)
+    assert {namespace: view.held(namespace) for namespace in ("dev", "ci", "other")} == {
+        "dev": {"devices": Fraction(2, 3), "memory": Fraction(16)},
+        "ci": {},
+        "other": {},
+    }
+
+
+def test_a_view_never_goes_back() -> None:
+    view = View()
+    view.listed([pod("a")], 5)
+    view.lost("a", 4)
+    view.saw(pod("b"), 5)
+    view.listed([], 4)
+    view.reached(3)
+    assert (view.version, view.held("dev")) == (5, ONE)
+
+
+def test_a_view_remembers_pods_that_are_gone_but_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_GONE", 2)
+    view = View()
+    view.listed([pod("a"), pod("b"), pod("c")], 5)
+    view.lost("a", 6)
+    view.listed([], 7)
+    assert [uid in view for uid in ("a", "b", "c", "d")] == [False, True, True, False]

@@ -1,0 +1,5 @@
+"""`python -m tests.crds`."""
+
+from tests.crds import main
+
+main()

@@ -1,0 +1,95 @@
+"""A folder of rule files: all of them, or all that is wrong with them."""
+
+import cProfile
+import pstats
+from pathlib import Path
+
+import pytest
+
+from tests import builders
+from webhook.files import rule_files
+from webhook.files.rule_files import RuleFilesError
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def _problems(folder: Path) -> list[str]:
+    with pytest.raises(RuleFilesError) as refused:
+        rule_files.load(folder)
+    assert str(refused.value) == "\n".join(map(str, refused.value.problems))
+    return [str(problem) for problem in refused.value.problems]
+
+
+def test_the_shipped_rules_load() -> None:
+    assert rule_files.load(builders.RULES).cluster.name == "default"
+
+
+def test_files_with_other_names_are_not_rules(tmp_path: Path) -> None:
+    _write(tmp_path, builders.shipped_files())
+    _write(tmp_path, {"README.md": "[", "notes.txt": "[", "kustomization.yaml": "["})
+
+    assert rule_files.load(tmp_path).digest == rule_files.load(builders.RULES).digest
+
+
+def test_the_digest_is_of_everything(tmp_path: Path) -> None:
+    _write(tmp_path, builders.shipped_files())
+    before = rule_files.load(tmp_path).digest
+    with (tmp_path / "cluster.yaml").open("a") as file:
+        file.write("# a word\n")
+
+    assert rule_files.load(tmp_path).digest != before
+
+
+def test_several_documents_may_stand_in_one_file(tmp_path: Path) -> None:
+    rules = {name: text for name, text in builders.shipped_files().items() if name != "kustomization.yaml"}
+    _write(tmp_path, {"all.yml": "\n---\n".join(rules.values())})
+
+    assert rule_files.load(tmp_path).backends.keys() == rule_files.load(builders.RULES).backends.keys()
+
+
+def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
+    assert _problems(tmp_path / "nowhere") == [f"{tmp_path / 'nowhere'}:1:1: is not a directory"]
+
+
+def test_an_empty_folder_has_no_cluster(tmp_path: Path) -> None:
+    assert _problems(tmp_path) == ["rules:1:1: no Cluster document: nothing says which back ends this cluster has"]
+
+
+def test_mistakes_in_several_files_are_all_shown(tmp_path: Path) -> None:
+    _write(tmp_path, builders.shipped_files())
+    _write(tmp_path, {"a.yaml": "a: [", "b.yaml": "kind: Backend"})
+
+    assert _problems(tmp_path) == [
+        "a.yaml:2:1: is not YAML: did not find expected node content",
+        'b.yaml:1:1: needs the key "apiVersion"',
+        'b.yaml:1:1: needs the key "metadata"',
+        'b.yaml:1:1: needs the key "spec"',
+    ]
+
+
+def _run(folder: Path) -> set[str]:
+    """The functions that run while a folder is loaded, as `file.function`."""
+    with cProfile.Profile() as profile:
+        rule_files.load(folder)
+    known: dict[tuple[str, int, str], object] = vars(pstats.Stats(profile))["stats"]
+    return {f"{Path(file).stem}.{function}" for file, _, function in known}
+
+
+def test_what_has_not_changed_is_not_parsed_and_not_tried_again(tmp_path: Path) -> None:
+    shipped = builders.shipped_files()
+    _write(tmp_path, shipped | {"koordinator.yaml": shipped["koordinator.yaml"] + "# the first\n"})
+    rule_files.load(tmp_path)
+
+    assert _run(tmp_path).isdisjoint({"documents.parse", "examples.failing"})
+
+
+def test_what_has_changed_is_parsed_and_tried_again(tmp_path: Path) -> None:
+    shipped = builders.shipped_files()
+    _write(tmp_path, shipped)
+    rule_files.load(tmp_path)
+    _write(tmp_path, {"koordinator.yaml": "# another line\n" + shipped["koordinator.yaml"]})
+
+    assert _run(tmp_path) >= {"documents.parse", "examples.failing"}

@@ -1,0 +1,82 @@
+"""What a stored pod counts is what was charged for it, and nothing but the pod and the rules decides it."""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from tests.cases.served import as_served
+from tests.laws import clusters, every
+from tests.laws.asking import Asking
+from tests.laws.outcome import stored
+from webhook.core.backends.charge import charge
+from webhook.core.kube import pod
+from webhook.core.policy import holdings
+from webhook.core.reports import explain
+from webhook.core.rules.rulebook import Rulebook, Surroundings
+
+CARDS = ("T4", "A100-40GB", "H200", "MI300X", "Ascend910B4")
+
+
+def _around(rulebook: Rulebook, model: str) -> Rulebook:
+    """The rulebook where only the nodes tell the card, and all of every back end that can have it have this one."""
+    card = clusters.device(model)
+    having = {name: card for name, backend in rulebook.backends.items() if backend.serves(card)}
+    return replace(_unsaid(rulebook), surroundings=Surroundings(cards=having, present=frozenset(having)))
+
+
+def _unsaid(rulebook: Rulebook) -> Rulebook:
+    """The rulebook where nothing tells the card."""
+    return replace(rulebook, cluster=replace(rulebook.cluster, device=None))
+
+
+def _charged(asked: Asking, rulebook: Rulebook) -> tuple[object, object]:
+    done = stored(asked, rulebook)
+    if done is None:
+        return None, None
+    found = holdings.holdings(pod.read(as_served(done.pod)), rulebook)
+    counted = {holding.container.name: holding.measure.devices for holding in found}
+    return counted, {one.asked.container.name: charge(one.request, one.card) for one in done.planned.served}
+
+
+@every.backend(16, least=4)
+def test_a_stored_pod_counts_what_was_charged_for_it(asked: Asking) -> bool:
+    counted, charged = _charged(asked, asked.rulebook)
+
+    assert counted == charged
+    return counted is not None
+
+
+@every.backend(16, least=1, also=[st.sampled_from(CARDS), st.sampled_from(CARDS)])
+def test_what_a_pod_counts_does_not_change_with_the_nodes(asked: Asking, then: str, now: str) -> bool:
+    before, after = _around(asked.rulebook, then), _around(asked.rulebook, now)
+    done = stored(asked, before)
+    if done is None:
+        return False
+    raw = as_served(done.pod)
+
+    assert holdings.held(raw, before) == holdings.held(raw, after) == holdings.held(raw, _unsaid(asked.rulebook))
+    return True
+
+
+@every.backend(8, least=1, also=[st.sampled_from(CARDS)])
+def test_explain_shows_what_the_stored_pod_counts(asked: Asking, card: str) -> bool:
+    rulebook = _around(asked.rulebook, card)
+    (explained,) = explain.explain(asked.pod, rulebook)
+    if not explained.charges or not explained.decision.allowed:
+        return False
+    found = holdings.holdings(pod.read(as_served(explained.after)), _unsaid(asked.rulebook))
+
+    assert explained.charges == {holding.container.name: holding.measure.devices for holding in found}
+    return True
+
+
+@every.backend(8, least=2)
+def test_a_counter_remembers_nothing_wrong(asked: Asking) -> bool:
+    done = stored(asked)
+    if done is None:
+        return False
+    counter = holdings.Counter(asked.rulebook)
+    raws = [as_served(asked.pod), as_served(done.pod)] * 2
+
+    assert [counter.held(raw) for raw in raws] == [holdings.held(raw, asked.rulebook) for raw in raws]
+    return True

@@ -1,0 +1,138 @@
+"""Decisions that are remembered: of whom, and for how long."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from tests import builders
+from tests.core.policy.tenants import exemption
+from webhook.core.decision import Decision
+from webhook.core.review import AdmissionRequest, creating
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
+from webhook.server import memo
+from webhook.server.memo import Memo
+
+RULES = builders.rulebook(builders.shipped_files())
+
+
+@dataclass
+class Judge:
+    """Counts what it is asked."""
+
+    asked: list[AdmissionRequest] = field(default_factory=list)
+
+    def __call__(self, request: AdmissionRequest, _: Rulebook) -> Decision:
+        self.asked.append(request)
+        return Decision(allowed=True, audit={"decision": ""})
+
+
+def review(
+    name: str, *, gpu: str = "0.3", image: str = "train:1", controller: str = "train-", **others: Any
+) -> AdmissionRequest:
+    pod = {
+        "metadata": {"name": name, "generateName": controller, "labels": {"gpu": gpu}},
+        "spec": {"containers": [{"name": "main", "image": image}]},
+    }
+    return replace(creating(pod, uid=f"review of {name}", namespace="dev"), **others)
+
+
+def privileged(*, value: object) -> AdmissionRequest:
+    containers = [{"name": "main", "securityContext": {"privileged": value}}]
+    return creating({"metadata": {}, "spec": {"containers": containers}}, uid="review", namespace="dev")
+
+
+def asked(*reviews: AdmissionRequest, rules: Rulebook = RULES) -> int:
+    """How many of them are judged, and not remembered."""
+    judge, known = Judge(), Memo()
+    for each in reviews:
+        decision = known.decide("mutate", judge, each, rules)
+        assert not decision.audit or decision.audit["decision"] in (each.uid, "")
+    return len(judge.asked)
+
+
+@pytest.mark.parametrize(
+    ("reviews", "judged"),
+    [
+        pytest.param([review("a"), review("b"), review("c")], 1, id="pods of one controller"),
+        pytest.param([review("a"), review("b", gpu="0.4"), review("c")], 2, id="one of them asks for more"),
+        pytest.param([review("a"), review("b", image="train:2"), review("c")], 1, id="another image"),
+        pytest.param([review("a"), review("b", controller="serve-"), review("c")], 1, id="two controllers"),
+        pytest.param([review("a"), review("b", user="somebody"), review("c")], 1, id="another user"),
+        pytest.param(
+            [privileged(value=1), privileged(value=True), privileged(value=1)],
+            2,
+            id="what only Python takes for the same",
+        ),
+        pytest.param([review("a"), review("b", namespace="ci"), review("c")], 2, id="another namespace"),
+        pytest.param([review("a"), review("b", dry_run=False)], 1, id="not a dry run"),
+        pytest.param([review("a", at=1.2), review("b", at=1.9), review("c", at=2.0)], 1, id="another second"),
+        pytest.param([review("a", operation="UPDATE"), review("a", operation="UPDATE")], 2, id="updates"),
+        pytest.param([review("a", resource="deployments")] * 2, 2, id="no pods"),
+        pytest.param([review("a", pod=None)] * 2, 2, id="nothing"),
+        pytest.param([review("a", old_pod={"metadata": {}})] * 2, 2, id="something that was there before"),
+        pytest.param([review("a", old_pod={})] * 2, 2, id="something empty that was there before"),
+    ],
+)
+def test_what_was_decided_about_one_pod_holds_for_those_that_are_alike(
+    reviews: list[AdmissionRequest], judged: int
+) -> None:
+    assert asked(*reviews) == judged
+
+
+def test_each_is_told_of_its_own_review() -> None:
+    judge, known = Judge(), Memo()
+    told = [known.decide("mutate", judge, review(name), RULES).audit for name in ("a", "b")]
+    assert told == [{"decision": "review of a"}, {"decision": "review of b"}]
+
+
+def test_what_was_refused_is_judged_again() -> None:
+    known, refused = Memo(), []
+
+    def judge(request: AdmissionRequest, _: Rulebook) -> Decision:
+        refused.append(request)
+        return Decision(allowed=False)
+
+    for name in ("a", "b"):
+        known.decide("mutate", judge, review(name), RULES)
+    assert len(refused) == 2
+
+
+def test_other_rules_decide_anew() -> None:
+    judge, known = Judge(), Memo()
+    for rules in (RULES, replace(RULES), RULES):
+        known.decide("mutate", judge, review("a"), rules)
+    assert len(judge.asked) == 3
+
+
+def test_each_path_remembers_for_itself() -> None:
+    judge, known = Judge(), Memo()
+    for path in ("mutate", "validate", "mutate", "validate"):
+        known.decide(path, judge, review("a"), RULES)
+    assert len(judge.asked) == 2
+
+
+def test_where_an_exemption_may_hold_user_and_second_count() -> None:
+    exempted = replace(RULES, tenancy=Tenancy(exemptions=[exemption(namespaces=("dev*",))]))
+    reviews = [review("a", at=1.2), review("b", at=1.9), review("c", at=2.0), review("d", at=2.0, user="somebody")]
+    assert asked(*reviews, rules=exempted) == 3
+    assert asked(*(replace(each, namespace="ci") for each in reviews), rules=exempted) == 1
+
+
+def test_a_pod_that_is_nested_deeper_than_it_can_be_compared_is_judged() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(300):
+        deep = {"deep": deep}
+    nested = replace(review("a"), pod={"metadata": {}, "spec": {"nodeSelector": deep}})
+    assert asked(nested, nested) == 2
+
+
+def test_large_projections_are_not_remembered() -> None:
+    large = replace(review("a"), pod={"metadata": {}, "spec": {"nodeSelector": {"zone": "a" * memo.LONGEST}}})
+    assert asked(large, large) == 2
+
+
+def test_where_there_is_no_room_the_oldest_decision_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo, "REMEMBERED", 2)
+    assert asked(*(review("a", gpu=share) for share in ("0.1", "0.2", "0.3", "0.3", "0.2", "0.1"))) == 4

@@ -1,0 +1,65 @@
+"""Which names are due, and when a waiter is woken for them."""
+
+import asyncio
+from time import monotonic
+
+from webhook.settler.workqueue import WorkQueue
+
+
+def test_who_is_added_twice_is_due_once() -> None:
+    queue = WorkQueue()
+    queue.add(["vision", "speech"])
+    queue.add(["vision"])
+    queue.add_at("vision", monotonic() - 1)
+
+    assert queue.due() == ["speech", "vision"]
+    assert queue.due() == []
+
+
+def test_of_two_times_the_earlier_counts() -> None:
+    queue = WorkQueue()
+    queue.add_at("vision", monotonic() + 3600)
+    assert queue.due() == []
+
+    queue.add_at("vision", monotonic() - 1)
+    queue.add_at("vision", monotonic() + 3600)
+    assert queue.due() == ["vision"]
+
+
+def test_who_is_due_now_is_not_due_again_later() -> None:
+    queue = WorkQueue()
+    queue.add_at("vision", monotonic() + 0.001)
+    queue.add(["vision"])
+    assert queue.due() == ["vision"]
+
+    asyncio.run(asyncio.wait_for(_silent(queue), 5))
+
+
+async def _silent(queue: WorkQueue) -> None:
+    await queue.wait(0.05)
+    assert queue.due() == []
+
+
+def test_a_wait_ends_when_the_first_is_due() -> None:
+    async def due() -> list[str]:
+        queue = WorkQueue()
+        queue.add_at("later", monotonic() + 3600)
+        queue.add_at("soon", monotonic() + 0.05)
+        assert queue.due() == []
+        await queue.wait()
+        return queue.due()
+
+    assert asyncio.run(asyncio.wait_for(due(), 5)) == ["soon"]
+
+
+def test_a_wait_ends_when_somebody_is_added_or_stirs() -> None:
+    async def due() -> list[list[str]]:
+        queue = WorkQueue()
+        asyncio.get_running_loop().call_soon(queue.add, ["vision"])
+        await queue.wait()
+        first = queue.due()
+        asyncio.get_running_loop().call_soon(queue.stir)
+        await queue.wait()
+        return [first, queue.due()]
+
+    assert asyncio.run(asyncio.wait_for(due(), 5)) == [["vision"], []]

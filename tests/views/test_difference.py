@@ -1,0 +1,114 @@
+"""The pod before and after, line by line."""
+
+from itertools import chain
+from typing import Any
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.edited import edited
+from webhook.core.kube.patch import Append, Edit, Put, Remove
+from webhook.views.difference import Line, passages
+
+POD: dict[str, Any] = {
+    "kind": "Pod",
+    "spec": {
+        "containers": [{"resources": {"limits": {"cpu": "1", "gpu": "0.5"}}, "name": "main"}],
+        "tolerations": [{"key": "a"}],
+    },
+}
+
+LIMITS = ("spec", "containers", 0, "resources", "limits")
+
+
+def changed(*edits: Edit, before: dict[str, Any] = POD) -> list[str]:
+    """The changed lines, each as `mark text rule`."""
+    return [f"{line.mark}{line.text}  {line.rule}".rstrip() for line in lines(before, *edits) if line.mark != " "]
+
+
+def lines(before: dict[str, Any], *edits: Edit) -> list[Line]:
+    found = passages(before, edited(edits, before), edits)
+    return list(chain.from_iterable(passage.lines for passage in found))
+
+
+def test_a_new_value_stands_below_the_old_one_with_its_rule() -> None:
+    assert changed(Put((*LIMITS, "gpu"), "1", "r:1")) == ["-        gpu: '0.5'", "+        gpu: '1'  r:1"]
+
+
+def test_a_new_key_has_its_rule() -> None:
+    assert changed(Put((*LIMITS, "new"), "1", "r:1")) == ["+        new: '1'  r:1"]
+
+
+def test_what_is_removed_has_its_rule() -> None:
+    assert changed(Remove((*LIMITS, "gpu"), "r:1")) == ["-        gpu: '0.5'  r:1"]
+
+
+def test_a_mapping_that_becomes_empty_stays_readable() -> None:
+    before = {"limits": {"gpu": "1"}}
+
+    assert changed(Remove(("limits", "gpu"), "r:1"), before=before) == ["-limits:", "-  gpu: '1'", "+limits: {}"]
+
+
+def test_elements_are_added_at_the_end_each_with_its_rule() -> None:
+    added = [Append(("spec", "tolerations"), {"key": key, "operator": "Exists"}, f"r:{key}") for key in "bc"]
+
+    assert changed(*added) == [
+        "+  - key: b  r:b",
+        "+    operator: Exists",
+        "+  - key: c  r:c",
+        "+    operator: Exists",
+    ]
+
+
+def test_a_list_that_was_not_there_is_added_with_its_elements() -> None:
+    assert changed(Append(("spec", "env"), {"name": "A"}, "r:1")) == ["+  env:", "+  - name: A  r:1"]
+
+
+def test_several_edits_inside_something_new_keep_their_rules() -> None:
+    edits = [Put(("metadata", "annotations", key), "1", f"r:{key}") for key in "ab"]
+
+    assert changed(*edits) == ["+metadata:", "+  annotations:", "+    a: '1'  r:a", "+    b: '1'  r:b"]
+
+
+def test_both_sides_of_an_element_begin_with_a_dash() -> None:
+    before = {"list": [{"a": "1", "b": "2"}]}
+
+    assert [line.mark + line.text for line in lines(before, Remove(("list", 0, "a")))] == [
+        " list:",
+        "-- a: '1'",
+        "-  b: '2'",
+        "+- b: '2'",
+    ]
+
+
+def test_a_script_of_several_lines_stays_one() -> None:
+    before = {"args": ["echo one\necho two\n"], "a": "1"}
+
+    assert [line.text for line in lines(before, Put(("a",), "2"))][:4] == ["args:", "- |", "  echo one", "  echo two"]
+
+
+def test_what_is_far_from_a_change_is_folded() -> None:
+    before = {f"k{i}": "v" for i in range(30)}
+    found = passages(before, edited([Put(("k29",), "w")], before), [])
+
+    assert [(passage.folded, len(passage.lines)) for passage in found] == [(True, 26), (False, 5)]
+
+
+leaves = (
+    st.sampled_from(["", "a", "1", "two\nlines\n", "- x", "k: v"]) | st.booleans() | st.none() | st.integers(0, 9)
+)
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.sampled_from("abcd"), values, min_size=1)
+
+
+@given(objects, objects)
+def test_each_side_is_whole(before: dict[str, Any], after: dict[str, Any]) -> None:
+    found = [line for passage in passages(before, after, []) for line in passage.lines]
+
+    assert yaml.safe_load("".join(f"{line.text}\n" for line in found if line.mark != "+")) == before
+    assert yaml.safe_load("".join(f"{line.text}\n" for line in found if line.mark != "-")) == after

@@ -1,0 +1,60 @@
+"""What people are told of a pod, before it is painted."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests.core.policy.tenants import ceiling, policy, quota, rules
+from webhook.core.reports import explain
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import Defaults
+from webhook.views.explanation import View, view
+
+
+def seen(rulebook: Rulebook, gpu: str = "0.5") -> View:
+    """What is said of a pod in a namespace of the tenant."""
+    metadata: dict[str, Any] = {"name": "train", "namespace": "vision-a", "labels": {"gpu": gpu}}
+    pod = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
+    (one,) = explain.foreseen(explain.explain(pod, rulebook), rulebook.tenancy)
+    return view(one)
+
+
+def test_what_the_tenant_may_have_is_said_in_rows() -> None:
+    assert seen(rules(policy(quota=quota(devices=2)))).tenant == [
+        ("tenant", "vision, by vision (tenants.yaml:1)"),
+        ("quota", "devices: 0 used, 0.5 asked, 2 at most: 1.5 left"),
+        ("quota", "3 more pods like this would fit"),
+    ]
+
+
+def test_what_is_only_tried_is_said_and_refuses_nothing() -> None:
+    shown = seen(rules(policy(container=ceiling(devices=Fraction(1, 4), action="dryrun"))))
+
+    assert (shown.verdict, shown.violations) == ("Allowed", ())
+    assert shown.tried == ["[GPU102] vision (tenants.yaml:9) would refuse it if it were enforced"]
+
+
+def test_a_webhook_that_only_observes_shows_no_change() -> None:
+    shown = seen(rules(policy(), observing=True))
+
+    assert (shown.lead, shown.changes, shown.pod) == ("as it is: the webhook only observes", [], ())
+
+
+LATER = "comes later in the cluster's order"
+ANOTHER = "the policy of the tenant wants another"
+
+
+@pytest.mark.parametrize(
+    ("preferred", "others"),
+    [
+        (None, {"hami-vgpu": LATER, "amd-gpu": LATER, "tencent-qgpu": LATER}),
+        ("amd-gpu", {"nvidia-gpu": ANOTHER, "hami-vgpu": ANOTHER, "tencent-qgpu": LATER}),
+    ],
+)
+def test_a_back_end_that_could_serve_too_is_shown_with_why_it_does_not(
+    preferred: str | None, others: dict[str, str]
+) -> None:
+    (asking,) = seen(rules(policy(defaults=Defaults(backend=preferred))), gpu="1").asking
+
+    assert {one.name: one.reason for one in asking.considered if one.outcome == "could"} == others

@@ -1,0 +1,28 @@
+"""The Kubernetes API: what the server, the settler, the watcher and the commands read and write there.
+
+Belongs here: connections, lists, watches, compare-and-swaps, and our objects as the API server stores them. Does not
+belong here: what an object means for a pod or a tenant (`webhook.core`), and what a program does with it (`server`,
+`settler`, `watcher`). All but `offline_reservations` and `current` import `kubernetes.aio`, which costs 0.5 s and
+55 MiB: the server loads them only for `serve --cluster`.
+
+    client                  one asynchronous client: single objects, pages, watches, compare-and-swap; its errors
+    session                 a connection for one piece of work (a command), or until SIGTERM (a program)
+    snapshot                what commands and the console show, read once
+    current                 the same as objects, with an error in a sentence
+    follower                a list and then every change, retried for ever; a collection kept in step by it
+    policies                TenantPolicies, Exemptions and namespaces as they are now, and how long they may be used
+    policy_status           the conditions of TenantPolicies, written back
+    ledgers                 the ledger of each tenant, the status of its TenantUsage
+    reservations            a replica's reservations in those ledgers
+    offline_reservations    the same in memory, for a server without a cluster; the interface of both
+    events                  an Event for the owner of pods that a quota refuses
+
+One reservation: `lane` has a pod judged, and the decision asks for a reservation. `Reservations.draw` admits the pod
+from the replica's escrow if that suffices. If not, `reserve` puts the request into the queue of its tenant. The task
+of the queue reads the ledger (`TenantUsages.read`, a quorum GET), lets `core.quota.ledger.reserve` judge all requests
+that wait, opens or closes the escrow (`core.quota.escrow`), and replaces the status of the TenantUsage (a PUT with
+its resourceVersion). After a conflict it begins again with a GET. A request over the limit raises `recount` in the
+same write, and waits until the settler has counted the pods anew. The deadline of the API server ends every wait,
+with an answer that makes the client retry. The settler sees the pod later, counts it into `held`, and drops the
+reservation.
+"""

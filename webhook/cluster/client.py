@@ -1,0 +1,211 @@
+"""The Kubernetes API for every program and command: single objects, lists in pages, watches, compare-and-swap.
+
+Objects stay what they came as. Of `kubernetes.aio` we take how to find a cluster, how to log in, and its connections.
+Its import costs 0.5 s and 55 MiB, so the admission server imports this only when it is attached to a cluster.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import orjson
+from aiohttp import ClientError, ClientResponse, ClientTimeout
+from kubernetes.aio import client, config
+
+from webhook.core.forms.document import API_VERSION
+
+Object = Mapping[str, Any]
+
+PAGE: Final = 500
+"""Objects of one page: a list of thousands of nodes in one piece would be hundreds of megabytes here."""
+
+CONNECT_SECONDS: Final = 5.0
+GET_SECONDS: Final = 5.0
+
+PAGE_SILENCE_SECONDS: Final = 20.0
+"""How long the API server may say nothing while it sends a page.
+
+It queues a request for 15 s by default: a quarter of --request-timeout (apiserver/pkg/server/config.go,
+WithPriorityAndFairness). A connection that is silent for longer leads nowhere; the next try takes another one."""
+
+PAGE_SECONDS: Final = 300.0
+
+GROUP: Final = f"/apis/{API_VERSION}"
+
+
+class ApiError(Exception):
+    """The API server refused or failed, or its answer is not known; the message is for people."""
+
+
+class MissingError(ApiError):
+    """There is no such object, or no such kind."""
+
+
+class ConflictError(ApiError):
+    """The object has been written since it was read, or exists already."""
+
+
+class GoneError(ApiError):
+    """The API server no longer knows what followed a version: list again."""
+
+
+_ERRORS: Final[Mapping[int, type[ApiError]]] = {
+    HTTPStatus.NOT_FOUND: MissingError,
+    HTTPStatus.CONFLICT: ConflictError,
+    HTTPStatus.GONE: GoneError,
+}
+
+
+class Api:
+    """A cluster: that of the pod this runs in, else the current one of the kubeconfig. Belongs to one event loop."""
+
+    def __init__(self, connected: Any) -> None:
+        self._client = connected
+
+    async def get(self, path: str) -> Object:
+        """One object, as it is now: a quorum read."""
+        return await self._send("GET", path)
+
+    async def replace(self, path: str, replacement: Object, seconds: float = GET_SECONDS) -> Object:
+        """Compare and swap: replace an object if it still has the replacement's version; returns it as stored."""
+        return await self._send("PUT", path, replacement, ClientTimeout(seconds))
+
+    async def create(self, path: str, made: Object) -> Object:
+        """Create an object in a collection; returns it as stored."""
+        return await self._send("POST", path, made)
+
+    async def delete(self, path: str, version: str) -> None:
+        """Delete an object if it still has this version."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
+        await self._send("DELETE", path, options)
+
+    async def pages(self, path: str, selector: str = "") -> AsyncIterator[Object]:
+        """A collection, page by page, all of one moment; `selector`: of fields."""
+        limits = ClientTimeout(PAGE_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=PAGE_SILENCE_SECONDS)
+        query = {"limit": str(PAGE), **({"fieldSelector": selector} if selector else {})}
+        while True:
+            page = await self._send("GET", f"{path}?{urlencode(query)}", None, limits)
+            yield page
+            query["continue"] = page["metadata"].get("continue") or ""
+            if not query["continue"]:
+                return
+
+    async def list(self, path: str, selector: str = "") -> list[Object]:
+        """All objects of a collection, of one moment."""
+        return [found async for page in self.pages(path, selector) for found in page["items"] or ()]
+
+    async def watch(self, path: str, version: str, seconds: float) -> AsyncIterator[tuple[str, Object]]:
+        """What happens to a collection after a version (ADDED, MODIFIED, DELETED, BOOKMARK), for so many seconds.
+
+        Raises ApiError where the API server is silent for longer than it was asked to go on.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(max(1, round(seconds))),
+        }
+        limits = ClientTimeout(seconds + GET_SECONDS, sock_connect=CONNECT_SECONDS)
+        try:
+            async with self._open("GET", f"{path}?{urlencode(query)}", None, limits) as answer:
+                if answer.status != HTTPStatus.OK:
+                    raise _refused(path, answer.status, await answer.read())
+                async for line in answer.content:
+                    event = orjson.loads(line)
+                    if event["type"] == "ERROR":
+                        raise _refused(f"watching {path}", event["object"].get("code", 0), line)
+                    yield event["type"], event["object"]
+        except (ClientError, OSError, TimeoutError, ValueError) as error:
+            raise ApiError(f"watching {path} was cut off: {_reason(error)}") from None
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._client.close()
+
+    async def _send(
+        self, method: str, path: str, body: Object | None = None, limits: ClientTimeout | None = None
+    ) -> Object:
+        what = path.partition("?")[0] if method == "GET" else f"{method} {path}"
+        try:
+            async with self._open(method, path, body, limits or ClientTimeout(GET_SECONDS)) as answer:
+                content = await answer.read()
+            if answer.status >= HTTPStatus.BAD_REQUEST:
+                raise _refused(what, answer.status, content)
+            return decoded(content)
+        except (ClientError, OSError, TimeoutError, ValueError) as error:
+            raise ApiError(f"{what} {'cannot be read' if method == 'GET' else 'failed'}: {_reason(error)}") from None
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, path: str, body: Object | None, limits: ClientTimeout
+    ) -> AsyncIterator[ClientResponse]:
+        """The response to a request, its body not yet read."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        url = self._client.configuration.host + path
+        sent = await self._client.call_api(method, url, headers, body, _request_timeout=limits)
+        async with sent.response as answer:
+            yield answer
+
+
+async def connect() -> Api:
+    """The cluster that the environment names; raises ApiError where it names none."""
+    settings = client.Configuration()
+    try:
+        if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
+            config.load_incluster_config(settings)  # type: ignore[no-untyped-call]  # the library leaves it so
+        else:
+            _require(config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+            await config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]  # the same
+    except config.ConfigException as error:
+        raise ApiError(f"no cluster to ask: {error}") from None
+    return Api(client.ApiClient(settings))
+
+
+def _require(files: str) -> None:
+    """Raise ConfigException where none of the kubeconfigs exists: the library would miss a key in them."""
+    if not any(Path(file).expanduser().exists() for file in filter(None, files.split(os.pathsep))):
+        raise config.ConfigException(f"there is no kubeconfig {files}")
+
+
+def decoded(content: bytes) -> Object:
+    """An object, or a page of a list, made without the garbage collector; raises ValueError for anything else.
+
+    A page of pods is some 50,000 containers, none of which is in a circle. The collector would walk through them
+    eighty times, and that takes longer than to make them.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        found: Object = orjson.loads(content)
+    finally:
+        if collecting:
+            gc.enable()
+    return found
+
+
+def timestamp(at: datetime) -> str:
+    """A time as Kubernetes writes it, in UTC."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _reason(error: Exception) -> str:
+    """Why a request failed; asyncio's own TimeoutError says nothing."""
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
+
+
+def _refused(what: str, status: int, body: bytes) -> ApiError:
+    try:
+        said = orjson.loads(body)
+        message = said.get("message") or said["object"]["message"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        message = body[:200].decode(errors="replace")
+    return _ERRORS.get(status, ApiError)(f"{what} was answered with {status}: {message}")

@@ -1,0 +1,155 @@
+"""The card of a node by its labels: the values that rules write into node affinity, read in reverse.
+
+A rule selects nodes by a label with the product's name. The same line tells which label names the card, and how. So
+neither labels nor vendors are named here, and cards are never guessed from their memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.outputs import Constant, Output
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.verbs import Amount
+
+_HOW_SHARED = re.compile(r"-(?:shared|mig-(?P<profile>.+))$")
+"""What GPU feature discovery appends to a product: `-shared`, or the partition that all cards are cut into."""
+
+
+class Recognised(NamedTuple):
+    """The card of a node and the partition that it is cut into; None if no label tells."""
+
+    card: Card | None
+    profile: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What node labels mean by the rules.
+
+    products   by label key and lower-case value, the cards that may be meant; several models mean none
+    profiles   keys of labels that hold a partition
+    spelling   the partition of each lower-case value of these
+    keys       every label that has a meaning: those above, those that mark a back end's nodes, those with a count
+    """
+
+    products: Mapping[str, Mapping[str, Sequence[Card]]]
+    profiles: frozenset[str]
+    spelling: Mapping[str, str]
+    keys: frozenset[str]
+
+    def recognise(self, labels: Mapping[str, str], backend: Backend) -> Recognised:
+        """The card of a back end's devices on a node with these labels."""
+        found: list[Card] = []
+        profile: str | None = None
+        for key, values in self.products.items():
+            value = labels.get(key, "").lower()
+            if end := _HOW_SHARED.search(value):
+                profile = self.spelling.get(end["profile"] or "", profile)
+                value = value[: end.start()]
+            found += [card for card in values.get(value, ()) if backend.serves(card)]
+        profile = next(filter(None, (self._partition(labels, key) for key in sorted(self.profiles))), profile)
+        return Recognised(found[0] if len({card.model for card in found}) == 1 else None, profile)
+
+    def _partition(self, labels: Mapping[str, str], key: str) -> str | None:
+        return self.spelling.get(labels.get(key, "").lower())
+
+
+def labels(rulebook: Rulebook) -> Labels:
+    """What node labels mean by the rules of all back ends, enabled or not."""
+    products: dict[str, dict[str, list[Card]]] = {}
+    profiles: set[str] = set()
+    for backend, key, output in _affinities(rulebook):
+        if "profile" in output.words:
+            profiles.add(key)
+        for device in served(backend, rulebook):
+            for text in _texts(output, device):
+                cards = products.setdefault(key, {}).setdefault(_HOW_SHARED.sub("", text.lower()), [])
+                if device not in cards:
+                    cards.append(device)
+    nodes = [backend.nodes for backend in rulebook.backends.values()]
+    keys = {key for each in nodes for key in (*each.labels, *filter(None, [each.devices]))}
+    return Labels(
+        products=products,
+        profiles=frozenset(profiles - products.keys()),
+        spelling=_spelling(rulebook),
+        keys=frozenset(keys | profiles | products.keys()),
+    )
+
+
+def served(backend: Backend, rulebook: Rulebook) -> Sequence[Card]:
+    """The card models that a back end serves."""
+    return [device for device in _models(rulebook) if backend.serves(device)]
+
+
+def for_card(backend: Backend, card: Card | None) -> Backend:
+    """The back end with its modes for one card: those for this model first, without those for other models.
+
+    The same number on a container may mean half of a card with two cores, and a quarter of one with four.
+    """
+    if card is None or not any(mode.when.models for mode in backend.modes):
+        return backend
+    name = card.model.lower()
+    modes = [mode for mode in backend.modes if not mode.when.models or name in mode.when.models]
+    return replace(backend, modes=sorted(modes, key=lambda mode: not mode.when.models)) if modes else backend
+
+
+def _models(rulebook: Rulebook) -> Iterable[Card]:
+    """Every model once; the rulebook has it under several names."""
+    return {device.model: device for device in rulebook.devices.values()}.values()
+
+
+def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, str, Output]]:
+    """Every different line of node affinity once: many back ends and modes have the same one."""
+    seen: set[object] = set()
+    for backend in rulebook.backends.values():
+        for mode in backend.modes:
+            for key, output in mode.outputs.node_affinity.items():
+                line = (backend.vendors, key, _content(output))
+                if line not in seen:
+                    seen.add(line)
+                    yield backend, key, output
+
+
+def _content(output: Output) -> object:
+    """The content of a line, without its place in a file."""
+    if isinstance(output, Amount):
+        return output.what, output.form, frozenset(output.values.items())
+    return output.value
+
+
+def _texts(output: Output, device: Card) -> Iterator[str]:
+    """The label values that a rule writes to select a card."""
+    if isinstance(output, Amount) and output.what in {"product", "model"}:
+        names = [device.model] if output.what == "model" else _names(output.form, device)
+        yield from (text for name in names for text in output.values.get(name, (name,)))
+    elif isinstance(output, Constant):
+        for text in output.texts:
+            if "{product}" in text:
+                yield from (text.replace("{product}", name) for name in _names("label", device))
+            elif "{model}" in text:
+                yield text.replace("{model}", device.model)
+
+
+def _names(form: str, device: Card) -> Sequence[str]:
+    return [as_label(name) for name in device.names] if form == "label" else device.names
+
+
+def _spelling(rulebook: Rulebook) -> dict[str, str]:
+    """Partitions by their spelling in labels, which cannot hold a plus sign."""
+    dotted = {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
+    return {**dotted, **{as_label(profile).lower(): profile for profile in rulebook.profiles}}
+
+
+def as_label(name: str) -> str:
+    """A driver's product name as GPU feature discovery writes it into a node label.
+
+    Characters outside `[A-Za-z0-9-_. ]` are removed, spaces become dashes [NVIDIA/k8s-device-plugin,
+    internal/lm/resource.go].
+    """
+    return re.sub(r"[^A-Za-z0-9_. -]", "", name).replace(" ", "-")

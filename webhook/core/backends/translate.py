@@ -1,0 +1,261 @@
+"""Translation: one request in the resources of one back end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import chain
+from math import ceil
+from typing import Any, Final
+
+from webhook.core.backends import amounts, partitions
+from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.kube.quantity import show, show_size
+from webhook.core.request.request import GpuRequest
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.modes import Mode, When
+from webhook.core.rules.outputs import Constant
+from webhook.core.rules.rulebook import Rulebook
+
+LEAVE_OUT: Final = (
+    "leave gpu-model out; where the size of the card counts, the Cluster document can name it (device:)"
+)
+
+MENTIONED: Final = 12
+"""How many models a message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """A request as one back end gives it: the mode, and its `amounts`, in bytes if the rule writes quantities.
+
+    `card` is the card whose size counts, None if it is unknown. `request` is what is given, after the rule's
+    rounding, with compute in percent.
+    """
+
+    request: GpuRequest
+    mode: Mode
+    card: Card | None
+    amounts: Mapping[str, int]
+    warnings: Sequence[str] = ()
+
+
+def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Translation:
+    """Translate a request for a back end; raises CannotExpressError with a fix."""
+    check_cards(request, backend, rulebook)
+    card = find_card(request, rulebook, backend)
+    request = with_cores(request, card)
+    warnings: list[str] = []
+    if backend.partitions is not None:
+        request = _partition(request, card, backend, warnings)
+    mode = _mode_for(request, backend, card)
+    check_selects(request, mode, backend, rulebook)
+    warnings += _unsaid(request, mode, backend)
+    request = _with_all_cores(request, mode, backend, warnings)
+    if mode.size is not None:
+        request = _sized(request, mode.size, backend, card, warnings)
+    written: dict[str, int] = {}
+    given: dict[str, Any] = {}
+    for name, output in chain(mode.amounts.items(), mode.node_numbers.items()):
+        if isinstance(output, Constant):
+            written[name] = output.number
+            continue
+        value, warning = amounts.express(output, request, card)
+        if value is None:
+            continue
+        if name in mode.amounts:
+            written[name] = value
+        if warning:
+            warnings.append(f"{name}: {warning}, rounded up by {backend.name}")
+            given |= {"count": value} if output.what == "count" else amounts.read_back(output, value, request.count)
+    request = replace(request, **given) if given else request
+    return Translation(request=request, mode=mode, card=card, amounts=written, warnings=warnings)
+
+
+def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
+    """A warning for compute that a back end does not limit; raises CannotExpressError for memory it cannot give."""
+    if request.devices != "part":
+        return
+    if backend.unenforced:
+        counted = " and ".join(backend.unenforced)
+        yield f"{backend.name} only counts {counted}: nothing stops a container that takes more than it asked for"
+    said = mode.verbs
+    if "share" in said:
+        return
+    sized = request.memory is not None or request.memory_share is not None
+    if sized and "memory" not in said and mode.size is None:
+        message = "it has no way to give a part of a device's memory"
+        raise CannotExpressError("GPU301", message, "ask for whole devices, as gpu: 1")
+    if request.cores is not None and "cores" not in said:
+        yield f"{backend.name} shares memory only: it does not limit compute to {show(request.cores)}%"
+
+
+def _with_all_cores(request: GpuRequest, mode: Mode, backend: Backend, warnings: list[str]) -> GpuRequest:
+    """A part without an amount of compute, with all of it if the back end gives that."""
+    if request.devices != "part" or request.cores is not None or not mode.all_cores:
+        return request
+    warnings.append(f"{backend.name} gives all of a device's compute where none is asked; add gpu-cores to share it")
+    return replace(request, cores=Fraction(100))
+
+
+def _sized(request: GpuRequest, size: int, backend: Backend, card: Card | None, warnings: list[str]) -> GpuRequest:
+    """The request with the size that the mode's resource is named after."""
+    asked = amounts.in_bytes(request, card)
+    if asked is not None and asked != size:
+        warnings.append(f"{show_size(ceil(asked))} becomes {show_size(size)}, rounded up by {backend.name}")
+    return replace(request, memory=size, memory_share=None)
+
+
+def _partition(request: GpuRequest, card: Card | None, backend: Backend, warnings: list[str]) -> GpuRequest:
+    """A share as the partition that has it, unless a mode serves it as a share."""
+    if request.profile is not None:
+        partitions.check(request.profile, card, backend)
+    served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
+    if request.devices != "part" or served:
+        return request
+    cut = partitions.cut(request, card, backend)
+    said = partitions.warning(request, cut, card) if card else None
+    warnings += [said] if said else []
+    return cut
+
+
+def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Card | None:
+    """The card whose size counts: the requested model, else the cluster's, else the one that all its nodes have.
+
+    The cluster's card counts if the back end serves cards of its vendor. None if the card is unknown, or several
+    sizes are possible.
+    """
+    if not request.models:
+        if backend.card is not None:
+            return backend.card
+        named = rulebook.cluster.device
+        card = None if named is None else rulebook.devices[named.lower()]
+        # A vGPU of the cluster's card is a model of its own, so only the vendor has to be the same.
+        foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
+        return rulebook.surroundings.cards.get(backend.name) if foreign or card is None else card
+    cards = [rulebook.devices[model.lower()] for model in request.models]
+    first = cards[0]
+    alike = (first.memory, first.tflops, first.profiles)
+    return first if all((card.memory, card.tflops, card.profiles) == alike for card in cards) else None
+
+
+def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
+    """Raise CannotExpressError if the back end does not serve a requested model, or no card is large enough."""
+    if not request.models and request.memory is None:
+        return
+    cards = [rulebook.devices[model.lower()] for model in request.models]
+    for card in cards:
+        if backend.vendors and card.vendor not in backend.vendors:
+            message = f"{card.model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
+            several = len({other.vendor for other in cards}) > 1
+            fix = "ask for models of one vendor" if several else "ask for another model"
+            raise CannotExpressError("GPU303", message, fix, "gpu-model")
+        if backend.models and card.model.lower() not in backend.models:
+            models = sorted(rulebook.devices[model].model for model in backend.models)
+            message = f"{card.model} is not one of its cards; it serves {_some(card.model, models)}"
+            raise CannotExpressError("GPU303", message, "ask for another model, or leave it out", "gpu-model")
+    if request.memory is not None:
+        known = find_card(request, rulebook, backend)
+        _check_size(request.memory, cards or [card for card in (known,) if card])
+
+
+def _some(name: str, models: Sequence[str]) -> str:
+    """A few of many models, those with a similar name first."""
+    ranked = sorted(models, key=lambda model: name.lower() not in model.lower())
+    return ", ".join(ranked[:MENTIONED]) + (", ..." if len(ranked) > MENTIONED else "")
+
+
+def _check_size(memory: int, cards: Sequence[Card]) -> None:
+    largest = max(cards, key=lambda card: card.memory, default=None)
+    if largest is not None and memory > largest.memory:
+        usable = show_size(largest.memory)
+        message = f"{largest.model} has {usable} of usable memory, less than {show_size(memory)}"
+        raise CannotExpressError("GPU305", message, f"ask for {usable} or less", "gpu-memory")
+
+
+def check_selects(request: GpuRequest, mode: Mode, backend: Backend, rulebook: Rulebook) -> None:
+    """Raise CannotExpressError if the mode cannot select nodes by the requested models."""
+    if not request.models:
+        return
+    if mode.selects is None and backend.models and backend.models.issubset(map(str.lower, request.models)):
+        return
+    if mode.selects is None:
+        raise CannotExpressError("GPU303", "it has no way to select a model", LEAVE_OUT, "gpu-model")
+    if mode.claims and len(request.models) > 1:
+        raise CannotExpressError("GPU303", "a template is for one model", "name one model", "gpu-model")
+    for model in request.models:
+        if mode.selects == "product" and not rulebook.devices[model.lower()].names:
+            message = f"the catalogue has no product name for {model}, by which it selects cards"
+            raise CannotExpressError("GPU303", message, "add names: to the catalogue", "gpu-model")
+
+
+def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
+    """The request with its TFLOPS as percent of the card's compute."""
+    if request.tflops is None:
+        return request
+    asked = show(request.tflops)
+    if card is None or card.tflops is None:
+        raise CannotExpressError(
+            "GPU304",
+            f"how much of a card {asked} TFLOPS are depends on the card, and "
+            + ("nothing says which card it is" if card is None else f"the catalogue has no figure for {card.model}"),
+            "add gpu-model, or ask by percentage (gpu-cores: 30)",
+            "gpu-tflops",
+        )
+    if request.tflops > card.tflops:
+        message = f"{card.model} has {show(card.tflops)} TFLOPS, and gpu-tflops asks for {asked}"
+        raise CannotExpressError("GPU305", message, f"ask for {show(card.tflops)} or less", "gpu-tflops")
+    return replace(request, cores=100 * request.tflops / card.tflops, tflops=None)
+
+
+def _mode_for(request: GpuRequest, backend: Backend, card: Card | None) -> Mode:
+    """The first mode for the request. A known card counts as a requested model."""
+    meant = request if request.models or card is None else replace(request, models=(card.model,))
+    for mode in backend.modes:
+        named = mode.profile is None or mode.profile == request.profile
+        if "model" in mode.when.has and not request.models:
+            continue  # the mode writes the requested model
+        if named and matches(mode.when, meant) and _fits(mode, request, card):
+            return mode
+    serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
+    raise CannotExpressError("GPU301", f"it serves only: {serves}", f"ask for {_nearest(request, backend)}")
+
+
+def _fits(mode: Mode, request: GpuRequest, card: Card | None) -> bool:
+    """Whether the size of a mode suffices for the requested memory."""
+    if mode.size is None:
+        return True
+    asked = amounts.in_bytes(request, card)
+    return asked is not None and asked <= mode.size
+
+
+def _nearest(request: GpuRequest, backend: Backend) -> str:
+    """A request close to this one that the back end has a mode for."""
+    most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
+    fewer = [replace(request, count=high) for high in most]
+    one = GpuRequest(marks=request.marks)
+    tenth = replace(one, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
+    for other in (replace(one, count=request.count), *fewer, replace(request, count=1), one, tenth):
+        if any(matches(mode.when, other) for mode in backend.modes):
+            return ", ".join(word.replace("=", ": ", 1) for word in str(other).split(" "))
+    return "what it serves"
+
+
+def matches(when: When, request: GpuRequest) -> bool:
+    """Whether a mode's condition matches a request."""
+    low, high = when.count
+    if request.count < low or (high is not None and request.count > high):
+        return False
+    if when.devices is not None and when.devices != request.devices:
+        return False
+    if (when.has or when.lacks) and not (when.has <= request.has() and when.lacks.isdisjoint(request.has())):
+        return False
+    if (when.marks or when.unmarked) and not (
+        when.marks <= request.marks and when.unmarked.isdisjoint(request.marks)
+    ):
+        return False
+    if when.sharing is not None and when.sharing != request.sharing:
+        return False
+    return not when.models or (bool(request.models) and when.models.issuperset(map(str.lower, request.models)))

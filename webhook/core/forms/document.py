@@ -1,0 +1,221 @@
+"""A YAML document as a tree that remembers where every key and value stands, and readers that say what is wrong.
+
+The tree is made by `webhook.files.documents`; this module only walks it. Errors are collected, so an author sees all
+of them at once, each as `file:line:column: key.path: what is wrong (did you mean ...?)`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+API_VERSION: Final = "gpu-webhook.io/v1alpha1"
+"""That of every document of ours, in rule files and in a cluster."""
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """A place in a file; lines and columns count from 1. Line 0: an object of a cluster, which has no lines."""
+
+    file: str
+    line: int
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    def of(self, rule: str) -> str:
+        """The place as messages name a rule: `hami-vgpu (hami-vgpu.yaml:21)`."""
+        return f"{rule} ({self.file}:{self.line})"
+
+    @property
+    def line_only(self) -> str:
+        """`file:line`, the form that messages to pod authors use."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing wrong with a document."""
+
+    at: Location
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.at}: {self.path}: {self.message}" if self.path else f"{self.at}: {self.message}"
+
+
+class DocumentError(Exception):
+    """What is wrong with a document; `problems` has all of it."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of a document: a scalar, a list of nodes, or a mapping of nodes (`keys` is where each key stands).
+
+    `key` is the one that the value itself stands under, if it does, and `key_at` where that is.
+    """
+
+    value: Any
+    at: Location
+    path: str = ""
+    keys: Mapping[str, Location] = field(default_factory=dict)
+    key: str = ""
+    key_at: Location | None = None
+
+    def plain(self) -> Any:
+        """The value without its places."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+    def problem(self, message: str) -> DocumentError:
+        """An error that points at this value."""
+        return DocumentError(Problem(self.at, self.path, message))
+
+    def items(self) -> Iterator[tuple[str, Node]]:
+        """The entries of a mapping, with their key paths filled in; raises DocumentError for another type."""
+        if not isinstance(self.value, dict):
+            raise self.problem(f"has to be a mapping, not {kind(self.value)}")
+        for key, node in self.value.items():
+            path = self.path + _step(key) if self.path else key
+            yield key, Node(node.value, node.at, path, node.keys, key, self.keys.get(key, self.at))
+
+    def elements(self) -> list[Node]:
+        """The elements of a list, with their key paths filled in; raises DocumentError for another type."""
+        if not isinstance(self.value, list):
+            raise self.problem(f"has to be a list, not {kind(self.value)}")
+        return [Node(node.value, node.at, f"{self.path}[{i}]", node.keys) for i, node in enumerate(self.value)]
+
+    def text(self) -> str:
+        """A string; raises DocumentError."""
+        if not isinstance(self.value, str):
+            raise self.problem(f"has to be a string, not {kind(self.value)}{self._quoted()}")
+        return self.value
+
+    def filled(self) -> str:
+        """A string that is not empty; raises DocumentError."""
+        if not self.text():
+            raise self.problem("has to say something")
+        return self.text()
+
+    def _quoted(self) -> str:
+        scalar = isinstance(self.value, bool | int | float)
+        return f'; quote it: "{str(self.value).lower()}"' if scalar else ""
+
+    def integer(self, least: int = 0) -> int:
+        """A whole number of at least `least`; raises DocumentError."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int):
+            digits = isinstance(self.value, str) and self.value.isdecimal()
+            hint = f"; write it without quotes: {self.value}" if digits else ""
+            raise self.problem(f"has to be a whole number, not {kind(self.value)}{hint}")
+        if self.value < least:
+            raise self.problem(f"has to be {least} or more, not {self.value}")
+        return self.value
+
+    def boolean(self) -> bool:
+        """True or false; raises DocumentError."""
+        if not isinstance(self.value, bool):
+            raise self.problem(f"has to be true or false, not {kind(self.value)}")
+        return self.value
+
+    def word(self, known: Collection[str]) -> str:
+        """One of a closed set of words; raises DocumentError with the nearest."""
+        text = self.text()
+        if text not in known:
+            raise self.problem(f'"{text}" is not one of {", ".join(known)}{nearest(text, known)}')
+        return text
+
+    def texts(self) -> list[str]:
+        """A list of strings."""
+        return [node.text() for node in self.elements()]
+
+
+def of_json(value: Any, at: Location) -> Node:
+    """A decoded JSON value as a document, all of which stands at one place."""
+    if isinstance(value, dict):
+        return Node({key: of_json(inner, at) for key, inner in value.items()}, at)
+    if isinstance(value, list):
+        return Node([of_json(inner, at) for inner in value], at)
+    return Node(value, at)
+
+
+def _step(key: str) -> str:
+    return f'["{key}"]' if "." in key or "/" in key else f".{key}"
+
+
+class Section:
+    """A mapping that is read key by key: `take` each known key, then `done` refuses the others."""
+
+    def __init__(self, node: Node, problems: list[Problem]) -> None:
+        self.node = node
+        self.problems = problems
+        try:
+            self._entries = dict(node.items())
+        except DocumentError as error:
+            problems += error.problems
+            self._entries = {}
+        self._known: list[str] = []
+
+    def take(self, key: str, read: Callable[[Node], T], default: D) -> T | D:
+        """The value at `key` as `read` understands it, `default` where there is none or it is wrong."""
+        self._known.append(key)
+        entry = self._entries.get(key)
+        if entry is None:
+            return default
+        try:
+            return read(entry)
+        except DocumentError as error:
+            self.problems += error.problems
+            return default
+
+    def need(self, key: str, read: Callable[[Node], T], default: D) -> T | D:
+        """As `take`, and the key has to be there."""
+        if key not in self._entries and isinstance(self.node.value, dict):
+            self.problems.append(Problem(self.node.at, self.node.path, f'needs the key "{key}"'))
+        return self.take(key, read, default)
+
+    def given(self) -> Collection[str]:
+        """The keys that stand in the document."""
+        return self._entries.keys()
+
+    def numbers(self, *keys: str) -> dict[str, int]:
+        """Those of the keys that are given and whole numbers."""
+        found = {key: self._entries[key].value for key in keys if key in self._entries}
+        return {key: value for key, value in found.items() if isinstance(value, int)}
+
+    def complain(self, message: str) -> None:
+        """Add a problem with the mapping as a whole."""
+        self.problems.append(Problem(self.node.at, self.node.path, message))
+
+    def done(self) -> None:
+        """Complain of every key that was not taken."""
+        for key in self._entries.keys() - set(self._known):
+            at = self.node.keys.get(key, self.node.at)
+            message = f'unknown key "{key}"{nearest(key, self._known)}'
+            self.problems.append(Problem(at, self.node.path, message))
+
+
+def nearest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
+    """` (did you mean "..."?)`, or nothing; capitals make no difference."""
+    spelled = {each.lower(): each for each in sorted(known)}
+    close = difflib.get_close_matches(text.lower(), spelled, n=1, cutoff=cutoff)
+    return f' (did you mean "{spelled[close[0]]}"?)' if close else ""
+
+
+def kind(value: Any) -> str:
+    """What a value is, in the words of a YAML author."""
+    names = {dict: "a mapping", list: "a list", str: "a string", bool: "true/false", type(None): "empty"}
+    return names.get(type(value), f"the number {value}")

@@ -1,0 +1,183 @@
+"""`extends:` and `$(parameter)`, resolved on the documents before they are read.
+
+A back end that extends another takes over everything it does not say itself: mappings are merged, lists and scalars
+replaced, an empty value (`key:`) deletes. Examples are not inherited: they belong to the rule that shows them.
+What editors are told of both stands at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from webhook.core.forms.document import DocumentError, Location, Node, Problem, nearest
+from webhook.core.forms.shape import Schema, reference
+
+_PARAMETER = re.compile(r"\$\(([A-Za-z][A-Za-z0-9]*)\)")
+
+MAX_CHAIN = 20
+
+Parameters = Mapping[str, Node]
+"""A value for each parameter, by name."""
+
+
+def merged(name: str, specs: Mapping[str, Node], path: tuple[str, ...] = ()) -> Node:
+    """The spec of the back end `name` with everything it extends merged in; raises DocumentError."""
+    spec = specs[name]
+    parent = spec.value.get("extends") if isinstance(spec.value, dict) else None
+    if parent is None:
+        return spec
+    parent = Node(parent.value, parent.at, "spec.extends")
+    if not isinstance(parent.value, str):
+        raise parent.problem("has to be the name of a back end")
+    if parent.value not in specs:
+        hint = nearest(parent.value, specs.keys() - {name})
+        raise parent.problem(f'no back end is called "{parent.value}"{hint}')
+    if parent.value in {*path, name}:
+        chain = " -> ".join((*path, name, parent.value))
+        raise parent.problem(f"goes round in a circle: {chain}")
+    if len(path) > MAX_CHAIN:
+        raise parent.problem(f"a chain of more than {MAX_CHAIN} back ends")
+    inherited = merged(parent.value, specs, (*path, name))
+    entries = Node(inherited.value, inherited.at, "spec").items()
+    base = {key: node for key, node in entries if key not in {"examples", "extends"}}
+    own = {key: node for key, node in spec.value.items() if key != "extends"}
+    return _merge(Node(base, inherited.at, keys=inherited.keys), Node(own, spec.at, keys=spec.keys))
+
+
+def _merge(base: Node, over: Node) -> Node:
+    if not isinstance(base.value, dict) or not isinstance(over.value, dict):
+        return over
+    entries = dict(base.value)
+    for key, node in over.value.items():
+        if node.value is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = _merge(entries[key], node) if key in entries else node
+    return Node(entries, over.at, keys={**base.keys, **over.keys})
+
+
+def declared(spec: Node) -> Parameters:
+    """The parameters that a spec declares, with their defaults; raises DocumentError."""
+    block = spec.value.get("parameters") if isinstance(spec.value, dict) else None
+    if block is None:
+        return {}
+    defaults: dict[str, Node] = {}
+    for name, entry in Node(block.value, block.at, "spec.parameters", block.keys).items():
+        fields = dict(entry.items())
+        if "default" not in fields or fields.keys() - {"default", "description"}:
+            raise entry.problem("has to be {default: ..., description: ...}")
+        defaults[name] = fields["default"]
+    return defaults
+
+
+def substituted(node: Node, parameters: Parameters, path: str = "spec") -> Node:
+    """The document with `$(name)` replaced, in keys and values; a value that is only `$(name)` keeps its type."""
+    if isinstance(node.value, dict):
+        entries, keys = {}, {}
+        for key, child in node.value.items():
+            name = _text(key, parameters, node.keys.get(key, node.at), path)
+            if name in entries:
+                message = f'two keys become "{name}"; give their parameters different values'
+                raise DocumentError(Problem(node.keys.get(key, node.at), path, message))
+            entries[name] = substituted(child, parameters, f"{path}.{key}")
+            keys[name] = node.keys.get(key, node.at)
+        return Node(entries, node.at, keys=keys)
+    if isinstance(node.value, list):
+        return Node([substituted(child, parameters, f"{path}[{i}]") for i, child in enumerate(node.value)], node.at)
+    if isinstance(node.value, str) and (whole := _PARAMETER.fullmatch(node.value)):
+        return Node(_value(whole[1], parameters, node.at, path).value, node.at)
+    if isinstance(node.value, str):
+        return Node(_text(node.value, parameters, node.at, path), node.at)
+    return node
+
+
+def _text(text: str, parameters: Parameters, at: Location, path: str) -> str:
+    return _PARAMETER.sub(lambda match: str(_value(match[1], parameters, at, path).value), text)
+
+
+def _value(name: str, parameters: Parameters, at: Location, path: str) -> Node:
+    if name not in parameters:
+        raise DocumentError(Problem(at, path, f'no parameter is called "{name}"{nearest(name, parameters)}'))
+    return parameters[name]
+
+
+# What extending back ends and parameters allow beside the form of a value, as JSON Schema
+
+_HOLE: Final = r"\$\([A-Za-z][A-Za-z0-9]*\)"
+_ALONE: Final = f"^{_HOLE}$"
+PARAMETER: Final[Schema] = {"type": "string", "pattern": _HOLE}
+"""What stands under `parameter` in `$defs`."""
+
+_TYPES: Final = {"object": "a mapping", "array": "a list", "integer": "a whole number", "boolean": "true or false"}
+_KEPT: Final = ("examples", "extends")
+_SHOWN: Final = ("description", "examples")
+
+
+def inheriting(spec: Schema) -> Schema:
+    """The spec of a back end that extends another: nothing has to be there but examples, and empty deletes."""
+    kept = {key: spec["properties"][key] for key in _KEPT}
+    erasable = _erasable(spec)
+    return {**erasable, "properties": {**erasable["properties"], **kept}, "required": [*_KEPT]}
+
+
+def _erasable(schema: Schema) -> Schema:
+    if "properties" not in schema and not isinstance(schema.get("additionalProperties"), dict):
+        return schema
+    open_to_all = {key: value for key, value in schema.items() if key != "required"}
+    return _with_values(open_to_all, lambda child: _or_nothing(_erasable(child)))
+
+
+def _or_nothing(schema: Schema) -> Schema:
+    if "type" in schema and "enum" not in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        return {**schema, "type": [*dict.fromkeys([*types, "null"])]}
+    return _or(schema, {"type": "null"}) if schema.keys() - {*_SHOWN} else schema
+
+
+def parametrised(schema: Schema) -> Schema:
+    """The schema with `$(parameter)` in the place of any value, in any text, and in any key."""
+    inner = _inside(schema)
+    types = inner.get("type", [])
+    if "anyOf" in inner or "enum" in inner:
+        return _or(inner, reference("parameter"))
+    if "string" in types:
+        return inner if re.search(inner.get("pattern", ""), "$(name)") else _or(inner, reference("parameter"))
+    if "$ref" in inner or not types:
+        return inner
+    both = [types] if isinstance(types, str) else types
+    mistake = f"has to be {_TYPES[both[0]]}, or $(parameter)"
+    return {**inner, "type": [*both, "string"], "pattern": _ALONE, "patternErrorMessage": mistake}
+
+
+def _inside(schema: Schema) -> Schema:
+    """The schema with parameters allowed in everything that its values hold."""
+    inner = _with_values(schema, parametrised)
+    if "items" in schema:
+        inner["items"] = parametrised(schema["items"])
+    if "anyOf" in schema:
+        inner["anyOf"] = [_inside(form) for form in schema["anyOf"]]
+    if "properties" in schema:
+        inner["patternProperties"] = {_HOLE: {}}
+    if "propertyNames" in schema:
+        inner["propertyNames"] = parametrised(schema["propertyNames"])
+    return inner
+
+
+def _with_values(schema: Schema, change: Callable[[Schema], Schema]) -> dict[str, Any]:
+    """The schema with the values of its keys changed."""
+    inner = dict(schema)
+    if "properties" in schema:
+        inner["properties"] = {key: change(child) for key, child in schema["properties"].items()}
+    if isinstance(schema.get("additionalProperties"), dict):
+        inner["additionalProperties"] = change(schema["additionalProperties"])
+    return inner
+
+
+def _or(schema: Schema, other: Schema) -> Schema:
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], other]}
+    shown = {key: value for key, value in schema.items() if key in _SHOWN}
+    own = {key: value for key, value in schema.items() if key not in _SHOWN}
+    return {**shown, "anyOf": [own, other]}

@@ -1,0 +1,162 @@
+"""Labels and annotations as Kubernetes takes them, and the expressions that select by them.
+
+The forms are those of apimachinery (pkg/util/validation: IsQualifiedName, IsValidLabelValue); a policy
+must not hold what the API server would refuse later, in a tenant's pod.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.core.forms.document import DocumentError, Node, Problem, Section
+from webhook.core.forms.form import Rule, form, need, take
+from webhook.core.forms.shape import Schema, Scope, Shape, each, many, pattern, strict, word
+
+MAX_NAME: Final = 63
+MAX_PREFIX: Final = 253
+NAME: Final = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+SUBDOMAIN: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
+SELECTING: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+COMPARING: Final = (*SELECTING, "Gt", "Lt")
+"""Operators of node affinity; of label selectors just the first four."""
+
+_NAME = re.compile(NAME)
+_SUBDOMAIN = re.compile(SUBDOMAIN)
+_WHOLE = re.compile("[0-9]{1,18}")
+_RULE: Final = 'at most 63 letters, digits, "-", "_" and ".", that begin and end with a letter or digit'
+
+
+def is_key(text: str) -> bool:
+    """Whether a label can be called so: `team`, `example.com/team`."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and not (len(prefix) <= MAX_PREFIX and _SUBDOMAIN.fullmatch(prefix)):
+        return False
+    return len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
+
+
+def is_value(text: str) -> bool:
+    """Whether a label can have the value."""
+    return not text or (len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None)
+
+
+def is_subdomain(text: str, most: int = MAX_PREFIX) -> bool:
+    """Whether an object can be called so."""
+    return len(text) <= most and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def read_labels(node: Node) -> dict[str, str]:
+    """Labels by key; raises DocumentError with all that is wrong."""
+    return _texts(node, is_key, value)
+
+
+def read_annotations(node: Node) -> dict[str, str]:
+    """Annotations by key, whose prefix may have capitals; raises DocumentError with all that is wrong."""
+    return _texts(node, lambda key: is_key(key.lower()), Node.text)
+
+
+def _texts(node: Node, fits: Callable[[str], bool], read: Callable[[Node], str]) -> dict[str, str]:
+    problems: list[Problem] = []
+    found: dict[str, str] = {}
+    for key, child in node.items():
+        if not fits(key):
+            problems.append(Problem(node.keys.get(key, child.at), node.path, _no_key(key)))
+        try:
+            found[key] = read(child)
+        except DocumentError as error:
+            problems += error.problems
+    if problems:
+        raise DocumentError(*problems)
+    return found
+
+
+def _no_key(text: str) -> str:
+    return f'"{text}" is no key of a label or annotation; write team or example.com/team: {_RULE}'
+
+
+def key(node: Node) -> str:
+    """The key of a label; raises DocumentError."""
+    if not is_key(node.text()):
+        raise node.problem(_no_key(node.text()))
+    return node.text()
+
+
+def value(node: Node) -> str:
+    """The value of a label; raises DocumentError."""
+    if not is_value(node.text()):
+        raise node.problem(f'"{node.text()}" is no value of a label; write {_RULE}')
+    return node.text()
+
+
+_MOST: Final = f"(?=.{{1,{MAX_NAME}}}$){NAME}"
+_DOMAIN: Final = f"(?:(?=.{{1,{MAX_PREFIX}}}/){SUBDOMAIN}/)?"
+KEYS: Final = f"^{_DOMAIN}{_MOST}$"
+ANY_CASE: Final = f"^{_DOMAIN.replace('a-z', 'A-Za-z')}{_MOST}$"
+"""The keys of labels, and those of annotations."""
+
+KEY: Final = pattern(KEYS, "write the key of a label, as team or example.com/team", key)
+VALUE: Final = pattern(f"^(?:{_MOST})?$", "write the value of a label, of at most 63 characters", value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One line of a node affinity."""
+
+    key: str = need(KEY, "The label.", "team")
+    operator: str = need(word(COMPARING), "How the label is compared.")
+    values: tuple[str, ...] = take(many(VALUE), "What it is compared with.", ["vision"])
+
+    def wrong(self) -> str:
+        """What is wrong with the number of values, if anything is."""
+        match self.operator:
+            case "In" | "NotIn":
+                return "" if self.values else f"{self.operator} needs values: [...], at least one"
+            case "Exists" | "DoesNotExist":
+                return f"{self.operator} takes no values; leave them out" if self.values else ""
+            case _:
+                fits = len(self.values) == 1 and _WHOLE.fullmatch(self.values[0])
+                return "" if fits else f'{self.operator} needs one whole number in quotes, as values: ["4"]'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression(Comparison):
+    """One line of a label selector."""
+
+    operator: str = need(word(SELECTING), "How the label is compared.")
+
+
+def _given(operators: Collection[str], then: Schema) -> Schema:
+    """What holds of a comparison with one of these operators."""
+    return {"if": {"required": ["operator"], "properties": {"operator": {"enum": [*operators]}}}, "then": then}
+
+
+_SELECTS: Final = [
+    _given(("In", "NotIn"), {"required": ["values"], "properties": {"values": {"minItems": 1}}}),
+    _given(("Exists", "DoesNotExist"), {"properties": {"values": {"maxItems": 0}}}),
+]
+_ONE: Final = {"minItems": 1, "maxItems": 1, "items": {"pattern": "^[0-9]{1,18}$"}}
+_COMPARES: Final = [*_SELECTS, _given(("Gt", "Lt"), {"required": ["values"], "properties": {"values": _ONE}})]
+
+EXPRESSION: Final[Shape[Expression]] = strict(form(Expression, Rule({"allOf": _SELECTS})), Expression.wrong)
+COMPARISON: Final[Shape[Comparison]] = strict(form(Comparison, Rule({"allOf": _COMPARES})), Comparison.wrong)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Selector:
+    match_labels: Mapping[str, str] = take(
+        each(VALUE, propertyNames={"pattern": KEYS}).reading(lambda node, _: read_labels(node)),
+        "Labels with their values.",
+        {"team": "vision"},
+    )
+    match_expressions: tuple[Expression, ...] = take(many(EXPRESSION), "Labels with several values, or any.")
+
+
+def _together(selector: _Selector, _: Section, __: Scope) -> Sequence[Expression]:
+    same = (Expression(key=key, operator="In", values=(value,)) for key, value in selector.match_labels.items())
+    return [*same, *selector.match_expressions]
+
+
+SELECTOR: Final[Shape[Sequence[Expression]]] = form(_Selector, after=_together)
+"""A label selector as one list all of which has to hold."""

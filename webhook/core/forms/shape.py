@@ -1,0 +1,170 @@
+"""Shapes of values: how each is read, and what an editor says of it as JSON Schema (draft 2020-12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Final, Generic, TypeVar
+
+from webhook.core.forms.document import DocumentError, Node, Problem
+from webhook.core.kube import quantity
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What everything in one document is read with.
+
+    problems  what is wrong with it, as far as it is read
+    name      the document's, by which messages call its rules
+    known     what names in it can stand for; each kind of document says what that is
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    name: str = ""
+    known: Any = None
+
+    def attempt(self, read: Callable[[], T], instead: T) -> T:
+        """What `read` returns, or, with its problems noted, what stands in for it."""
+        try:
+            return read()
+        except DocumentError as error:
+            self.problems.extend(error.problems)
+            return instead
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(Generic[T_co]):
+    """What a value may look like. `read` raises DocumentError; `blank` stands in for a value that cannot be read."""
+
+    read: Callable[[Node, Scope], T_co]
+    schema: Schema
+    blank: Any = None
+
+    def reading(self, read: Callable[[Node, Scope], T]) -> Shape[T]:
+        """The same to editors, read in another way."""
+        return Shape(read, self.schema, self.blank)
+
+    def noted(self, node: Node, scope: Scope) -> T_co | None:
+        """The value as it is read, or None with its problems in the scope."""
+        return scope.attempt(lambda: self.read(node, scope), None)
+
+
+TEXT: Final[Shape[str]] = Shape(lambda node, _: node.text(), {"type": "string"}, "")
+FILLED: Final[Shape[str]] = Shape(lambda node, _: node.filled(), {"type": "string", "minLength": 1}, "")
+FLAG: Final[Shape[bool]] = Shape(lambda node, _: node.boolean(), {"type": "boolean"}, blank=False)
+ANYTHING: Final[Shape[Any]] = Shape(lambda node, _: node.plain(), {})
+
+
+def whole(least: int = 1, most: int | None = None) -> Shape[int]:
+    """A whole number of at least `least`, and at most `most`."""
+
+    def read(node: Node, _: Scope) -> int:
+        if node.integer(least) > (most or node.value):
+            raise node.problem(f"has to be {most} or less, not {node.value}")
+        return node.integer(least)
+
+    return Shape(read, {"type": "integer", "minimum": least, **({} if most is None else {"maximum": most})}, least)
+
+
+def word(known: Collection[str]) -> Shape[Any]:
+    """One of a closed set of words."""
+    return Shape(lambda node, _: node.word(known), {"type": "string", "enum": [*known]}, "")
+
+
+def pattern(form: str, mistake: str, read: Callable[[Node], T] | None = None) -> Shape[Any]:
+    """A string of a form; `mistake` is what an editor says of another."""
+    schema = {"type": "string", "pattern": form, "patternErrorMessage": mistake}
+    return Shape(lambda node, _: (read or Node.text)(node), schema, "")
+
+
+def size(units: tuple[str, str], example: str) -> Shape[int]:
+    """Bytes, of a size with its unit; messages name the `units` in this order."""
+
+    def read(node: Node) -> int:
+        if isinstance(node.value, int) and not isinstance(node.value, bool):
+            raise node.problem(f"has no unit; write {node.value}{units[0]} or {node.value}{units[1]}")
+        try:
+            return quantity.size(node.text())
+        except quantity.QuantityError as error:
+            raise node.problem(f"{error.message}; {error.fix}") from None
+
+    form = r"^[0-9]{1,19}(\.[0-9]{1,9})?([KMGT]i|[kMGT])$"
+    return replace(pattern(form, f"write a size with its unit, as {example}", read), blank=1)
+
+
+def _above_zero(node: Node, _: Scope) -> Fraction:
+    if isinstance(node.value, bool) or not isinstance(node.value, int | float) or node.value <= 0:
+        raise node.problem("has to be a number above 0")
+    return Fraction(str(node.value))
+
+
+POSITIVE: Final = Shape(_above_zero, {"type": "number", "exclusiveMinimum": 0}, Fraction(1))
+
+
+def many(element: Shape[T], empty: str = "") -> Shape[tuple[T, ...]]:
+    """A list of such elements; `empty` is what is wrong with one without any, if that is."""
+
+    def read(node: Node, scope: Scope) -> tuple[T, ...]:
+        if empty and not node.elements():
+            raise node.problem(empty)
+        read = (element.noted(each, scope) for each in node.elements())
+        return tuple(value for value in read if value is not None)
+
+    return Shape(read, {"type": "array", "items": element.schema, **({"minItems": 1} if empty else {})}, ())
+
+
+def some(element: Shape[T], empty: str = "") -> Shape[frozenset[T]]:
+    """As `many`, where neither order nor number matters."""
+    listed = many(element, empty)
+    return Shape(lambda node, scope: frozenset(listed.read(node, scope)), listed.schema, frozenset())
+
+
+def each(value: Shape[T], **more: Any) -> Shape[Mapping[str, T]]:
+    """A mapping whose keys are free and whose values all have one shape."""
+
+    def read(node: Node, scope: Scope) -> Mapping[str, T]:
+        read = {key: value.noted(entry, scope) for key, entry in node.items()}
+        return {key: entry for key, entry in read.items() if entry is not None}
+
+    return Shape(read, {"type": "object", "additionalProperties": value.schema, **more}, {})
+
+
+def strict(shape: Shape[T], check: Callable[[T], str] = lambda _: "") -> Shape[T]:
+    """A value of which nothing is wrong, or a DocumentError with all that is; `check` says what else may be."""
+
+    def read(node: Node, scope: Scope) -> T:
+        problems: list[Problem] = []
+        value = shape.read(node, replace(scope, problems=problems))
+        if not problems and (complaint := check(value)):
+            raise node.problem(complaint)
+        if problems:
+            raise DocumentError(*problems)
+        return value
+
+    return replace(shape, read=read)
+
+
+def either(*shapes: Shape[Any]) -> Schema:
+    """The schema of a value that has one of these shapes."""
+    return {"anyOf": [shape.schema for shape in shapes]}
+
+
+def shared(name: str, shape: Shape[T]) -> Shape[T]:
+    """The shape, whose schema stands under this name in `$defs`."""
+    return replace(shape, schema=reference(name))
+
+
+def reference(name: str) -> Schema:
+    """The schema that stands under this name in `$defs`."""
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def says(description: str, schema: Schema, *examples: Any) -> Schema:
+    """The schema with what an editor shows of it."""
+    return {"description": description, **schema, **({"examples": [*examples]} if examples else {})}

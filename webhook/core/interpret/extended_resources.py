@@ -1,0 +1,223 @@
+"""The extended resources on a container that a rule knows, with the repairs they need.
+
+Kubernetes requires of an extended resource a whole number, a limit, and a request equal to it. It checks that only
+after the mutating webhooks, so a fraction such as `nvidia.com/gpu: "0.5"` can still be read here as a share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from webhook.core.interpret import locations
+from webhook.core.kube import quantity
+from webhook.core.kube.patch import Edit, Put
+from webhook.core.kube.paths import Path
+from webhook.core.kube.paths import field as path_of
+from webhook.core.kube.pod import Container, Pod
+from webhook.core.kube.quantity import QuantityError
+from webhook.core.request.shorthand import MAX_DEVICES, MAX_MEMORY
+from webhook.core.rules.rulebook import Resource, Rulebook
+from webhook.core.rules.vocabulary import Slot, SlotKind
+from webhook.core.violations import Violation
+
+
+@dataclass(slots=True)
+class ExtendedResources:
+    """The known resources of a container: whole amounts above zero, zeros, and fractions; `texts` as written."""
+
+    amounts: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    zeros: set[str] = field(default_factory=set)
+    fractions: dict[str, Fraction] = field(default_factory=dict)
+    repairs: dict[str, Edit] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+
+
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+"""The one domain of Kubernetes whose resources are devices: a DRA device class by name (KEP-5004)."""
+
+NOTHING: Final = ExtendedResources()
+"""Of a container without known resources. It is shared and must not be changed."""
+
+
+def read(container: Container, rulebook: Rulebook, spoken: Mapping[str, str]) -> ExtendedResources:
+    """Every known resource of the container, with repairs and violations.
+
+    `spoken` are amounts for this container from annotations and labels of the pod, by slot.
+    """
+    known = rulebook.resources
+    if not spoken and known.keys().isdisjoint(container.limits) and known.keys().isdisjoint(container.requests):
+        return NOTHING
+    native = ExtendedResources()
+    for name, text in spoken.items():
+        _take(native, container, known[name], text)
+    for name in sorted(key for key in container.limits if key in known):
+        _read_limit(native, container, known[name])
+    for name in sorted(key for key in container.requests if key in known and key not in container.limits):
+        _read_request(native, container, known[name])
+    return native
+
+
+def where(container: Container, name: str) -> str:
+    """The field path of a resource (in limits if it is there), or of the annotation or label of a slot."""
+    if isinstance(name, Slot):
+        return path_of(("metadata", f"{name.kind}s", name.key))
+    return path_of(_path(container, "limits" if name in container.limits else "requests", name))
+
+
+def _path(container: Container, section: str, name: str) -> Path:
+    return (*container.path, "resources", section, name)
+
+
+def _read_limit(native: ExtendedResources, container: Container, resource: Resource) -> None:
+    limit = container.limits[resource.name]
+    request = container.requests.get(resource.name, limit)
+    if not quantity.same(limit, request):
+        native.violations.append(locations.overcommitted(container, resource.name))
+        return
+    _take(native, container, resource, limit)
+
+
+def _read_request(native: ExtendedResources, container: Container, resource: Resource) -> None:
+    """A request without a limit, which Kubernetes would refuse. It becomes a limit, unless the rule refuses it."""
+    request = container.requests[resource.name]
+    path = path_of(_path(container, "requests", resource.name))
+    _take(native, container, resource, request)
+    if resource.name not in {*native.amounts, *native.fractions, *native.zeros}:
+        return
+    if resource.refuse_request_only:
+        native.violations.append(
+            Violation(
+                code="GPU404",
+                path=path,
+                message=f"{resource.name} is requested without a limit",
+                fix=f"write limits: {{{resource.name}: {request}}} instead of requests",
+                rule=resource.rule,
+            )
+        )
+        return
+    if resource.name not in native.fractions:
+        native.repairs[resource.name] = Put(_path(container, "limits", resource.name), request, resource.rule)
+    native.warnings.append(f"{path} has no limit; it becomes one. Write limits only")
+
+
+def _take(native: ExtendedResources, container: Container, resource: Resource, value: Any) -> None:
+    text = quantity.text_of(value)
+    try:
+        amount = _amount(resource, text)
+    except QuantityError as error:
+        native.violations.append(_misread(container, resource, error))
+        return
+    if resource.digits:
+        amount *= 10**resource.digits
+    native.texts[resource.name] = quantity.shown(text)
+    if amount == 0:
+        native.zeros.add(resource.name)
+    elif amount.denominator == 1:
+        native.amounts[resource.name] = amount.numerator
+    elif resource.counts:
+        native.fractions[resource.name] = amount
+    else:
+        native.violations.append(not_whole(container, resource, amount))
+
+
+def _amount(resource: Resource, text: str) -> Fraction:
+    try:
+        amount = quantity.served(text)
+    except QuantityError as error:
+        in_bytes = _size(text)
+        if in_bytes is None:
+            raise error from None
+        if resource.in_bytes:
+            return Fraction(in_bytes)
+        raise _other_unit(resource, text, in_bytes) from None
+    if resource.only_counts and amount > MAX_DEVICES:
+        raise QuantityError(f'"{text}" is {amount} devices', "write a number of GPUs, as 1")
+    if resource.memory_unit is not None and amount * resource.memory_unit > MAX_MEMORY:
+        raise _other_unit(resource, text, _size(text))
+    return amount
+
+
+def _size(text: str) -> int | None:
+    try:
+        return quantity.size(text)
+    except QuantityError:
+        return None
+
+
+def _other_unit(resource: Resource, text: str, in_bytes: int | None) -> QuantityError:
+    if resource.memory_unit is None:
+        return QuantityError(f'"{text}" is not a plain number', "write digits only, as 1")
+    unit = quantity.show_size(resource.memory_unit.numerator)
+    fix = f"write {-(-in_bytes // resource.memory_unit)}" if in_bytes else "write a smaller number"
+    return QuantityError(f'"{text}" is not a number of units of {unit}', fix)
+
+
+def _misread(container: Container, resource: Resource, error: QuantityError) -> Violation:
+    return Violation(
+        code="GPU403",
+        path=where(container, resource.name),
+        message=f"{resource.name}: {error.message}",
+        fix=error.fix,
+        rule=resource.rule,
+    )
+
+
+def not_whole(container: Container, resource: Resource, amount: Fraction, fix: str = "") -> Violation:
+    """The violation (GPU402) for a fraction of a resource that counts in whole numbers."""
+    low = amount.numerator // amount.denominator
+    return Violation(
+        code="GPU402",
+        path=where(container, resource.name),
+        message=f"{resource.name} is {quantity.show(amount)}, and it counts in whole numbers",
+        fix=fix or f"write {f'{low} or {low + 1}' if low else '1'}",
+        rule=resource.rule,
+    )
+
+
+def foreign(container: Container, rulebook: Rulebook) -> Iterator[str]:
+    """Extended resources on the container that no rule knows."""
+    for name in container.limits:
+        core = "kubernetes.io/" in name and not name.startswith(DEVICE_CLASS)
+        if "/" in name and name not in rulebook.resources and not core:
+            yield name
+
+
+def spoken(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
+    """Amounts for enabled back ends in annotations and labels: by container, then by slot."""
+    found: dict[str, dict[str, str]] = {}
+    places: tuple[tuple[SlotKind, Mapping[str, Any]], ...]
+    places = (("annotation", pod.annotations), ("label", pod.labels))
+    for kind, present in places:
+        numbers = rulebook.spoken[kind]
+        for key in present if numbers else ():
+            if key in numbers:
+                for container in _addressed(pod, numbers[key]):
+                    found.setdefault(container, {})[numbers[key].name] = quantity.text_of(present[key])
+    return found
+
+
+def _addressed(pod: Pod, resource: Resource) -> Sequence[str]:
+    """The containers that an annotation or label of the pod applies to.
+
+    These are the containers with resources of its back end. A key that asks by itself applies to the container that
+    another annotation names; without one, and if no container has such resources, to the first.
+    """
+    owned = {name for owner in resource.owners or resource.known for name in owner.owns if not isinstance(name, Slot)}
+    named = [str(pod.annotations[key]) for key in resource.addresses if key in pod.annotations]
+    if resource.alone and named:
+        return named[:1]
+    having = [one.name for one in pod.containers if any(_is_some(one, name) for name in owned)]
+    if having or not resource.alone:
+        return having
+    return [one.name for one in pod.containers if one.kind == "container"][:1]
+
+
+def _is_some(container: Container, name: str) -> bool:
+    """Whether a container has more than zero of a resource."""
+    amount = container.limits.get(name, container.requests.get(name))
+    return amount is not None and str(amount) != "0"

@@ -1,0 +1,277 @@
+"""What each container of a pod asks for, in neutral form, from every place where it may be written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from webhook.core.forms.document import nearest
+from webhook.core.interpret import claim_objects, extended_resources, locations
+from webhook.core.interpret.claim_objects import Claim, Reference
+from webhook.core.interpret.container_request import ContainerRequest, ask, together
+from webhook.core.interpret.locations import Finding
+from webhook.core.kube.paths import field as path_of
+from webhook.core.kube.pod import EPHEMERAL, Pod
+from webhook.core.kube.quantity import QuantityError, shown
+from webhook.core.request import shorthand
+from webhook.core.request.request import ASKING, PREFIX, FieldValue
+from webhook.core.request.shorthand import EXAMPLES
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.violations import Refusal, Violation
+
+_NUMBER: Final = re.compile(r"[-+.]?[0-9]")
+"""The beginning of a value that is meant as a number."""
+
+MOST: Final = 50
+"""How many violations are collected: a hostile pod may have a hundred thousand."""
+
+MOST_CONTAINERS: Final = 256
+"""Containers of a pod that asks for a GPU. Each costs half a millisecond, in which other reviews wait, and a hostile
+pod may have twenty thousand. Ordinary pods have fewer than twenty."""
+
+LISTED: Final = 12
+"""How many names a message lists."""
+
+
+@dataclass(slots=True)
+class Interpretation:
+    """What a pod asks.
+
+    `chosen` is the container that pod-wide shorthand is for, if the pod names none. `claims`: the pod names claims,
+    so its requests depend on other objects.
+    """
+
+    asked: list[ContainerRequest] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    chosen: str | None = None
+    claims: bool = False
+
+
+def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
+    """The requests of all containers of a pod, with all violations and warnings."""
+    result = Interpretation()
+    general = _pod_wide(pod, rulebook, result)
+    annotated = _per_container(pod, rulebook, result)
+    claims = _claims(pod, rulebook, result)
+    result.claims = bool(claims) or any(claim_objects.CLAIM in said for said in (general, *annotated.values()))
+    target = _target(pod, general, result)
+    qualifiers = {key: entry for key, entry in general.items() if key in shorthand.QUALIFIERS}
+    spoken = extended_resources.spoken(pod, rulebook)
+    marks = marks_of(pod, rulebook)
+    for container in pod.containers:
+        able = container.kind != EPHEMERAL
+        said = annotated.pop(container.name, {}) if able else {}
+        named = claims.pop(container.name, []) if able else []
+        pod_wide: Mapping[str, FieldValue] = general if container.name == target else qualifiers
+        try:
+            claim = claim_objects.claim(container.name, named, pod_wide, said, pod, rulebook)
+            pod_wide, said = _claimed(claim, pod_wide, said)
+            asked = ask(container, pod_wide, said, spoken.get(container.name, {}), marks, rulebook)
+        except Refusal as refusal:
+            result.violations += refusal.violations
+        else:
+            result.asked.append(_kept(asked, claim))
+            result.warnings += result.asked[-1].warnings
+    missed = [said for left in annotated.values() for said in list(left.values())[:1]]
+    missed += [reference.said for left in claims.values() for reference in left[:1]]
+    result.violations += [_no_such_container(pod, said) for said in missed]
+    result.warnings += _about_nothing(pod, general, result)
+    return result
+
+
+def _claims(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, list[Reference]]:
+    """The claims that annotations name, by container; invalid ones become violations."""
+    found: dict[str, list[Reference]] = {}
+    for container, reference in claim_objects.named(pod, rulebook):
+        if isinstance(reference, Violation):
+            result.violations.append(reference)
+        else:
+            found.setdefault(container, []).append(reference)
+    return found
+
+
+def _claimed(
+    claim: Claim | None, pod_wide: Mapping[str, FieldValue], said: dict[str, FieldValue]
+) -> tuple[Mapping[str, FieldValue], dict[str, FieldValue]]:
+    """The keys for the whole pod and for a container, with those of its claim added; raises Refusal."""
+    if claim is None:
+        return pod_wide, said
+    said = dict(said)
+    wrong = [violation for key, entry in claim.words.items() for violation in locations.merge(said, key, entry)]
+    if wrong:
+        raise Refusal(*wrong)
+    if not claim.by_word:
+        return pod_wide, said
+    said.pop(claim_objects.CLAIM, None)
+    return {key: entry for key, entry in pod_wide.items() if key != claim_objects.CLAIM}, said
+
+
+def _kept(asked: ContainerRequest, claim: Claim | None) -> ContainerRequest:
+    """A container's request, with the keys of its claim to keep as annotations."""
+    if claim is None:
+        return asked
+    persist = {**asked.persist, **claim.words, **claim.keep}
+    return replace(asked, persist=persist, warnings=[*claim.warnings, *asked.warnings])
+
+
+def marks_of(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
+    """The annotations of the pod that a rule depends on, as `key` and as `key=value`."""
+    if rulebook.marked.isdisjoint(pod.annotations):
+        return frozenset()
+    said = [mark for key, value in pod.annotations.items() for mark in (key, f"{key}={value}")]
+    return rulebook.marks.intersection(said)
+
+
+def _about_nothing(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation) -> Iterator[str]:
+    """Warnings for misspelt labels, and for keys that have no effect."""
+    if any(asked.anything for asked in result.asked):
+        yield from locations.misspelt(pod)
+    elif general and not result.violations and "gpu" not in general:
+        first = next(iter(general.values()))
+        yield f"{first}, and nothing asks for a GPU; write gpu: 1 for one"
+
+
+def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
+    """Whether nothing in the pod concerns GPUs. This is true of most pods, and quick to tell."""
+    if any(key.startswith("gpu") for key in pod.labels):
+        return False
+    if any(key == "gpu" or PREFIX in key for key in pod.annotations):
+        return False
+    if rulebook.sources and claim_objects.mentions(pod, rulebook):
+        return False
+    known = rulebook.resources
+    if any(rulebook.spoken.values()) and not rulebook.heard["annotation"].keys().isdisjoint(pod.annotations):
+        return False
+    return not any(
+        name in known or name in locations.RESOURCES
+        for container in pod.containers
+        for section in (container.limits, container.requests)
+        for name in section
+    )
+
+
+def check_size(pod: Pod) -> None:
+    """Refuse (GPU001) a pod that asks for a GPU and has more than MOST_CONTAINERS containers."""
+    if len(pod.containers) > MOST_CONTAINERS:
+        raise Refusal(
+            Violation(
+                code="GPU001",
+                path="spec.containers",
+                message=f"the pod has {len(pod.containers)} containers, and one that asks for a GPU may have "
+                f"{MOST_CONTAINERS}",
+                fix="make several pods of it",
+            )
+        )
+
+
+def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, FieldValue]:
+    stated: dict[str, FieldValue] = {}
+    for found in locations.pod_wide(pod):
+        if len(result.violations) > MOST:
+            break
+        if isinstance(found, Finding) and found.tolerant and _somebody_elses(found, pod, rulebook):
+            _unknown_value(found, rulebook, result)
+        else:
+            _add(found, stated, rulebook, result)
+    none = stated.get("gpu")
+    if none is not None and none.value is None:
+        result.violations += [together("gpu", key, stated) for key in ASKING[1:] if key in stated]
+    return stated
+
+
+def _add(found: Finding | Violation, into: dict[str, FieldValue], rulebook: Rulebook, result: Interpretation) -> None:
+    entry = locations.parse(found) if isinstance(found, Finding) else found
+    if isinstance(entry, Violation):
+        result.violations.append(entry)
+    elif isinstance(found, Finding):
+        known, unknown = _catalogued(found.key, entry, rulebook)
+        result.violations += unknown or locations.merge(into, found.key, known)
+
+
+def _catalogued(key: str, said: FieldValue, rulebook: Rulebook) -> tuple[FieldValue, list[Violation]]:
+    """The value with models named as in the catalogue, and a violation (GPU303) for each unknown name."""
+    if key == "gpu-profile" and said.value not in rulebook.profiles:
+        return said, [_unknown(f'profile "{said.value}"', said.value, said, rulebook.profiles)]
+    if key != "gpu-model":
+        return said, []
+    models = {device.model for device in rulebook.devices.values()}
+    unknown = [
+        _unknown(f'model "{shown(model)}"', model, said, models)
+        for model in said.value
+        if model.lower() not in rulebook.devices
+    ]
+    known = [rulebook.devices[model.lower()].model for model in said.value if model.lower() in rulebook.devices]
+    return FieldValue(tuple(dict.fromkeys(known)), said.path, said.text), unknown
+
+
+def _unknown(what: str, name: str, said: FieldValue, known: Collection[str]) -> Violation:
+    message = f"no catalogue knows the GPU {what}{nearest(name, known)}"
+    fix = f"ask for one of: {', '.join(sorted(known)[:LISTED])}, ..."
+    return Violation(code="GPU303", path=said.path, message=message, fix=fix)
+
+
+def _somebody_elses(finding: Finding, pod: Pod, rulebook: Rulebook) -> bool:
+    """Whether a value belongs to another use of the label, such as `true` or `a100` from before this webhook.
+
+    An unknown model or back end does, too, if the pod's labels ask for no GPU.
+    """
+    if finding.key == "gpu-model" and "gpu" not in pod.labels:
+        return not all(model.strip().lower() in rulebook.devices for model in finding.text.split(","))
+    if finding.key == "gpu-backend" and "gpu" not in pod.labels:
+        return finding.text not in rulebook.backends
+    if _NUMBER.match(finding.text) or finding.text == "none":
+        return False
+    try:
+        shorthand.KEYS[finding.key](finding.text)
+    except QuantityError:
+        return True
+    return False
+
+
+def _unknown_value(finding: Finding, rulebook: Rulebook, result: Interpretation) -> None:
+    path = path_of(finding.path)
+    message = f'"{shown(finding.text)}" is not a value of {finding.key} that means anything here'
+    if rulebook.cluster.unknown_value == "refuse":
+        fix = f"write a value of the shorthand, as {EXAMPLES[finding.key]}, or remove it"
+        result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
+        return
+    model = f", or gpu-model: {finding.text} for a model" if finding.text.lower() in rulebook.devices else ""
+    nothing = ", and asks for no GPU" if finding.key == "gpu" else ""
+    wish = f"{EXAMPLES[finding.key]} for one{model}" if finding.key == "gpu" else f"it as {EXAMPLES[finding.key]}"
+    result.warnings.append(f"{path}: {message}; it is left alone{nothing}. Write {wish}")
+
+
+def _per_container(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, dict[str, FieldValue]]:
+    stated: dict[str, dict[str, FieldValue]] = {}
+    for container, found in locations.per_container(pod):
+        if len(result.violations) > MOST:
+            break
+        _add(found, stated.setdefault(container, {}), rulebook, result)
+    return stated
+
+
+def _target(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation) -> str | None:
+    """The container that pod-wide amounts are for: the named one, kubectl's default, or the first with a warning."""
+    if general.keys().isdisjoint(ASKING):
+        return None
+    if named := general.get("gpu-container"):
+        if not any(c.name == named.value and c.kind != EPHEMERAL for c in pod.containers):
+            result.violations.append(_no_such_container(pod, named))
+        return str(named.value)
+    regular = [container.name for container in pod.containers if container.kind == "container"]
+    default = pod.annotations.get(locations.DEFAULT_CONTAINER)
+    result.chosen = str(default) if default in regular else next(iter(regular), None)
+    if len(regular) > 1 and default not in regular:
+        key = locations.CONTAINER
+        result.warnings.append(f'the GPU goes to the first container, "{result.chosen}"; name another with {key}')
+    return result.chosen
+
+
+def _no_such_container(pod: Pod, stated: FieldValue) -> Violation:
+    names = [container.name for container in pod.containers if container.kind != EPHEMERAL]
+    message = f"{stated}, and the pod has no such container that can have a GPU"
+    fix = f"name one of: {', '.join(names[:LISTED])}{', ...' if len(names) > LISTED else ''}"
+    return Violation(code="GPU204", path=stated.path, message=message, fix=fix)

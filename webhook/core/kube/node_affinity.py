@@ -1,0 +1,190 @@
+"""Node affinity: `key In values`, ANDed into every term a pod has, or refused if the pod excludes those nodes.
+
+Terms of `nodeSelectorTerms` are ORed, so a requirement in one of them binds nothing; and a term without any
+requirement matches no node, so adding one to it would let nodes in (Kubernetes API, NodeSelectorTerm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from webhook.core.kube.patch import Append, Edit, Put
+from webhook.core.kube.paths import Path, field
+from webhook.core.kube.pod import Pod
+from webhook.core.violations import Violation
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Nodes whose label `key` has one of `values`; without values, nodes that lack the label.
+
+    `rule` is the rule that requires it, `container` the container that it is for.
+    """
+
+    key: str
+    values: tuple[str, ...]
+    rule: str
+    container: str = ""
+
+    def expression(self) -> dict[str, Any]:
+        """The requirement as Kubernetes writes it."""
+        if not self.values:
+            return {"key": self.key, "operator": "DoesNotExist"}
+        return {"key": self.key, "operator": "In", "values": list(self.values)}
+
+
+def selects(pod: Pod) -> bool:
+    """Whether the pod selects its nodes at all."""
+    return bool(pod.spec.get("nodeSelector") or pod.spec.get("affinity"))
+
+
+def keys(pod: Pod) -> set[str]:
+    """The node labels that the pod selects its nodes by."""
+    expressions = (one for term in terms(pod) for one in term.get("matchExpressions") or ())
+    return {*(pod.spec.get("nodeSelector") or ()), *(str(one.get("key")) for one in expressions)}
+
+
+def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Violation]:
+    """The edits that bind the pod to nodes meeting every requirement; a violation for each that it rules out."""
+    missing: list[Requirement] = []
+    present = terms(pod)
+    together: dict[str, Requirement] = {}
+    for requirement in requirements:
+        yield from _join(requirement, together)
+    for requirement in together.values():
+        selected = (pod.spec.get("nodeSelector") or {}).get(requirement.key)
+        if selected is not None:
+            if selected not in requirement.values:
+                path: Path = ("spec", "nodeSelector", requirement.key)
+                yield _excluded(requirement, path, f"nodeSelector wants {requirement.key}={selected}")
+        elif conflict := _conflict(present, requirement):
+            yield _excluded(requirement, (*TERMS, conflict[0]), conflict[1])
+        else:
+            missing.append(requirement)
+    yield from _into_terms(present, missing)
+
+
+def _join(requirement: Requirement, together: dict[str, Requirement]) -> Iterator[Violation]:
+    """Add a requirement to those of other containers: all containers of a pod share one node."""
+    other = together.setdefault(requirement.key, requirement)
+    both = tuple(value for value in other.values if value in requirement.values)
+    if both or not (other.values or requirement.values):
+        together[requirement.key] = replace(other, values=both)
+        return
+    yield Violation(
+        code="GPU502",
+        path=field(TERMS),
+        message=f'the containers "{other.container}" and "{requirement.container}" need different nodes: '
+        f"{requirement.key} {_one_of(other.values)}, and {_one_of(requirement.values)}",
+        fix="ask for one model in the whole pod, or use two pods",
+        rule=requirement.rule,
+    )
+
+
+def terms(pod: Pod) -> Sequence[Mapping[str, Any]]:
+    """The terms of the pod's required node affinity, of which one has to match."""
+    at: Any = pod.raw
+    for step in TERMS:
+        at = at.get(step) if isinstance(at, dict) else None
+    return at or ()
+
+
+def without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
+    """The pod's affinity without the required expressions on these node labels, and without empty holders."""
+    left = [term for present in terms(pod) if (term := _rest(present, keys))]
+    found: dict[str, Any] = dict(pod.spec.get("affinity") or {})
+    node = dict(found.pop("nodeAffinity", None) or {})
+    required = dict(node.pop(_REQUIRED, None) or {})
+    required.pop("nodeSelectorTerms", None)
+    if left:
+        node[_REQUIRED] = {**required, "nodeSelectorTerms": left}
+    return {**found, "nodeAffinity": node} if node else found
+
+
+def _rest(term: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    expressions = [one for one in term.get("matchExpressions") or () if one.get("key") not in keys]
+    rest = {key: value for key, value in term.items() if key != "matchExpressions"}
+    return {**rest, "matchExpressions": expressions} if expressions else rest
+
+
+def _into_terms(present: Sequence[Mapping[str, Any]], missing: Sequence[Requirement]) -> Iterator[Edit]:
+    if not present and missing:
+        expressions = [requirement.expression() for requirement in missing]
+        yield Put(TERMS, [{"matchExpressions": expressions}], missing[0].rule)
+    for index, term in enumerate(present):
+        for requirement in missing:
+            if binds_something(term) and not _meets(term, requirement):
+                path: Path = (*TERMS, index, "matchExpressions")
+                yield Append(path, requirement.expression(), requirement.rule)
+
+
+def binds_something(term: Mapping[str, Any]) -> bool:
+    """Whether a term has requirements: one without any matches no node."""
+    return bool(term.get("matchExpressions") or term.get("matchFields"))
+
+
+def _one_of(values: Sequence[str]) -> str:
+    return " or ".join(values) or "absent"
+
+
+def _expressions(term: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    return [expression for expression in term.get("matchExpressions") or () if expression.get("key") == key]
+
+
+def _meets(term: Mapping[str, Any], requirement: Requirement) -> bool:
+    """Whether the term already has the requirement, or a narrower one."""
+    if not requirement.values:
+        return any(expression.get("operator") == "DoesNotExist" for expression in _expressions(term, requirement.key))
+    return any(
+        expression.get("operator") == "In" and set(expression.get("values") or ()) <= set(requirement.values)
+        for expression in _expressions(term, requirement.key)
+    )
+
+
+def _conflict(present: Sequence[Mapping[str, Any]], requirement: Requirement) -> tuple[int, str] | None:
+    """The first term and its reason, if every term excludes all required nodes."""
+    reasons = [_exclusion(term, requirement) for term in present if binds_something(term)]
+    if not reasons or not all(reasons):
+        return None
+    index = next(index for index, term in enumerate(present) if binds_something(term))
+    return index, str(reasons[0])
+
+
+def _exclusion(term: Mapping[str, Any], requirement: Requirement) -> str | None:
+    if not requirement.values:
+        return _presence(term, requirement)
+    left = set(requirement.values)
+    for expression in _expressions(term, requirement.key):
+        values, operator = set(expression.get("values") or ()), expression.get("operator")
+        if operator == "In":
+            left &= values
+        elif operator == "NotIn":
+            left -= values
+        elif operator == "DoesNotExist":
+            left.clear()
+        if not left:
+            listed = f" [{', '.join(sorted(values))}]" if values else ""
+            return f"node affinity wants {requirement.key} {operator}{listed}"
+    return None
+
+
+def _presence(term: Mapping[str, Any], requirement: Requirement) -> str | None:
+    """The expression of a term that requires a label which must be absent."""
+    for expression in _expressions(term, requirement.key):
+        if expression.get("operator") not in {"NotIn", "DoesNotExist"}:
+            return f"node affinity wants {requirement.key} {expression.get('operator')}"
+    return None
+
+
+def _excluded(requirement: Requirement, path: Path, said: str) -> Violation:
+    nodes = f"nodes with {requirement.key}={_one_of(requirement.values)}"
+    if not requirement.values:
+        nodes = f"nodes without the label {requirement.key}"
+    message = f"the pod's {said}, and the GPU it asks for is on {nodes}"
+    fix = f"remove {requirement.key} from the pod's node selection, or ask for another GPU"
+    return Violation(code="GPU502", path=field(path), message=message, fix=fix, rule=requirement.rule)

@@ -1,0 +1,165 @@
+"""A read-only view of a pod: its containers of every kind, each with its field path.
+
+One iterator yields containers of every kind, so no reader can forget a kind. The pod itself stays the mapping that
+was received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeVar
+
+from webhook.core.kube.paths import Path, field
+from webhook.core.violations import Refusal, Violation
+
+T = TypeVar("T")
+
+INIT: Final = "init container"
+SIDECAR: Final = "sidecar"
+EPHEMERAL: Final = "ephemeral container"
+
+_LISTS: Final = (
+    ("initContainers", INIT),
+    ("containers", "container"),
+    ("ephemeralContainers", EPHEMERAL),
+)
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container. `kind`: `container`, `init container`, `sidecar` or `ephemeral container`; `raw`: the object."""
+
+    path: Path
+    kind: str
+    name: str
+    limits: Mapping[str, Any]
+    requests: Mapping[str, Any]
+    env: Sequence[Mapping[str, Any]]
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What the webhook reads of a pod. `raw` is the object, `namespace` where it is or will be created."""
+
+    raw: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    labels: Mapping[str, Any]
+    annotations: Mapping[str, Any]
+    containers: Sequence[Container]
+    namespace: str = ""
+
+
+def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
+    """View `raw` as a pod; raises Refusal (GPU001) naming the first field that has another shape.
+
+    A pod that is not stored yet may lack its namespace; `namespace` is that of the review.
+    """
+    metadata = _mapping(raw, ("metadata",))
+    spec = _mapping(raw, ("spec",))
+    _check_placing(spec)
+    return Pod(
+        raw=raw,
+        spec=spec,
+        labels=_mapping(metadata, ("metadata", "labels")),
+        annotations=_mapping(metadata, ("metadata", "annotations")),
+        containers=list(_containers(spec)),
+        namespace=namespace or str(metadata.get("namespace") or "default"),
+    )
+
+
+def _check_placing(spec: Mapping[str, Any]) -> None:
+    """Check the shape of the fields that place a pod; they are read later, and only if it gets a GPU."""
+    if "nodeSelector" in spec:
+        _mapping(spec, ("spec", "nodeSelector"))
+    if "tolerations" in spec:
+        _objects(spec, ("spec", "tolerations"))
+    for key in ("schedulerName", "runtimeClassName"):
+        if not isinstance(spec.get(key) or "", str):
+            _refuse(("spec", key), "a string")
+    if spec.get("affinity") is None:
+        return
+    path: Path = ("spec",)
+    at = spec
+    for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
+        path = (*path, step)
+        at = _mapping(at, path)
+    for index, term in enumerate(_objects(at, (*path, "nodeSelectorTerms"))):
+        for key in ("matchExpressions", "matchFields"):
+            for place, expression in enumerate(_objects(term, (*path, "nodeSelectorTerms", index, key))):
+                _sequence(expression, (*path, "nodeSelectorTerms", index, key, place, "values"))
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
+    for key, kind in _LISTS:
+        if spec.get(key):
+            for index, raw in enumerate(_sequence(spec, ("spec", key))):
+                yield _container(("spec", key, index), kind, raw)
+
+
+def _container(path: Path, kind: str, raw: Any) -> Container:
+    if not isinstance(raw, dict):
+        _refuse(path, "an object")
+    resources = _mapping(raw, (*path, "resources"))
+    sidecar = kind == INIT and raw.get("restartPolicy") == "Always"
+    return Container(
+        path=path,
+        kind=SIDECAR if sidecar else kind,
+        name=str(raw.get("name", "")),
+        limits=_mapping(resources, (*path, "resources", "limits")),
+        requests=_mapping(resources, (*path, "resources", "requests")),
+        env=_objects(raw, (*path, "env")),
+        raw=raw,
+    )
+
+
+def _mapping(parent: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    value = parent.get(str(path[-1]))
+    if value is None:
+        return _NOTHING
+    if not isinstance(value, dict):
+        _refuse(path, "an object")
+    return value
+
+
+def _sequence(parent: Mapping[str, Any], path: Path) -> Sequence[Any]:
+    value = parent.get(str(path[-1]))
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        _refuse(path, "a list")
+    return value
+
+
+def _objects(parent: Mapping[str, Any], path: Path) -> Sequence[Mapping[str, Any]]:
+    found = _sequence(parent, path)
+    for index, value in enumerate(found):
+        if not isinstance(value, dict):
+            _refuse((*path, index), "an object")
+    return found
+
+
+def _refuse(path: Path, shape: str) -> NoReturn:
+    where = field(path)
+    raise Refusal(
+        Violation(code="GPU001", path=where, message=f"{where} is not {shape}", fix=f"write {where} as {shape}")
+    )
+
+
+def effective(
+    amounts: Iterable[tuple[Container, T]], plus: Callable[[T, T], T], larger: Callable[[T, T], T], nothing: T
+) -> T:
+    """What the containers of a pod take together, as Kubernetes counts.
+
+    Containers and sidecars add up. Each plain init container runs before the containers, beside the sidecars that
+    were started before it (Kubernetes, component-helpers/resource, PodRequests).
+    """
+    most = staying = nothing
+    for container, amount in amounts:
+        if container.kind == INIT:
+            most = larger(most, plus(staying, amount))
+        else:
+            staying = plus(staying, amount)
+    return larger(most, staying)

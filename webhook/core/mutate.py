@@ -1,0 +1,71 @@
+"""POST /mutate: the pod with its request translated for the back end that serves it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from http import HTTPStatus
+
+from webhook.core import projection
+from webhook.core.decision import UNTOUCHED, Decision, denied
+from webhook.core.interpret import interpret
+from webhook.core.kube import patch, pod
+from webhook.core.plan.plan import Plan
+from webhook.core.policy import defaults, holdings, judge, observe
+from webhook.core.review import AdmissionRequest
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.violations import Refusal
+
+
+def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Translate the pod; deny it only if its request cannot be understood or satisfied."""
+    if request.operation != "CREATE" or not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):
+        return UNTOUCHED
+    request = projection.project(request, rulebook)
+    try:
+        seen = pod.read(request.pod or {}, request.namespace)
+        if interpret.asks_nothing(seen, rulebook):
+            return UNTOUCHED
+        planned = defaults.plan_for_tenant(seen, rulebook)
+    except Refusal as refusal:
+        refused = denied(refusal.violations)
+        return observe.as_warnings(refused) if rulebook.tenancy.observing else refused
+    decision = decide(planned, request, rulebook)
+    return (
+        observe.mutation_as_warnings(decision, planned.served, rulebook) if rulebook.tenancy.observing else decision
+    )
+
+
+def decide(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """The decision for a plan."""
+    if planned.violations:
+        refused = denied(planned.violations, planned.warnings)
+        return _at_once(refused, planned, request, rulebook) if refused.code == HTTPStatus.FORBIDDEN else refused
+    return Decision(
+        allowed=True,
+        warnings=planned.warnings,
+        patch=patch.to_patch(planned.edits, request.pod or {}),
+        backends={served.asked.container.name: served.backend.name for served in planned.served},
+        audit=_audit(planned, request, rulebook),
+    )
+
+
+def _at_once(refused: Decision, planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """A refusal by the policy alone, with everything else that the policy would refuse after that is fixed."""
+    before = request.pod or {}
+    translated = pod.read(patch.applied(patch.to_patch(planned.edits, before), before), request.namespace)
+    judged = judge.judge(translated, holdings.holdings(translated, rulebook), request, rulebook)
+    more = [violation for violation in judged.violations if violation not in refused.violations]
+    return replace(
+        refused,
+        violations=[*refused.violations, *more],
+        warnings=[*refused.warnings, *judged.warnings],
+        findings=judged.findings,
+        audit=judged.audit(),
+    )
+
+
+def _audit(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> dict[str, str]:
+    if not planned.served:
+        return {}
+    rules = dict.fromkeys(served.backend.rule for served in planned.served)
+    return {"decision": request.uid, "rules": ", ".join(rules), "rulebook": rulebook.digest[:12]}

@@ -1,0 +1,93 @@
+"""The text that rules write into annotations, labels, env and node affinity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from webhook.core.backends import amounts, cards
+from webhook.core.kube.quantity import show_size
+from webhook.core.plan.choose import Assignment
+from webhook.core.rules.outputs import Constant, Output
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.vocabulary import holes
+
+_OF_MODELS: Final = frozenset({"product", "lookalikes", "model"})
+"""Words that have no value if no model is asked for."""
+
+
+def texts(output: Output, served: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    """The values of an output, in order; empty if it is to be left out."""
+    if isinstance(output, Constant):
+        return [filled for template in output.texts for filled in _filled(template, served, rulebook) if filled]
+    if output.is_number:
+        number, _ = amounts.express(output, served.request, served.card)
+        return [] if number is None else [amounts.as_text(output, number)]
+    values = _word(output.what, output.form, served, rulebook)
+    return [text for value in values for text in output.values.get(value, (value,))]
+
+
+def text(output: Output, served: Assignment, rulebook: Rulebook) -> str | None:
+    """The values of an output joined by commas; None if it is to be left out."""
+    if output.what in _OF_MODELS and not served.request.models:
+        return None
+    return ",".join(texts(output, served, rulebook)) or None
+
+
+def _word(what: str, form: str, served: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    request = served.request
+    if what in _OF_MODELS:
+        return _of_models(what, form, request.models, rulebook) if request.models else ()
+    value: str | None = None
+    match what:
+        case "container":
+            value = served.asked.container.name
+        case "memory":
+            value = None if request.memory is None else show_size(request.memory)
+        case "profile" | "placement" | "claim":
+            value = getattr(request, what)
+    return () if value is None else (value,)
+
+
+def _of_models(what: str, form: str, models: Sequence[str], rulebook: Rulebook) -> Sequence[str]:
+    if what == "model":
+        return models
+    if what == "product":
+        names = [name for model in models for name in rulebook.devices[model.lower()].names]
+    else:
+        names = _lookalikes(models, rulebook)
+    return [cards.as_label(name) for name in names] if form == "label" else names
+
+
+def _filled(template: str, served: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    """The text with its holes filled, once for each product or model; empty if a hole has no value."""
+    texts = [template]
+    open_holes = dict.fromkeys(holes(template))
+    for hole in open_holes:
+        words = _word(hole, "label", served, rulebook)
+        if hole == "product" and "profile" in open_holes and not served.request.models:
+            words = _products_with(served, rulebook)
+        texts = [text.replace(f"{{{hole}}}", word) for text in texts for word in words]
+    return texts
+
+
+def tells_model(output: Output) -> bool:
+    """Whether an output writes the card model that is asked for."""
+    return output.what in {"model", "product"}
+
+
+def _lookalikes(models: Sequence[str], rulebook: Rulebook) -> list[str]:
+    """Products of other cards whose names contain a requested one, as `NVIDIA A100` contains `NVIDIA A10`."""
+    asked = {rulebook.devices[model.lower()].model: rulebook.devices[model.lower()] for model in models}
+    wanted = [name.lower() for card in asked.values() for name in card.names]
+    vendors = {card.vendor for card in asked.values()}
+    others = {card.model: card for card in rulebook.devices.values() if card.vendor in vendors} if asked else {}
+    others = {model: card for model, card in others.items() if model not in asked}
+    return [name for card in others.values() for name in card.names if any(part in name.lower() for part in wanted)]
+
+
+def _products_with(served: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    """The products of all cards that have the requested partition, if no model is asked for."""
+    known = {card.model: card for card in rulebook.devices.values() if served.request.profile in card.profiles}
+    names = [name for card in known.values() if served.backend.serves(card) for name in card.names]
+    return [cards.as_label(name) for name in names]

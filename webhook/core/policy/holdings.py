@@ -1,0 +1,333 @@
+"""What a pod holds, read from the resources on its containers, with or without shorthand.
+
+The result depends on the rules, and on what cannot change while the pod exists (`webhook.core.policy.immutable`). It
+depends neither on the present nodes nor on claims that the pod names. Resources that cannot be read count as whole
+devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import reduce
+from math import ceil
+from typing import Any, Final, NamedTuple
+
+from webhook.core.backends import charge
+from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends.cards import served
+from webhook.core.backends.charge import Measure
+from webhook.core.interpret import extended_resources, locations
+from webhook.core.interpret.container_request import ContainerRequest
+from webhook.core.interpret.interpret import Interpretation, asks_nothing, interpret, marks_of
+from webhook.core.kube import pod
+from webhook.core.kube.pod import EPHEMERAL, Container, Pod
+from webhook.core.plan import allocation
+from webhook.core.plan.allocation import Allocation
+from webhook.core.quota import tally
+from webhook.core.quota.tally import Tally
+from webhook.core.request.request import GpuRequest
+from webhook.core.request.shorthand import MAX_DEVICES
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.outputs import Constant, Output
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.vocabulary import PERCENT
+from webhook.core.violations import Refusal
+
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+
+REMEMBERED: Final = 20_000
+"""How many different pods a Counter remembers; most pods of a cluster are copies of a few."""
+
+
+LONGEST: Final = 2048
+"""The longest key of a Counter, in characters: annotations may be long, and different on every pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What one container holds.
+
+    asked    its request and its resources
+    backend  the back end that the resources are of
+    card     its card; None if nothing on the pod or in the rules tells. `models` are those it may be; none: any
+    request  what the resources mean, in neutral form
+    unread   why they cannot be read, so that whole devices count
+    """
+
+    asked: ContainerRequest
+    backend: Backend
+    card: Card | None
+    models: tuple[str, ...]
+    request: GpuRequest
+    measure: Measure
+    unread: str = ""
+
+    @property
+    def container(self) -> Container:
+        """The container."""
+        return self.asked.container
+
+    def path(self, *keys: str) -> str:
+        """The field path of the first of these keys that the container's request has, of any key, or of its resource.
+
+        An annotation for one container may come from the container's resources, so then the resource is named.
+        """
+        asked = self.asked
+        said = [asked.stated[key].path for key in keys if key in asked.stated]
+        said += [asked.request.path()] if asked.request is not None else []
+        if said and locations.SUFFIX not in said[0]:
+            return said[0]
+        if asked.extended.amounts:
+            return extended_resources.where(self.container, next(iter(asked.extended.amounts)))
+        return said[0] if said else "spec.containers"
+
+    @property
+    def vendor(self) -> str | None:
+        """The vendor of the card; None if the back end serves cards of several vendors."""
+        if self.card is not None:
+            return self.card.vendor
+        return next(iter(self.backend.vendors)) if len(self.backend.vendors) == 1 else None
+
+
+class Count(NamedTuple):
+    """What a pod counts.
+
+    `unsized`: the tally lacks some memory, because a card is unknown. `unknown`: some devices are in no model's
+    amounts, because their model is unknown.
+    """
+
+    tally: Tally
+    unsized: bool
+    unknown: bool = False
+
+
+_NONE: Final[Mapping[str, Any]] = {}
+NO_ALLOCATIONS: Final[Mapping[str, Allocation]] = {}
+NOTHING: Final = Count(tally.NOTHING, unsized=False)
+
+
+def holdings(
+    seen: Pod,
+    rulebook: Rulebook,
+    interpretation: Interpretation | None = None,
+    already: Mapping[str, Allocation] = NO_ALLOCATIONS,
+) -> list[Holding]:
+    """What each container holds; containers without GPUs are left out. Nothing is refused here.
+
+    `interpretation` is that of the pod by the same rulebook, if there is one; it is not used if the pod names claims.
+    `already` are allocations that were read before, by container.
+    """
+    if asks_nothing(seen, rulebook):
+        return []
+    known = allocation.lasting(seen, rulebook)
+    if interpretation is None or interpretation.claims:
+        interpretation = interpret(seen, known)
+    understood = {asked.container.name: asked for asked in interpretation.asked}
+    found: list[Holding] = []
+    for container in seen.containers:
+        if container.kind != EPHEMERAL:
+            asked = understood.get(container.name) or _bare(container, seen, known)
+            found += _held(asked, already, seen, known)
+    return found
+
+
+def _bare(container: Container, seen: Pod, rulebook: Rulebook) -> ContainerRequest:
+    """A container whose shorthand is wrong, or contradicts its resources: only the resources count."""
+    spoken = extended_resources.spoken(seen, rulebook)
+    return ContainerRequest(
+        container=container,
+        request=None,
+        extended=extended_resources.read(container, rulebook, spoken.get(container.name, {})),
+        stated={},
+        persist={},
+        marks=marks_of(seen, rulebook),
+    )
+
+
+def _held(
+    asked: ContainerRequest, already: Mapping[str, Allocation], seen: Pod, rulebook: Rulebook
+) -> Iterator[Holding]:
+    if not asked.extended.amounts and not asked.extended.violations:
+        there = _claimed(asked, seen, rulebook)
+        if there is not None:
+            yield _holding(asked, there, rulebook)
+        return
+    if asked.extended.violations:
+        yield _unread(asked, asked.extended.violations[0].message, rulebook)
+        return
+    try:
+        yield _holding(asked, already.get(asked.container.name) or allocation.of(asked, rulebook), rulebook)
+    except CannotExpressError as reason:
+        yield _unread(asked, reason.message, rulebook)
+
+
+def _claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocation | None:
+    if "resourceClaims" not in seen.spec:
+        return None
+    with suppress(Refusal):
+        return allocation.claimed(asked, seen, rulebook)
+    return None
+
+
+def _holding(asked: ContainerRequest, there: Allocation, rulebook: Rulebook) -> Holding:
+    said = asked.stated.get("gpu-model")
+    named: tuple[str, ...] = said.value if said else ()
+    return Holding(
+        asked=asked,
+        backend=there.backend,
+        card=there.card,
+        models=named or ((there.card.model,) if there.card else ()),
+        request=there.request,
+        measure=there.measure if there.card else _of_any(there, named, rulebook),
+    )
+
+
+def _of_any(there: Allocation, named: Sequence[str], rulebook: Rulebook) -> Measure:
+    """The measure on an unknown card: the largest of those it may be."""
+    profile = there.request.profile
+    if profile is not None:
+        having = [card for card in served(there.backend, rulebook) if profile in card.profiles]
+        could_be = [card for card in having if not named or card.model in named] or having
+        each = [charge.asked(there.request, card) for card in could_be]
+        return reduce(Measure.at_least, each) if each else there.measure
+    sizes = [charge.asked(there.request, rulebook.devices[model.lower()]).memory for model in named]
+    return replace(there.measure, memory=max(sizes), unsized=Fraction(0)) if sizes else there.measure
+
+
+def _unread(asked: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
+    """A holding of resources that cannot be read: as many whole devices as they may stand for, at least one."""
+    container = asked.container
+    spoken = [resource.name for by_key in rulebook.spoken.values() for resource in by_key.values()]
+    names = [*asked.extended.amounts, *asked.extended.texts, *container.limits, *container.requests, *spoken]
+    resource = next(rulebook.resources[name] for name in names if name in rulebook.resources)
+    backend = (resource.owners or resource.known)[0]
+    card = allocation.card(asked, backend, rulebook)
+    devices = sum(_most(group, asked, rulebook) for group in _systems(asked, rulebook)) or 1
+    request = GpuRequest(count=min(devices, MAX_DEVICES))
+    there = Allocation(backend=backend, card=card, request=request, measure=charge.asked(request, card))
+    return replace(_holding(asked, there, rulebook), unread=why)
+
+
+def _systems(asked: ContainerRequest, rulebook: Rulebook) -> Iterator[set[str]]:
+    """The resources on a container, grouped by the back end that owns most of them."""
+    left = set(asked.extended.amounts)
+    while left:
+        known = [owner for name in sorted(left) for owner in rulebook.resources[name].known]
+        group = max((left & owner.owns for owner in known), key=len)
+        yield group
+        left -= group
+
+
+def _most(names: Iterable[str], asked: ContainerRequest, rulebook: Rulebook) -> int:
+    """The most whole devices that any of these resources may stand for, at least one."""
+    most = 1
+    for name in names:
+        for owner in rulebook.resources[name].known:
+            card = allocation.card(asked, owner, rulebook)
+            outputs = [mode.amounts[name] for mode in owner.modes if name in mode.amounts]
+            most = max([most, *(_devices(output, asked.extended.amounts[name], card) for output in outputs)])
+    return most
+
+
+def _devices(output: Output, value: int, card: Card | None) -> int:
+    """How many devices a number may stand for, rounded up."""
+    if isinstance(output, Constant):
+        return 1
+    amount = value * output.unit
+    if output.what == "count":
+        return value
+    if output.unit_name == PERCENT:
+        return ceil(amount / 100)
+    return ceil(amount / card.memory) if card is not None and output.what == "memory" else 1
+
+
+def count(held: Sequence[Holding]) -> Count:
+    """What the containers of a pod hold together, each kind of amount by itself."""
+    amounts = ((holding.container, _amount(holding)) for holding in held)
+    return Count(
+        pod.effective(amounts, tally.plus, tally.at_least, tally.NOTHING),
+        unsized=any(holding.measure.unsized > 0 for holding in held),
+        unknown=not all(holding.models for holding in held),
+    )
+
+
+def _amount(holding: Holding) -> Tally:
+    """The amounts of one holding, also by model: under each model that it may be."""
+    amounts = {tally.DEVICES: holding.measure.devices, tally.MEMORY: Fraction(holding.measure.memory)}
+    by_model = {tally.of_model(what, model): amount for model in holding.models for what, amount in amounts.items()}
+    return {key: amount for key, amount in (amounts | by_model).items() if amount}
+
+
+def live(raw: Mapping[str, Any]) -> bool:
+    """Whether a stored pod counts: not if it has ended (Succeeded, Failed), but while it is being deleted."""
+    return (raw.get("status") or {}).get("phase") not in _OVER
+
+
+def held(raw: Mapping[str, Any], rulebook: Rulebook) -> Count:
+    """What a stored pod counts, live or not."""
+    return count(holdings(pod.read(raw), rulebook))
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """Counts stored pods by one rulebook. Copies of a pod are read once."""
+
+    rulebook: Rulebook
+    _counted: dict[Hashable, Count] = field(default_factory=dict)
+
+    def held(self, raw: Mapping[str, Any]) -> Count:
+        """What a stored pod counts, live or not."""
+        kind = _kind(raw, self.rulebook)
+        if kind is None:
+            return NOTHING
+        known = self._counted.get(kind)
+        if known is None:
+            known = count(holdings(pod.read(raw), self.rulebook))
+            if _letters(kind) <= LONGEST:
+                if len(self._counted) >= REMEMBERED:
+                    self._counted.clear()
+                self._counted[kind] = known
+        return known
+
+
+def _letters(kind: Hashable) -> int:
+    """About how long a key is."""
+    if isinstance(kind, tuple):
+        return 8 + sum(map(_letters, kind))
+    return len(kind) if isinstance(kind, str) else 8
+
+
+def _kind(raw: Mapping[str, Any], rulebook: Rulebook) -> Hashable:
+    """The key of a pod: everything that its count depends on. None for a pod without devices."""
+    spec, metadata = raw["spec"], raw["metadata"]
+    known = rulebook.resources
+    asking = False
+    containers: list[object] = []
+    for section in ("initContainers", "containers"):
+        for container in spec.get(section) or ():
+            there: list[object] = []
+            resources = container.get("resources")
+            for part in ("limits", "requests") if resources else ():
+                for name, value in (resources.get(part) or _NONE).items():
+                    if name in known:
+                        there += (part, name, value)
+            asking = asking or bool(there)
+            containers.append((section, container.get("name"), container.get("restartPolicy"), *there))
+    said = tuple(_counted_metadata(metadata, rulebook)) if asking or any(rulebook.spoken.values()) else ()
+    claims = spec.get("resourceClaims")
+    if not asking and not said and not claims:
+        return None
+    return tuple(containers), said, repr(claims) if claims else ""
+
+
+def _counted_metadata(metadata: Mapping[str, Any], rulebook: Rulebook) -> Iterator[object]:
+    """The labels and annotations that a count may depend on."""
+    for section, kind in (("labels", "label"), ("annotations", "annotation")):
+        for key, value in (metadata.get(section) or _NONE).items():
+            if key == locations.DEFAULT_CONTAINER or allocation.depends(kind, key, rulebook):
+                yield key
+                yield value

@@ -1,0 +1,156 @@
+"""What an update must not change on a pod with a GPU: the labels and annotations that its count depends on.
+
+Kubernetes lets no update change GPU resources. A quota adds up what pods count at present, so a user who could make a
+running pod count less could get any number of GPUs. Labels and annotations that a policy sets must stay, too. Updates
+of `pods/status` are not reviewed: kubelets send many, and users should not have the right to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
+
+from webhook.core.interpret.locations import NOTE
+from webhook.core.kube import pod
+from webhook.core.kube.paths import field
+from webhook.core.kube.quantity import QuantityError, shown
+from webhook.core.plan import allocation
+from webhook.core.policy import holdings
+from webhook.core.policy.membership import member
+from webhook.core.request.shorthand import KEYS
+from webhook.core.review import AdmissionRequest
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import TenantPolicy
+from webhook.core.rules.vocabulary import Slot, SlotKind
+from webhook.core.violations import Violation
+
+_SECTIONS: Final[tuple[tuple[str, SlotKind], ...]] = (("labels", "label"), ("annotations", "annotation"))
+
+
+class Change(NamedTuple):
+    """One label or annotation that an update adds, changes or removes; None: it is missing."""
+
+    section: str
+    kind: SlotKind
+    key: str
+    before: Any
+    after: Any
+
+
+AGAIN: Final = "create the pod again with it; this one keeps the GPU that it was created with"
+
+
+def check(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
+    """A violation (GPU109) for each forbidden change of a pod with a GPU; raises Refusal."""
+    if request.pod is None or request.old_pod is None:
+        return []
+    policy = member(request.namespace, rulebook.tenancy).policy if rulebook.tenancy.policies else None
+    wrong = [
+        violation
+        for change in _changes(request.old_pod, request.pod)
+        for violation in _judged(change, request.user, policy, rulebook)
+    ]
+    return wrong if wrong and _has_gpu(request, rulebook) else []
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
+    for section, kind in _SECTIONS:
+        before, after = _entries(old, section), _entries(new, section)
+        if before != after:
+            for key in sorted(before.keys() | after.keys()):
+                if before.get(key) != after.get(key):
+                    yield Change(section, kind, key, before.get(key), after.get(key))
+
+
+def _entries(raw: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    metadata = raw.get("metadata")
+    entries = metadata.get(section) if isinstance(metadata, dict) else None
+    return entries if isinstance(entries, dict) else {}
+
+
+def _has_gpu(request: AdmissionRequest, rulebook: Rulebook) -> bool:
+    """Whether the pod holds a GPU, before or after the update; other pods may change freely."""
+    return any(
+        holdings.holdings(pod.read(raw, request.namespace), rulebook)
+        for raw in (request.old_pod, request.pod)
+        if raw is not None
+    )
+
+
+def _judged(change: Change, user: str, policy: TenantPolicy | None, rulebook: Rulebook) -> Iterator[Violation]:
+    set_by_policy = None if policy is None else getattr(policy, change.section).get(change.key)
+    if set_by_policy is not None and policy is not None:
+        if change.after != set_by_policy and not _writes(user, _injecting(change, rulebook)):
+            fix = f"leave it; whoever wrote the policy {policy.name} says what it is"
+            yield _violation(change, f"the policy {policy.name} sets it", policy.rule, fix)
+        return
+    asked = [*_asking(change, rulebook)] if change.before is not None else []
+    if asked and not _writes(user, iter(asked)):
+        yield _violation(change, f"{asked[0].name} gives it the card that it counts as by that", asked[0].rule)
+        return
+    if not (allocation.depends(change.kind, change.key, rulebook) or change.key == NOTE):
+        return
+    said = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
+    if said and not _writes(user, _reading(change, rulebook)):
+        resource = rulebook.heard[change.kind].get(change.key)
+        yield _violation(change, "what the pod counts is read from it", resource.rule if resource else "")
+
+
+def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:
+    """Whether a value has a meaning; `gpu: "true"`, a label from before this webhook, has none."""
+    plain = change.key in KEYS if change.section == "labels" else change.key == "gpu"
+    if value is None or not plain or change.key in rulebook.heard[change.kind]:
+        return value is not None
+    try:
+        meaning = KEYS[change.key](str(value))
+    except QuantityError:
+        return False
+    if change.key == "gpu-model":
+        return any(name.lower() in rulebook.devices for name in meaning)
+    return change.key != "gpu-backend" or meaning in rulebook.backends
+
+
+def _asking(change: Change, rulebook: Rulebook) -> Iterator[Backend]:
+    """The enabled back ends to which the key tells a part of the request, as the card; a constant tells none."""
+    for backend in rulebook.enabled:
+        outputs = (getattr(mode.outputs, change.section).get(change.key) for mode in backend.modes)
+        if any(output is not None and output.what for output in outputs):
+            yield backend
+
+
+def _reading(change: Change, rulebook: Rulebook) -> Iterator[Backend]:
+    """The back ends that read the key."""
+    for backend in rulebook.backends.values():
+        marks = {mark.partition("=")[0] for mode in backend.modes for mark in mode.marks | mode.when.marks}
+        unmarked = {mark for mode in backend.modes for mark in mode.when.unmarked}
+        named = {key for mode in backend.modes for key in mode.outputs.annotations}
+        keys = marks | unmarked | named if change.kind == "annotation" else set()
+        if Slot(change.kind, change.key) in backend.owns or change.key in keys:
+            yield backend
+
+
+def _injecting(change: Change, rulebook: Rulebook) -> Iterator[Backend]:
+    """The enabled back ends whose rules write the key."""
+    for backend in rulebook.enabled:
+        if any(change.key in getattr(mode.outputs, change.section) for mode in backend.modes):
+            yield backend
+
+
+def _writes(user: str, backends: Iterator[Backend]) -> bool:
+    """Whether a user is listed as a writer of one of the back ends, as its scheduler is."""
+    return any(fnmatchcase(user, writer) for backend in backends for writer in backend.writers)
+
+
+def _violation(change: Change, why: str, rule: str, fix: str = AGAIN) -> Violation:
+    before = "not there" if change.before is None else f'"{shown(str(change.before))}"'
+    after = "gone" if change.after is None else f'"{shown(str(change.after))}"'
+    return Violation(
+        code="GPU109",
+        path=field(("metadata", change.section, change.key)),
+        message=f"the {change.kind} {change.key} of a pod with a GPU cannot change: it is {before} and would be "
+        f"{after}, and {why}",
+        fix=fix,
+        rule=rule,
+    )

@@ -1,0 +1,196 @@
+"""The judgement of a policy on a pod as it would be stored: violations, warnings, and the reservation it needs.
+
+It is made from the resources on the containers, so shorthand and a back end's own resources are judged alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+
+from webhook.core.decision import Finding, Reservation
+from webhook.core.kube.pod import Pod
+from webhook.core.kube.quantity import shown
+from webhook.core.policy import allowed, ceilings, placement, totals
+from webhook.core.policy.holdings import Holding, count
+from webhook.core.policy.membership import Membership, member
+from webhook.core.review import AdmissionRequest, line
+from webhook.core.rules.exemption import Exemption
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import RULES, TenantPolicy
+from webhook.core.violations import LATER_FIX, Breach, Violation
+
+_DAY: Final = 86_400
+SOON: Final = 7 * _DAY
+"""How long before its end an exemption makes a warning, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a policy says of one pod: violations, warnings for its author, and findings for logs and metrics.
+
+    `reservation` is made only if the pod has no violation and the request is no dry run. `exemptions` are those that
+    the pod needs.
+    """
+
+    violations: Sequence[Violation] = ()
+    warnings: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
+    reservation: Reservation | None = None
+    exemptions: Sequence[Exemption] = ()
+
+    def audit(self) -> Mapping[str, str]:
+        """The audit annotations for the API server's log."""
+        said: dict[str, str] = {}
+        if self.findings:
+            said["policy"] = ", ".join(
+                dict.fromkeys(f"{one.policy}: {one.code} {one.action}" for one in self.findings)
+            )
+        if self.exemptions:
+            said["exemptions"] = ", ".join(f"{one.rule}, owner {one.owner}" for one in self.exemptions)
+        return said
+
+
+NOTHING: Final = Judgement()
+
+
+def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
+    """Judge a pod that is about to be created, by what its containers hold. The tenancy must not be silent."""
+    tenancy = rulebook.tenancy
+    claims = totals.claimed(seen)
+    if not held and not claims:
+        return NOTHING
+    if why := _not_now(seen.namespace, tenancy):
+        return Judgement(violations=[_later(why)])
+    membership = member(seen.namespace, tenancy)
+    policy = membership.policy
+    if policy is None:
+        return _without_policy(seen.namespace, membership, tenancy, claims if not held else ())
+    if policy.broken:
+        return _refused(_unusable(policy), policy.name)
+    counted = count(held)
+    breaches = [
+        *(Breach("", policy.action, violation) for violation in (placement.check(seen, policy) if held else ())),
+        *allowed.check(policy, held, rulebook),
+        *ceilings.check(policy, held),
+        *totals.check(policy, held, counted, claims),
+    ]
+    reservation = totals.reservation(policy, held, counted, seen.namespace)
+    return _Case(policy, [*_in_force(request, seen.namespace, tenancy)], request.at).judged(breaches, reservation)
+
+
+@dataclass(slots=True)
+class _Case:
+    """One pod and one policy: breaches are sorted by exemption and enforcement action."""
+
+    policy: TenantPolicy
+    exemptions: Sequence[Exemption]
+    at: float
+    violations: list[Violation] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    needed: dict[str, str] = field(default_factory=dict)
+
+    def judged(self, breaches: Iterable[Breach], reservation: Reservation | None) -> Judgement:
+        """The judgement from all breaches. An exemption from the quota makes a reservation that is never refused."""
+        lifted = lifting(self.exemptions)
+        for breach in breaches:
+            if breach.lift in lifted:
+                self.needed.setdefault(breach.lift, line(breach.violation))
+            else:
+                self._note(breach)
+        if reservation is not None and "quota" in lifted:
+            reservation = totals.lifted(reservation)
+            self.needed.setdefault("quota", f'the quota of the tenant "{self.policy.name}" holds')
+        needed = [one for one in self.exemptions if not one.lifts.isdisjoint(self.needed)]
+        return Judgement(
+            violations=self.violations,
+            warnings=[*self.warnings, *self._ending(needed)],
+            findings=[*dict.fromkeys(self.findings)],
+            reservation=reservation,
+            exemptions=needed,
+        )
+
+    def _note(self, breach: Breach) -> None:
+        violation = breach.violation
+        self.findings.append(Finding(self.policy.name, violation.rule, violation.code, breach.action))
+        if breach.action == "deny":
+            self.violations.append(violation)
+        elif breach.action == "warn":
+            self.warnings.append(line(violation))
+
+    def _ending(self, needed: Sequence[Exemption]) -> Iterator[str]:
+        for exemption in needed:
+            left = exemption.expires - self.at
+            if left <= SOON:
+                message = next(text for lift, text in self.needed.items() if lift in exemption.lifts)
+                yield f"the exemption {exemption.rule} of {exemption.owner} ends in {_in_words(left)}; then {message}"
+
+
+def _in_words(seconds: float) -> str:
+    number, unit = (int(seconds // _DAY), "day") if seconds >= _DAY else (max(1, int(seconds // 3600)), "hour")
+    return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
+def _in_force(request: AdmissionRequest, namespace: str, tenancy: Tenancy) -> Iterator[Exemption]:
+    """The exemptions that are in force for a pod."""
+    for exemption in tenancy.exemptions:
+        there = any(fnmatchcase(namespace, glob) for glob in exemption.namespaces)
+        whose = not exemption.users or any(fnmatchcase(request.user, glob) for glob in exemption.users)
+        if there and whose and request.at < exemption.expires:
+            yield exemption
+
+
+def lifting(exemptions: Iterable[Exemption]) -> frozenset[str]:
+    """The rules that all these exemptions lift."""
+    each = [exemption.lifts for exemption in exemptions]
+    return frozenset(RULES).intersection(*each) if each else frozenset()
+
+
+def _not_now(namespace: str, tenancy: Tenancy) -> str:
+    """Why policies cannot be applied now; empty if they can."""
+    if tenancy.unknown:
+        return tenancy.unknown
+    if tenancy.watched and namespace not in tenancy.labels:
+        return f"the namespace {namespace} is new, and not known here yet"
+    return ""
+
+
+def _later(why: str) -> Violation:
+    message = f"what policies say of this pod cannot be told now: {why}"
+    return Violation(code="GPU111", path="metadata.namespace", message=message, fix=LATER_FIX)
+
+
+def _without_policy(namespace: str, found: Membership, tenancy: Tenancy, only_claims: Sequence[str]) -> Judgement:
+    if found.rivals:
+        return _refused(_ambiguous(namespace, found.rivals), " and ".join(one.name for one in found.rivals))
+    if not tenancy.closed:
+        return NOTHING
+    may_be = f", and the claim {shown(only_claims[0])} of the pod may be for one" if only_claims else ""
+    violation = Violation(
+        code="GPU105",
+        path="metadata.namespace",
+        message=f"no TenantPolicy is for the namespace {namespace}, and without one no GPU may be used there{may_be}",
+        fix="use a namespace of a tenant, or ask whoever runs the cluster to add this one to a TenantPolicy",
+    )
+    return _refused(violation, "")
+
+
+def _refused(violation: Violation, policy: str) -> Judgement:
+    return Judgement(violations=[violation], findings=[Finding(policy, violation.rule, violation.code, "deny")])
+
+
+def _unusable(policy: TenantPolicy) -> Violation:
+    message = f'the policy "{policy.name}" cannot be used, so its namespaces get no GPU: {policy.broken}'
+    fix = "show this to whoever wrote the policy"
+    return Violation(code="GPU113", path="metadata.namespace", message=message, fix=fix, rule=policy.rule)
+
+
+def _ambiguous(namespace: str, rivals: Sequence[TenantPolicy]) -> Violation:
+    names = " and ".join(policy.rule for policy in rivals)
+    message = f"{len(rivals)} policies of priority {rivals[0].priority} are for the namespace {namespace}: {names}"
+    fix = "ask whoever runs the cluster to give one of them a higher priority"
+    return Violation(code="GPU106", path="metadata.namespace", message=message, fix=fix, rule=rivals[0].rule)

@@ -1,0 +1,62 @@
+"""Observe mode: pods are neither changed nor refused; their authors are warned of what would happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from webhook.core.backends.amounts import as_text
+from webhook.core.decision import Decision, Finding
+from webhook.core.plan import resource_claims
+from webhook.core.plan.choose import Assignment
+from webhook.core.review import line
+from webhook.core.rules.rulebook import Rulebook
+
+
+def mutation_as_warnings(decision: Decision, served: Sequence[Assignment], rulebook: Rulebook) -> Decision:
+    """The decision of /mutate, as warnings."""
+    if not decision.allowed:
+        return as_warnings(decision)
+    warnings = [*_becomes(served, rulebook), *decision.warnings] if decision.patch else decision.warnings
+    return replace(decision, patch=(), warnings=warnings)
+
+
+def as_warnings(decision: Decision) -> Decision:
+    """The decision of /validate, as warnings; nothing is reserved."""
+    return Decision(
+        allowed=True,
+        warnings=[*(line(violation, "would be refused: ") for violation in decision.violations), *decision.warnings],
+        backends=decision.backends,
+        audit=decision.audit,
+        findings=[_softened(finding) for finding in decision.findings],
+    )
+
+
+def _softened(finding: Finding) -> Finding:
+    return finding._replace(action="warn") if finding.action == "deny" else finding
+
+
+def _becomes(served: Sequence[Assignment], rulebook: Rulebook) -> Iterator[str]:
+    for name, words in becoming(served, rulebook):
+        whose = f'the container "{name}"' if name else "the pod"
+        yield f"{whose} would become {words}"
+
+
+def becoming(served: Sequence[Assignment], rulebook: Rulebook) -> Iterator[tuple[str, str]]:
+    """What the shorthand of each container becomes; the name is empty if only one container has a GPU.
+
+    Containers with a back end's own resources are left out: these stay.
+    """
+    for one in served:
+        if one.asked.request is not None:
+            name = one.asked.container.name if len(served) > 1 else ""
+            yield name, f"{', '.join(_resource_lines(one, rulebook))} ({one.backend.name})"
+
+
+def _resource_lines(served: Assignment, rulebook: Rulebook) -> Iterator[str]:
+    """What a container gets from its back end: `nvidia.com/gpu: 1`."""
+    for name, number in served.amounts.items():
+        output = served.mode.limits.get(name)
+        yield f"{name}: {as_text(output, number) if output else number}"
+    for template in resource_claims.templates(served, rulebook):
+        yield f"a claim of {template}"

@@ -1,0 +1,138 @@
+"""What a pod needs of the quota of its tenant, and what cannot be counted there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from webhook.core.decision import Form, Reservation
+from webhook.core.interpret import extended_resources
+from webhook.core.kube.pod import Pod
+from webhook.core.kube.quantity import shown
+from webhook.core.plan.resource_claims import names as claimed_by
+from webhook.core.policy.holdings import Count, Holding
+from webhook.core.quota import tally
+from webhook.core.quota.ledger import Ask
+from webhook.core.rules.tenant_policy import RULES, Ceiling, Kinds, Quota, TenantPolicy
+from webhook.core.violations import Breach, Violation
+
+NAMED: Final = 3
+"""How many claims a message names."""
+
+
+def claimed(seen: Pod) -> Sequence[str]:
+    """The resource claims of a pod by name, and the device classes that it asks for as extended resources."""
+    claims = seen.spec.get("resourceClaims")
+    names = [str(claim.get("name", "")) for claim in claims if isinstance(claim, dict)] if claims else []
+    if isinstance(claims, list) and claims and not names:
+        names = ["?"]
+    classes = (
+        name
+        for container in seen.containers
+        for section in (container.limits, container.requests)
+        for name in section
+        if name.startswith(extended_resources.DEVICE_CLASS)
+    )
+    return [*names, *dict.fromkeys(classes)]
+
+
+def check(policy: TenantPolicy, held: Sequence[Holding], counted: Count, claims: Sequence[str]) -> Iterator[Breach]:
+    """A breach for what the policy's quota cannot count, and for claims that its rules cannot judge.
+
+    `counted` is what the containers hold together.
+    """
+    for lift in RULES:
+        rule: Ceiling | Kinds | Quota | None = getattr(policy, lift)
+        if rule is not None and claims and (lift == "quota" or not _accounted(held, claims)):
+            yield Breach(lift, rule.action, _claims(claims, lift, policy, rule.rule))
+    if policy.quota is not None:
+        for violation in _uncounted(policy, policy.quota, held, counted):
+            yield Breach("quota", policy.quota.action, violation)
+
+
+def _accounted(held: Sequence[Holding], claims: Sequence[str]) -> bool:
+    """Whether each claim is the translation of a container's shorthand, which is judged like any other request."""
+    given = [claimed_by(holding.container) for holding in held if not holding.asked.extended.amounts]
+    return all(len(names) == 1 for names in given) and set(claims) == {name for names in given for name in names}
+
+
+_JUDGED: Final = {
+    "container": "hold what a container may have",
+    "pod": "hold what a pod may have",
+    "allowed": "are of what it allows",
+    "forbidden": "are of what it forbids",
+}
+
+
+def _claims(claims: Sequence[str], lift: str, policy: TenantPolicy, rule: str) -> Violation:
+    names = [*map(shown, claims[:NAMED]), *(["..."] if claims[NAMED:] else [])]
+    why = f'the quota of the tenant "{policy.name}" cannot count what they hold'
+    if lift != "quota":
+        why = f'whether they {_JUDGED[lift]} the policy "{policy.name}" cannot tell'
+    message = f"the pod has resource claims ({', '.join(names)}), and {why}"
+    fix = "ask for a GPU in shorthand, as gpu: 1, or by resources of a back end that has some"
+    return Violation(code="GPU108", path="spec.resourceClaims", message=message, fix=fix, rule=rule)
+
+
+def _uncounted(policy: TenantPolicy, quota: Quota, held: Sequence[Holding], counted: Count) -> Iterator[Violation]:
+    if counted.unsized and any(key.partition("/")[0] == tally.MEMORY for key in quota.hard):
+        yield _unsized(held, policy, quota)
+    if counted.unknown and any("/" in key for key in quota.hard):
+        yield _unknown(held, policy, quota)
+
+
+def _unsized(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Violation:
+    first = next(holding for holding in held if holding.measure.unsized)
+    return Violation(
+        code="GPU107",
+        path=first.path("gpu-memory", "gpu"),
+        message=f'the quota of the tenant "{policy.name}" counts memory, and how much the container '
+        f'"{first.container.name}" gets depends on its card, which nothing says',
+        fix="add gpu-model, or ask for a size, as gpu-memory: 8Gi",
+        rule=quota.rule,
+    )
+
+
+def _unknown(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Violation:
+    first = next(holding for holding in held if not holding.models)
+    models = sorted({key.partition("/")[2] for key in quota.hard} - {""})
+    return Violation(
+        code="GPU107",
+        path=first.path("gpu-model", "gpu"),
+        message=f'the quota of the tenant "{policy.name}" counts {" and ".join(models)} apart, and nothing says '
+        f'which model the container "{first.container.name}" gets',
+        fix=f"say it: gpu-model: {models[0]}, or another",
+        rule=quota.rule,
+    )
+
+
+def reservation(policy: TenantPolicy, held: Sequence[Holding], counted: Count, namespace: str) -> Reservation | None:
+    """What the ledger of the tenant has to reserve for the pod; None without a quota, or if the pod holds nothing."""
+    if policy.quota is None or not counted.tally:
+        return None
+    action = policy.quota.action
+    largest = max(held, key=lambda holding: holding.measure.devices)
+    return Reservation(
+        tenant=policy.name,
+        ask=Ask(namespace=namespace, amount=counted.tally, enforced=action == "deny"),
+        path=largest.path("gpu"),
+        rule=policy.quota.rule,
+        action=action,
+        count=largest.request.count if len(held) == 1 else 1,
+        form=_form(largest) if len(held) == 1 else "",
+    )
+
+
+def lifted(reservation: Reservation) -> Reservation:
+    """The reservation of a pod that an exemption spares the quota: it counts, and is never refused."""
+    return replace(reservation, ask=replace(reservation.ask, enforced=False), action="dryrun")
+
+
+def _form(held: Holding) -> Form:
+    known = held.card is not None or held.models
+    if held.request.profile is not None:
+        return "partition" if known else "partition of any card"
+    if held.request.memory is not None:
+        return "" if known else "size of any card"
+    return "whole" if held.measure.devices == held.request.count else ""

@@ -1,0 +1,309 @@
+"""The projection of a pod: the part that rules and policies read. All else is removed before a decision is made.
+
+The allow-list of what may be read is made from a rulebook when it is first used. A rule or policy that reads another
+label, annotation, env name or host path extends the list by being loaded. So no decision can depend on what is not
+listed, and pods with equal projections get equal decisions, which the server remembers (`server.memo`).
+
+A pruned pod keeps its shape: mappings and lists stay where they are, and elements keep their index. So an edit of the
+pruned pod is the same edit of the whole pod. A field of a wrong shape is kept whole, so that `kube.pod` refuses it by
+its path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from webhook.core.decision import Decision, Reservation
+from webhook.core.interpret import locations
+from webhook.core.kube import time
+from webhook.core.request.request import PREFIX
+from webhook.core.review import AdmissionRequest
+from webhook.core.rules.modes import Mode
+from webhook.core.rules.rulebook import Rulebook
+
+_SPEC: Final = ("nodeSelector", "tolerations", "schedulerName", "runtimeClassName", "nodeName", "hostIPC")
+"""Fields of a pod's spec that are kept whole."""
+
+_CONTAINER: Final = ("name", "restartPolicy")
+_SECURITY: Final = ("privileged", "runAsUser")
+_NODE_AFFINITY: Final = ("requiredDuringSchedulingIgnoredDuringExecution",)
+_CLAIM: Final = ("name", "resourceClaimTemplateName")
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+_REQUIREMENTS: Final = ("limits", "requests")
+
+_UNREAD: Final[Mapping[str, Any]] = {}
+"""Replaces an environment variable that nothing reads, so that those after it keep their index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowList:
+    """What rules and policies may read of a pod, beside the fields above.
+
+    labels        keys; those that begin with `gpu` are always read
+    annotations   keys; `gpu`, and those that contain our prefix, are always read
+    prefixes      how further annotations begin
+    env           names of environment variables
+    resources     names of resources; those with a `/` are always read
+    host_paths    paths of host volumes
+    """
+
+    labels: frozenset[str]
+    annotations: frozenset[str]
+    prefixes: tuple[str, ...]
+    env: frozenset[str]
+    resources: frozenset[str]
+    host_paths: frozenset[str]
+
+
+def project(request: AdmissionRequest, rulebook: Rulebook) -> AdmissionRequest:
+    """The request with its pods pruned to what the rulebook reads; a pruned request stays as it is."""
+    allowed = allow_list(rulebook)
+    if request.projection is allowed:
+        return request
+    return replace(
+        request,
+        pod=None if request.pod is None else prune(request.pod, allowed),
+        old_pod=None if request.old_pod is None else prune(request.old_pod, allowed),
+        projection=allowed,
+    )
+
+
+def readdressed(decision: Decision, request: AdmissionRequest) -> Decision:
+    """The decision about an equal projection, with this pod's name and UID and the UID of this review."""
+    audit, reservation = decision.audit, decision.reservation
+    if reservation is None and "decision" not in audit:
+        return decision
+    return Decision(
+        allowed=decision.allowed,
+        code=decision.code,
+        violations=decision.violations,
+        warnings=decision.warnings,
+        patch=decision.patch,
+        backends=decision.backends,
+        audit={**audit, "decision": request.uid} if "decision" in audit else audit,
+        reservation=None if reservation is None else _named(reservation, request),
+        findings=decision.findings,
+    )
+
+
+def _named(reservation: Reservation, request: AdmissionRequest) -> Reservation:
+    metadata: Mapping[str, Any] = (request.pod or {}).get("metadata") or {}
+    ask = replace(
+        reservation.ask,
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        created=_seconds(metadata.get("creationTimestamp")),
+    )
+    return replace(reservation, ask=ask)
+
+
+def _seconds(stamp: Any) -> float:
+    """A time of the API server in seconds since 1970; 0 if there is none."""
+    try:
+        return time.seconds(stamp)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+# The allow-list
+
+
+def allow_list(rulebook: Rulebook) -> AllowList:
+    """What a rulebook and its policies read of a pod; made once for each rulebook."""
+    known: AllowList | None = rulebook.memory.get(AllowList)
+    if known is None:
+        known = rulebook.memory[AllowList] = _allow_list(rulebook)
+    return known
+
+
+def _allow_list(rulebook: Rulebook) -> AllowList:
+    modes = [mode for backend in rulebook.backends.values() for mode in backend.modes]
+    policies = rulebook.tenancy.policies
+    reserved = frozenset(_reserved(modes))
+    return AllowList(
+        labels=frozenset(
+            {
+                *(key for mode in modes for key in mode.outputs.labels),
+                *(key for policy in policies for key in policy.labels),
+                *rulebook.heard["label"],
+            }
+        ),
+        annotations=frozenset(
+            {
+                "gpu",
+                locations.DEFAULT_CONTAINER,
+                *(key for mode in modes for key in mode.outputs.annotations),
+                *(key for policy in policies for key in policy.annotations),
+                *(
+                    key
+                    for by_key in rulebook.heard.values()
+                    for number in by_key.values()
+                    for key in number.addresses
+                ),
+                *rulebook.heard["annotation"],
+                *rulebook.all_marked,
+                *(key for key in reserved if not key.endswith("*")),
+            }
+        ),
+        prefixes=(
+            *(key.removesuffix("*") for key in sorted(reserved) if key.endswith("*")),
+            *(prefix for source in rulebook.sources for prefix in source.prefixes),
+        ),
+        env=frozenset(name for mode in modes for name in mode.outputs.env),
+        resources=frozenset(rulebook.resources) | locations.RESOURCES,
+        host_paths=frozenset(_host_paths(modes)),
+    )
+
+
+def _reserved(modes: Iterable[Mode]) -> Iterator[str]:
+    for mode in modes:
+        if mode.companions is not None:
+            yield from mode.companions.reserved
+
+
+def _host_paths(modes: Iterable[Mode]) -> Iterator[str]:
+    for mode in modes:
+        if mode.companions is not None and "hostPath" in mode.companions.requires:
+            yield mode.companions.requires["hostPath"]
+
+
+# The pod
+
+
+def prune(pod: Mapping[str, Any], allowed: AllowList) -> Mapping[str, Any]:
+    """The pod with only what may be read; a pod without metadata or spec stays as it is."""
+    metadata, spec = pod.get("metadata"), pod.get("spec")
+    if not isinstance(metadata, dict) or not isinstance(spec, dict):
+        return pod
+    return {"metadata": _metadata(metadata, allowed), "spec": _spec(spec, allowed)}
+
+
+def _metadata(metadata: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    if "namespace" in metadata:
+        kept["namespace"] = metadata["namespace"]
+    if "labels" in metadata:
+        kept["labels"] = _labels(metadata["labels"], allowed)
+    if "annotations" in metadata:
+        kept["annotations"] = _annotations(metadata["annotations"], allowed)
+    return kept
+
+
+def _labels(labels: Any, allowed: AllowList) -> Any:
+    if not isinstance(labels, dict):
+        return labels
+    keys = allowed.labels
+    return {key: value for key, value in labels.items() if key in keys or key.startswith("gpu")}
+
+
+def _annotations(annotations: Any, allowed: AllowList) -> Any:
+    if not isinstance(annotations, dict):
+        return annotations
+    keys, prefixes = allowed.annotations, allowed.prefixes
+    return {
+        key: value
+        for key, value in annotations.items()
+        if key in keys or PREFIX in key or (prefixes and key.startswith(prefixes))
+    }
+
+
+def _spec(spec: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]:
+    kept: dict[str, Any] = _only(spec, _SPEC)
+    for section in _CONTAINERS:
+        if section in spec:
+            kept[section] = _each(spec[section], _container, allowed)
+    if "affinity" in spec:
+        kept["affinity"] = _affinity(spec["affinity"])
+    if "securityContext" in spec:
+        kept["securityContext"] = _only(spec["securityContext"], _SECURITY)
+    if "resourceClaims" in spec:
+        kept["resourceClaims"] = _each(spec["resourceClaims"], _claim, allowed)
+    if allowed.host_paths and "volumes" in spec:
+        kept["volumes"] = _host_volumes(spec["volumes"], allowed)
+    return kept
+
+
+def _affinity(affinity: Any) -> Any:
+    if not isinstance(affinity, dict):
+        return affinity
+    return {"nodeAffinity": _only(affinity["nodeAffinity"], _NODE_AFFINITY)} if "nodeAffinity" in affinity else {}
+
+
+def _container(container: Any, allowed: AllowList) -> Any:
+    if not isinstance(container, dict):
+        return container
+    kept = _only(container, _CONTAINER)
+    if "resources" in container:
+        kept["resources"] = _resources(container["resources"], allowed)
+    if "env" in container:
+        kept["env"] = _env(container["env"], allowed)
+    if "securityContext" in container:
+        kept["securityContext"] = _only(container["securityContext"], _SECURITY)
+    if allowed.host_paths and "volumeMounts" in container:
+        kept["volumeMounts"] = _mounts(container["volumeMounts"], allowed)
+    return kept
+
+
+def _resources(resources: Any, allowed: AllowList) -> Any:
+    if not isinstance(resources, dict):
+        return resources
+    kept: dict[str, Any] = {}
+    for section in _REQUIREMENTS:
+        if section in resources:
+            kept[section] = _extended(resources[section], allowed.resources)
+    if "claims" in resources:
+        kept["claims"] = _each(resources["claims"], _claim, allowed)
+    return kept
+
+
+def _extended(amounts: Any, known: frozenset[str]) -> Any:
+    if not isinstance(amounts, dict):
+        return amounts
+    return {name: value for name, value in amounts.items() if name in known or "/" in name}
+
+
+def _env(env: Any, allowed: AllowList) -> Any:
+    """The variables that rules write, at their index; those after the last of them go."""
+    if not isinstance(env, list):
+        return env
+    names = allowed.env
+    try:
+        read = {index for index, variable in enumerate(env) if variable.get("name") in names}
+    except (AttributeError, TypeError):  # they are no objects with a name
+        return env
+    return [env[index] if index in read else _UNREAD for index in range(max(read, default=-1) + 1)]
+
+
+def _claim(claim: Any, _: AllowList) -> Any:
+    return _only(claim, _CLAIM)
+
+
+def _host_volumes(volumes: Any, allowed: AllowList) -> Any:
+    return [
+        {"name": volume.get("name"), "hostPath": volume["hostPath"]}
+        for volume in _objects(volumes)
+        if isinstance(volume.get("hostPath"), dict) and str(volume["hostPath"].get("path")) in allowed.host_paths
+    ]
+
+
+def _mounts(mounts: Any, allowed: AllowList) -> Any:
+    return [
+        {"name": mount.get("name"), "mountPath": mount["mountPath"]}
+        for mount in _objects(mounts)
+        if str(mount.get("mountPath")) in allowed.host_paths
+    ]
+
+
+def _objects(value: Any) -> Sequence[Mapping[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else ()
+
+
+def _each(value: Any, prune: Callable[[Any, AllowList], Any], allowed: AllowList) -> Any:
+    return [prune(entry, allowed) for entry in value] if isinstance(value, list) else value
+
+
+def _only(value: Any, keys: Sequence[str]) -> Any:
+    """The mapping with only these keys; what is no mapping stays as it is."""
+    return {key: value[key] for key in keys if key in value} if isinstance(value, dict) else value

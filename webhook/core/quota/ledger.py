@@ -1,0 +1,256 @@
+"""The ledger of one tenant: its limits, what its live pods hold, and the reservations of pods not yet seen.
+
+Pure state and its transitions: `reserve` and `settle` are here, the escrow is opened and closed in escrow.py. A
+TenantUsage object holds the ledger (without a cluster: memory). A writer replaces it as a whole, by compare-and-swap:
+the write fails if another writer was faster. The total is exact for any number of replicas and settlers, paused,
+doubled or killed, because of two invariants:
+
+    every live pod that was admitted is in `held`, in `pending`, or part of an escrow in `advances`: it is reserved
+    before it is stored, and a settlement removes it from `pending` only after the settler has seen the pod, or has
+    made sure that the pod was never stored
+    no reservation and no escrow lets the sum of the three exceed `hard`
+
+Only one pod can have a name at a time, so of several reservations of one name the largest counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import floor
+from typing import Final, Literal, NamedTuple
+
+from webhook.core.quota import tally
+from webhook.core.quota.tally import Tally
+
+MOST_PENDING: Final = 2000
+"""Reservations of pods not yet seen. With so many no further one is made, except by closing an escrow. At this size a
+write takes some 40 ms. Only while no settler runs a ledger becomes so full."""
+
+MOST_OF_NAME: Final = 16
+"""Reservations of one name: a client may create a pod again and again whose name is taken, and the API server has
+each create reviewed before it refuses it."""
+
+Pending = Mapping[str, Mapping[str, Tally]]
+"""By `namespace/name`, then by the UID of the pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What is known of one tenant.
+
+    hard     the limits; without any nothing is limited
+    held     what live pods hold, by namespace: exactly the namespaces that this ledger counts
+    view     the version of the cluster's pods up to which `held` is right; 0 before the first settlement
+    pending  reservations of pods that are not in `held`
+    advances the escrow of each replica, by a token that is never used twice. An empty amount: the escrow was closed
+             since the last settlement, so its pods may be in `held` and in `pending`
+    joining  namespaces that will be counted here, each with a token that is never used twice (settlement.py)
+    recount  how many recounts replicas have requested. A replica requests one before it refuses a pod, and until the
+             settler has counted no escrow is opened. `recounted`: how many of them are done
+    """
+
+    hard: Tally = field(default_factory=dict)
+    held: Mapping[str, Tally] = field(default_factory=dict)
+    view: int = 0
+    pending: Pending = field(default_factory=dict)
+    advances: Mapping[str, Tally] = field(default_factory=dict)
+    joining: Mapping[str, str] = field(default_factory=dict)
+    recount: int = 0
+    recounted: int = 0
+
+    @property
+    def used(self) -> Tally:
+        """What counts against the limits: held and reserved. Escrow is not in it, as it may be closed unused."""
+        reserved = (_largest(by_uid) for by_uid in self.pending.values())
+        return tally.plus(tally.total(self.held.values()), tally.total(reserved))
+
+    @property
+    def by_namespace(self) -> Mapping[str, Tally]:
+        """What counts against the limits, by namespace: held, and reserved for pods not yet seen."""
+        used = dict(self.held)
+        for name, by_uid in self.pending.items():
+            namespace = name.partition("/")[0]
+            used[namespace] = tally.plus(used.get(namespace, tally.NOTHING), _largest(by_uid))
+        return used
+
+
+def _largest(by_uid: Mapping[str, Tally]) -> Tally:
+    if len(by_uid) == 1:
+        return next(iter(by_uid.values()))
+    most: Tally = tally.NOTHING
+    for amount in by_uid.values():
+        most = tally.at_least(most, amount)
+    return most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A pod that is about to be created. Without a name and a UID it stands for any pod like it.
+
+    `enforced`: the pod is refused if it exceeds a limit. `created`: when the API server began to create it, by the
+    API server's clock in seconds since 1970; 0 if unknown.
+    """
+
+    namespace: str
+    amount: Tally
+    name: str = ""
+    uid: str = ""
+    enforced: bool = True
+    created: float = 0.0
+
+    @property
+    def place(self) -> str:
+        """The pod's `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]+(?:[.-]+[a-z0-9]+)*")
+_UID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+def is_of_a_pod(ask: Ask) -> bool:
+    """Whether name and UID can be those of a pod. An API server checks that; another client may not."""
+    return names_a_pod(ask.namespace, ask.name) and _UID.fullmatch(ask.uid) is not None
+
+
+def names_a_pod(namespace: str, name: str) -> bool:
+    """Whether both names are legal in Kubernetes."""
+    return _NAMESPACE.fullmatch(namespace) is not None and _NAME.fullmatch(name) is not None
+
+
+TWICE: Final = "some pods may be counted twice for a moment"
+AWAY: Final = "what is left is set aside for a server that seems to be gone, and free again after 45 seconds"
+
+
+class Outcome(NamedTuple):
+    """The result for one pod.
+
+    admit  the pod is admitted after the ledger is written; with `exceeded` its ask was not enforced
+    over   the limits in `exceeded` would be exceeded
+    wait   the pod would be over a limit if replicas use up their escrows, or because pods may be counted twice
+    again  the ledger cannot decide now
+
+    `why` has the reason of `wait` and `again`.
+    """
+
+    verdict: Literal["admit", "over", "wait", "again"]
+    exceeded: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Answered(NamedTuple):
+    """The result for one pod, and the ledger it was judged by."""
+
+    outcome: Outcome
+    ledger: Ledger
+
+
+def reserve(ledger: Ledger, asks: Iterable[Ask]) -> tuple[Ledger, list[Outcome]]:
+    """Reserve for pods, one after the other. Returns the ledger to write, and the result for each pod."""
+    draft = Draft(ledger)
+    outcomes = [draft.reserve(ask) for ask in asks]
+    return (replace(ledger, pending=draft.pending) if draft.pending != ledger.pending else ledger), outcomes
+
+
+def fitting(ledger: Ledger, amount: Tally) -> int | None:
+    """How many times an amount fits into what is free; None if no limit applies to it."""
+    used = ledger.used
+    rooms = (
+        floor(max(Fraction(0), limit - used.get(key, Fraction(0))) / amount[key])
+        for key, limit in ledger.hard.items()
+        if amount.get(key)
+    )
+    return min(rooms, default=None)
+
+
+class Draft:
+    """A ledger while reservations are added to it; `pending` has them all."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.pending: dict[str, Mapping[str, Tally]] = dict(ledger.pending)
+        self._ledger = ledger
+        self._used = dict(ledger.used)
+        self._advanced = tally.total(ledger.advances.values())
+        self._unsettled = not all(ledger.advances.values())
+        self._many = sum(map(len, ledger.pending.values()))
+
+    def reserve(self, ask: Ask) -> Outcome:
+        """Reserve for one pod, unless the result is a refusal."""
+        by_uid = self.pending.get(ask.place, {})
+        if why := self._not_now(ask):
+            return Outcome("again", why=why)
+        if ask.uid in by_uid:
+            return Outcome("admit")
+        if why := self._full(by_uid):
+            return Outcome("again", why=why)
+        before, after = _largest(by_uid), _largest({**by_uid, ask.uid: ask.amount})
+        grown = {key: self._used.get(key, Fraction(0)) + amount - before.get(key, 0) for key, amount in after.items()}
+        exceeded = self._over(grown, ask)
+        if ask.enforced and exceeded:
+            return Outcome("wait", why=TWICE) if self._unsettled else Outcome("over", exceeded)
+        if ask.enforced and self._over(tally.plus(grown, self._advanced), ask):
+            return Outcome("wait", why=AWAY)
+        self._used |= grown
+        self._many += 1
+        self.pending[ask.place] = {**by_uid, ask.uid: ask.amount}
+        return Outcome("admit", exceeded)
+
+    def _over(self, used: Tally, ask: Ask) -> tuple[str, ...]:
+        return tuple(key for key in tally.over(used, self._ledger.hard) if ask.amount.get(key))
+
+    def _not_now(self, ask: Ask) -> str:
+        if not self._ledger.view:
+            return "nobody has counted yet what the tenant uses"
+        return "" if ask.namespace in self._ledger.held else f"the namespace {ask.namespace} is not counted yet"
+
+    def _full(self, by_uid: Mapping[str, Tally]) -> str:
+        if len(by_uid) >= MOST_OF_NAME:
+            return f"{MOST_OF_NAME} pods of this name wait to be counted"
+        return f"{MOST_PENDING} pods of the tenant wait to be counted" if self._many >= MOST_PENDING else ""
+
+
+class Seen(NamedTuple):
+    """What a settler knows of one tenant.
+
+    version  the version of the cluster's pods up to which the settler has seen every change
+    held     what live pods hold in each namespace that is counted for the tenant
+    settled  the UIDs of pods that need no reservation any more: live pods, and pods that are gone
+    phantoms the UIDs of reservations that are older than any create can take, and whose pod was not found by a read
+             sent after that time
+    expired  the tokens of escrows that are as old, and all of whose pods were seen
+    """
+
+    version: int
+    held: Mapping[str, Tally]
+    settled: Collection[str]
+    phantoms: Collection[str] = frozenset()
+    expired: Collection[str] = frozenset()
+
+
+def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
+    """The ledger as a settler writes it; None if another settler has seen more already."""
+    if ledger.view > seen.version:
+        return None
+    pending = {
+        name: left
+        for name, by_uid in ledger.pending.items()
+        if (
+            left := {
+                uid: each for uid, each in by_uid.items() if uid not in seen.settled and uid not in seen.phantoms
+            }
+        )
+    }
+    advances = {token: amount for token, amount in ledger.advances.items() if amount and token not in seen.expired}
+    return replace(
+        ledger,
+        hard=hard,
+        held=seen.held,
+        view=seen.version,
+        pending=pending,
+        advances=advances,
+        recounted=ledger.recount,
+    )

@@ -1,0 +1,272 @@
+"""What one settler knows, and what it may therefore write into the ledgers.
+
+A settler watches all pods and all ledgers. It may see changes late, it may be paused and resumed, and two may run at
+once. None of that lets a ledger count too little: every write is a compare-and-swap, and a settler's view only grows.
+A settler has one monotonic clock, in seconds. `grace` is longer than any create can take, from its reservation or its
+escrow until the pod is in etcd.
+
+A namespace is counted in one ledger at most. It leaves a ledger in one step, and joins another in four:
+
+    out     a settler that finds it belongs elsewhere writes the ledger without it. The ledger must have no escrow
+            then, so that every admitted pod has a reservation; these stay until the settler sees the pods
+    joining a settler writes it into the ledger that is to count it, with a token that is never used twice
+    clear   a consistent list of all ledgers, requested after that, shows it in no other ledger. No other settler lets
+            it in while the token is there, as that takes the same list. From now on the settler waits for `grace`,
+            unless no pod can have been admitted in the namespace before
+    looked  a consistent list of its pods, requested after that, has only pods that the view has seen
+    in      the ledger is written with what the view says of it, if the token is still there
+
+So by then the view has every pod that any other ledger admitted, and every later pod is reserved here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Final, NamedTuple
+
+from webhook.core.quota.ledger import Ledger, Seen, settle
+from webhook.core.quota.tally import Tally
+from webhook.core.quota.view import View
+
+GRACE: Final = 45.0
+"""Seconds. A create ends at most 34 s after its review. The review is answered by policies that are at most 10 s old
+(webhook/cluster/policies.py), or from an escrow that is at most 2 s old (escrow.USE_SECONDS)."""
+
+
+@dataclass(slots=True)
+class _Joining:
+    """A namespace that joins a ledger: from when on it is clear, and which of its pods the view has not seen."""
+
+    token: str
+    clear: float | None = None
+    unseen: set[str] | None = None
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """What is known of one ledger.
+
+    first    when each of its reservations and escrows was first seen
+    phantoms the reservations that no pod has
+    unseen   for each escrow and namespace, the pods that a list found after the escrow's time and the view lacked
+    """
+
+    ledger: Ledger
+    first: dict[str, float] = field(default_factory=dict)
+    phantoms: set[str] = field(default_factory=set)
+    unseen: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    joining: dict[str, _Joining] = field(default_factory=dict)
+
+
+class Step(NamedTuple):
+    """What a settler does next for one tenant.
+
+    ledger   write it over the one that was read, by compare-and-swap; None: nothing to write
+    get      read the pods of these names (`namespace/name`), for `found`
+    roll     list all ledgers, for `roll`
+    look     list the pods of these namespaces, for `looked`
+    wake     take the next step at this time, if nothing happens before
+    """
+
+    ledger: Ledger | None = None
+    get: frozenset[str] = frozenset()
+    roll: bool = False
+    look: frozenset[str] = frozenset()
+    wake: float | None = None
+
+
+class Settlement:
+    """What one settler knows. No other settler ever has the name `me`; all times are of the settler's clock."""
+
+    def __init__(self, me: str, grace: float = GRACE) -> None:
+        self.view = View()
+        self._me = me
+        self._grace = grace
+        self._tokens = 0
+        self._tenants: dict[str, _Tenant] = {}
+        self._where: dict[str, set[str]] = {}
+        self._calm: set[str] = set()
+        self._opened: dict[str, float] = {}
+
+    def read(self, tenant: str, ledger: Ledger | None, now: float) -> None:
+        """Take over a ledger as it was read or watched; None: it does not exist."""
+        known = self._tenants.pop(tenant, None)
+        if known is not None:
+            for namespace in {*known.ledger.held, *known.ledger.joining}:
+                self._where[namespace].discard(tenant)
+        if ledger is None:
+            return
+        known = known or _Tenant(ledger)
+        known.ledger = ledger
+        uids = [uid for by_uid in ledger.pending.values() for uid in by_uid]
+        known.first = {each: known.first.get(each, now) for each in (*uids, *ledger.advances)}
+        known.phantoms &= known.first.keys()
+        known.unseen = {token: known.unseen.get(token, {}) for token in ledger.advances}
+        known.joining = {
+            namespace: _kept(known.joining.get(namespace), token) for namespace, token in ledger.joining.items()
+        }
+        self._tenants[tenant] = known
+        self._calm -= ledger.held.keys()
+        for namespace in {*ledger.held, *ledger.joining}:
+            self._where.setdefault(namespace, set()).add(tenant)
+
+    def roll(self, ledgers: Mapping[str, Ledger], now: float) -> None:
+        """Take over all ledgers of one consistent list; `now` is after its answer."""
+        for tenant in [tenant for tenant in self._tenants if tenant not in ledgers]:
+            self.read(tenant, None, now)
+        for tenant, ledger in ledgers.items():
+            self.read(tenant, ledger, now)
+        names = (name for ledger in ledgers.values() for name in ledger.pending)
+        reserved = {name.partition("/")[0] for name in names}
+        for tenant, known in self._tenants.items():
+            for namespace, joining in known.joining.items():
+                if joining.clear is None and self._where[namespace] == {tenant}:
+                    calm = namespace in self._calm and namespace not in reserved
+                    joining.clear = now if calm else now + self._grace
+
+    def found(self, tenant: str, name: str, uid: str | None, asked: float) -> None:
+        """Take over the UID that a consistent read of a pod found; `asked` is before the read was sent."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return
+        for reserved in known.ledger.pending.get(name, ()):
+            if reserved != uid and asked - known.first[reserved] > self._grace:
+                known.phantoms.add(reserved)
+
+    def looked(self, namespace: str, uids: Iterable[str], asked: float) -> None:
+        """Take over the pods that a consistent list of a namespace found; `asked` is before the list was sent."""
+        found = {uid for uid in uids if uid not in self.view}
+        for tenant in self._where.get(namespace, ()):
+            joining = self._tenants[tenant].joining.get(namespace)
+            if joining is not None and joining.clear is not None and asked >= joining.clear:
+                joining.unseen = found
+            for token, unseen in self._tenants[tenant].unseen.items():
+                if asked - self._tenants[tenant].first[token] > self._grace:
+                    unseen[namespace] = found
+
+    def born(self, namespace: str, now: float) -> None:
+        """Note that a namespace was created: no pod can have been admitted in it, unless the name was in use."""
+        if now - self._opened.get(namespace, -inf) > self._grace:
+            self._calm.add(namespace)
+
+    def changed(self) -> None:
+        """Note that policies changed: pods of a new namespace may have been admitted by the policies before."""
+        self._calm.clear()
+
+    def open(self, namespace: str, now: float) -> None:
+        """Note that a namespace is gone, or admits pods without reservations: to join a ledger it has to wait."""
+        self._calm.discard(namespace)
+        self._opened.pop(namespace, None)
+        self._opened[namespace] = now
+        for oldest, when in list(self._opened.items()):
+            if now - when <= self._grace:
+                break
+            del self._opened[oldest]
+
+    def step(self, tenant: str, hard: Tally, wanted: Collection[str], now: float) -> Step:
+        """The next step for a tenant with the limits `hard`, to which the namespaces `wanted` belong."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return Step(Ledger(hard=hard, view=self.view.version)) if self.view.version else Step()
+        get, wake = self._due(known, now)
+        roll, look, ready, later = self._moves(known, wanted, now)
+        expired, overdue, due = self._expired(known, now)
+        ledger = known.ledger
+        advanced = any(amount and token not in expired for token, amount in ledger.advances.items())
+        staying = ledger.held.keys() - set(wanted) if advanced else set()
+        counted = [name for name in (*wanted, *sorted(staying)) if name in ledger.held or name in ready]
+        after = settle(ledger, hard, self.seen(tenant, counted)._replace(expired=expired))
+        if after is not None:
+            after = replace(after, joining=self._joining(tenant, ledger, wanted, ready))
+            if staying:  # while a recount is open no replica opens an escrow
+                recount = max(ledger.recount, ledger.recounted + 1)
+                after = replace(after, recount=recount, recounted=ledger.recounted)
+            if ledger.view and after == replace(ledger, view=after.view):
+                after = None
+        wakes = [each for each in (wake, later, due) if each is not None]
+        return Step(after, get, roll, look | overdue, min(wakes, default=None))
+
+    def seen(self, tenant: str, namespaces: Iterable[str]) -> Seen:
+        """What is known of a tenant that counts these namespaces."""
+        known = self._tenants[tenant]
+        return Seen(
+            version=self.view.version,
+            held={namespace: self.view.held(namespace) for namespace in namespaces},
+            settled={uid for uid in known.first if uid in self.view},
+            phantoms=known.phantoms,
+        )
+
+    def _expired(self, known: _Tenant, now: float) -> tuple[frozenset[str], frozenset[str], float | None]:
+        """The escrows to remove, the namespaces to list for others, and when the next one is due."""
+        expired, look, wake = set(), set(), None
+        for token, unseen in known.unseen.items():
+            due = known.first[token] + self._grace
+            late = [namespace for namespace in known.ledger.held if self._waits(unseen.get(namespace))]
+            if now <= due:
+                wake = _sooner(wake, due)
+            elif late:
+                look.update(late)
+            else:
+                expired.add(token)
+        return frozenset(expired), frozenset(look), wake
+
+    def _waits(self, unseen: Collection[str] | None) -> bool:
+        """Whether a namespace was not listed yet, or the view lacks a pod of the list."""
+        return unseen is None or any(uid not in self.view for uid in unseen)
+
+    def _due(self, known: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
+        """Names with a reservation whose pod should have been seen by now, and when the next one is due."""
+        names, wake = set(), None
+        for name, by_uid in known.ledger.pending.items():
+            for uid in by_uid:
+                due = known.first[uid] + self._grace
+                if uid in known.phantoms or uid in self.view:
+                    continue
+                if now > due:
+                    names.add(name)
+                else:
+                    wake = _sooner(wake, due)
+        return frozenset(names), wake
+
+    def _moves(
+        self, known: _Tenant, wanted: Collection[str], now: float
+    ) -> tuple[bool, frozenset[str], frozenset[str], float | None]:
+        """Whether to list the ledgers, which namespaces to list, which are ready to join, when the next is due."""
+        roll, look, ready, wake = False, set(), set(), None
+        for namespace, joining in known.joining.items():
+            if namespace not in wanted or namespace in known.ledger.held:
+                continue
+            if joining.clear is None:
+                roll = True
+            elif now < joining.clear:
+                wake = _sooner(wake, joining.clear)
+            elif self._waits(joining.unseen):
+                look.add(namespace)
+            else:
+                ready.add(namespace)
+        return roll, frozenset(look), frozenset(ready), wake
+
+    def _joining(
+        self, tenant: str, ledger: Ledger, wanted: Collection[str], ready: Collection[str]
+    ) -> Mapping[str, str]:
+        """The namespaces that join: those that do already and are not ready, and those that no other ledger has."""
+        joining = {}
+        for namespace in wanted:
+            if namespace in ledger.held or namespace in ready:
+                continue
+            if namespace in ledger.joining:
+                joining[namespace] = ledger.joining[namespace]
+            elif not self._where.get(namespace, set()) - {tenant}:
+                self._tokens += 1
+                joining[namespace] = f"{self._me}-{self._tokens}"
+        return joining
+
+
+def _sooner(wake: float | None, due: float) -> float:
+    return due if wake is None else min(wake, due)
+
+
+def _kept(known: _Joining | None, token: str) -> _Joining:
+    return known if known is not None and known.token == token else _Joining(token)

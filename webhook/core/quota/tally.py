@@ -1,0 +1,108 @@
+"""Tallies: what a quota counts, and its arithmetic.
+
+A tally maps a key to an amount: `devices` (shares count as fractions), `memory` (bytes), and both once more for each
+card model, as `devices/A100-80GB` and `memory/A100-80GB`. A key that is missing counts as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from webhook.core.kube.quantity import show, show_size, shown, size_shown
+
+Tally = Mapping[str, Fraction]
+
+DEVICES: Final = "devices"
+MEMORY: Final = "memory"
+NOTHING: Final[Tally] = {}
+
+REMEMBERED: Final = 4096
+"""Amounts whose text is cached: most pods of a tenant have one of a few amounts."""
+
+
+def of_model(what: str, model: str) -> str:
+    """The key of `devices` or `memory` for one card model."""
+    return f"{what}/{model}"
+
+
+def plus(one: Tally, other: Tally) -> Tally:
+    """The sum of two tallies."""
+    if not one or not other:
+        return one or other
+    return {key: one.get(key, Fraction(0)) + other.get(key, Fraction(0)) for key in one.keys() | other.keys()}
+
+
+def total(tallies: Iterable[Tally]) -> Tally:
+    """The sum of many tallies. Numerators are added for each denominator apart: adding fractions is slow."""
+    sums: dict[tuple[str, int], int] = {}
+    for tally in tallies:
+        for key, amount in tally.items():
+            place = key, amount.denominator
+            sums[place] = sums.get(place, 0) + amount.numerator
+    found: dict[str, Fraction] = {}
+    for (key, below), above in sums.items():
+        found[key] = found.get(key, Fraction(0)) + Fraction(above, below)
+    return found
+
+
+def at_least(one: Tally, other: Tally) -> Tally:
+    """The larger amount of each key."""
+    if not one or not other:
+        return one or other
+    return {key: max(one.get(key, Fraction(0)), other.get(key, Fraction(0))) for key in one.keys() | other.keys()}
+
+
+def over(used: Tally, hard: Tally) -> list[str]:
+    """The keys whose amount is over the limit. A key without a limit is never over."""
+    return [key for key, limit in sorted(hard.items()) if used.get(key, Fraction(0)) > limit]
+
+
+def percent(used: Tally, hard: Tally) -> int:
+    """The percentage used of the limit that is closest to full, rounded down. A limit of zero counts as full."""
+    parts = (int(100 * used.get(key, Fraction(0)) / limit) if limit else 100 for key, limit in hard.items())
+    return max(parts, default=0)
+
+
+def write(tally: Tally) -> dict[str, str]:
+    """The form in a TenantUsage, exact: `{devices: "0.3", memory: 8Gi}`. Amounts of zero are left out."""
+    return {key: text_of(key, amount) for key, amount in sorted(tally.items()) if amount}
+
+
+def text_of(key: str, amount: Fraction) -> str:
+    """One amount for people and for `read`: `0.3`, `1/3`, `8Gi`."""
+    return _text(key.partition("/")[0], amount.numerator, amount.denominator)
+
+
+@lru_cache(REMEMBERED)
+def _text(what: str, above: int, below: int) -> str:
+    return show_size(above) if what == MEMORY and below == 1 and above else show(Fraction(above, below))
+
+
+def plain(amount: Fraction) -> float:
+    """A number for JSON: an integer if the amount is whole, else the nearest float."""
+    return int(amount) if amount.denominator == 1 else float(amount)
+
+
+def read(written: Mapping[str, Any]) -> Tally:
+    """Read what `write` wrote; raises ValueError for anything else."""
+    for key, text in written.items():
+        if not isinstance(text, str):
+            raise ValueError(f'{shown(key)}: {shown(str(text))} is no amount in quotes, as "3", "0.5" or "8Gi"')  # noqa: TRY004 - the text in the object is wrong, not a type of ours
+    return {key: _amount(key, text) for key, text in written.items()}
+
+
+@lru_cache(REMEMBERED)
+def _amount(key: str, text: str) -> Fraction:
+    if key.partition("/")[0] not in (DEVICES, MEMORY):
+        raise ValueError(f"{shown(key)} is neither devices nor memory, of all cards or of one, as devices/A100-80GB")
+    try:
+        size = size_shown(text)
+        amount = Fraction(text) if size is None else size
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f'{shown(key)}: "{shown(text)}" is no amount, as "3", "0.5" or "8Gi"') from None
+    if amount < 0:
+        raise ValueError(f'{shown(key)}: "{shown(text)}" is less than nothing')
+    return amount

@@ -1,0 +1,19 @@
+"""The decisions and what they rest on, told to people.
+
+Belongs here: values that answer a question of a pod's author, a rule's author or an operator, and their JSON forms.
+Does not belong here: how they are shown (`webhook.views`, `webhook.console`). A review uses two things of this room:
+the server learns its surroundings from an `inventory`, and /templates is answered by `workloads`.
+
+    explain    what would become of a pod, why, and which rule each edit comes from
+    templates  the pods that an object would make
+    forecast   whether it would be within the quota of its tenant
+    convert    a pod of one system, rewritten for another
+    examples   the examples of a rule, executed
+    losses     requests that cannot be recovered from a pod's resources
+    inventory  what the nodes offer; uses capacity
+    capacity   what one node offers of one back end
+    usage      what the pods ask, and which application each belongs to
+    workloads  the answer of POST /templates: what becomes of the pods of a workload, as warnings to its author
+    overview   both together: the global view of a cluster
+    tenants    what each tenant holds of what it may, and what is wrong
+"""

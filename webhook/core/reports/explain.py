@@ -1,0 +1,201 @@
+"""One object explained: the pods it would make, what each asks, who serves it and why, and what it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from webhook.core.backends import charge
+from webhook.core.decision import UNTOUCHED, Decision, denied
+from webhook.core.interpret.container_request import ContainerRequest
+from webhook.core.kube import patch, pod, quantity
+from webhook.core.kube.paths import field as path_of
+from webhook.core.mutate import decide
+from webhook.core.plan import choose
+from webhook.core.plan.choose import Candidate
+from webhook.core.plan.plan import Plan
+from webhook.core.policy import defaults, holdings, observe
+from webhook.core.quota.ledger import Ledger
+from webhook.core.reports import forecast as prospects
+from webhook.core.reports import templates
+from webhook.core.reports.forecast import Prospect
+from webhook.core.review import AdmissionRequest, creating
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.validate import validate
+from webhook.core.violations import Refusal, Violation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What would become of one pod. `title` names the object, `before` and `after` are the pod.
+
+    `converted` is how the pod was understood in the words of another system, if it is rewritten for this one. There
+    are `pods` like this at a time, and `prospect` is what the quota of their tenant says to them, if it was asked.
+    """
+
+    title: str
+    decision: Decision
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    planned: Plan | None = None
+    candidates: Mapping[str, Sequence[Candidate]] = field(default_factory=dict)
+    charges: Mapping[str, Fraction] = field(default_factory=dict)
+    converted: Plan | None = None
+    namespace: str = "default"
+    pods: int = 1
+    prospect: Prospect | None = None
+
+    def contract(self) -> dict[str, Any]:
+        """The form of `explain -o json`, which scripts rely on."""
+        return {
+            "allowed": self.decision.allowed,
+            "code": int(self.decision.code),
+            "violations": [
+                {"code": v.code, "path": v.path, "message": v.message, "fix": v.fix} for v in self.decision.violations
+            ],
+            "warnings": list(self.decision.warnings),
+            "backends": dict(self.decision.backends),
+            "patch": [dict(operation) for operation in self.decision.patch],
+            "pod": self.after,
+            "tenant": self.prospect.contract() if self.prospect else None,
+        }
+
+
+class Setting(NamedTuple):
+    """By whom and when a pod is created, in seconds since 1970; and where, unless it says so itself."""
+
+    namespace: str = ""
+    user: str = ""
+    at: float = 0.0
+
+
+NOWHERE: Final = Setting()
+
+
+def explain(document: Mapping[str, Any], rulebook: Rulebook, setting: Setting = NOWHERE) -> list[Explanation]:
+    """Explain every pod that a document has; an empty list for a kind without pods."""
+    found = [
+        replace(explain_pod(title, raw, setting.namespace or namespace, rulebook, setting), pods=number)
+        for title, raw, namespace, number in templates.pods(document)
+    ]
+    return [_with_hint(one, document) for one in found]
+
+
+def foreseen(
+    found: Iterable[Explanation], tenancy: Tenancy, ledgers: Mapping[str, Ledger] | None = None
+) -> Iterator[Explanation]:
+    """The explanations, each with the word of its tenant's ledger, as if all of it were created one after another.
+
+    `ledgers` None: nobody uses anything yet.
+    """
+    known = ledgers
+    for one in found:
+        decision, prospect, after = prospects.foresee(
+            one.decision, one.pods, one.namespace, tenancy, known, imagined=ledgers is None
+        )
+        known = after if decision.allowed and one.decision.reservation else known
+        shown = one.after if decision.allowed else one.before
+        yield replace(one, decision=decision, prospect=prospect, after=shown)
+
+
+def _with_hint(one: Explanation, document: Mapping[str, Any]) -> Explanation:
+    """The explanation, with a warning for shorthand that stands on a workload instead of on its pods."""
+    hint = (
+        None if one.title.startswith("Pod ") or one.decision.backends else templates.misplaced(document, one.before)
+    )
+    if hint is None:
+        return one
+    return replace(one, decision=replace(one.decision, warnings=[*one.decision.warnings, hint]))
+
+
+def explain_pod(
+    title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook, setting: Setting = NOWHERE
+) -> Explanation:
+    """Explain one pod; a `title` that does not begin with `Pod ` is of something that makes pods."""
+    review = replace(creating(raw, "explain", namespace, setting.at), user=setting.user)
+    return replace(explain_review(title, review, rulebook), namespace=namespace)
+
+
+def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
+    """Explain what both webhooks make of a pod that is created, as the review says by whom, where and when."""
+    raw = review.pod or {}
+    if not isinstance(raw.get("spec"), Mapping):
+        missing = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
+        return Explanation(title=title, decision=denied([missing]), before=raw, after=raw)
+    if rulebook.cluster.exempts(review.namespace):
+        exempt = f"{title} (exempt: {review.namespace})"
+        return Explanation(title=exempt, decision=UNTOUCHED, before=raw, after=raw)
+    try:
+        seen = pod.read(raw, review.namespace)
+        rejected = [] if title.startswith("Pod ") else list(_not_in_a_template(seen))
+        planned = defaults.plan_for_tenant(seen, rulebook)
+    except Refusal as refusal:
+        refused = denied(refusal.violations)
+        refused = observe.as_warnings(refused) if rulebook.tenancy.observing else refused
+        return Explanation(title=title, decision=refused, before=raw, after=raw)
+    planned.violations += rejected
+    decision = decide(planned, review, rulebook)
+    if rulebook.tenancy.observing:
+        decision = observe.mutation_as_warnings(decision, planned.served, rulebook)
+    after = patch.applied(decision.patch, raw) if decision.patch else raw
+    decision = _judged(decision, replace(review, pod=after), rulebook) if decision.allowed else decision
+    return Explanation(
+        title=title,
+        decision=decision,
+        before=raw,
+        after=after if decision.allowed else raw,
+        planned=planned,
+        candidates={asked.container.name: _candidates(asked, rulebook) for asked in _asking(planned)},
+        charges=_charges(planned, after if decision.allowed else raw, rulebook),
+    )
+
+
+def _charges(planned: Plan, after: Mapping[str, Any], rulebook: Rulebook) -> dict[str, Fraction]:
+    """What each container that is served is charged: what the stored pod counts, as far as it would be stored."""
+    held = holdings.holdings(pod.read(after), rulebook)
+    counted = {holding.container.name: holding.measure.devices for holding in held}
+    return {
+        one.asked.container.name: counted.get(one.asked.container.name, charge.charge(one.request, one.card))
+        for one in planned.served
+    }
+
+
+def _judged(mutated: Decision, stored: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """The answer to a pod that was translated, after it was judged as it would be stored."""
+    judged = validate(stored, rulebook)
+    warnings = [*mutated.warnings, *judged.warnings]
+    if not judged.allowed:
+        return replace(judged, warnings=warnings, reservation=None)
+    findings = [*mutated.findings, *judged.findings]
+    return replace(mutated, warnings=warnings, reservation=judged.reservation, findings=findings)
+
+
+def _asking(planned: Plan) -> list[ContainerRequest]:
+    return [asked for asked in planned.interpretation.asked if asked.anything]
+
+
+def _candidates(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Candidate]:
+    try:
+        return list(choose.candidates(asked, rulebook))
+    except Refusal:
+        return []
+
+
+def _not_in_a_template(seen: pod.Pod) -> Iterator[Violation]:
+    """Kubernetes validates a template before any pod exists, so nothing can be rescued there."""
+    for container in seen.containers:
+        for section, present in (("limits", container.limits), ("requests", container.requests)):
+            for name, value in present.items():
+                path = path_of((*container.path, "resources", section, name))
+                if "/" not in name and name.startswith("gpu"):
+                    yield _template(path, f"{name} is no resource name that Kubernetes takes in a pod template")
+                elif "/" in name and not quantity.is_whole(value):
+                    yield _template(path, f"{name}: {value} is no whole number, and a pod template needs one")
+
+
+def _template(path: str, message: str) -> Violation:
+    fix = 'say it with a label or annotation of the template, as gpu: "0.3"'
+    return Violation(code="GPU002", path=path, message=message, fix=fix)

@@ -1,0 +1,267 @@
+"""What the nodes of a cluster offer: on which node which back end has how many devices of which card.
+
+A node says little about itself: resources, some of which several back ends own, and labels. The rules say the rest,
+read backwards. Nothing here gates: a pool scaled to zero advertises nothing, and its pods must still come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from webhook.core.backends import cards as card_models
+from webhook.core.backends.cards import Labels
+from webhook.core.backends.charge import Measure
+from webhook.core.kube import paths, quantity
+from webhook.core.kube.quantity import QuantityError
+from webhook.core.reports import capacity
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.rulebook import Rulebook, Surroundings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What one back end has on one node.
+
+    resources   what the node advertises of it, by name
+    card        its model, `profile` the partition that all of them are cut into; None where nothing says so
+    devices     how many cards these are; None if nothing tells
+    memory      bytes in all, None if nothing tells
+    """
+
+    backend: str
+    resources: Mapping[str, int]
+    card: Card | None
+    profile: str | None
+    devices: Fraction | None
+    memory: int | None
+
+    @property
+    def exists(self) -> Measure:
+        """The offer in the neutral unit; what is not known counts as nothing."""
+        devices = self.devices or Fraction(0)
+        unsized = devices if self.memory is None else Fraction(0)
+        return Measure(devices=devices, memory=self.memory or 0, compute=100 * devices, unsized=unsized)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node that has devices.
+
+    offers     by back end, one for each that has devices there
+    cards      for every back end that could serve there, the card it would find; None if unknown
+    belongs    the back ends whose node it is, as far as its labels tell
+    unclaimed  resources that some rule knows, and no enabled back end says this node is for
+    """
+
+    name: str
+    ready: bool = True
+    schedulable: bool = True
+    offers: Mapping[str, Offer] = field(default_factory=dict)
+    cards: Mapping[str, Card | None] = field(default_factory=dict)
+    belongs: frozenset[str] = frozenset()
+    unclaimed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def takes_pods(self) -> bool:
+        """Whether a new pod can be bound to it."""
+        return self.ready and self.schedulable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The nodes with devices, by name; `others` is the number of nodes without."""
+
+    nodes: Mapping[str, Node]
+    others: int = 0
+
+
+def read(nodes: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> Inventory:
+    """The inventory of these Node objects, whole ones or what `pruned` left of them."""
+    labels = card_models.labels(rulebook)
+    alike: dict[object, Node] = {}  # nodes of a pool differ in little but their names
+    found: dict[str, Node] = {}
+    others = 0
+    for raw in nodes:
+        marked, advertised = _relevant(raw, labels, rulebook)
+        if rulebook.resources.keys().isdisjoint(advertised):
+            others += 1
+            continue
+        key = frozenset(marked.items()), frozenset(advertised.items())
+        if key not in alike:
+            alike[key] = _node(marked, advertised, labels, rulebook)
+        node = replace(
+            alike[key],
+            name=str(paths.mapping(raw, "metadata").get("name", "")),
+            ready=_ready(raw),
+            schedulable=paths.at(raw, "spec", "unschedulable") is not True,
+        )
+        if node.offers or node.unclaimed:
+            found[node.name] = node
+        else:
+            others += 1
+    return Inventory(nodes=found, others=others)
+
+
+def _relevant(
+    raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The labels and the advertised amounts that any rule asks for, as text."""
+    marked = {
+        key: str(value) for key, value in paths.mapping(raw, "metadata", "labels").items() if key in labels.keys
+    }
+    known = rulebook.resources
+    return marked, {
+        name: quantity.text_of(value)
+        for name, value in _advertised(raw).items()
+        if name in known or name in labels.keys
+    }
+
+
+def surroundings(inventory: Inventory) -> Surroundings:
+    """What the inventory tells the choice of a back end: who has nodes, and who has one card only."""
+    models: dict[str, dict[str | None, Card | None]] = {}
+    for node in inventory.nodes.values():
+        for backend, card in node.cards.items():
+            models.setdefault(backend, {})[card.model if card else None] = card
+    same = {backend: next(iter(cards.values())) for backend, cards in models.items() if len(cards) == 1}
+    return Surroundings(
+        cards={backend: card for backend, card in same.items() if card is not None},
+        present=frozenset(name for node in inventory.nodes.values() for name in node.belongs),
+    )
+
+
+def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[str, Any] | None:
+    """A Node object cut down to what any rule asks of it; None if it has no resource that a rule knows.
+
+    Not what follows from the rules, which may change while this is kept.
+    """
+    marked, advertised = _relevant(raw, labels, rulebook)
+    if rulebook.resources.keys().isdisjoint(advertised):
+        return None
+    status: dict[str, Any] = {"allocatable": advertised}
+    if not _ready(raw):
+        status["conditions"] = [{"type": "Ready", "status": "False"}]
+    node = {
+        "metadata": {"name": str(paths.mapping(raw, "metadata").get("name", "")), "labels": marked},
+        "status": status,
+    }
+    return node | ({"spec": {"unschedulable": True}} if paths.at(raw, "spec", "unschedulable") is True else {})
+
+
+def _advertised(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    return paths.mapping(raw, "status", "allocatable") or paths.mapping(raw, "status", "capacity")
+
+
+def _ready(raw: Mapping[str, Any]) -> bool:
+    """Whether the node says so; one that says nothing of it (a file, cut short) is taken to be."""
+    conditions = paths.at(raw, "status", "conditions")
+    said = [one.get("status") for one in conditions or () if isinstance(one, Mapping) and one.get("type") == "Ready"]
+    return not said or said[0] == "True"
+
+
+def _node(marked: Mapping[str, str], advertised: Mapping[str, str], labels: Labels, rulebook: Rulebook) -> Node:
+    """What all nodes with these labels and amounts have in common."""
+    found = dict(_amounts(advertised, rulebook))
+    owners = {name: _owners(name, marked, rulebook) for name in found}
+    groups: dict[str, dict[str, int]] = {}
+    for name, candidates in owners.items():
+        if candidates:
+            groups.setdefault(candidates[0].name, {})[name] = found[name]
+    could = {backend.name: backend for candidates in owners.values() for backend in candidates}
+    counted = Counter(could[name].nodes.devices for name in groups)
+    return Node(
+        name="",
+        offers={
+            name: _offer(_alone(could[name], counted), group, advertised, marked, labels, rulebook)
+            for name, group in groups.items()
+        },
+        cards={name: _card(marked, backend, labels, rulebook)[0] for name, backend in could.items()},
+        belongs=frozenset(name for candidates in owners.values() for name in _best(candidates)),
+        unclaimed={name: found[name] for name, candidates in owners.items() if not candidates},
+    )
+
+
+def _amounts(advertised: Mapping[str, Any], rulebook: Rulebook) -> Iterator[tuple[str, int]]:
+    for name, value in advertised.items():
+        if name in rulebook.resources and (amount := _amount(value)) > 0:
+            yield name, amount
+
+
+def _amount(value: object) -> int:
+    """A quantity as a node advertises it; 0 if it is none."""
+    text = quantity.text_of(value)
+    with suppress(QuantityError):
+        return int(quantity.served(text))
+    with suppress(QuantityError):
+        return quantity.size(text)
+    return 0
+
+
+def _owners(resource: str, labels: Mapping[str, str], rulebook: Rulebook) -> Sequence[Backend]:
+    """Whose resource it may be on a node with these labels: the most labels first, then the cluster's order."""
+    fitting = [owner for owner in rulebook.resources[resource].owners if _holds(owner, labels)]
+    return sorted(fitting, key=lambda owner: -len(owner.nodes.labels))
+
+
+def _holds(backend: Backend, labels: Mapping[str, str]) -> bool:
+    return all(
+        key in labels and (not values or labels[key] in values) for key, values in backend.nodes.labels.items()
+    )
+
+
+def _best(candidates: Sequence[Backend]) -> Iterator[str]:
+    """Those that no label tells apart from the first."""
+    return (one.name for one in candidates if len(one.nodes.labels) == len(candidates[0].nodes.labels))
+
+
+def _card(
+    labels: Mapping[str, str], backend: Backend, known: Labels, rulebook: Rulebook
+) -> tuple[Card | None, str | None]:
+    """The card that a label names, else the only one the back end serves, or that the Cluster document says."""
+    card, profile = known.recognise(labels, backend)
+    card = card or backend.card
+    if card is None and rulebook.cluster.device is not None:
+        named = rulebook.devices[rulebook.cluster.device.lower()]
+        card = named if backend.serves(named) else None
+    return card, profile if card is None or profile in card.profiles else None
+
+
+def _offer(
+    backend: Backend,
+    resources: Mapping[str, int],
+    advertised: Mapping[str, Any],
+    marked: Mapping[str, str],
+    labels: Labels,
+    rulebook: Rulebook,
+) -> Offer:
+    card, profile = _card(marked, backend, labels, rulebook)
+    said = _labelled_devices(backend, marked, advertised) if profile is None else None
+    cards = [card] if card else card_models.served(backend, rulebook)
+    backend = card_models.for_card(backend, card)
+    devices = said or capacity.devices(resources, backend, profile, cards)
+    memory = capacity.memory(resources, backend, card, devices)
+    return Offer(
+        backend=backend.name, resources=resources, card=card, profile=profile, devices=devices, memory=memory
+    )
+
+
+def _alone(backend: Backend, counted: Mapping[str | None, int]) -> Backend:
+    """The back end, without a number of cards that counts those of another one on the same node, too."""
+    if counted[backend.nodes.devices] == 1:
+        return backend
+    return replace(backend, nodes=replace(backend.nodes, devices=None))
+
+
+def _labelled_devices(backend: Backend, labels: Mapping[str, str], advertised: Mapping[str, Any]) -> Fraction | None:
+    """What the label, or else the resource, that holds the number of cards says."""
+    key = backend.nodes.devices
+    if key is None:
+        return None
+    text = labels.get(key, "")
+    return Fraction(int(text)) if text.isdecimal() and int(text) else Fraction(_amount(advertised.get(key))) or None

@@ -1,0 +1,234 @@
+"""All tenants at a glance: what each has used of what it may, in which namespaces, and what is wrong or ends soon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal, NamedTuple
+
+from webhook.core.policy import membership
+from webhook.core.policy.judge import SOON
+from webhook.core.quota import tally
+from webhook.core.quota.ledger import Ledger
+from webhook.core.rules.exemption import Exemption
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import Quota, TenantPolicy
+from webhook.core.violations import Action
+
+_THEN: Final[Mapping[Action, str]] = {
+    "deny": "what runs stays, and nothing more is admitted",
+    "warn": "more is admitted, as its policy only warns",
+    "dryrun": "more is admitted, as its policy is only tried",
+}
+"""What it means for a tenant that it holds more than its limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """One thing that is counted. `limit` is None where nothing limits it; memory is in bytes."""
+
+    key: str
+    used: Fraction
+    limit: Fraction | None
+
+    @property
+    def left(self) -> Fraction | None:
+        """What may still be asked, at least nothing; None for anything."""
+        return None if self.limit is None else max(Fraction(0), self.limit - self.used)
+
+    @property
+    def percent(self) -> int | None:
+        """How much of the limit is used, rounded down; more than 100 where the limit was lowered below it."""
+        return None if self.limit is None else tally.percent({self.key: self.used}, {self.key: self.limit})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One namespace of a tenant; one that is not `counted` yet admits no GPU pod until it is."""
+
+    namespace: str
+    devices: Fraction
+    memory: Fraction
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """What is known of one tenant.
+
+    `policy` is None for a ledger that is left over. `known`: the settler has counted what it uses. `totals` begin
+    with its devices and memory; `models` are those of each card model. `pending` are pods on their way into the
+    cluster.
+    """
+
+    name: str
+    policy: TenantPolicy | None
+    known: bool
+    totals: Sequence[Total]
+    models: Mapping[str, Sequence[Total]]
+    places: Sequence[Place]
+    pending: int
+
+    @property
+    def quota(self) -> Quota | None:
+        """What its policy lets it hold."""
+        return self.policy.quota if self.policy else None
+
+    @property
+    def percent(self) -> int | None:
+        """How full it is, by what comes nearest to its limit; None without a limit, or where nothing is counted."""
+        if not self.known:
+            return None
+        every = [*self.totals, *(total for totals in self.models.values() for total in totals)]
+        return max((total.percent for total in every if total.percent is not None), default=None)
+
+
+class Problem(NamedTuple):
+    """Something that has to be done; `tenant` is empty where it concerns no tenant."""
+
+    tenant: str
+    message: str
+
+
+class Lapse(NamedTuple):
+    """An exemption, and whether it `holds`, `ends` soon, or has `ended`; `seconds` are those to its end."""
+
+    exemption: Exemption
+    state: Literal["holds", "ends", "ended"]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenants:
+    """All of it, as rows; the fullest tenant comes first."""
+
+    tenants: Sequence[Tenant]
+    problems: Sequence[Problem]
+    exemptions: Sequence[Lapse]
+
+
+def overview(
+    tenancy: Tenancy, ledgers: Mapping[str, Ledger], at: float, found: Iterable[Problem] = (), *, live: bool = True
+) -> Tenants:
+    """Bring policies and ledgers together, at a time in seconds since 1970.
+
+    `found` are problems that were seen before; `live`: ledgers are where all of them should be, so one that is not
+    there is a problem.
+    """
+    policies = {policy.name: policy for policy in tenancy.policies}
+    namespaces = _namespaces(tenancy)
+    tenants = [
+        _tenant(name, policies.get(name), ledgers.get(name), namespaces.get(name, ()))
+        for name in sorted({*policies, *ledgers})
+    ]
+    problems = [*found, *_ambiguous(tenancy)]
+    for tenant in tenants:
+        problems += (Problem(tenant.name, text) for text in _wrong(tenant, ledgers.get(tenant.name), live=live))
+    lapses = [_lapse(exemption, at) for exemption in tenancy.exemptions]
+    problems += (Problem("", _ended(lapse)) for lapse in lapses if lapse.state != "holds")
+    return Tenants(
+        tenants=sorted(tenants, key=lambda tenant: -1 if tenant.percent is None else tenant.percent, reverse=True),
+        problems=list(dict.fromkeys(problems)),
+        exemptions=sorted(lapses, key=lambda lapse: lapse.seconds),
+    )
+
+
+def totals(used: tally.Tally, hard: tally.Tally) -> list[Total]:
+    """Every total there is, devices and memory in all before those of models."""
+    return [
+        Total(key=key, used=used.get(key, Fraction(0)), limit=hard.get(key))
+        for key in sorted({*used, *hard, tally.DEVICES, tally.MEMORY}, key=lambda key: ("/" in key, key))
+    ]
+
+
+def _namespaces(tenancy: Tenancy) -> Mapping[str, Sequence[str]]:
+    """Of each tenant the namespaces that are known to exist."""
+    found: dict[str, list[str]] = {}
+    for namespace in sorted(tenancy.labels):
+        policy = membership.member(namespace, tenancy).policy
+        if policy is not None:
+            found.setdefault(policy.name, []).append(namespace)
+    return found
+
+
+def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger | None, namespaces: Sequence[str]) -> Tenant:
+    known = ledger is not None and ledger.view > 0
+    ledger = ledger or Ledger()
+    hard = ledger.hard or (policy.quota.hard if policy and policy.quota else {})
+    held = ledger.by_namespace
+    models: dict[str, list[Total]] = {}
+    plain: list[Total] = []
+    for total in totals(ledger.used, hard):
+        _, _, model = total.key.partition("/")
+        (models.setdefault(model, []) if model else plain).append(total)
+    return Tenant(
+        name=name,
+        policy=policy,
+        known=known,
+        totals=plain,
+        models=models,
+        places=[
+            Place(
+                namespace=each,
+                devices=held.get(each, tally.NOTHING).get(tally.DEVICES, Fraction(0)),
+                memory=held.get(each, tally.NOTHING).get(tally.MEMORY, Fraction(0)),
+                counted=each in ledger.held,
+            )
+            for each in sorted({*held, *namespaces})
+        ],
+        pending=len(ledger.pending),
+    )
+
+
+def _ambiguous(tenancy: Tenancy) -> Iterator[Problem]:
+    for namespace in sorted(tenancy.labels):
+        rivals = membership.member(namespace, tenancy).rivals
+        if rivals:
+            names = " and ".join(rival.rule for rival in rivals)
+            yield Problem(
+                "",
+                f"the namespace {namespace} is selected by {names}, both of priority {rivals[0].priority}: "
+                "its GPU pods are refused until one has another priority",
+            )
+
+
+def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str]:
+    """What keeps a tenant from being counted as its policy says."""
+    quota = tenant.quota
+    if tenant.policy is None:
+        yield "no policy has this name any more; its TenantUsage counts for nothing"
+    elif quota is not None and not tenant.known and live:
+        yield "has a quota, and nobody counts what it uses: GPU pods wait for the settler (gpu-webhook settle)"
+    elif quota is not None and ledger is not None and ledger.hard != quota.hard:
+        yield "its ledger still has another limit than its policy; the settler writes it there"
+    if quota is not None and tenant.known and (new := [one.namespace for one in tenant.places if not one.counted]):
+        yield f"GPU pods have to wait in namespaces that are not counted yet: {', '.join(new)}"
+    for total in [*tenant.totals, *(total for totals in tenant.models.values() for total in totals)]:
+        if total.limit is not None and total.used > total.limit:
+            used, limit = tally.text_of(total.key, total.used), tally.text_of(total.key, total.limit)
+            what = total.key.replace("/", " of ")
+            yield f"holds {used} of {limit} {what}: {_THEN[quota.action if quota else 'deny']}"
+
+
+def _lapse(exemption: Exemption, at: float) -> Lapse:
+    seconds = exemption.expires - at
+    if seconds <= 0:
+        return Lapse(exemption, "ended", seconds)
+    return Lapse(exemption, "ends" if seconds < SOON else "holds", seconds)
+
+
+def _ended(lapse: Lapse) -> str:
+    one = lapse.exemption
+    if lapse.state == "ended":
+        return f"the exemption {one.name} ended {duration(-lapse.seconds)} ago and lifts nothing: delete or renew it"
+    return f"the exemption {one.name} ends in {duration(lapse.seconds)}: ask {one.owner} whether it is still needed"
+
+
+def duration(seconds: float) -> str:
+    """A time in one unit, rounded down: `3 days`, `1 hour`, `20 minutes`."""
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            number = int(seconds // size)
+            return f"{number} {unit}{'' if number == 1 else 's'}"
+    return "less than a minute"

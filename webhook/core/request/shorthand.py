@@ -1,0 +1,176 @@
+"""The keys of the shorthand, each with the parser of its value.
+
+A parser returns the meaning of a text, or raises QuantityError with a sentence on how to write it. The places where
+a key may be written are in `webhook.core.interpret.locations`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from math import ceil
+from typing import Any, Final
+
+from webhook.core.kube.quantity import QuantityError, decimal, show, shown, size
+from webhook.core.request.request import Devices
+
+MAX_DEVICES: Final = 1024
+"""No node has more devices, time-slicing replicas included; a larger number is a typing error."""
+
+SHARINGS: Final = ("exclusive", "fractional", "partitioned", "time-sliced", "mps")
+PLACEMENTS: Final = ("binpack", "spread", "topology")
+
+MAX_MODELS: Final = 32
+MAX_SUBDOMAIN: Final = 253
+MAX_MEMORY: Final = 4 << 40
+"""Bytes. No node's GPUs have more together, so a larger amount is a mistake, perhaps in the unit."""
+
+_DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
+_PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
+
+
+def devices(text: str) -> Devices | None:
+    """`2`, `0.3`, `30%`, `2x0.5`; `0` and `none` are no request, None."""
+    if text == "none":
+        return None
+    match = _DEVICES.fullmatch(_percent_as_decimal(text))
+    if match is None:
+        raise QuantityError(f'"{shown(text)}" is not a number of GPUs', "write 1, 2, 0.5, 2x0.5 or none")
+    whole, _, decimals = match[2].partition(".")
+    each = Fraction(int(whole + decimals), 10 ** len(decimals))
+    return devices_from(int(match[1] or 1), each, explicit=match[1] is not None)
+
+
+def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devices | None:
+    """`times` x `each` devices: whole ones, or a share of each; refuses 1.5, which no back end can serve."""
+    above, below = each.numerator, each.denominator
+    if above == 0 and not explicit:
+        return None
+    if not 0 < times <= MAX_DEVICES or times * above > MAX_DEVICES * below:
+        raise QuantityError(f"no pod gets {show(times * each)} GPUs", f"write 1 to {MAX_DEVICES}")
+    if above == 0:
+        raise QuantityError("a share of 0 is nothing", "write none for no GPU")
+    if above < below:
+        return Devices(times, each)
+    if below == 1:
+        return Devices(times * above)
+    low, cards = above // below, -(-above // below)
+    raise QuantityError(
+        f"{show(each)} is neither a share of one GPU nor a whole number",
+        f"ask {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * each / cards), 1000))}",
+    )
+
+
+def _percent_as_decimal(text: str) -> str:
+    """`30%` as `0.3`, and `2x30%` as `2x0.3`; anything else as it is."""
+    match = _PERCENT.fullmatch(text) if text.endswith("%") else None
+    if match is None:
+        return text
+    if int(match[2]) > 100:
+        raise QuantityError(f"{match[2]}% is more than one GPU", "write a number of GPUs, as 2, or 2x50%")
+    return f"{match[1]}{int(match[2]) // 100}.{int(match[2]) % 100:02d}"
+
+
+def memory(text: str) -> int:
+    """`8Gi` or `8192Mi`, per device."""
+    amount = size(text)
+    if amount == 0:
+        raise QuantityError("0 is no memory", "leave the key out for all of it")
+    if amount > MAX_MEMORY:
+        raise QuantityError(f"no GPU has {shown(text)} of memory", "write a smaller size, as 8Gi")
+    return amount
+
+
+def cores(text: str) -> Fraction:
+    """Compute percent per device, `30` or `30%`."""
+    return cores_from(decimal(text.removesuffix("%")))
+
+
+def cores_from(percent: Fraction) -> Fraction:
+    """Compute percent per device, from 1 to 100."""
+    if not 1 <= percent <= 100:
+        raise QuantityError(f"{show(percent)} is not a percentage of one GPU", "write 1 to 100")
+    return percent
+
+
+def tflops(text: str) -> Fraction:
+    """Dense FP16 TFLOPS per device, `20`."""
+    amount = decimal(text)
+    if amount == 0:
+        raise QuantityError("0 is no compute", "leave the key out for all of it")
+    return amount
+
+
+def names(text: str) -> tuple[str, ...]:
+    """One name or a comma-separated list: `A100-80GB` or `A100-40GB, A100-80GB`."""
+    if text.count(",") >= MAX_MODELS:
+        raise QuantityError(f"a list of more than {MAX_MODELS} models", "name fewer, or leave it out for any")
+    return tuple(dict.fromkeys(name(part.strip()) for part in text.split(",")))
+
+
+def name(text: str) -> str:
+    """A name of a model, a back end or an object."""
+    if not _NAME.fullmatch(text):
+        raise QuantityError(f'"{shown(text)}" is not a name', "write a name, of letters and digits")
+    return text
+
+
+def claim(text: str) -> str:
+    """The name of a claim or a claim template: a DNS subdomain."""
+    if not _SUBDOMAIN.fullmatch(text) or len(text) > MAX_SUBDOMAIN:
+        raise QuantityError(f'"{shown(text)}" is not a name', "write the name of an object: a-z, 0-9, - and dots")
+    return text
+
+
+def profile(text: str) -> str:
+    """A partition: `1g.10gb`, `vir02`, `1g.10gb+me` (in a label, which cannot hold `+`, `1g.10gb.me`)."""
+    head, dot, attribute = name(text).rpartition(".")
+    return f"{head}+{attribute}" if dot and attribute in {"me", "gfx"} else text
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """A parser that accepts one of these words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise QuantityError(f'"{shown(text)}" is not one of {", ".join(words)}', "write one of them")
+        return text
+
+    return parse
+
+
+KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "gpu": devices,
+    "gpu-memory": memory,
+    "gpu-cores": cores,
+    "gpu-model": names,
+    "gpu-profile": profile,
+    "gpu-sharing": one_of(*SHARINGS),
+    "gpu-backend": name,
+    "gpu-claim": claim,
+    "gpu-container": name,
+    "gpu-tflops": tflops,
+    "gpu-placement": one_of(*PLACEMENTS),
+}
+"""Every key in its short form, with the parser of its value."""
+
+QUALIFIERS: Final = frozenset({"gpu-model", "gpu-sharing", "gpu-backend", "gpu-placement"})
+"""Keys that qualify a request without an amount. Written for the whole pod they hold for all its containers."""
+
+EXAMPLES: Final[Mapping[str, str]] = {
+    "gpu": "gpu: 1",
+    "gpu-memory": "gpu-memory: 8Gi",
+    "gpu-cores": "gpu-cores: 30",
+    "gpu-model": "gpu-model: NAME",
+    "gpu-profile": "gpu-profile: NAME",
+    "gpu-sharing": f"gpu-sharing: {SHARINGS[0]} (or {', '.join(SHARINGS[1:])})",
+    "gpu-backend": "gpu-backend: NAME",
+    "gpu-claim": "gpu-claim: NAME",
+    "gpu-container": "gpu-container: NAME",
+    "gpu-tflops": "gpu-tflops: 20",
+    "gpu-placement": f"gpu-placement: {PLACEMENTS[0]} (or {', '.join(PLACEMENTS[1:])})",
+}
+"""An example of every key, for messages about a value that means nothing."""

@@ -1,0 +1,337 @@
+"""A `Backend`: one way a vendor exposes GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from webhook.core.forms.document import Location, Node, Problem, Section, nearest
+from webhook.core.forms.form import Rule, document, form, found, inline, need, origin, place, take
+from webhook.core.forms.shape import (
+    ANYTHING,
+    FILLED,
+    FLAG,
+    TEXT,
+    Schema,
+    Scope,
+    Shape,
+    each,
+    many,
+    shared,
+    some,
+    whole,
+    word,
+)
+from webhook.core.request.shorthand import KEYS, SHARINGS
+from webhook.core.rules import modes, outputs
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.modes import COMPANIONS, LOWER_CASE, MODE, OUTPUTS, Companions, Mode, Outputs
+from webhook.core.rules.outputs import HOLED, Constant
+
+# What every pod gets
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Toleration:
+    key: str | None = take(TEXT, "The taint's key; left out with `operator: Exists` it is any.", "acme.example/card")
+    operator: str | None = take(
+        word(("Exists", "Equal")), "`Exists` for any value, `Equal` (the default) for this one."
+    )
+    value: str | None = take(TEXT, "The taint's value, with `operator: Equal`.")
+    effect: str | None = take(
+        word(("NoSchedule", "PreferNoSchedule", "NoExecute")), "The taint's effect; any if left out."
+    )
+    seconds: int | None = take(
+        whole(0), "With `effect: NoExecute`, how long it is tolerated.", key="tolerationSeconds"
+    )
+
+
+def _toleration(read: _Toleration, section: Section, scope: Scope) -> tuple[Mapping[str, Any], str]:
+    fields = {"key": read.key, "operator": read.operator, "value": read.value, "effect": read.effect}
+    given = {key: value for key, value in {**fields, "tolerationSeconds": read.seconds}.items() if value is not None}
+    if read.operator == "Exists" and "value" in given:
+        section.complain("a toleration with operator Exists has no value")
+    if read.operator != "Exists" and "key" not in given:
+        section.complain("a toleration without a key needs operator Exists")
+    if "tolerationSeconds" in given and read.effect != "NoExecute":
+        section.complain("tolerationSeconds is for effect NoExecute")
+    return given, origin(section.node, scope)
+
+
+_EQUAL: Final = {"enum": ["Equal"]}
+_EXISTS: Final = {"enum": ["Exists"]}
+_OTHER_EFFECTS: Final = {"enum": ["NoSchedule", "PreferNoSchedule"]}
+_TOLERABLE: Final = [
+    {"not": {"type": "object", "required": ["operator", "value"], "properties": {"operator": _EXISTS}}},
+    {"anyOf": [{"required": ["key"]}, {"required": ["operator"], "properties": {"operator": {"not": _EQUAL}}}]},
+    {
+        "anyOf": [
+            {"not": {"type": "object", "required": ["tolerationSeconds"]}},
+            {"required": ["effect"], "properties": {"effect": {"not": _OTHER_EFFECTS}}},
+        ]
+    },
+]
+_TOLERATION: Final = form(_Toleration, Rule({"allOf": _TOLERABLE}), after=_toleration)
+
+
+def _constant(node: Node, scope: Scope) -> Constant:
+    return Constant(node.text(), node.at, rule=origin(node, scope))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """What every pod that the back end serves gets once; a toleration comes with the rule line it stands on.
+
+    `outputs` are part of those of each mode.
+    """
+
+    runtime_class: Constant | None = take(
+        TEXT.reading(_constant),
+        "The pod's runtime class; a pod's own is kept, and an empty one is none.",
+        key="runtimeClassName",
+    )
+    scheduler: Constant | None = take(
+        TEXT.reading(_constant),
+        "The pod's scheduler; a pod that names yet another one is refused.",
+        key="schedulerName",
+    )
+    tolerations: Sequence[tuple[Mapping[str, Any], str]] = take(
+        many(shared("toleration", _TOLERATION)),
+        "Tolerations of the pod.",
+        [{"key": "acme.example/card", "operator": "Exists", "effect": "NoSchedule"}],
+    )
+    outputs: Outputs = inline(OUTPUTS, default=Outputs())
+
+
+# Examples
+
+_SCALARS: Final = each(Shape(ANYTHING.read, {"type": ["string", "integer", "number", "boolean"]})).schema
+_LABELS: Final = each(many(Shape(ANYTHING.read, {"type": ["string", "integer", "number"]}))).schema
+
+
+def _as_it_stands(schema: Schema) -> Shape[Any]:
+    return Shape(ANYTHING.read, schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Expected:
+    limits: Any = take(_as_it_stands(_SCALARS), "The container's resources.", {"acme.example/card": 1})
+    annotations: Any = take(_as_it_stands(_SCALARS), "Annotations of the pod, without those of the webhook.")
+    labels: Any = take(_as_it_stands(_SCALARS), "Labels of the pod.")
+    env: Any = take(_as_it_stands(_SCALARS), "Environment of the container.")
+    node_affinity: Any = take(_as_it_stands(_LABELS), "Values of each node label.")
+    claims: Any = take(_as_it_stands(many(TEXT).schema), "Names of templates of resource claims.")
+    scheduler: Any = take(_as_it_stands(TEXT.schema), "The pod's scheduler.", key="schedulerName")
+    runtime_class: Any = take(_as_it_stands(TEXT.schema), "The pod's runtime class.", key="runtimeClassName")
+
+
+def _expected(read: _Expected, _: Section, __: Scope) -> Mapping[str, Any] | None:
+    values = zip(EXPECTED, vars(read).values(), strict=True)
+    return {key: value for key, value in values if value is not None} or None
+
+
+_EXPECTATIONS: Final = form(_Expected, after=_expected)
+EXPECTED: Final = tuple(_EXPECTATIONS.schema["properties"])
+"""What an example may expect; each section that is given is compared whole."""
+
+ASK: Final[Schema] = {"type": "object", "properties": dict.fromkeys(KEYS, TEXT.schema), "additionalProperties": False}
+_POD: Final = Shape(
+    lambda node, _: {key: entry.plain() for key, entry in node.items()}, {"type": "object"}, dict[str, Any]()
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A request and what has to come of it; executed by `gpu-webhook check`.
+
+    Exactly one of `refused` (a part of the message) and `expected` (by section: `limits`, `annotations`, ...).
+    `pod` is what else the pod has, in the form of a pod.
+    """
+
+    name: str = take(TEXT, "What messages call it.", default="")
+    ask: Mapping[str, str] = need(
+        Shape(each(TEXT).read, ASK, {}),
+        "The shorthand, by the keys of labels; values are quoted.",
+        {"gpu": "0.3", "gpu-model": "T4"},
+    )
+    pod: Mapping[str, Any] = take(_POD, "What else the pod has.", {"spec": {"hostIPC": True}})
+    refused: str | None = take(FILLED, "A part of the message that refuses it.")
+    expected: Mapping[str, Any] | None = inline(_EXPECTATIONS)
+    at: Location = found(place)
+
+
+def _titled(example: Example, section: Section, scope: Scope) -> Example:
+    at, path = section.node.at, f"{section.node.path}.ask"
+    unknown = [key for key in example.ask if key not in KEYS]
+    scope.problems.extend(
+        Problem(at, path, f'"{key}" is no key of the shorthand{nearest(key, KEYS)}') for key in unknown
+    )
+    if (example.refused is None) == (example.expected is None):
+        section.complain(f"needs either refused: or one of {', '.join(EXPECTED)}")
+    name = example.name or " ".join(f"{key}={value}" for key, value in example.ask.items())
+    return replace(example, name=name)
+
+
+_ONE_OUTCOME: Final = [
+    {"required": ["refused"]},
+    {"type": "object", "anyOf": [{"required": [key]} for key in EXPECTED]},
+]
+_EXAMPLE: Final = form(Example, Rule({"oneOf": _ONE_OUTCOME}), after=_titled)
+
+
+# Its nodes, partitions and parameters
+
+
+def _values(node: Node, scope: Scope) -> tuple[str, ...]:
+    """One value, a list of them, or nothing for any."""
+    if node.value is None:
+        return ()
+    return tuple(HOLED.read(each, scope) for each in (node.elements() if isinstance(node.value, list) else [node]))
+
+
+_LABEL_VALUES: Final[Schema] = {"anyOf": [HOLED.schema, many(HOLED).schema, {"type": "null"}]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """How a back end's nodes are recognised.
+
+    labels     every one holds: one of the values, or any where none are given
+    devices    the label, or the resource, that says how many cards a node has; None: its other resources tell
+    replicas   how often a card is counted in a resource that counts cards
+    required   the back end serves only if the inventory has such a node; else nodes may come later
+    """
+
+    labels: Mapping[str, tuple[str, ...]] = take(
+        each(Shape(_values, _LABEL_VALUES)),
+        "Labels that all hold: a value, a list of which one holds, or nothing for any value.",
+        {"acme.example/mode": "shared"},
+    )
+    devices: str | None = take(
+        TEXT, "The label, or the resource, that says how many cards a node has.", "acme.example/cards"
+    )
+    replicas: int = take(whole(), "How often each card is counted in a resource that counts cards.", 10, default=1)
+    required: bool = take(FLAG, "It serves only if such a node is known; else nodes may come later.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partitions:
+    """Which hardware partitions a back end has: all of its cards', or those that match one of `only`.
+
+    `spelling` is that of each profile which is not the catalogue's.
+    """
+
+    spelling: Mapping[str, str] = take(
+        each(TEXT), "Spellings of profiles that differ from the catalogue's.", key="names"
+    )
+    only: tuple[str, ...] = take(
+        many(TEXT), "The profiles it has, where these are not all; `*` is any text.", ["1g.*"], default=("*",)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parameter:
+    default: Any = need(ANYTHING, "The value unless the Cluster document sets another.")
+    description: Any = take(ANYTHING, "What for.")
+
+
+PARAMETERS: Final = Shape(
+    lambda node, _: frozenset(dict(node.items())), each(form(_Parameter)).schema, frozenset[str]()
+)
+"""The names of parameters; their values are put in before a document is read, see `forms/inheritance`."""
+
+PARAMETERS_ARE: Final = "Values that a site may change, written as `$(name)` in keys and values."
+A_PARAMETER: Final = {
+    "resource": {"default": "acme.example/card", "description": "what the device plugin advertises"}
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One way a vendor exposes GPUs. `parametrised`: the cluster sets some of its parameters.
+
+    `models`: the only card models it serves, in lower case; none: all of its vendors'. `card` is the one they have
+    in common. `partitions`: shares are served by hardware partitions; `profiles` are all that its cards can have.
+    `writers` are the users, as globs, that are parts of it and may change on a pod what only it reads.
+    `unenforced` are dimensions that it only counts: nothing stops a container that takes more.
+    """
+
+    name: str = found(document)
+    at: Location = found(place)
+    description: str = need(TEXT, "One line for people.", "shares of NVIDIA cards, by HAMi")
+    extends: str | None = take(
+        TEXT,
+        "Another back end, whose spec this one takes over: mappings are merged, lists replaced, an empty value"
+        " deletes. Examples are not inherited.",
+        "nvidia-gpu",
+    )
+    vendors: frozenset[str] = take(
+        some(TEXT), "Whose cards it serves, as the catalogues spell it; none means any.", ["nvidia"]
+    )
+    models: frozenset[str] = take(
+        LOWER_CASE, "The only card models it serves; if they are alike, a share becomes a size without `gpu-model`."
+    )
+    sharing: frozenset[str] = need(some(word(SHARINGS)), "What `gpu-sharing` may say.", ["exclusive", "fractional"])
+    parameters: frozenset[str] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
+    partitions: Partitions | None = take(
+        form(Partitions),
+        "`{}` if it serves hardware partitions: a share or a size then gets the smallest profile that has it.",
+        {},
+    )
+    unenforced: tuple[str, ...] = take(
+        many(word(("memory", "compute"))),
+        "What it only counts, so that nothing stops a container that takes more; its author is warned.",
+        ["memory", "compute"],
+    )
+    writers: tuple[str, ...] = take(
+        many(TEXT),
+        "Users that are parts of it, as globs: they may change the annotations and labels it is asked in on a pod"
+        " that runs, which nobody else may.",
+        ["system:serviceaccount:kai-scheduler:*"],
+    )
+    modes: Sequence[Mode] = need(
+        many(MODE, "needs at least one mode"),
+        "Ways to serve a request; the first whose `when` matches is taken, and none means a refusal.",
+    )
+    inject: Injection = take(
+        form(Injection), "What a pod gets beside resources, whatever the mode.", default=Injection()
+    )
+    companions: Companions | None = inline(COMPANIONS)
+    nodes: Nodes = take(form(Nodes), "How its nodes are recognised.", default=Nodes())
+    request_only: Literal["repair", "refuse"] = take(
+        word(("repair", "refuse")),
+        "A resource in requests without a limit: `repair` (the default) or `refuse`.",
+        default="repair",
+    )
+    examples: Sequence[Example] = need(
+        many(shared("example", _EXAMPLE), "needs at least one example, so that somebody sees the rule work"),
+        "Executed whenever the rules are loaded.",
+        [{"ask": {"gpu": "1"}, "limits": {"acme.example/card": 1}}],
+        default=(),
+    )
+    card: Card | None = None
+    profiles: frozenset[str] = frozenset()
+    owns: frozenset[str] = frozenset()
+    parametrised: bool = False
+
+    def serves(self, card: Card) -> bool:
+        """Whether a card is one of its own: of its models, or where it names none of its vendors."""
+        if self.models:
+            return card.model.lower() in self.models
+        return not self.vendors or card.vendor in self.vendors
+
+    @property
+    def rule(self) -> str:
+        """The back end as messages name it: `hami-vgpu (hami-vgpu.yaml:4)`."""
+        return self.at.of(self.name)
+
+
+BACKEND: Final = form(Backend)
+SHARED: Final[Mapping[str, Schema]] = {
+    **modes.SHARED,
+    "example": _EXAMPLE.schema,
+    "toleration": _TOLERATION.schema,
+    **outputs.SHARED,
+}
+"""What a back end has often, by the name of its schema."""

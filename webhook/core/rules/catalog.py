@@ -1,0 +1,89 @@
+"""A `DeviceCatalog`: card models of one vendor, with what sizes and names they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from webhook.core.forms.document import Location, Section
+from webhook.core.forms.form import Group, Rule, form, found, key, need, place, take
+from webhook.core.forms.shape import POSITIVE, TEXT, Scope, each, many, size, whole
+
+_SIZE: Final = size(("Mi", "Gi"), "16Gi or 15360Mi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A hardware partition of a card: usable bytes, and how many of the card's slices it takes."""
+
+    name: str = found(key)
+    memory: int = need(_SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
+    memory_slices: int = need(whole(), "How many of the card's memory slices it takes.", key="slices")
+    compute_slices: int = need(whole(), "How many of the card's compute slices it takes.", key="compute")
+    most: int = take(whole(), "How many of these one card can hold; 1 if left out.", default=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A card model: `nominal` bytes as in the data sheet, and `memory`, usable bytes. `tflops` are dense FP16.
+
+    `profiles` are the partitions it can be cut into, the smallest first, and slices what they are counted in.
+    """
+
+    vendor: str = ""
+    at: Location = found(place)
+    model: str = need(TEXT, "The name that `gpu-model` asks for.", "A100-80GB")
+    aliases: tuple[str, ...] = take(many(TEXT), "Other names that `gpu-model` may use.", ["A100"])
+    names: tuple[str, ...] = take(
+        many(TEXT),
+        "Product names as the driver reports them; node labels have them with dashes for spaces.",
+        ["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"],
+    )
+    nominal: int = need(_SIZE, "Nominal memory, as in the data sheet.", "80Gi", key="memory")
+    memory: int = take(
+        _SIZE, "Memory as the driver reports it: what sizes are compared with.", "81920Mi", key="usable", default=0
+    )
+    tflops: Fraction | None = take(POSITIVE, "Dense FP16 TFLOPS, for `gpu-tflops`.", 65, 312)
+    memory_slices: int = need(whole(), "Slices of memory.", key="slices.memory", default=0)
+    compute_slices: int = need(whole(), "Slices of compute.", key="slices.compute", default=0)
+    profiles: Mapping[str, Profile] = take(
+        each(form(Profile)),
+        "The partitions that the card can be cut into, by name, the smallest first.",
+        {"1g.10gb": {"memory": "9856Mi", "slices": 1, "compute": 1, "most": 7}},
+    )
+
+
+def _checked(device: Card, section: Section, _: Scope) -> Card:
+    for profile in device.profiles.values():
+        if not device.memory_slices:
+            section.complain(f"profiles need slices: {{memory: ..., compute: ...}}, what {profile.name} is a part of")
+        elif profile.memory_slices > device.memory_slices or profile.compute_slices > device.compute_slices:
+            section.complain(f"the profile {profile.name} has more slices than the card")
+        elif profile.memory > device.nominal:
+            section.complain(f"the profile {profile.name} has more memory than the card")
+    return replace(device, memory=device.memory or device.nominal)
+
+
+_SLICES: Final = Group("Of a card that can be partitioned: the number of its slices.", ({"memory": 8, "compute": 7},))
+DEVICE: Final = form(
+    Card, Rule({"dependentRequired": {"profiles": ["slices"]}}), groups={"slices": _SLICES}, after=_checked
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCatalog:
+    """Card models of one vendor."""
+
+    vendor: str = need(TEXT, "Who makes these cards; `vendors` of a back end names it.", "nvidia", "amd")
+    devices: tuple[Card, ...] = need(many(DEVICE), "The card models.")
+
+
+DEVICE_CATALOG: Final = form(DeviceCatalog)
+
+
+def by_name(catalog: DeviceCatalog) -> dict[str, Card]:
+    """The devices of a catalogue, by lower-case model, alias and product name."""
+    devices = [replace(device, vendor=catalog.vendor) for device in catalog.devices]
+    return {name.lower(): device for device in devices for name in (device.model, *device.aliases, *device.names)}

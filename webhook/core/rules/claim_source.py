@@ -1,0 +1,201 @@
+"""A `ClaimSource`: objects that pods name instead of asking themselves, and what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from webhook.core.forms.document import Location, Node, Section, nearest
+from webhook.core.forms.form import Group, Rule, document, form, found, inline, need, place, take
+from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, many, pattern, word
+from webhook.core.request.shorthand import KEYS
+from webhook.core.rules.backend import A_PARAMETER, ASK, PARAMETERS, PARAMETERS_ARE, Backend
+from webhook.core.rules.modes import Mode, When
+from webhook.core.rules.outputs import LIMIT, Output
+
+CONTAINER: Final = "{container}"
+_EMPTY: Final = "needs at least one entry"
+
+Field = tuple[str, ...]
+"""Where something stands in an object: `("spec", "resources")`, written `spec.resources`."""
+
+
+def _prefix(node: Node) -> str:
+    """An annotation that names a claim, without its hole."""
+    text = node.text()
+    prefix = text.removesuffix(CONTAINER)
+    if prefix == text or len(prefix) < 2 or "{" in prefix:
+        raise node.problem(f"has to end in {CONTAINER}, as vendor.example/claim-{CONTAINER}")
+    return prefix
+
+
+_ADDRESS: Final = pattern(
+    r"^[^{]{2,}\{container\}$", f"has to end in {CONTAINER}, as vendor.example/claim-{CONTAINER}", _prefix
+)
+_FIELD: Final[Shape[Field]] = replace(FILLED.reading(lambda node, _: tuple(node.filled().split("."))), blank=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectKind:
+    """A kind of object in the Kubernetes API, in whichever of its versions a cluster has it."""
+
+    kind: str = need(FILLED, "The kind of the objects.", "ElasticGPUClaim")
+    group: str = need(FILLED, "Their API group.", "acme.example")
+    versions: tuple[str, ...] = need(many(FILLED, _EMPTY), "Versions of it, the preferred one first.", ["v1alpha1"])
+    plural: str = need(FILLED, "Their name in URLs.", "elasticgpuclaims")
+
+    @property
+    def name(self) -> str:
+        """The kind as Kubernetes names its definition: `plural.group`."""
+        return f"{self.plural}.{self.group}"
+
+
+_KIND: Final = form(ObjectKind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    devices: str = need(
+        word(("whole", "part")), "What these resources ask for: `whole` devices, or a `part` of each."
+    )
+    resources: Mapping[str, Output] = need(
+        each(LIMIT), "What stands in a claim, and what it means: a verb of `limits`."
+    )
+
+
+def _mode(read: _Read, section: Section, _: Scope) -> Mode:
+    when = When(devices=read.devices)
+    return Mode(name=read.devices, when=when, at=section.node.at, limits=read.resources, amounts=read.resources)
+
+
+def _read_asks(node: Node, scope: Scope) -> Mapping[str, str]:
+    for key, value in node.items():
+        if key not in KEYS:
+            raise value.problem(f'"{key}" is no key of the shorthand{nearest(key, KEYS)}')
+    return each(TEXT).read(node, scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimExample:
+    """What a claim's resources have to mean: the shorthand that they are, or a part of why they are refused."""
+
+    name: str = take(TEXT, "What messages call it.", default="")
+    resources: Mapping[str, Any] = need(
+        Shape(lambda node, _: {key: one.plain() for key, one in node.items()}, {"type": "object"}, {}),
+        "What stands in the claim.",
+        {"acme.example/compute": 50},
+    )
+    asks: Mapping[str, str] | None = take(
+        Shape(_read_asks, ASK), "What it means in the shorthand, by the keys of labels."
+    )
+    refused: str | None = take(FILLED, "A part of the message that refuses it.")
+    at: Location = found(place)
+
+
+def _titled(example: ClaimExample, section: Section, _: Scope) -> ClaimExample:
+    if (example.asks is None) == (example.refused is None):
+        section.complain("needs either asks: or refused:")
+    name = example.name or " ".join(f"{key}={value}" for key, value in example.resources.items())
+    return replace(example, name=name)
+
+
+_ONE_OUTCOME: Final = Rule({"oneOf": [{"required": ["refused"]}, {"type": "object", "required": ["asks"]}]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimSourceSpec:
+    """Objects that say what a container asks, and that a pod only names.
+
+    prefixes     how annotations begin that name a claim; the name of the container follows
+    resources    the field of a claim with its `limits` and `requests`; `classed` are those that may name its class
+    provisioned  the fields of a class that may name its provisioner
+    reads        what stands in a claim, as modes of a back end that serves no pod
+    aliases      other names of resources, and the name that `reads` has for each; `names` are these the other way
+    """
+
+    name: str = found(document)
+    at: Location = found(place)
+    description: str = need(TEXT, "One line for people.")
+    parameters: frozenset[str] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
+    prefixes: tuple[str, ...] = need(
+        many(_ADDRESS, _EMPTY),
+        "Annotations of pods that name a claim for a container.",
+        ["acme.example/claim-{container}"],
+        key="annotations",
+    )
+    claims: ObjectKind = inline(_KIND, "claims", default=ObjectKind(kind="", group="", versions=(), plural=""))
+    resources: Field = need(
+        _FIELD, "The field with what is asked for.", "spec.resources", key="claims.resources", default=()
+    )
+    classed: Sequence[Field] = take(
+        many(_FIELD), "Fields that may name the class; the first that is there counts.", key="claims.class"
+    )
+    classes: ObjectKind | None = inline(_KIND, "classes")
+    provisioned: Sequence[Field] = need(
+        many(_FIELD, _EMPTY),
+        "Fields that may name the provisioner.",
+        ["provisioner"],
+        key="classes.provisioner",
+        default=(),
+    )
+    reads: Sequence[Mode] = need(
+        many(form(_Read, after=_mode), _EMPTY), "What resources of a claim mean; the first that fits."
+    )
+    names: Mapping[str, tuple[str, ...]] = take(
+        each(many(TEXT)), "Other spellings of resources, by the one under `reads`."
+    )
+    examples: Sequence[ClaimExample] = need(
+        many(form(ClaimExample, _ONE_OUTCOME, after=_titled), _EMPTY),
+        "Executed whenever the rules are loaded.",
+        default=(),
+    )
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rule(self) -> str:
+        """The source as messages name it."""
+        return self.at.of(self.name)
+
+    @property
+    def kinds(self) -> Sequence[ObjectKind]:
+        """Everything that has to be known to read a claim."""
+        return (self.claims,) if self.classes is None else (self.claims, self.classes)
+
+    @property
+    def reader(self) -> Backend:
+        """A back end that serves no pod and reads what stands in a claim."""
+        return Backend(
+            name=self.name,
+            at=self.at,
+            description=self.description,
+            sharing=frozenset(),
+            modes=self.reads,
+            owns=frozenset(name for mode in self.reads for name in mode.amounts),
+        )
+
+
+def _aliased(source: ClaimSourceSpec, section: Section, scope: Scope) -> ClaimSourceSpec:
+    names = Section(section.node, []).take("names", lambda node: node, None)
+    owned = source.reader.owns
+    return replace(source, aliases=scope.attempt(lambda: _aliases(names, owned), {}) if names else {})
+
+
+def _aliases(names: Node, owned: frozenset[str]) -> Mapping[str, str]:
+    """The name that `reads` has for each other name of a resource."""
+    found: dict[str, str] = {}
+    for name, others in names.items():
+        if name not in owned:
+            raise others.problem(f'nothing under reads is called "{name}"{nearest(name, owned)}')
+        for other in others.elements():
+            if other.text() in owned or other.text() in found:
+                raise other.problem(f'"{other.text()}" has a meaning already')
+            found[other.text()] = name
+    return found
+
+
+_GROUPS: Final = {
+    "claims": Group("The objects that pods name, and where in them it stands what is asked.", needed=True),
+    "classes": Group("The objects that say who provides for a claim."),
+}
+CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_GROUPS, after=_aliased)

@@ -1,0 +1,176 @@
+"""All documents together: heads, names, and the references between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from webhook.core.forms import inheritance
+from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, Section, nearest
+from webhook.core.forms.inheritance import Parameters
+from webhook.core.forms.labels import MAX_NAME, is_subdomain
+from webhook.core.forms.shape import Scope
+from webhook.core.rules import catalog, expand, index
+from webhook.core.rules.backend import BACKEND, Backend
+from webhook.core.rules.catalog import DEVICE_CATALOG, Card
+from webhook.core.rules.claim_source import CLAIM_SOURCE
+from webhook.core.rules.cluster import CLUSTER, Cluster, Names
+from webhook.core.rules.exemption import EXEMPTION
+from webhook.core.rules.rulebook import ClaimSource, Rulebook
+from webhook.core.rules.schema import KINDS
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import TENANT_POLICY, Known
+
+T = TypeVar("T")
+
+_NAMED = f"write a-z, 0-9 and -, at most {MAX_NAME} characters, as vision-team"
+
+
+class Loaded(NamedTuple):
+    """What documents say, and what their examples are about: rules as they are written.
+
+    `backends` and `sources` have the parameters that they declare, not those that this cluster sets.
+    """
+
+    rulebook: Rulebook
+    backends: Sequence[Backend]
+    sources: Sequence[ClaimSource]
+
+
+def read(documents: Iterable[Node], digest: str) -> Loaded:
+    """Everything the documents say; raises DocumentError with all that is wrong with them, in order."""
+    problems: list[Problem] = []
+    specs = _by_kind(documents, problems)
+    _exactly_one_cluster(specs["Cluster"], problems)
+    here = _Documents(specs, _devices(specs["DeviceCatalog"], problems), problems)
+    cluster = here.cluster()
+    set_here = cluster.parameters if cluster else {}
+    backends, sources = here.backends(set_here), here.sources(set_here)
+    tenancy = here.tenancy(cluster, backends) if cluster else Tenancy()
+    if problems or cluster is None:
+        raise DocumentError(*sorted(set(problems)))
+    rulebook = index.index(cluster, {one.name: one for one in backends}, here.devices, digest, sources)
+    written = _Documents(specs, here.devices, [])
+    return Loaded(
+        replace(rulebook, tenancy=tenancy),
+        [written.backend(one.name, {}) if one.parametrised else one for one in backends],
+        written.sources({}),
+    )
+
+
+def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, dict[str, Node]]:
+    specs: dict[str, dict[str, Node]] = {kind: {} for kind in KINDS}
+    named: dict[tuple[str, str], Location] = {}
+    for document in documents:
+        section = Section(document, problems)
+        version = section.need("apiVersion", lambda node: node.word((API_VERSION,)), "")
+        kind = section.need("kind", lambda node: node.word(KINDS), "")
+        name = section.need("metadata", lambda node: _name(node, problems), "")
+        spec = section.need("spec", lambda node: node, document)
+        section.done()
+        if not version or not kind or not name:
+            continue
+        at = document.value["metadata"].value["name"].at
+        if KINDS[kind].is_object and not is_subdomain(name, MAX_NAME):
+            problems.append(Problem(at, "metadata.name", f'"{name}" is no name of an object; {_NAMED}'))
+        first = named.setdefault((kind, name), at)
+        if first is not at:
+            message = f'{kind} "{name}" is defined already, at {first.line_only}'
+            problems.append(Problem(at, "metadata.name", message))
+        specs[kind][name] = spec
+    return specs
+
+
+def _name(node: Node, problems: list[Problem]) -> str:
+    section = Section(node, problems)
+    name = section.need("name", lambda node: node.filled(), "")
+    for notes in ("annotations", "labels"):
+        section.take(notes, lambda node: node, node)
+    section.done()
+    return name
+
+
+def _exactly_one_cluster(found: Mapping[str, Node], problems: list[Problem]) -> None:
+    if not found:
+        raise DocumentError(*problems, *([] if problems else [_no_cluster()]))
+    for spec in list(found.values())[1:]:
+        first = next(iter(found.values())).at.line_only
+        problems.append(Problem(spec.at, "", f"a second Cluster document; the first is at {first}"))
+
+
+def _no_cluster() -> Problem:
+    return Problem(Location("rules", 1), "", "no Cluster document: nothing says which back ends this cluster has")
+
+
+def _devices(specs: Mapping[str, Node], problems: list[Problem]) -> dict[str, Card]:
+    found: dict[str, Card] = {}
+    for catalogue, spec in specs.items():
+        for name, device in catalog.by_name(DEVICE_CATALOG.of(catalogue, spec, problems)).items():
+            if name in found:
+                first = found[name].at.line_only
+                problems.append(Problem(device.at, "spec.devices", f'"{name}" is a device already, at {first}'))
+            found[name] = device
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Documents:
+    """The specs of all documents by kind and name, the cards they are read with, and what is wrong with them."""
+
+    specs: Mapping[str, Mapping[str, Node]]
+    devices: Mapping[str, Card]
+    problems: list[Problem]
+
+    def cluster(self) -> Cluster | None:
+        parametrised = self.specs["Backend"].keys() | self.specs["ClaimSource"].keys()
+        names = Names(backends=self.specs["Backend"].keys(), parametrised=parametrised, devices=self.devices)
+        return next((CLUSTER.of(*one, self.problems, names) for one in self.specs["Cluster"].items()), None)
+
+    def backends(self, set_here: Mapping[str, Parameters]) -> list[Backend]:
+        return self._each("Backend", lambda name: self.backend(name, set_here.get(name, {})))
+
+    def backend(self, name: str, set_here: Parameters) -> Backend:
+        spec = self._resolved(name, inheritance.merged(name, self.specs["Backend"]), set_here)
+        backend = replace(BACKEND.of(name, spec, self.problems), parametrised=bool(set_here))
+        return expand.complete(backend, self.devices, self.problems)
+
+    def sources(self, set_here: Mapping[str, Parameters]) -> list[ClaimSource]:
+        return self._each("ClaimSource", lambda name: self._source(name, set_here.get(name, {})))
+
+    def _source(self, name: str, set_here: Parameters) -> ClaimSource:
+        spec = self._resolved(name, self.specs["ClaimSource"][name], set_here)
+        source = CLAIM_SOURCE.of(name, spec, self.problems)
+        known = {each.name: getattr(source, each.name) for each in fields(source)}
+        return ClaimSource(**known, words=index.alone(source.reader, {}))
+
+    def tenancy(self, cluster: Cluster, backends: Iterable[Backend]) -> Tenancy:
+        known = Known(
+            backends=self.specs["Backend"].keys(),
+            enabled=cluster.backends,
+            devices=self.devices,
+            asking=index.asking(backends),
+        )
+        return Tenancy(
+            policies=tuple(
+                TENANT_POLICY.of(*one, self.problems, known) for one in self.specs["TenantPolicy"].items()
+            ),
+            exemptions=tuple(EXEMPTION.of(*one, self.problems) for one in self.specs["Exemption"].items()),
+            without_policy=cluster.without_policy,
+            observing=cluster.observe,
+        )
+
+    def _each(self, kind: str, read: Callable[[str], T]) -> list[T]:
+        """All documents of a kind, without those that cannot be read at all."""
+        found = (Scope(self.problems).attempt(partial(read, name), None) for name in self.specs[kind])
+        return [one for one in found if one is not None]
+
+    def _resolved(self, name: str, spec: Node, set_here: Parameters) -> Node:
+        """A spec with its parameters as the cluster sets them."""
+        defaults = inheritance.declared(spec)
+        for parameter, node in set_here.items():
+            if parameter not in defaults:
+                message = f'{name} has no parameter "{parameter}"{nearest(parameter, defaults)}'
+                self.problems.append(Problem(node.at, node.path, message))
+        return inheritance.substituted(spec, {**defaults, **set_here})

@@ -1,0 +1,371 @@
+"""A mode of a `Backend`: which requests it is for, what it writes, and what it needs of the rest of the pod."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from webhook.core.forms.document import Location, Node, Problem, Section
+from webhook.core.forms.form import Form, Group, Rule, form, found, inline, need, origin, place, take
+from webhook.core.forms.shape import (
+    FILLED,
+    FLAG,
+    TEXT,
+    Scope,
+    Shape,
+    each,
+    either,
+    many,
+    pattern,
+    shared,
+    some,
+    whole,
+    word,
+)
+from webhook.core.request.request import DEVICES, PREFIX
+from webhook.core.request.shorthand import SHARINGS
+from webhook.core.rules.outputs import ABSENT, ASKING, HOLED, LIMIT, SELECTED, WRITTEN, Constant, Output
+from webhook.core.rules.vocabulary import EXCLUSIONS, Slot, SlotKind, memory_unit
+
+# Which requests
+
+
+def _count(node: Node, scope: Scope) -> tuple[int, int | None]:
+    if isinstance(node.value, int):
+        return node.integer(1), node.integer(1)
+    low, high = _RANGE.read(node, scope)
+    if high is not None and high < low:
+        raise node.problem(f"no number is from {low} to {high}")
+    return low, high
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Range:
+    low: int = take(whole(), "At least so many.", key="min", default=1)
+    high: int | None = take(whole(), "At most so many.", key="max")
+
+
+_RANGE: Final = form(_Range, after=lambda read, *_: (read.low, read.high))
+_COUNT: Final = Shape(_count, either(whole(), _RANGE))
+_DIMENSIONS: Final = some(word(("share", "memory", "cores", "profile", "model")))
+LOWER_CASE: Final = some(TEXT.reading(lambda node, _: node.text().lower()))
+"""Names of card models, in lower case."""
+
+
+def _annotation(node: Node, scope: Scope) -> str | None:
+    """The value that an annotation has to have, None if it must be absent."""
+    if isinstance(node.value, dict):
+        ABSENT.read(node, scope)
+        return None
+    return node.text()
+
+
+def _annotations(node: Node, scope: Scope) -> Mapping[str, str | None]:
+    return {key: _annotation(entry, scope) for key, entry in node.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """The requests that a mode is for; every condition given has to hold.
+
+    `marks` are annotations that the pod has, as `key=value`, and `unmarked` keys of those that it must not have.
+    """
+
+    devices: str | None = take(
+        word(DEVICES), "`whole` devices, a `part` of each, a `profile` (a hardware partition), or a `claim`."
+    )
+    count: tuple[int, int | None] = take(
+        _COUNT, "A number of devices, or `{min: 2, max: 4}`.", 1, {"min": 2}, default=(1, None)
+    )
+    has: frozenset[str] = take(_DIMENSIONS, "Requests that say all of these.", ["memory"])
+    lacks: frozenset[str] = take(_DIMENSIONS, "Requests that say none of these.", ["cores"])
+    models: frozenset[str] = take(LOWER_CASE, "Requests for one of these card models.", ["A100-80GB"])
+    sharing: str | None = take(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
+    annotations: Mapping[str, str | None] = take(
+        each(Shape(_annotation, either(TEXT, ABSENT))).reading(_annotations),
+        "Pods that their author annotated so, or with `{absent: true}` did not.",
+    )
+    marks: frozenset[str] = frozenset()
+    unmarked: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        """The condition in words: `a part of 1 device, given memory`."""
+        count = _devices(*self.count)
+        kinds = {
+            "whole": "whole cards",
+            "part": "a part of each of",
+            "profile": "partitions of",
+            "claim": "claims for",
+        }
+        kind = kinds.get(self.devices or "", "")
+        text = count if self.devices is None else f"{kind}, {count}" if self.devices == "whole" else f"{kind} {count}"
+        text += f", given {' and '.join(sorted(self.has))}" if self.has else ""
+        text += f", without {' and '.join(sorted(self.lacks))}" if self.lacks else ""
+        text += f", {self.sharing}" if self.sharing else ""
+        return text + "".join(f", annotated {mark}" for mark in sorted(self.marks))
+
+
+def _devices(low: int, high: int | None) -> str:
+    if (low, high) == (1, None):
+        return "any number of devices"
+    if low == high:
+        return f"{low} device{'' if low == 1 else 's'}"
+    return f"{low} or more devices" if high is None else f"{low} to {high} devices"
+
+
+def _marked(when: When, _: Section, __: Scope) -> When:
+    marks = frozenset(f"{key}={value}" for key, value in when.annotations.items() if value is not None)
+    unmarked = frozenset(key for key, value in when.annotations.items() if value is None)
+    return replace(when, marks=marks, unmarked=unmarked)
+
+
+WHEN: Final = form(When, after=_marked)
+
+
+# What it writes beside limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What is written beside limits: text by key, values of node labels by key."""
+
+    annotations: Mapping[str, Output] = take(
+        each(WRITTEN),
+        "Annotations of the pod: text, which may have holes as `{model}`, or a verb.",
+        {"acme.example/placement": {"placement": {}}},
+    )
+    labels: Mapping[str, Output] = take(
+        each(WRITTEN), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
+    )
+    env: Mapping[str, Output] = take(
+        each(WRITTEN),
+        "Environment of the container: text, a verb, or `{value: ..., enforce: true}`.",
+        {"NVIDIA_VISIBLE_DEVICES": {"value": "void", "enforce": True}},
+    )
+    node_affinity: Mapping[str, Output] = take(
+        each(SELECTED),
+        "Labels that the node has to have: a text, a list of them (one is enough), a verb, or `{absent: true}`.",
+        {"acme.example/model": {"product": {}}},
+    )
+
+    def over(self, general: Outputs) -> Outputs:
+        """These and the general ones, without those that write nothing, as a parameter that is empty makes them."""
+        return Outputs(
+            annotations=_writing({**general.annotations, **self.annotations}),
+            labels=_writing({**general.labels, **self.labels}),
+            env=_writing({**general.env, **self.env}),
+            node_affinity=_writing({**general.node_affinity, **self.node_affinity}),
+        )
+
+
+def _writing(outputs: Mapping[str, Output]) -> dict[str, Output]:
+    return {key: output for key, output in outputs.items() if not isinstance(output, Constant) or output.value != ""}
+
+
+OUTPUTS: Final = form(Outputs)
+
+
+# What it needs of the rest of the pod
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Requires:
+    host_ipc: bool = take(FLAG, "The pod has to have `hostIPC: true`.", key="hostIPC")
+    run_as_user: int | None = take(whole(0), "The container has to run as this user.", 1000)
+    host_path: str | None = take(FILLED, "The container has to mount a volume with this path of the host.")
+
+
+def _required(read: _Requires, _: Section, __: Scope) -> Mapping[str, str]:
+    wanted = {"hostIPC": "true" if read.host_ipc else None, "runAsUser": read.run_as_user, "hostPath": read.host_path}
+    return {key: str(value) for key, value in wanted.items() if value is not None}
+
+
+REQUIRES: Final = form(_Requires, after=_required)
+
+
+def _all_on_one(section: Section) -> None:
+    if section.numbers("devices").get("devices", 1) > 1:
+        section.complain("devices can only be 1: all containers of the pod share one device")
+
+
+_ONE: Final = whole(1, 1).reading(lambda node, _: node.integer(1) == 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companions:
+    """What has to be true of a pod beside its request, and is never injected, as that would lower security.
+
+    requires    what the author has to write, by the words of `plan.pod_requirements.REQUIRABLE`
+    forbids     what the pod must not have, by those of `vocabulary.EXCLUSIONS`
+    reserved    annotations that only the back end's own scheduler may write; `X*` is all that begin so
+    containers  the most containers of a pod that it serves
+    one_device  all of the pod's containers share one device, and together have to fit it
+
+    `rule` is the line that says so.
+    """
+
+    requires: Mapping[str, str] = take(
+        REQUIRES,
+        "What the pod's author has to write. It is never injected, as that would lower security unseen.",
+        default={},
+    )
+    forbids: tuple[str, ...] = take(many(word(EXCLUSIONS)), "What the pod must not have.", ["privileged"])
+    reserved: tuple[str, ...] = take(
+        many(TEXT),
+        "Annotations that only the system's own scheduler writes; `X_*` is all that begin so.",
+        ["ALIYUN_COM_GPU_MEM_*"],
+        key="reserves",
+    )
+    containers: int | None = take(whole(), "So many containers of a pod are served.", key="perPod.containers")
+    one_device: bool = take(
+        _ONE, "1: all containers of a pod share one device, and have to fit it.", key="perPod.devices", default=False
+    )
+    rule: str = found(origin, default="")
+
+    def reserves(self, key: str) -> bool:
+        """Whether only the back end's own scheduler may write an annotation."""
+        return any(key == word or (word[-1:] == "*" and key.startswith(word[:-1])) for word in self.reserved)
+
+    def over(self, general: Companions | None) -> Companions:
+        """These and the general ones."""
+        if general is None:
+            return self
+        return Companions(
+            requires={**general.requires, **self.requires},
+            forbids=(*general.forbids, *self.forbids),
+            reserved=(*general.reserved, *self.reserved),
+            containers=self.containers or general.containers,
+            one_device=self.one_device or general.one_device,
+            rule=self.rule,
+        )
+
+
+def _if_any(read: Companions, _: Section, __: Scope) -> Companions | None:
+    return None if read == Companions(rule=read.rule) else read
+
+
+_PER_POD: Final = Group(
+    "What holds for the containers of a pod together.", ({"containers": 1}, {"devices": 1}), (Rule({}, _all_on_one),)
+)
+COMPANIONS: Final = form(Companions, groups={"perPod": _PER_POD}, after=_if_any)
+
+
+# The mode itself
+
+_NAME = re.compile(
+    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/([A-Za-z0-9]|\{profile\}|\{memory\})([A-Za-z0-9._-]|\{profile\}|\{memory\}){0,62}"
+)
+_RESOURCE: Final = pattern(
+    rf"^(?!{PREFIX.replace('.', '[.]')}){_NAME.pattern}$",
+    "write the name of an extended resource, as vendor.example/gpu",
+)
+
+
+def _limits(node: Node, scope: Scope) -> Mapping[str, Output]:
+    for name in dict(node.items()):
+        if not _NAME.fullmatch(name) or name.startswith(PREFIX):
+            message = f'"{name}" is not the name of an extended resource (domain/name)'
+            scope.problems.append(Problem(node.keys.get(name, node.at), node.path, message))
+    return _EACH_LIMIT.read(node, scope)
+
+
+_EACH_LIMIT: Final = each(LIMIT, propertyNames=_RESOURCE.schema)
+
+
+def _bytes(node: Node) -> int:
+    if (size := memory_unit(node.text())) is None:
+        raise node.problem("has to be MiB or GiB")
+    return size
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sizes:
+    unit: int = need(
+        pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "What one of the number is."
+    )
+    most: int = need(whole(), "The greatest number.", key="max")
+
+
+def _sizes(read: _Sizes, _: Section, __: Scope) -> Sequence[tuple[int, int]]:
+    """Each number that a resource may be named after, with the bytes it stands for; the smallest first."""
+    return tuple((number, number * (read.unit or 1)) for number in range(1, read.most + 1))
+
+
+def _constant(node: Node, scope: Scope) -> Constant:
+    return Constant(HOLED.read(node, scope), node.at, rule=origin(node, scope))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """One way in which a back end serves a request: the first whose `when` matches is taken.
+
+    A mode whose resources are named after a profile stands for just that one, in `profile`; one whose resources are
+    named after a size, for that of `size` bytes. `outputs` are its own and those that the back end injects whatever
+    the mode. `amounts` is everything the request can be read from again: the limits, and under `annotation KEY` and
+    `label KEY` the numbers there. `claims` are templates of resource claims. `marks` are the annotations, as
+    `key=value`, without which resources are not meant for it. `selects` is how it steers a pod to a card model: by
+    `model` or `product` name, or not at all, None. `node_numbers` are numbers among the labels of its nodes, `verbs`
+    all that numbers are computed from, and `all_cores`: it gives all compute where none is asked.
+    """
+
+    name: str = take(TEXT, "What messages call it.", "whole cards", default="")
+    when: When = take(
+        WHEN, "Which requests it is for; all of them if left out.", {"devices": "part", "count": 1}, default=When()
+    )
+    limits: Mapping[str, Output] = take(
+        _EACH_LIMIT.reading(_limits),
+        "Extended resources of the container: a whole number, or a verb. `{profile}` in a name stands for each"
+        " partition of the catalogue, `{memory}` for each of `sizes`.",
+        {"acme.example/memory": {"memory": {"unit": "MiB", "round": "up"}}},
+    )
+    outputs: Outputs = inline(OUTPUTS, default=Outputs())
+    claims: Sequence[Constant] = take(
+        many(HOLED.reading(_constant)),
+        "Names of templates of resource claims (DRA); the container gets a claim of each.",
+        ["gpu-{profile}"],
+    )
+    sizes: Sequence[tuple[int, int]] = take(
+        form(_Sizes, after=_sizes),
+        "The mode stands for one of each size up to `max`; `{memory}` in the name of a resource is the number.",
+        {"unit": "GiB", "max": 96},
+        default=(),
+    )
+    companions: Companions | None = inline(COMPANIONS)
+    at: Location = found(place)
+    profile: str | None = None
+    size: int | None = None
+    amounts: Mapping[str, Output] = field(default_factory=dict)
+    marks: frozenset[str] = frozenset()
+    selects: str | None = None
+    node_numbers: Mapping[str, Output] = field(default_factory=dict)
+    verbs: frozenset[str] = frozenset()
+    all_cores: bool = False
+
+
+def _numbers(kind: SlotKind, outputs: Mapping[str, Output]) -> dict[str, Output]:
+    return {Slot(kind, key): output for key, output in outputs.items() if output.is_number}
+
+
+def _complete(mode: Mode, section: Section, _: Scope) -> Mode:
+    own = mode.outputs
+    amounts = {**mode.limits, **_numbers("annotation", own.annotations), **_numbers("label", own.labels)}
+    if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.given()):
+        section.complain('asks for no device: it needs the key "limits", "claims", or a number under annotations')
+    enforced = {key: one for key, one in own.annotations.items() if isinstance(one, Constant) and one.enforce}
+    marks = frozenset(f"{key}={output.value}" for key, output in enforced.items())
+    return replace(mode, name=mode.name or str(mode.when), amounts=amounts, marks=marks)
+
+
+_ASKS: Final = {
+    "anyOf": [
+        {"required": ["limits"]},
+        {"required": ["claims"]},
+        {"required": ["annotations"], "properties": {"annotations": ASKING}},
+        {"required": ["labels"], "properties": {"labels": ASKING}},
+    ]
+}
+_MODE: Final[Form[Mode]] = form(Mode, Rule({"allOf": [_ASKS]}), after=_complete)
+SHARED: Final = {"mode": _MODE.schema}
+MODE: Final[Shape[Mode]] = shared("mode", _MODE)

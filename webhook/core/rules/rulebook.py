@@ -1,0 +1,99 @@
+"""All loaded rules as frozen values, with the indexes that keep a review's cost independent of their number.
+
+Nothing here is computed per review, and `webhook.core.rules.load` makes all of it from documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.claim_source import ClaimSourceSpec
+from webhook.core.rules.cluster import Cluster
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.vocabulary import SlotKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimSource(ClaimSourceSpec):
+    """A source of claims, and `words`: the rulebook of its `reader` alone, by which a claim is read."""
+
+    words: Rulebook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """An extended resource that some rule knows, or a number it reads from `annotation KEY` or `label KEY`.
+
+    `owners` are the enabled back ends in the cluster's order; `known` are all of them, enabled or not. `rule` is the
+    line that knows it. `counts`: it is a number of devices in some mode, `only_counts` in all. `memory_unit`: bytes
+    of one, if it is memory; `in_bytes`: it takes `8Gi`; `digits`: decimals that count.
+    `alone`: an annotation or label that asks without any resource beside it, and `addresses` the annotations that
+    may name the container it is for.
+    """
+
+    name: str
+    owners: tuple[Backend, ...]
+    known: tuple[Backend, ...]
+    rule: str
+    counts: bool
+    only_counts: bool
+    memory_unit: Fraction | None
+    in_bytes: bool
+    digits: int
+    refuse_request_only: bool
+    alone: bool = False
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known of the cluster beside its rules; empty where no watcher runs.
+
+    cards      by back end, the card that every node of it has; no entry where nodes differ or there are none
+    present    the back ends that some node belongs to; None if no node is known at all
+    objects    claims and their classes, as they are in the API: by the name of their kind, then by namespace and
+               name. A kind that is not watched has no entry
+    """
+
+    cards: Mapping[str, Card] = field(default_factory=dict)
+    present: frozenset[str] | None = None
+    objects: Mapping[str, Mapping[tuple[str, str], Mapping[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rulebook:
+    """Everything a review is judged by.
+
+    `orders`: the enabled back ends by name, in the order in which a `whole`, `part`, `profile` or `claim` request
+    tries them, and `ranks` the place of each there, which back ends that are as good as each other share.
+    `devices` is by lower-case model, alias and product name. `spoken` are the numbers in annotations and in labels
+    by which an enabled back end is asked, by key, and `marks` those that its modes depend on,
+    by key or as `key=value`, and `marked` just the keys of them. `heard`, `all_marks` and `all_marked` are the same
+    of every back end, enabled or not.
+    """
+
+    cluster: Cluster
+    backends: Mapping[str, Backend]
+    enabled: Sequence[Backend]
+    orders: Mapping[str, Mapping[str, Backend]]
+    ranks: Mapping[str, Mapping[str, int]]
+    devices: Mapping[str, Card]
+    profiles: frozenset[str]
+    resources: Mapping[str, Resource]
+    spoken: Mapping[SlotKind, Mapping[str, Resource]]
+    marks: frozenset[str] = frozenset()
+    marked: frozenset[str] = frozenset()
+    heard: Mapping[SlotKind, Mapping[str, Resource]]
+    all_marks: frozenset[str] = frozenset()
+    all_marked: frozenset[str] = frozenset()
+    sources: Sequence[ClaimSource] = ()
+    digest: str
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    memory: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What was derived from it, for as long as it is in force; another rulebook made by `replace` begins anew."""

@@ -1,0 +1,344 @@
+"""A `TenantPolicy`: whom it is for, what they may ask, and how much they may hold."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final
+
+from webhook.core.forms.document import DocumentError, Node, Problem, Section, nearest
+from webhook.core.forms.form import Group, any_of, document, form, found, inline, line, need, take
+from webhook.core.forms.labels import (
+    ANY_CASE,
+    COMPARISON,
+    KEYS,
+    SELECTOR,
+    VALUE,
+    Expression,
+    read_annotations,
+    read_labels,
+)
+from webhook.core.forms.shape import TEXT, Scope, Shape, each, either, many, pattern, size, some, whole, word
+from webhook.core.kube import quantity
+from webhook.core.quota import tally
+from webhook.core.quota.tally import Tally
+from webhook.core.request import shorthand
+from webhook.core.rules.catalog import Card
+from webhook.core.violations import ACTIONS, Action
+
+RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")
+"""The rules of a policy that an exemption can lift."""
+
+MAX_PRIORITY: Final = 1_000_000
+_EMPTY: Final = "has to name something"
+_GLOB = re.compile("[a-z0-9*?](?:[a-z0-9*?-]{0,61}[a-z0-9*?])?")
+_NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a policy can name.
+
+    backends  those that there is a rule for, and of them the `enabled` ones
+    devices   card models by lower-case name and alias
+    asking    annotations and labels in which back ends are asked for devices
+    """
+
+    backends: Collection[str]
+    enabled: Collection[str]
+    devices: Mapping[str, Card]
+    asking: Collection[str]
+
+
+# What stands in a policy
+
+
+def _glob(node: Node) -> str:
+    if not _GLOB.fullmatch(node.text()):
+        hint = 'write the name of one, or a pattern with * or ?, as vision-dev or "vision-*"'
+        raise node.problem(f'"{node.text()}" is no name of a namespace; {hint}')
+    return node.text()
+
+
+def _number(node: Node, _: Scope) -> Fraction:
+    if isinstance(node.value, float):
+        raise node.problem(f'has to be in quotes: "{node.value}"')
+    text = str(node.value) if isinstance(node.value, int) and not isinstance(node.value, bool) else node.text()
+    if text.endswith("%") and _NUMBER.fullmatch(text[:-1]):
+        raise node.problem(f'"{text}" has a sign too many; write {text[:-1]}, which is percent of one device')
+    if not _NUMBER.fullmatch(text):
+        raise node.problem(f'"{text}" is no number that can be asked for; write 2, or "0.5" in quotes')
+    return Fraction(text)
+
+
+def _some(node: Node, scope: Scope) -> int:
+    """The memory that a request can ask for."""
+    _SIZE.read(node, scope)
+    try:
+        return shorthand.memory(node.text())
+    except quantity.QuantityError as error:
+        raise node.problem(f"{error.message}; {error.fix}") from None
+
+
+def _among(node: Node, names: Collection[str], complaint: str) -> str:
+    if node.text() not in names:
+        raise node.problem(f'{complaint} "{node.value}"{nearest(node.value, names)}')
+    return node.text()
+
+
+def _backend(node: Node, scope: Scope) -> str:
+    return _among(node, scope.known.backends, "no rule defines the back end")
+
+
+def _enabled(node: Node, scope: Scope) -> str:
+    _backend(node, scope)
+    return _among(node, scope.known.enabled, "spec.backends of the Cluster document does not enable")
+
+
+def _vendor(node: Node, scope: Scope) -> str:
+    vendors = {device.vendor for device in scope.known.devices.values()}
+    return _among(node, vendors, "no catalogue is of the vendor")
+
+
+def _model(node: Node, scope: Scope) -> str:
+    """A card model by the name of its catalogue."""
+    known: Known = scope.known
+    if node.text().lower() not in known.devices:
+        models = {device.model for device in known.devices.values()}
+        raise node.problem(f'no catalogue knows the model "{node.value}"{nearest(node.value, models)}')
+    return known.devices[node.text().lower()].model
+
+
+def _profile(node: Node, scope: Scope) -> str:
+    """A partition as requests name it."""
+    known: Known = scope.known
+    profiles = {profile for device in known.devices.values() for profile in device.profiles}
+    with contextlib.suppress(quantity.QuantityError):
+        if (profile := shorthand.profile(node.text())) in profiles:
+            return profile
+    raise node.problem(f'no catalogue has the profile "{node.value}"{nearest(node.value, profiles)}')
+
+
+def _of_pods(keys: str, value: Shape[str], read: Callable[[Node], Mapping[str, str]]) -> Shape[Mapping[str, str]]:
+    """Labels or annotations, none of which asks for devices."""
+
+    def harmless(node: Node, scope: Scope) -> Mapping[str, str]:
+        asking = [key for key in read(node) if _asks(key, scope.known)]
+        message = "asks for devices; what is meant where a pod does not say stands in defaults"
+        problems = [Problem(node.keys.get(key, node.at), node.path, f'"{key}" {message}') for key in asking]
+        if problems:
+            raise DocumentError(*problems)
+        return read(node)
+
+    known = {"pattern": keys, "not": {"pattern": r"^gpu$|^gpu-|gpu-webhook\.io/"}}
+    return each(value, propertyNames=known).reading(harmless)
+
+
+def _asks(key: str, known: Known) -> bool:
+    """Whether pods ask for devices by this label or annotation, in the shorthand or in words of a back end."""
+    return key == "gpu" or key.startswith("gpu-") or "gpu-webhook.io/" in key or key in known.asking
+
+
+_NAMED: Final = 'write the name of a namespace, or a pattern with * or ?, as "vision-*"'
+GLOBS: Final = many(pattern(f"^{_GLOB.pattern}$", _NAMED, _glob), _EMPTY)
+"""Names of namespaces, with `*` and `?`."""
+
+_WHOLE_OR_PART: Final = (whole(0, 999_999_999), pattern(f"^{_NUMBER.pattern}$", 'write 2, or "0.5" in quotes'))
+_AMOUNT: Final = Shape(_number, either(*_WHOLE_OR_PART))
+_SIZE: Final = size(("Gi", "Mi"), "40Gi or 40960Mi")
+_ACTION: Final[Shape[Action]] = word(ACTIONS)
+_OWN: Final = "What becomes of a pod that breaks this rule, if not what the policy says."
+_SHARING: Final = word(shorthand.SHARINGS)
+
+
+def _listed(element: Shape[str]) -> Shape[frozenset[str]]:
+    return some(element, f"{_EMPTY}; leave it out to say nothing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespaces:
+    """Which namespaces: those whose name matches one of the globs, and those with the labels of the selector."""
+
+    names: tuple[str, ...] = take(
+        GLOBS, "Names, where * stands for any characters and ? for one.", ["vision-dev", "vision-*"]
+    )
+    selector: Sequence[Expression] | None = take(
+        SELECTOR, "Labels of the namespaces; all of it has to hold. `{}` selects all."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    devices: Fraction | None = take(_AMOUNT, "How many devices; a share counts as a fraction.", 2, "0.5")
+    memory: int | None = take(_SIZE, "Memory of all the devices together, with its unit.", "40Gi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling(_Limits):
+    """The most that one container, or one pod, may ask; None: anything.
+
+    `devices` counts shares as fractions, `memory` is bytes of all its devices together, `cores` percent of a device
+    (100 is all of one), of all together. `rule` is `name (file:line)` of the lines that say so.
+    """
+
+    cores: Fraction | None = take(
+        _AMOUNT, "Percent of a device's compute, of all devices together; 100 is all of one.", 100, 200
+    )
+    action: Action = take(_ACTION, _OWN, key="enforcementAction", default="deny", absent=None)
+    rule: str = found(line, default="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """A list of what may, or may not, be used, in each respect that it names (an empty set: says nothing)."""
+
+    backends: frozenset[str] = take(_listed(TEXT.reading(_backend)), "Back ends, by name.", ["hami-vgpu"])
+    vendors: frozenset[str] = take(_listed(TEXT.reading(_vendor)), "Vendors, as catalogues name them.", ["nvidia"])
+    models: frozenset[str] = take(_listed(TEXT.reading(_model)), "Card models, by name or alias.", ["A100-80GB"])
+    sharing: frozenset[str] = take(_listed(_SHARING), "Ways of sharing a device.", ["fractional"])
+    profiles: frozenset[str] = take(_listed(TEXT.reading(_profile)), "Partitions, by name.", ["1g.10gb"])
+    action: Action = take(_ACTION, _OWN, key="enforcementAction", default="deny", absent=None)
+    rule: str = found(line, default="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What is meant where a pod does not say; `memory` is that of a bare `gpu: 1`."""
+
+    backend: str | None = take(TEXT.reading(_enabled), "The back end that serves them.", "hami-vgpu")
+    model: str | None = take(TEXT.reading(_model), "The card model.", "A100-80GB")
+    sharing: str | None = take(_SHARING, "The way of sharing a device.")
+    memory: int | None = take(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
+    rule: str = found(line, default="")
+
+
+def _amounts(limits: _Limits, _: Section, __: Scope) -> Tally:
+    memory = None if limits.memory is None else Fraction(limits.memory)
+    amounts = {tally.DEVICES: limits.devices, tally.MEMORY: memory}
+    return {key: amount for key, amount in amounts.items() if amount is not None}
+
+
+def _models(node: Node, scope: Scope) -> Tally:
+    """What may be held of each card model, by the key under which it is counted."""
+    if not dict(node.items()):
+        raise node.problem("has to name a model; leave it out to limit none")
+    held: dict[str, Fraction] = {}
+    spelled: dict[str, str] = {}
+    for name, amounts in _OF_MODELS.read(node, scope).items():
+        at = Node(name, node.keys.get(name, node.at), node.path)
+        model = scope.attempt(partial(_model, at, scope), "")
+        if model and spelled.setdefault(model, name) != name:
+            message = f'"{name}" and "{spelled[model]}" are the same model, {model}'
+            scope.problems.append(Problem(at.at, at.path, message))
+        held |= {tally.of_model(what, model): amount for what, amount in amounts.items()}
+    return held
+
+
+_OF_MODELS: Final = each(form(_Limits, any_of("devices", "memory"), after=_amounts), minProperties=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hard(_Limits):
+    models: Tally = take(
+        _OF_MODELS.reading(_models),
+        "The same of single card models, by name or alias.",
+        {"A100-80GB": {"devices": 4, "memory": "320Gi"}},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What all live pods of the tenant may hold together."""
+
+    hard: Tally = inline(form(_Hard, after=lambda hard, *at: {**_amounts(hard, *at), **hard.models}))
+    action: Action = take(_ACTION, _OWN, key="enforcementAction", default="deny", absent=None)
+    rule: str = found(line, default="")
+
+
+_NAMESPACES: Final = form(Namespaces, any_of("names", "selector"), blank=Namespaces())
+_CEILING: Final = form(Ceiling, any_of("devices", "memory", "cores"))
+_KINDS: Final = form(Kinds, any_of("backends", "vendors", "models", "sharing", "profiles"))
+_DEFAULTS: Final = form(Defaults, any_of("backend", "model", "sharing", "memory"))
+_QUOTA: Final = form(Quota, any_of("devices", "memory", "models"))
+
+
+def _in_a_pod(node: Node, scope: Scope) -> Mapping[str, Any]:
+    """A match expression as it stands in a pod."""
+    read = COMPARISON.read(node, scope)
+    return {"key": read.key, "operator": read.operator, **({"values": [*read.values]} if read.values else {})}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantPolicy:
+    """What one tenant may do. Its name is the tenant's. `broken`: why it cannot be used; no pod gets a GPU then.
+
+    `affinity` are the match expressions (as in a nodeSelectorTerm) that all of its GPU pods are confined by; `labels`
+    and `annotations` are put on them. `action` is what becomes of a pod that contradicts these; the rules have their
+    own. With `dryrun` nothing is put on any pod, and no default holds.
+    """
+
+    name: str = found(document)
+    rule: str = found(line)
+    broken: str = ""
+    priority: int = take(
+        whole(-MAX_PRIORITY, MAX_PRIORITY),
+        "Of several policies that select a namespace the one with the highest priority holds; where two are as"
+        " high, no GPU pod is admitted there. 0 if left out.",
+        default=0,
+    )
+    action: Action = take(
+        _ACTION,
+        "What becomes of a pod that breaks a rule: it is refused (`deny`, the default), admitted with a warning"
+        " to its user (`warn`), or only logged and counted (`dryrun`).",
+        key="enforcementAction",
+        default="deny",
+    )
+    namespaces: Namespaces = need(_NAMESPACES, "Which namespaces the tenant has, by name, by label, or by either.")
+    container: Ceiling | None = take(_CEILING, "Of each container.", key="ceilings.container")
+    pod: Ceiling | None = take(_CEILING, "Of all containers together.", key="ceilings.pod")
+    allowed: Kinds | None = take(
+        _KINDS, "What may be used; a list that is not there allows all.", {"models": ["A100-80GB"]}
+    )
+    forbidden: Kinds | None = take(
+        _KINDS, "What may not be used, even if it is allowed.", {"sharing": ["time-sliced"]}
+    )
+    defaults: Defaults = take(
+        _DEFAULTS, "What is meant where a pod does not say.", {"backend": "hami-vgpu"}, default=Defaults()
+    )
+    affinity: Sequence[Mapping[str, Any]] = take(
+        many(COMPARISON.reading(_in_a_pod)),
+        "Labels of the nodes that the tenant's GPU pods may run on; all of it has to hold.",
+        [{"key": "pool", "operator": "In", "values": ["vision"]}],
+    )
+    labels: Mapping[str, str] = take(
+        _of_pods(KEYS, VALUE, read_labels),
+        "Labels that the tenant's GPU pods get.",
+        {"scheduler.example/queue": "vision"},
+    )
+    annotations: Mapping[str, str] = take(
+        _of_pods(ANY_CASE, TEXT, read_annotations),
+        "Annotations that the tenant's GPU pods get.",
+        {"scheduler.example/queue-name": "vision"},
+    )
+    quota: Quota | None = take(
+        _QUOTA, "The most that all live pods of the tenant may hold together.", {"devices": 16, "memory": "640Gi"}
+    )
+
+
+def _with_action(policy: TenantPolicy, _: Section, __: Scope) -> TenantPolicy:
+    """The policy, whose rules do what it does where they do not say."""
+    rules = {name: getattr(policy, name) for name in RULES}
+    own = {name: rule and replace(rule, action=rule.action or policy.action) for name, rule in rules.items()}
+    return replace(policy, **own)
+
+
+_CEILINGS: Final = Group(
+    "The most that one container, and one pod, may ask.",
+    ({"container": {"devices": 2, "memory": "40Gi"}},),
+    (any_of("container", "pod"),),
+)
+TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, after=_with_action)

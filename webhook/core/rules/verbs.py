@@ -1,0 +1,315 @@
+"""The verbs of a rule: what computes a value of a request, as `{memory: {unit: MiB, round: up}}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, make_dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, Literal
+
+from webhook.core.forms.document import Location, Node, Section, nearest
+from webhook.core.forms.form import Rule, form, origin, take
+from webhook.core.forms.shape import (
+    FLAG,
+    TEXT,
+    Schema,
+    Scope,
+    Shape,
+    each,
+    either,
+    many,
+    pattern,
+    says,
+    shared,
+    strict,
+    whole,
+    word,
+)
+from webhook.core.rules.vocabulary import PERCENT, UNITS, VERBS, WORDS, memory_unit, unit_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """One value that a rule computes from a request; the verbs are documented in `rules/README.md`.
+
+    rule        the line as messages name it, `hami-vgpu (hami-vgpu.yaml:21)`
+    unit        how much of the neutral amount makes 1: bytes for memory, percent for cores and shares
+    per_total   the value of one device times their number
+    lenient     the system rounds up by itself: values in between are legal, and stand for what they become
+    digits      decimals that are written; the number counts in the last of them
+    absent      what a missing resource means: `whole`, `none`, a count, or None: it has to be there
+    """
+
+    what: str
+    at: Location
+    rule: str = ""
+    unit: Fraction = Fraction(1)
+    unit_name: str = ""
+    round_up: bool = False
+    lenient: bool = False
+    step: int = 1
+    minimum: int | None = None
+    maximum: int | None = None
+    fit: tuple[int, ...] = ()
+    per_total: bool = False
+    digits: int = 0
+    absent: str | int | None = None
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    form: Literal["label", "name"] = "label"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number, and no text."""
+        return self.what in UNITS
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What of the request it says."""
+        return (self.what,)
+
+    def wrote(self, _value: object) -> bool:
+        """Whether a value may be of this rule: any, as the request that it was computed from is not known."""
+        return True
+
+
+# Verbs that are numbers, with their options
+
+
+def _unit(node: Node, _: Scope) -> str:
+    return node.text() if memory_unit(node.text()) is not None else node.word(UNITS["memory"])
+
+
+_BLOCKS: Final = pattern(
+    "^([1-9][0-9]{0,5})?(MiB|GiB)$", "write percent, quantity, bytes, MiB, GiB, or a block, as 256MiB"
+)
+_MEMORY_UNIT: Final = Shape(_unit, either(word(UNITS["memory"]), _BLOCKS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    unit: str = take(word(UNITS["count"]), "Devices have no unit.", default="")
+    round: str = take(
+        word(("exact", "up")),
+        "`exact` (the default) refuses what does not fit; `up` takes the next legal value, with a warning that shows"
+        " both numbers. Never down.",
+        default="exact",
+    )
+    lenient: bool = take(
+        FLAG,
+        "With `round: up`: the system rounds up by itself, so values in between are legal on a container, too.",
+        key="roundsItself",
+    )
+    step: int = take(whole(), "Legal are multiples of it.", default=1)
+    minimum: int | None = take(whole(), "The least legal value; `round: up` reaches it.", key="min")
+    maximum: int | None = take(whole(), "The greatest legal value; nothing exceeds it.", key="max")
+    fit: tuple[int, ...] = take(
+        many(whole(), "needs at least one value"),
+        "The legal values as a list, instead of step, min and max; the smallest that is enough is taken.",
+        [1, 2, 4, 8],
+    )
+    parts: int | None = None
+    per: str = "device"
+    absent: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Count(_Options):
+    absent: int | None = take(whole(), "The key may be missing: then so many are meant.", 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part(_Options):
+    unit: str = take(word(UNITS["share"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
+    parts: int | None = take(whole(), "So many make a device, instead of a unit.", 16)
+    per: str = take(
+        word(("device", "total")),
+        "`device` (the default), or `total`: the value of a device times their number.",
+        default="device",
+    )
+    absent: str | None = take(
+        word(("whole", "none")),
+        "The key may be missing: then `whole`, all of it is meant, or `none`, nothing is limited.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cores(_Part):
+    unit: str = take(word(UNITS["cores"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Memory(_Part):
+    unit: str = take(
+        _MEMORY_UNIT,
+        "What 1 stands for; `percent` (the default) is of the card's memory. Anything but percent needs to know"
+        " the card where a share is asked. `quantity` is text as `8Gi`; blocks are counted as `256MiB`.",
+        "MiB",
+        "GiB",
+        "256MiB",
+        default=PERCENT,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Digits:
+    digits: int = take(whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0)
+
+
+def _consistent(section: Section) -> None:
+    """Complain of options that cannot hold together: what they make could not be read back."""
+    given = section.numbers("step", "min", "max")
+    if "roundsItself" in section.given() and "round" not in section.given():
+        section.complain("roundsItself is about values in between, so it needs round: up")
+    if "fit" in section.given() and given:
+        section.complain(f"fit lists every value; remove {', '.join(given)}")
+    step, low, high = given.get("step") or 1, given.get("min", 1), given.get("max")
+    if "min" in given and low % step:
+        section.complain(f"min: {low} is no multiple of step: {step}")
+    if high is not None and (high < low or high % step):
+        section.complain(f"max: {high} is less than min, or no multiple of step: {step}")
+
+
+_OR_NOTHING: Final = Rule({"type": ["object", "null"]})
+_NOT_BESIDE_FIT: Final = [{"required": [key]} for key in ("step", "min", "max")]
+_CONSISTENT: Final = Rule(
+    {
+        "allOf": [
+            {"dependentRequired": {"roundsItself": ["round"]}},
+            {"not": {"type": "object", "required": ["fit"], "anyOf": _NOT_BESIDE_FIT}},
+        ]
+    },
+    _consistent,
+)
+
+
+def _amount(verb: str, options: Any, section: Section, scope: Scope) -> Amount:
+    digits = getattr(options, "digits", 0)
+    unit = unit_of(verb, options.unit) if options.parts is None else Fraction(100, options.parts)
+    return Amount(
+        what=verb,
+        at=section.node.at,
+        rule=origin(section.node, scope),
+        unit=unit / 10**digits,
+        unit_name=options.unit,
+        digits=digits,
+        round_up=options.round == "up",
+        lenient=options.lenient,
+        step=options.step,
+        minimum=options.minimum,
+        maximum=options.maximum,
+        fit=tuple(sorted(options.fit)),
+        per_total=options.per == "total",
+        absent=options.absent,
+    )
+
+
+def number(verb: str, *, digits: bool) -> Shape[Amount]:
+    """A verb that is a number; only text has digits."""
+    options = {"count": _Count, "memory": _Memory, "cores": _Cores, "share": _Part}[verb]
+    bases = (_Digits, options) if digits else (options,)
+    made = make_dataclass("Options", (), bases=bases, frozen=True, kw_only=True)
+    return strict(form(made, _CONSISTENT, _OR_NOTHING, after=lambda *read: _amount(verb, *read)))
+
+
+# Verbs that are text
+
+
+def _read_values(node: Node, scope: Scope) -> tuple[str, ...]:
+    return many(TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Word:
+    form: Literal["label", "name"] = take(
+        word(("label", "name")),
+        "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
+        default="label",
+    )
+    values: Mapping[str, tuple[str, ...]] = take(
+        each(Shape(_read_values, either(TEXT, many(TEXT)))),
+        "Other words to say it in; for node affinity several, as a list.",
+        {"topology": "topology-aware"},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LabelWord(_Word):
+    form: Literal["label", "name"] = take(
+        word(("label",)),
+        "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
+        default="label",
+    )
+
+
+def _text(verb: str, options: type[_Word]) -> Shape[Amount]:
+    def made(read: _Word, section: Section, scope: Scope) -> Amount:
+        rule = origin(section.node, scope)
+        return Amount(what=verb, at=section.node.at, rule=rule, form=read.form, values=read.values)
+
+    return strict(form(options, _OR_NOTHING, after=made))
+
+
+# A verb in a mapping of its own
+
+MEANINGS: Final[Mapping[str, str]] = {
+    "count": "How many devices.",
+    "memory": "Memory of a device, or of its partition.",
+    "cores": "Compute of a device.",
+    "share": "The part of a device that has both the memory and the compute asked.",
+    "model": "The catalogue's name of each model asked for.",
+    "product": "The product names of the models asked for.",
+    "lookalikes": "Other models whose product names contain a name of the one asked for.",
+    "profile": "The hardware partition asked for.",
+    "placement": "`binpack`, `spread` or `topology`, where it is asked for.",
+    "container": "The container's name.",
+}
+_EXAMPLES: Final[Mapping[str, Iterable[Schema]]] = {
+    "count": [{}, {"absent": 1}],
+    "memory": [{"unit": "MiB", "round": "up"}],
+    "cores": [{"unit": "percent", "round": "up", "step": 5, "min": 5, "max": 100, "absent": "none"}],
+    "share": [{"parts": 16}],
+    "product": [{"form": "label"}],
+    "placement": [{"values": {"topology": "topology-aware"}}],
+}
+
+
+def computed(node: Node, scope: Scope) -> Amount:
+    """A mapping of one verb and its options."""
+    entries = list(node.items())
+    if len(entries) != 1:
+        raise node.problem(f"has to be one verb, as {{memory: {{unit: MiB}}}}, not {len(entries)} keys")
+    verb, options = entries[0]
+    if verb not in VERBS:
+        raise node.problem(f'"{verb}" is no verb{nearest(verb, VERBS)}; there are {", ".join(VERBS)}')
+    return _VERBS[verb].read(replace(options, value={}) if options.value is None else options, scope)
+
+
+def any_verb(verbs: Mapping[str, Shape[Amount]]) -> Schema:
+    """A mapping with any of these verbs, and their options."""
+    known = {
+        verb: says(MEANINGS.get(verb, ""), shape.schema, *_EXAMPLES.get(verb, ())) for verb, shape in verbs.items()
+    }
+    return {"type": "object", "properties": known}
+
+
+def _one_of(verbs: Mapping[str, Shape[Amount]]) -> Shape[Amount]:
+    return Shape(computed, {**any_verb(verbs), "additionalProperties": False, "minProperties": 1, "maxProperties": 1})
+
+
+NUMBERS: Final = {verb: number(verb, digits=True) for verb in UNITS}
+_TEXTS: Final = {verb: _text(verb, _Word) for verb in WORDS}
+_VERBS: Final = {**NUMBERS, **_TEXTS}
+_NUMBERS_BY_NAME: Final = {verb: shared(f"{verb}Options", shape) for verb, shape in NUMBERS.items()}
+VERB: Final = _one_of(_NUMBERS_BY_NAME | {verb: shared("wordOptions", shape) for verb, shape in _TEXTS.items()})
+LABEL_VERB: Final = _one_of(
+    _NUMBERS_BY_NAME | {verb: shared("nodeLabelOptions", shape) for verb, shape in _TEXTS.items()}
+)
+
+SHARED: Final[Mapping[str, Schema]] = {
+    **{f"{verb}Options": shape.schema for verb, shape in NUMBERS.items()},
+    "wordOptions": _TEXTS["model"].schema,
+    "nodeLabelOptions": _text("model", _LabelWord).schema,
+    "verb": VERB.schema,
+    "nodeLabelVerb": LABEL_VERB.schema,
+}
+"""The verbs, by the name of their schema: those of text, and those where spaces cannot stand."""

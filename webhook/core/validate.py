@@ -1,0 +1,107 @@
+"""POST /validate: whether the pod as it would be stored gives what it asks, and whether its tenant may have it.
+
+An UPDATE is judged by what it changes, and never blocks the metadata of an old pod. On CREATE violations of policies
+are reported with all others. The ledger has to make the decision's reservation before the pod is admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from webhook.core import projection
+from webhook.core.decision import UNTOUCHED, Decision, denied
+from webhook.core.interpret import interpret
+from webhook.core.kube import patch, pod
+from webhook.core.plan import shortfall
+from webhook.core.plan.shortfall import Checked
+from webhook.core.policy import defaults, holdings, immutable, judge, observe
+from webhook.core.policy.judge import Judgement
+from webhook.core.request.request import GpuRequest
+from webhook.core.review import AdmissionRequest
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.violations import Refusal, Violation
+
+KEEPS: Final = "the pod keeps the GPU it was created with; create it again for the new shorthand to count"
+
+
+def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Judge a pod that is about to be created or updated."""
+    if not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):
+        return UNTOUCHED
+    request = projection.project(request, rulebook)
+    if rulebook.tenancy.observing:
+        return _observed(request, rulebook)
+    return _judged(request, rulebook)
+
+
+def _judged(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    return _updated(request, rulebook) if request.operation == "UPDATE" else _created(request, rulebook)
+
+
+def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Check that the pod gives at least what it asks; then policies judge what it gives."""
+    try:
+        seen = pod.read(request.pod or {}, request.namespace)
+        checked = Checked((), interpret.Interpretation(), rulebook, {})
+        if not interpret.asks_nothing(seen, rulebook):
+            interpret.check_size(seen)
+            checked = shortfall.check(seen, rulebook)
+    except Refusal as refusal:
+        return denied(refusal.violations)
+    if rulebook.tenancy.silent:
+        return denied(checked.violations) if checked.violations else UNTOUCHED
+    held = holdings.holdings(seen, checked.rulebook, checked.interpretation, checked.allocations)
+    return _together(checked.violations, judge.judge(seen, held, request, checked.rulebook))
+
+
+def _together(violations: Sequence[Violation], judged: Judgement) -> Decision:
+    """The decision for the violations of the check and of the policies."""
+    audit = judged.audit()
+    if violations or judged.violations:
+        refused = denied([*violations, *judged.violations], judged.warnings, judged.findings)
+        return replace(refused, audit=audit)
+    return Decision(
+        allowed=True,
+        warnings=judged.warnings,
+        findings=judged.findings,
+        audit=audit,
+        reservation=judged.reservation,
+    )
+
+
+def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Deny changes to what a pod with a GPU counts; warn that new shorthand has no effect on a pod that exists."""
+    try:
+        changed = immutable.check(request, rulebook)
+        if changed:
+            return denied(changed)
+        before = _requests(request.old_pod, request.namespace, rulebook)
+        after = _requests(request.pod, request.namespace, rulebook)
+    except Refusal:
+        return UNTOUCHED
+    return UNTOUCHED if before == after else Decision(allowed=True, warnings=[KEEPS])
+
+
+def _requests(raw: Mapping[str, Any] | None, namespace: str, rulebook: Rulebook) -> list[tuple[str, GpuRequest]]:
+    seen = pod.read(raw or {}, namespace)
+    if interpret.asks_nothing(seen, rulebook):
+        return []
+    found = interpret.interpret(seen, rulebook)
+    return [(asked.container.name, asked.request) for asked in found.asked if asked.request is not None]
+
+
+def _observed(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Observe mode: the decision about the pod as /mutate would have made it. Refusals of /mutate are told there."""
+    acting = replace(rulebook, tenancy=replace(rulebook.tenancy, observing=False))
+    if request.operation != "UPDATE":
+        try:
+            planned = defaults.plan_for_tenant(pod.read(request.pod or {}, request.namespace), acting)
+        except Refusal:
+            return UNTOUCHED
+        if planned.violations:
+            return UNTOUCHED
+        raw = request.pod or {}
+        request = replace(request, pod=patch.applied(patch.to_patch(planned.edits, raw), raw))
+    return observe.as_warnings(_judged(request, acting))

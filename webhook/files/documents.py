@@ -1,0 +1,150 @@
+"""YAML read into documents that know the line and column of every key and value.
+
+Built from the parser's events, not from PyYAML's node tree. PyYAML's composer recurses in C, so a page of `[` ends
+the process, and it lets a small file of aliases grow without bound. Here depth and size are limited, and a duplicate
+key is an error, as in the API server's strict decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import yaml
+
+from webhook.core.forms.document import DocumentError, Location, Node, Problem
+
+MAX_DEPTH: Final = 100
+MAX_NUMBER: Final = 2**63
+MAX_NODES: Final = 500_000
+"""Values in all documents of a file; an alias counts as often as it is used. A thousand large pods have a quarter."""
+
+_TAG: Final = "tag:yaml.org,2002:"
+_TEXTS: Final = {_TAG + "str", _TAG + "timestamp", _TAG + "value"}
+"""Tags read as text: JSON, and so Kubernetes, has no dates."""
+
+_NUMBERS: Final = {_TAG + "int", _TAG + "float"}
+_PLAIN: Final = _TEXTS | _NUMBERS | {_TAG + "bool", _TAG + "null"}
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
+    """The documents of one YAML file, with at most `most` values in all.
+
+    Raises DocumentError for what is not YAML, and for a duplicate key.
+    """
+    try:
+        return list(_Composer(content, name, most).documents())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        at = Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1)
+        raise DocumentError(Problem(at, "", f"is not YAML: {error.problem or error.context}")) from None
+    except (yaml.YAMLError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise DocumentError(Problem(Location(name, 1), "", f"is not YAML: {said}")) from None
+
+
+class _Composer:
+    """Makes nodes of the events of one file. `size` counts all nodes; `anchors` are of the present document."""
+
+    def __init__(self, content: bytes, name: str, most: int) -> None:
+        self.name, self.most = name, most
+        self.loader = _LOADER(content)
+        self.anchors: dict[str, tuple[Node, int]] = {}
+        self.size = 0
+
+    def documents(self) -> Iterator[Node]:
+        try:
+            self._next(yaml.StreamStartEvent)
+            while not self.loader.check_event(yaml.StreamEndEvent):
+                self._next(yaml.DocumentStartEvent)
+                self.anchors = {}
+                node = self._node(0)
+                self._next(yaml.DocumentEndEvent)
+                if node.value is not None:
+                    yield node
+        finally:
+            self.loader.dispose()
+
+    def _next(self, expected: type[Any]) -> None:
+        event = self.loader.get_event()
+        if not isinstance(event, expected):
+            raise self._error(event, "is not where a document starts or ends")
+
+    def _at(self, event: Any) -> Location:
+        return Location(self.name, event.start_mark.line + 1, event.start_mark.column + 1)
+
+    def _error(self, event: Any, message: str) -> DocumentError:
+        return DocumentError(Problem(self._at(event), "", message))
+
+    def _node(self, depth: int) -> Node:
+        event = self.loader.get_event()
+        if depth > MAX_DEPTH:
+            raise self._error(event, f"is nested more than {MAX_DEPTH} deep")
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        before = self.size
+        self._count(event, 1)
+        node = self._value(event, depth)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = node, self.size - before
+        return node
+
+    def _count(self, event: Any, size: int) -> None:
+        self.size += size
+        if self.size > self.most:
+            raise self._error(event, f"holds more than {self.most} values")
+
+    def _alias(self, event: Any) -> Node:
+        if event.anchor not in self.anchors:
+            raise self._error(event, f'the anchor "{event.anchor}" is not defined before')
+        node, size = self.anchors[event.anchor]
+        self._count(event, size)
+        return node
+
+    def _value(self, event: Any, depth: int) -> Node:
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(event, depth)
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(event, depth)
+        return Node(self._scalar(event), self._at(event))
+
+    def _scalar(self, event: Any) -> Any:
+        tag = event.tag or self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+        if tag not in _PLAIN:
+            raise self._error(event, f"has the tag {tag.replace(_TAG, '!!')}, which JSON and so Kubernetes has not")
+        if tag in _TEXTS or (tag in _NUMBERS and ":" in event.value):
+            return event.value  # YAML 1.1 reads 1:30 in base 60; every other reader takes it as text
+        value = self.loader.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
+        if tag in _NUMBERS and not abs(value) < MAX_NUMBER:
+            raise self._error(event, "is no number that JSON can hold")
+        return value
+
+    def _sequence(self, event: Any, depth: int) -> Node:
+        elements = []
+        while not self.loader.check_event(yaml.SequenceEndEvent):
+            elements.append(self._node(depth + 1))
+        self.loader.get_event()
+        return Node(elements, self._at(event))
+
+    def _mapping(self, event: Any, depth: int) -> Node:
+        entries: dict[str, Node] = {}
+        keys: dict[str, Location] = {}
+        while not self.loader.check_event(yaml.MappingEndEvent):
+            key, where = self._key()
+            if key in entries:
+                message = f'the key "{key}" stands here a second time; first at {keys[key].line_only}'
+                raise DocumentError(Problem(where, "", message))
+            keys[key] = where
+            entries[key] = self._node(depth + 1)
+        self.loader.get_event()
+        return Node(entries, self._at(event), keys=keys)
+
+    def _key(self) -> tuple[str, Location]:
+        event = self.loader.get_event()
+        if not isinstance(event, yaml.ScalarEvent):
+            raise self._error(event, "has to be a plain key")
+        if event.value == "<<" and event.implicit[0]:
+            raise self._error(event, "merge keys (<<) are not read; write the keys out")
+        return event.value, self._at(event)

@@ -1,0 +1,79 @@
+"""Nodes and pods, from files as `kubectl get -o json` or `gpu-webhook watch` write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from webhook.core.forms.document import DocumentError
+from webhook.core.reports import inventory, overview, usage
+from webhook.core.reports.overview import Overview
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files import documents
+
+MOST_VALUES: Final = 20_000_000
+"""Values of one YAML file: a cluster of some thousand nodes. That takes minutes to read; JSON takes seconds."""
+
+Object = Mapping[str, Any]
+
+
+class UnreadableError(Exception):
+    """Why a file cannot be used, in a sentence."""
+
+
+@dataclass(slots=True)
+class Objects:
+    """Nodes and pods of one cluster."""
+
+    nodes: list[Object] = field(default_factory=list)
+    pods: list[Object] = field(default_factory=list)
+
+    def parse(self, content: bytes, name: str) -> None:
+        """Add the nodes and pods of a file, in YAML or JSON, or as `gpu-webhook watch` writes them."""
+        for document in contents(content, name):
+            if "kind" not in document and isinstance(document.get("nodes"), list):
+                self.nodes += [node for node in document["nodes"] if isinstance(node, Mapping)]
+            for kind, found in members(document):
+                if kind == "Node":
+                    self.nodes.append(found)
+                elif kind == "Pod":
+                    self.pods.append(found)
+
+    def view(self, rulebook: Rulebook) -> Overview:
+        """The overview of these nodes and pods."""
+        known = inventory.read(self.nodes, rulebook)
+        return overview.overview(known, usage.used(self.pods, known, rulebook), rulebook)
+
+
+def contents(content: bytes, name: str) -> list[Object]:
+    """The objects of a file, in YAML or JSON; raises UnreadableError."""
+    found = _decoded(content, name)
+    if not all(isinstance(each, Mapping) for each in found):
+        raise UnreadableError(f"{name} holds something that is not an object")
+    return found
+
+
+def _decoded(content: bytes, name: str) -> list[Any]:
+    if content.lstrip()[:1] == b"{":
+        try:
+            return [orjson.loads(content)]
+        except orjson.JSONDecodeError:
+            pass  # several documents, or YAML in flow style
+    try:
+        return [node.plain() for node in documents.parse(content, name, MOST_VALUES)]
+    except DocumentError as error:
+        raise UnreadableError(str(error)) from None
+
+
+def members(document: Object, kind: str = "") -> Iterator[tuple[str, Object]]:
+    """An object with its kind, or each of a list with its own: that of the list, where it says none."""
+    kind = str(document.get("kind") or kind)
+    if kind.endswith("List") and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            if isinstance(item, Mapping):
+                yield from members(item, kind.removesuffix("List"))
+    else:
+        yield kind, document

@@ -1,0 +1,86 @@
+"""Rule files on disk: a directory in, a rulebook out, or everything that is wrong with it.
+
+The process remembers what it has loaded, by content: an unchanged file is not parsed again, and the examples of an
+unchanged rule are not run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from webhook.core.forms.document import DocumentError, Location, Node, Problem
+from webhook.core.interpret import claim_objects
+from webhook.core.reports import examples
+from webhook.core.rules import index
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.load import Loaded, read
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files.documents import parse
+
+_NOT_RULES = {"kustomization.yaml", "kustomization.yml"}
+
+MAX_REMEMBERED: Final = 512
+"""How many parsed files, and how many back ends whose examples passed, are remembered."""
+
+
+class RuleFilesError(Exception):
+    """Rule files that cannot be used; `problems` has all that is wrong, in the order of the files."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def load(directory: Path) -> Rulebook:
+    """Read every `*.yaml` of a directory and run the examples; raises RuleFilesError with all problems."""
+    documents: list[Node] = []
+    problems: list[Problem] = []
+    digest = hashlib.sha256()
+    for file in _files(directory):
+        try:
+            content = file.read_bytes()
+            digest.update(content)
+            documents += _parsed(content, file.name)
+        except OSError as error:
+            problems.append(Problem(Location(file.name, 1), "", f"cannot be read: {error.strerror}"))
+        except DocumentError as error:
+            problems += error.problems
+    try:
+        loaded = read(documents, digest.hexdigest())
+    except DocumentError as error:
+        raise RuleFilesError([*problems, *error.problems]) from None
+    problems += sorted(set(_failing(loaded)))
+    if problems:
+        raise RuleFilesError(problems)
+    return loaded.rulebook
+
+
+_parsed = lru_cache(MAX_REMEMBERED)(parse)
+
+_fine: dict[str, tuple[Backend, Mapping[str, Card]]] = {}
+"""By name, the last back end whose examples passed, and the card models it was tested with."""
+
+
+def _failing(loaded: Loaded) -> Iterator[Problem]:
+    devices = loaded.rulebook.devices
+    for backend in loaded.backends:
+        found: list[Problem] = []
+        if _fine.get(backend.name) != (backend, devices):
+            found = list(examples.failing(backend, index.alone(backend, devices)))
+        if not found and (backend.name in _fine or len(_fine) < MAX_REMEMBERED):
+            _fine[backend.name] = backend, devices
+        yield from found
+    for source in loaded.sources:
+        yield from claim_objects.failing(source)
+
+
+def _files(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        raise RuleFilesError([Problem(Location(str(directory), 1), "", "is not a directory")])
+    found = sorted(file for file in directory.iterdir() if file.suffix in {".yaml", ".yml"})
+    return [file for file in found if file.name not in _NOT_RULES]

@@ -1,0 +1,61 @@
+"""The file that `gpu-webhook watch` writes: nodes, claims and classes of the cluster.
+
+A JSON object with one key for each kind of object that is watched:
+
+    nodes          Node objects with known resources, pruned to the labels and resources that a rule reads
+    PLURAL.GROUP   claims that containers may name, and their classes, pruned likewise; the key is missing if the
+                   cluster does not have the kind
+
+The file has observations, not conclusions: what follows from them depends on the rules, which may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from webhook.core.interpret import claim_objects
+from webhook.core.reports import inventory
+from webhook.core.rules.rulebook import Rulebook, Surroundings
+
+
+class SurroundingsError(Exception):
+    """Why the file cannot be used, in a sentence."""
+
+
+def read(file: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """The objects in the file, by kind; raises SurroundingsError."""
+    try:
+        found = orjson.loads(file.read_bytes())
+    except OSError as error:
+        raise SurroundingsError(f"{file}: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise SurroundingsError(f"{file} is not JSON: {error}") from None
+    if not isinstance(found, dict) or not all(map(_is_objects, found.values())):
+        raise SurroundingsError(f"{file} is not what `gpu-webhook watch` writes: an object of lists of objects")
+    return found
+
+
+def _is_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+
+
+def around(rulebook: Rulebook, file: Path) -> Rulebook:
+    """The rulebook with the surroundings that the file describes; raises SurroundingsError."""
+    found = read(file)
+    known = inventory.surroundings(inventory.read(found.get("nodes", ()), rulebook))
+    kinds = [kind.name for source in rulebook.sources for kind in source.kinds]
+    objects = {name: claim_objects.indexed(found[name]) for name in kinds if name in found}
+    return replace(rulebook, surroundings=replace(known, objects=objects))
+
+
+def describe(known: Surroundings) -> str:
+    """What is known, for a log: `nodes of hami-vgpu (T4) and amd-gpu; 3 claims.example.com`."""
+    names = sorted(known.present or ())
+    cards = {name: f" ({known.cards[name].model})" if name in known.cards else "" for name in names}
+    nodes = f"nodes of {' and '.join(name + cards[name] for name in names)}" if names else "no nodes with devices"
+    return "; ".join([nodes, *(f"{len(found)} {kind}" for kind, found in known.objects.items())])

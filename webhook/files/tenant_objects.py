@@ -1,0 +1,115 @@
+"""Policies, ledgers, exemptions and namespaces, from files as `kubectl get -o json` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from webhook.core.kube import paths
+from webhook.core.quota import stored
+from webhook.core.quota.ledger import Ledger
+from webhook.core.reports import tenants
+from webhook.core.reports.tenants import Problem, Tenants
+from webhook.core.rules import cluster_policies as documents
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
+from webhook.files import inventory_objects
+from webhook.files.inventory_objects import UnreadableError
+
+Object = Mapping[str, Any]
+
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""The label that Kubernetes puts on every namespace."""
+
+
+@dataclass(slots=True)
+class Objects:
+    """Objects that describe tenants, as they are in the Kubernetes API."""
+
+    policies: list[Object] = field(default_factory=list)
+    exemptions: list[Object] = field(default_factory=list)
+    usages: list[Object] = field(default_factory=list)
+    namespaces: list[Object] = field(default_factory=list)
+
+    def add(self, document: Object) -> None:
+        """Add an object, or those of a list; objects of other kinds are ignored.
+
+        Raises UnreadableError for one without a name.
+        """
+        kinds = {
+            "TenantPolicy": self.policies,
+            "Exemption": self.exemptions,
+            "TenantUsage": self.usages,
+            "Namespace": self.namespaces,
+        }
+        for kind, found in inventory_objects.members(document):
+            if kind in kinds:
+                if not _name(found):
+                    raise UnreadableError(f"there is a {kind} without a name")
+                kinds[kind].append(found)
+
+    def parse(self, content: bytes, name: str) -> None:
+        """Add the objects of a file, in YAML or JSON; raises UnreadableError."""
+        for document in inventory_objects.contents(content, name):
+            self.add(document)
+
+    def tenancy(self, rulebook: Rulebook) -> tuple[Tenancy, list[Problem]]:
+        """The policies and exemptions of the rule files and of these objects, and the problems of the objects."""
+        policies = documents.policies_from(self.policies, rulebook)
+        exemptions = documents.exemptions_from(self.exemptions, rulebook)
+        problems = [
+            Problem(name, f"its policy cannot be used: {problem}")
+            for name, broken in policies.broken.items()
+            for problem in broken.problems
+        ]
+        problems += [
+            Problem("", f"the exemption {name} cannot be used: {problem}")
+            for name, broken in exemptions.broken.items()
+            for problem in broken.problems
+        ]
+        offline = rulebook.tenancy
+        replaced = [broken.instead for broken in policies.broken.values() if broken.instead is not None]
+        tenancy = replace(
+            offline,
+            policies=[*offline.policies, *policies.read.values(), *replaced],
+            exemptions=[*offline.exemptions, *exemptions.read.values()],
+            labels={**offline.labels, **dict(map(_labelled, self.namespaces))},
+        )
+        return tenancy, [*problems, *self._conditions()]
+
+    def _conditions(self) -> Iterator[Problem]:
+        """The conflicts in the policies' status: the cluster may have namespaces that are not among these objects."""
+        for policy in self.policies if not self.namespaces else ():
+            conditions = paths.at(policy, "status", "conditions")
+            for condition in conditions if isinstance(conditions, list) else ():
+                if paths.at(condition, "type") == "Ambiguous" and paths.at(condition, "status") == "True":
+                    yield Problem(_name(policy), str(condition.get("message", "")))
+
+    def ledgers(self) -> tuple[dict[str, Ledger], list[Problem]]:
+        """The ledger of each tenant, and a problem for each that cannot be read."""
+        found: dict[str, Ledger] = {}
+        problems = []
+        for raw in self.usages:
+            try:
+                found[_name(raw)] = stored.read(paths.mapping(raw, "status"))
+            except (ValueError, TypeError, AttributeError) as error:
+                problems.append(Problem(_name(raw), f"its TenantUsage holds what nobody can read: {error}"))
+        return found, problems
+
+    def view(self, rulebook: Rulebook, at: float, *, live: bool) -> Tenants:
+        """The overview at a time; `live`: these are all ledgers of the cluster."""
+        tenancy, broken = self.tenancy(rulebook)
+        ledgers, unread = self.ledgers()
+        seen = {name: {NAME_LABEL: name} for ledger in ledgers.values() for name in ledger.held}
+        tenancy = replace(tenancy, labels={**seen, **tenancy.labels})
+        return tenants.overview(tenancy, ledgers, at, [*broken, *unread], live=live or bool(self.usages))
+
+
+def _name(raw: Object) -> str:
+    return str(paths.mapping(raw, "metadata").get("name", ""))
+
+
+def _labelled(namespace: Object) -> tuple[str, Mapping[str, str]]:
+    name = _name(namespace)
+    return name, {NAME_LABEL: name, **paths.mapping(namespace, "metadata", "labels")}

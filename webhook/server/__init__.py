@@ -1,0 +1,14 @@
+"""The admission server: one HTTP request in, one answer out.
+
+Belongs here: the process, its connections and deadlines, TLS, and what HTTP says. Does not belong here: a decision
+about a pod (`webhook.core`), and the Kubernetes API (`webhook.cluster`), whose client only `quotas` loads.
+
+    serve       starts the server: certificate, rules, gunicorn
+    settings    every setting, with the reason for its default
+    worker      the process that serves: event loop, places, drain
+    connection  one TLS connection, with a deadline for every wait
+    lane        what each request is answered
+    memo        decisions, remembered by projection
+    quotas      keeps a lane in step with the policies and ledgers of a cluster
+    tls         the serving certificate as a TLS context
+"""

@@ -1,0 +1,209 @@
+"""The admission lane: the answer to each HTTP request, as a function of its method, path and body.
+
+    POST /mutate, /validate, /templates     an AdmissionReview in, an AdmissionReview out
+    GET  /healthz                           the process answers
+    GET  /readyz                            it knows its rules and policies, and is not shutting down
+    GET  /metrics                           counters for Prometheus
+
+Only the review of a pod that a quota counts ever waits: for the ledger. Sockets, deadlines and framing are in
+`webhook.server.connection`. Decisions about a pod are in `webhook.core`, which is passed in as `judges`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from math import inf
+from time import monotonic, perf_counter, time
+from typing import Final, NamedTuple
+
+from webhook.cluster.offline_reservations import OfflineReservations, Reserves
+from webhook.core import review
+from webhook.core.decision import Decision, Reservation
+from webhook.core.policy import refusal
+from webhook.core.quota import tally
+from webhook.core.quota.ledger import Answered, is_of_a_pod
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import UNREADABLE
+from webhook.server.memo import Judge, Memo
+from webhook.telemetry import logs, metrics
+
+TEXT: Final = b"text/plain; charset=utf-8"
+JSON: Final = b"application/json"
+PAGES: Final = (b"/healthz", b"/readyz", b"/metrics")
+NEVER_LOADED: Final = "the rules were never loaded: no review can be answered; the log of this pod says why"
+FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, and the log of this pod has its trace"
+
+NO_POD: Final = "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
+
+TIMEOUT_SECONDS: Final = 5.0
+"""How long the API server waits if its call has no `?timeout=`: `timeoutSeconds` of the manifests."""
+
+MARGIN_SECONDS: Final = 0.5
+"""Of the API server's timeout, the part that is kept for sending the answer."""
+
+_TIMEOUT = re.compile(rb"[?&]timeout=([0-9]{1,4})s(?:&|$)")
+
+log = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """One HTTP response."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: bytes = TEXT
+    allow: bytes = b""
+    """The methods a 405 must name."""
+
+
+class _Judged(NamedTuple):
+    """A review that has a decision: its path, request and rulebook, and when it began."""
+
+    name: str
+    request: review.AdmissionRequest
+    rulebook: Rulebook
+    started: float
+
+
+class Lane:
+    """Answers requests; one for each process. The worker and `quotas` set its public attributes while it serves."""
+
+    def __init__(self, judges: Mapping[str, Judge], rulebook: Rulebook | None, lines: logs.Lines) -> None:
+        self.judges = {f"/{name}".encode(): (name, judge) for name, judge in judges.items()}
+        self.rulebook = rulebook
+        self.draining = False
+        self.good_until = inf
+        """Until when (monotonic) the policies may be used: a process that was paused has missed changes."""
+        self.waiting = ""
+        """Why it is not ready yet; empty if it is."""
+        self.told: Callable[[review.AdmissionRequest, Decision], None] | None = None
+        """Called with every decision that a ledger had a part in."""
+        self.metrics = metrics.Metrics(judges)
+        self.ledger: Reserves = OfflineReservations(self._limits)
+        self._memo = Memo()
+        self._lines = lines
+
+    def answer(self, method: bytes, target: bytes, body: bytes) -> Answer | Awaitable[Answer]:
+        """Answer one whole request. The answer is awaitable if a quota counts the pod of a review."""
+        path = target.partition(b"?")[0]
+        if path in self.judges:
+            if method != b"POST":
+                return self._not_allowed(path, b"POST")
+            name, judge = self.judges[path]
+            return self._review(name, judge, body, target)
+        if path not in PAGES:
+            there = b" ".join((*self.judges, *PAGES)).decode()
+            return self.refuse(HTTPStatus.NOT_FOUND, f"{_shown(path)} is not here; there are: {there}")
+        if method not in (b"GET", b"HEAD"):
+            return self._not_allowed(path, b"GET, HEAD")
+        return self._page(path)
+
+    def refuse(self, status: HTTPStatus, text: str) -> Answer:
+        """The answer with an HTTP error: one line of text, counted and logged."""
+        self.metrics.refused[(str(status.value),)] += 1
+        log.warning("refused with %d: %s", status, text)
+        return Answer(status, f"{text}\n".encode())
+
+    def _not_allowed(self, path: bytes, methods: bytes) -> Answer:
+        text = f"{_shown(path)} answers {methods.decode()} only"
+        return self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, text)._replace(allow=methods)
+
+    def _review(self, name: str, judge: Judge, body: bytes, target: bytes) -> Answer | Awaitable[Answer]:
+        """Decode, decide, encode."""
+        rulebook = self.rulebook
+        if rulebook is None:
+            return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, NEVER_LOADED)
+        if monotonic() > self.good_until:
+            rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=UNREADABLE))
+        started = perf_counter()
+        request = None
+        try:
+            request = review.decode(body, time())
+            decision = self._memo.decide(name, judge, request, rulebook)
+            judged = _Judged(name, request, rulebook, started)
+            if decision.reservation is None:
+                return self._tell(judged, decision)
+            return self._count(judged, decision, decision.reservation, target)
+        except review.NotAReviewError as error:
+            return self.refuse(HTTPStatus.BAD_REQUEST, " ".join(str(error).split()))
+        except Exception as error:  # noqa: BLE001 - any exception here is a fault of this program: `_failed` answers
+            return self._failed(name, request, error)
+
+    def _count(
+        self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes
+    ) -> Answer | Awaitable[Answer]:
+        """Admit from the escrow at once if possible; else reserve in the ledger."""
+        if not is_of_a_pod(wanted.ask):
+            return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
+        drawn = None if judged.request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
+        if drawn is None:
+            return self._reserve(judged, decision, wanted, target)
+        return self._conclude(judged, decision, wanted, drawn)
+
+    async def _reserve(self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
+        try:
+            ask = self.ledger.preview if judged.request.dry_run else self.ledger.reserve
+            answered = await ask(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
+            return self._conclude(judged, decision, wanted, answered)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._failed(judged.name, judged.request, error)
+
+    def _conclude(self, judged: _Judged, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
+        final = refusal.reserved(decision, wanted, answered.outcome, answered.ledger)
+        if self.told is not None and not judged.request.dry_run:
+            self.told(judged.request, final)
+        return self._tell(judged, final)
+
+    def _failed(self, name: str, request: review.AdmissionRequest | None, error: Exception) -> Answer:
+        """The answer to a review on which this program failed."""
+        log.error("review %s failed on /%s", request and request.uid, name, exc_info=error)
+        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED)
+
+    def _tell(self, judged: _Judged, decision: Decision) -> Answer:
+        answer = review.encode(judged.request.uid, decision)
+        seconds = perf_counter() - judged.started
+        self._record(judged.name, judged.request, decision, judged.rulebook, seconds)
+        return Answer(HTTPStatus.OK, answer, JSON)
+
+    def _limits(self, tenant: str) -> tally.Tally:
+        """The quota of a tenant by the rule files, for a server without a cluster."""
+        policies = self.rulebook.tenancy.policies if self.rulebook else ()
+        return next((each.quota.hard for each in policies if each.name == tenant and each.quota), tally.NOTHING)
+
+    def _record(
+        self, name: str, request: review.AdmissionRequest, decision: Decision, rulebook: Rulebook, seconds: float
+    ) -> None:
+        self.metrics.count(name, request.operation, decision, seconds)
+        now = datetime.now(UTC)
+        line = logs.decision_line(name, request, decision, seconds=seconds, digest=rulebook.digest, now=now)
+        self._lines.write(line)
+
+    def _page(self, path: bytes) -> Answer:
+        if path == b"/metrics":
+            self.metrics.lines_dropped = self._lines.dropped
+            rules = {} if self.rulebook is None else {self.rulebook.digest: len(self.rulebook.backends)}
+            return Answer(HTTPStatus.OK, metrics.render(self.metrics, rules), metrics.CONTENT_TYPE)
+        if path == b"/readyz" and self.draining:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"leaving\n")
+        if path == b"/readyz" and self.rulebook is None:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{NEVER_LOADED}\n".encode())
+        if path == b"/readyz" and self.waiting:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.waiting}\n".encode())
+        return Answer(HTTPStatus.OK, b"ok\n")
+
+
+def _seconds(target: bytes) -> float:
+    """How long an answer may take, by the `?timeout=` of the API server's call."""
+    found = _TIMEOUT.search(target)
+    seconds = float(found[1]) if found else TIMEOUT_SECONDS
+    return max(seconds - MARGIN_SECONDS, seconds / 2)
+
+
+def _shown(path: bytes) -> str:
+    """The beginning of a path, escaped: the sender may write anything."""
+    return path[:100].decode("ascii", "backslashreplace")

@@ -1,0 +1,76 @@
+"""Remembers decisions: pods with equal projections get equal decisions while a rulebook is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import orjson
+
+from webhook.core import projection
+from webhook.core.decision import Decision
+from webhook.core.review import AdmissionRequest
+from webhook.core.rules.rulebook import Rulebook
+
+Judge = Callable[[AdmissionRequest, Rulebook], Decision]
+
+Key = tuple[str, str, tuple[str, int] | None, bytes]
+"""The judge's name, the namespace, the user and the second if an exemption may hold, and the projection as JSON."""
+
+REMEMBERED: Final = 512
+"""How many decisions: at most 2 MiB of projections, and the decisions themselves."""
+
+LONGEST: Final = 4 * 1024
+"""The longest projection that is remembered, in bytes. An ordinary pod has about 600."""
+
+
+class Memo:
+    """Returns a remembered decision, or calls the judge. A denial is not remembered: it may be long."""
+
+    def __init__(self) -> None:
+        self._rulebook: Rulebook | None = None
+        self._known: dict[Key, Decision] = {}
+
+    def decide(self, name: str, judge: Judge, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+        """The decision about one request, by `judge` or from memory; `name` is the judge's name in the key."""
+        if request.operation != "CREATE" or request.old_pod is not None or not request.is_of_a_pod:
+            return judge(request, rulebook)
+        allowed = projection.allow_list(rulebook)
+        pod = projection.prune(request.pod or {}, allowed)
+        key = _key(name, pod, request, rulebook)
+        if rulebook is not self._rulebook:
+            self._rulebook, self._known = rulebook, {}
+        decision = self._known.get(key) if key is not None else None
+        if decision is None:
+            decision = judge(replace(request, pod=pod, projection=allowed), rulebook)
+            self._remember(key, decision)
+        return projection.readdressed(decision, request)
+
+    def _remember(self, key: Key | None, decision: Decision) -> None:
+        """Keep a decision; if there is no room, forget the oldest."""
+        if key is None or not decision.allowed:
+            return
+        if len(self._known) >= REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[key] = decision
+
+
+def _key(name: str, pod: Mapping[str, Any], request: AdmissionRequest, rulebook: Rulebook) -> Key | None:
+    """The key of a decision; None for a pod that is too large, or nested too deep for orjson."""
+    try:
+        written = orjson.dumps(pod)  # as JSON, where 1 and true differ, as they do not in a dict
+    except TypeError:
+        return None
+    if len(written) > LONGEST:
+        return None
+    return name, request.namespace, _moment(request, rulebook), written
+
+
+def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | None:
+    """The user and the second of a request, if an exemption may hold for its namespace; else None."""
+    for exemption in rulebook.tenancy.exemptions:
+        if any(fnmatchcase(request.namespace, glob) for glob in exemption.namespaces):
+            return request.user, int(request.at)
+    return None

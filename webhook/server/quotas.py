@@ -1,0 +1,90 @@
+"""Attaches an admission server to a cluster: policies, reservations in ledgers, events about denied pods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import replace
+from typing import Final
+
+from webhook.cluster import client
+from webhook.cluster.client import ApiError
+from webhook.cluster.events import Events
+from webhook.cluster.ledgers import TenantUsages
+from webhook.cluster.policies import Policies
+from webhook.cluster.reservations import Reservations
+from webhook.server.lane import Lane
+
+LOOK_SECONDS: Final = 1.0
+"""How often the age of the policies is checked; changes are taken over at once."""
+
+PAUSE_SECONDS: Final = 0.05
+"""From a change until it is taken over, so that changes that come together are read together."""
+
+NOT_YET: Final = "the policies of this cluster are not known yet"
+
+NO_MORE: Final = "this server is about to leave"
+
+LEAVE_SECONDS: Final = 1.5
+"""For closing the escrows; clients whose pods a quota counts get the answer to retry meanwhile."""
+
+log = logging.getLogger(__name__)
+
+
+class Quotas:
+    """Keeps a lane in step with the policies of the cluster while it serves."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._changed = asyncio.Event()
+        rulebook = lane.rulebook
+        if rulebook is not None:
+            self._offline = rulebook.tenancy
+            lane.rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=NOT_YET))
+            lane.waiting = NOT_YET
+
+    async def run(self) -> None:
+        """Follow the cluster; ends only when it is cancelled."""
+        try:
+            cluster = await client.connect()
+        except ApiError as error:
+            log.critical("no quota can be held, and nobody gets a GPU: %s", error)
+            return
+        policies = Policies(cluster, lambda *_: self._changed.set())
+        reservations = Reservations(TenantUsages(cluster), self._lane.metrics)
+        self._lane.ledger = reservations
+        self._lane.told = Events(cluster).told
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(policies.run())
+                tasks.create_task(self._keep(policies))
+        finally:
+            self._let_nobody_in()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_SECONDS):
+                    await reservations.close()
+            await cluster.close()
+
+    def _let_nobody_in(self) -> None:
+        """From now on policies are not followed: clients whose pods would get a GPU get the answer to retry."""
+        rulebook = self._lane.rulebook
+        if rulebook is not None:
+            self._lane.rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=NO_MORE))
+
+    async def _keep(self, policies: Policies) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
+            rulebook = self._lane.rulebook
+            if rulebook is None:
+                continue
+            if self._changed.is_set() or rulebook.tenancy.unknown != policies.unknown:
+                self._changed.clear()
+                tenancy = policies.tenancy(rulebook, self._offline)
+                self._lane.rulebook = replace(rulebook, tenancy=tenancy)
+                self._lane.waiting = self._lane.waiting and tenancy.unknown
+                if tenancy.unknown != rulebook.tenancy.unknown:
+                    log.warning("policies: %s", tenancy.unknown or f"{len(tenancy.policies)} are known")
+            self._lane.good_until = policies.good_until

@@ -1,0 +1,165 @@
+"""Starts the admission server: certificate, rules, then gunicorn with one worker.
+
+What can fail at the start fails here, with one sentence, before a port is open. The rules are loaded once, before the
+fork, so that gunicorn's arbiter and its worker share their memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from gunicorn.app.base import BaseApplication
+
+from webhook.core.decision import Decision
+from webhook.core.mutate import mutate
+from webhook.core.reports import workloads
+from webhook.core.review import AdmissionRequest
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.validate import validate
+from webhook.files import rule_files
+from webhook.server import tls
+from webhook.server.lane import Lane
+from webhook.server.settings import Settings
+from webhook.telemetry import logs
+
+FAILED: Final = 2  # as in every subcommand: the program or its environment is at fault
+
+ABANDON_SECONDS: Final = 4
+"""After the drain and the last reviews: time to close escrows and to cut connections that are still open."""
+
+HEARTBEAT_SECONDS: Final = 30
+"""The arbiter replaces a worker whose heartbeat is older than this."""
+
+log = logging.getLogger(__name__)
+
+
+class CannotStartError(Exception):
+    """Why the server cannot start, in a sentence."""
+
+
+class Attached(Protocol):
+    """A task beside the lane, in the same process (`webhook.server.quotas`)."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+
+
+def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) -> int:
+    """Serve until a signal ends it; returns the exit code. `attach` is called in the worker, before it listens."""
+    lines = logs.Lines(logs.STDOUT)
+    logs.configure(lines, settings.log_level)
+    try:
+        _check(settings)
+    except CannotStartError as error:
+        log.critical("cannot start: %s", error)
+        return FAILED
+
+    def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+        return workloads.warn(request, rulebook, dict(lane.ledger.known()))
+
+    judges = {"mutate": mutate, "validate": validate, "templates": warn}
+    lane = Lane(judges, _rulebook(settings.rules), lines)
+    return _run(Application(settings, lane, attach))
+
+
+def _check(settings: Settings) -> None:
+    if problem := settings.problem():
+        raise CannotStartError(problem)
+    if settings.self_signed:
+        _keep_self_signed(settings.state)
+    try:
+        tls.context(settings.certificate, settings.client_ca)
+    except OSError as error:
+        certificate, key = settings.certificate
+        raise CannotStartError(f"{certificate} and {key} are no certificate with its key: {error}") from None
+
+
+def _keep_self_signed(directory: Path) -> None:
+    """Run the certificate program, which replaces the pair only if it has to: 0.2 s at each start.
+
+    -P: a folder `certs` in the working directory must not be imported instead.
+    """
+    command = [sys.executable, "-P", "-m", "certs", "self-signed", "--directory", str(directory)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603 - no shell, and a program of this project
+    if done.returncode:
+        raise CannotStartError(done.stderr.strip() or f"the certificate program ended with {done.returncode}")
+    if said := done.stderr.strip():
+        log.info(said)
+
+
+def _rulebook(directory: Path) -> Rulebook | None:
+    """The rules, or None. The server starts all the same, and tells at /readyz and in every answer what is wrong."""
+    try:
+        rulebook = rule_files.load(directory)
+    except rule_files.RuleFilesError as error:
+        log.error("no rules: %s", error)  # noqa: TRY400 - the sentence says it all, a traceback adds nothing
+        return None
+    log.info(
+        "rules %s from %s: %d back ends", rulebook.digest[: logs.DIGEST_LENGTH], directory, len(rulebook.backends)
+    )
+    return rulebook
+
+
+def _run(application: Application) -> int:
+    gc.collect()
+    gc.freeze()  # what is loaded stays; the collector need not touch its pages, which would copy them
+    arbiter = os.getpid()
+    try:
+        application.run()
+    except SystemExit as stop:
+        if os.getpid() != arbiter:
+            raise  # the worker leaves through here as well
+        return FAILED if stop.code else 0
+    return 0
+
+
+def gunicorn_settings(settings: Settings) -> dict[str, Any]:
+    """The settings of gunicorn that differ from its defaults."""
+    certificate, key = settings.certificate
+    return {
+        "bind": settings.bind,
+        "workers": 1,  # one process keeps counters simple; a Deployment scales by replicas
+        "worker_class": "webhook.server.worker.AdmissionWorker",
+        "worker_tmp_dir": _heartbeat_directory(),
+        "proc_name": "gpu-webhook",
+        "certfile": str(certificate),
+        "keyfile": str(key),
+        "control_socket_disable": True,  # gunicorn 27 opens one by default; nothing here uses it
+        "logger_class": logs.GunicornLogger,
+        "loglevel": settings.log_level,
+        "accesslog": None,  # a decision line says more
+        "timeout": HEARTBEAT_SECONDS,
+        "graceful_timeout": round(settings.drain_seconds + settings.finish_seconds + ABANDON_SECONDS),
+    }
+
+
+def _heartbeat_directory() -> str | None:
+    """A directory in memory, if there is one: a container's root is read-only, and a slow disk delays heartbeats."""
+    shared = "/dev/shm"  # noqa: S108 - gunicorn makes the file there with mkstemp and unlinks it at once
+    return shared if os.access(shared, os.W_OK) else None
+
+
+class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
+    """gunicorn's view of this program."""
+
+    def __init__(self, settings: Settings, lane: Lane, attach: Callable[[Lane], Attached] | None) -> None:
+        self.settings = settings
+        self.lane = lane
+        self.attach = attach
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Set gunicorn up from `settings` alone: no file, no GUNICORN_CMD_ARGS."""
+        for name, value in gunicorn_settings(self.settings).items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Lane:
+        """The application, loaded before the fork."""
+        return self.lane

@@ -1,0 +1,270 @@
+"""The process that serves: a gunicorn worker with an event loop, a limit on connections, deadlines and a drain.
+
+gunicorn's own ASGI worker accepts without limit, never reloads its TLS context, serves without TLS if the context
+cannot be made, and stops accepting at once on SIGTERM (gunicorn/workers/gasgi.py, 27.0.1). Of gunicorn remain the
+arbiter, the signals between the two processes, the heartbeat, and the HTTP parser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import ssl
+from asyncio import sslproto
+from email.utils import formatdate
+from math import inf
+from time import monotonic
+from typing import Any, Final
+
+from gunicorn.arbiter import Arbiter
+from gunicorn.workers.base import Worker
+
+from webhook.files import file_stamps, surroundings
+from webhook.server import tls
+from webhook.server.connection import Connection
+from webhook.server.lane import Lane
+from webhook.server.settings import Settings
+
+log = logging.getLogger(__name__)
+
+READ_SIZE: Final = 32 * 1024
+"""Bytes asyncio's TLS asks OpenSSL for at once. Its own 256 KiB are allocated per read and zeroed per connection
+(asyncio/sslproto.py, `SSLProtocol.max_size`): memory for a thousand connections, and time on each review."""
+
+JUST_MADE_SECONDS: Final = 0.5
+"""A connection this young probably has a request on its way, so it is not closed as idle."""
+
+FULL_EVERY: Final = 60.0
+"""Seconds between two warnings that the limit on connections is reached."""
+
+
+class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
+    """One process, one thread, one event loop."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.settings: Settings = self.app.settings
+        self.lane: Lane = self.app.lane
+        self.connections: set[Connection] = set()
+        self.date = b""
+        self._held: set[asyncio.Task[None]] = set()
+        self._listening = self._left = False
+        self._stops_accepting = self._gives_up = inf
+        self._warn_again = 0.0
+        self._loop: asyncio.AbstractEventLoop
+        self._context: ssl.SSLContext
+        self._stamp: tls.Stamp
+        self._surroundings: file_stamps.Stamp | None = None
+        self._attached: asyncio.Task[None] | None = None
+
+    def run(self) -> None:
+        """Serve until a signal ends it; gunicorn calls this once, in the new process."""
+        faulthandler.enable()  # the arbiter ends a hanging worker with SIGABRT: print where it hung
+        sslproto.SSLProtocol.max_size = READ_SIZE
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGTERM, self._begin_to_leave)
+        for at_once in (signal.SIGINT, signal.SIGQUIT):
+            self._loop.add_signal_handler(at_once, self._stop)
+        self._load_certificate()
+        self._look_around()
+        if self.app.attach is not None:
+            self._attached = self._loop.create_task(self.app.attach(self.lane).run())
+        if self.settings.surroundings is not None and self._surroundings is None:
+            log.info("nothing is known of the cluster's nodes yet: %s is not there", self.settings.surroundings)
+        self._listen()
+        log.info("serving on %s", ", ".join(str(listener) for listener in self.sockets))
+        while self.alive:
+            self._tick(monotonic())
+            await asyncio.sleep(self.settings.tick_seconds)
+        await self._abandon()
+
+    def _tick(self, now: float) -> None:
+        """The periodic work: heartbeat, deadlines, changed files, the drain."""
+        self.notify()
+        self.date = formatdate(usegmt=True).encode()
+        if self.ppid != os.getppid() and not self.lane.draining:
+            log.warning("the parent process is gone")
+            self._begin_to_leave()
+        if self._attached is not None and self._attached.done() and not self.lane.draining:
+            self._leave_if_failed(self._attached)
+        for connection in [each for each in self.connections if each.deadline < now]:
+            connection.expire()
+        if tls.stamp(self.settings.certificate, self.settings.client_ca) != self._stamp:
+            self._reload_certificate()
+        self._look_around()
+        if now > self._stops_accepting:
+            self._leave(now)
+        elif not self._listening:
+            self._make_room()
+
+    # Accepting
+
+    def _listen(self) -> None:
+        self._listening = True
+        for listener in self.sockets:
+            self._loop.add_reader(listener.sock, self._accept, listener.sock)
+
+    def _stop_listening(self) -> None:
+        """Stop accepting; new connections stay in the kernel's queue."""
+        self._listening = False
+        for listener in self.sockets:
+            self._loop.remove_reader(listener.sock)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept the connections that wait, up to the limit; at the limit close an idle one."""
+        if self._full():
+            self._stop_listening()
+            self._make_room()
+        while not self._full():
+            try:
+                accepted, _ = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # no descriptors or memory; the next tick retries
+                log.warning("accept failed: %s", error)
+                self._stop_listening()
+                return
+            accepted.settimeout(0)
+            held = self._loop.create_task(self._hold(accepted))
+            self._held.add(held)
+            self.lane.metrics.connections += 1
+            held.add_done_callback(self._free)
+
+    async def _hold(self, accepted: socket.socket) -> None:
+        """Count one connection against the limit, from accept to its end."""
+        try:
+            _, connection = await self._loop.connect_accepted_socket(
+                lambda: Connection(self),
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=self.settings.handshake_seconds,
+                ssl_shutdown_timeout=self.settings.linger_seconds,
+            )
+        except ConnectionAbortedError:  # what asyncio raises for a handshake that took too long
+            self.lane.metrics.timeouts[("handshake",)] += 1
+        except OSError as error:  # not TLS, no common version, or the peer does not trust the certificate
+            log.debug("handshake failed: %s", error)
+            self.lane.metrics.failed_handshakes += 1
+        else:
+            await connection.gone
+
+    def _free(self, held: asyncio.Task[None]) -> None:
+        self._held.discard(held)
+        self.lane.metrics.connections -= 1
+        if not self._listening and not self._left:
+            self._listen()
+
+    def _full(self) -> bool:
+        return len(self._held) >= self.settings.connections
+
+    def _make_room(self) -> None:
+        """Close the connection that has been idle longest, so that a new one can be accepted."""
+        if not self._full():
+            self._listen()
+            return
+        if monotonic() > self._warn_again:
+            self._warn_again = monotonic() + FULL_EVERY
+            log.warning("all %d connections are taken; the longest idle one makes room", self.settings.connections)
+        idle = [connection for connection in self.connections if connection.state == "idle"]
+        if idle:
+            min(idle, key=lambda connection: connection.deadline).retire(JUST_MADE_SECONDS)
+
+    # Leaving
+
+    def _begin_to_leave(self) -> None:
+        """SIGTERM: go on answering for a while, each answer with `Connection: close`."""
+        if not self.lane.draining:
+            self.lane.draining = True
+            self._stops_accepting = monotonic() + self.settings.drain_seconds
+            self._gives_up = self._stops_accepting + self.settings.finish_seconds
+            log.info("leaving: new requests are answered for %g s more", self.settings.drain_seconds)
+
+    def _leave_if_failed(self, attached: asyncio.Task[None]) -> None:
+        """Leave if the task that follows the cluster has failed; the arbiter starts another worker."""
+        if attached.cancelled() or attached.exception() is None:
+            return
+        log.critical("the cluster is not followed any more: a fault of this program", exc_info=attached.exception())
+        self._begin_to_leave()
+
+    def _stop(self) -> None:
+        """SIGINT, SIGQUIT: end at once."""
+        self.alive = False
+
+    def _leave(self, now: float) -> None:
+        """After the drain: accept no more, close idle connections, end when none is left."""
+        if not self._left:
+            for listener in self.sockets:
+                self._accept(listener.sock)
+            self._close_listeners()
+        for connection in list(self.connections):
+            connection.retire(JUST_MADE_SECONDS)
+        if now > self._gives_up or not self._held:
+            self.alive = False
+
+    def _close_listeners(self) -> None:
+        if not self._left:
+            self._left = True
+            self._stop_listening()
+            for listener in self.sockets:
+                listener.close()
+
+    async def _abandon(self) -> None:
+        """Cut the connections that are still open, and wait until they are closed."""
+        self._close_listeners()
+        for connection in list(self.connections):
+            connection.abort()
+        if self._attached is not None:
+            self._attached.cancel()
+            await asyncio.wait([self._attached], timeout=self.settings.linger_seconds)
+        if self._held:
+            log.warning("%d connections are cut", len(self._held))
+            await asyncio.wait(self._held, timeout=1)
+
+    # The certificate
+
+    def _load_certificate(self) -> None:
+        self._stamp = tls.stamp(self.settings.certificate, self.settings.client_ca)
+        try:
+            self._context = tls.context(self.settings.certificate, self.settings.client_ca)
+        except OSError as error:
+            log.critical("no certificate: %s", error)
+            raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
+
+    def _reload_certificate(self) -> None:
+        """Use changed files for new handshakes; if they do not fit together, the present pair stays in use."""
+        self._stamp = tls.stamp(self.settings.certificate, self.settings.client_ca)
+        try:
+            self._context = tls.context(self.settings.certificate, self.settings.client_ca)
+        except OSError as error:
+            self.lane.metrics.reloads["certificate", "failed"] += 1
+            log.error("the changed certificate is not usable, the last good one stays: %s", error)  # noqa: TRY400 - the sentence says it all
+        else:
+            self.lane.metrics.reloads["certificate", "done"] += 1
+            log.info("the certificate was reloaded")
+
+    # The cluster around
+
+    def _look_around(self) -> None:
+        """Load the watcher's file if it has changed; if it cannot be read, the last good content stays in force."""
+        file = self.settings.surroundings
+        if file is None or self.lane.rulebook is None:
+            return
+        stamp = file_stamps.file(file)
+        if stamp in {None, self._surroundings}:
+            return
+        self._surroundings = stamp
+        try:
+            self.lane.rulebook = surroundings.around(self.lane.rulebook, file)
+        except surroundings.SurroundingsError as error:
+            self.lane.metrics.reloads["surroundings", "failed"] += 1
+            log.error("the changed surroundings are not usable, the last good ones stay: %s", error)  # noqa: TRY400 - the sentence is all there is to say
+        else:
+            self.lane.metrics.reloads["surroundings", "done"] += 1
+            log.info("the surroundings were loaded: %s", surroundings.describe(self.lane.rulebook.surroundings))

@@ -1,0 +1,125 @@
+"""Brings the ledger of one tenant up to date: reads, lists and compare-and-swaps, as `Settlement.step` says."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Final
+
+from webhook.cluster.client import Api, ConflictError, MissingError, Object
+from webhook.cluster.ledgers import TenantUsages, Versioned
+from webhook.core.quota import tally
+from webhook.core.quota.ledger import Ledger, names_a_pod
+from webhook.core.quota.settlement import Settlement, Step
+from webhook.core.rules.tenant_policy import TenantPolicy
+from webhook.settler.namespaces import Namespaces
+from webhook.settler.workqueue import WorkQueue
+
+RETRY_SECONDS: Final = 0.2
+"""Until a settlement is retried that waits for something of which no watch tells."""
+
+TRIES: Final = 50
+"""How often a settlement is tried against other writers of the ledger, before the tenant goes back to the queue."""
+
+
+class Reconciler:
+    """Settles tenants, and remembers their ledgers.
+
+    ledgers     as they were last read or written, by tenant
+    settled_at  when each was last settled (monotonic)
+    conflicts   how many writes came too late
+    """
+
+    def __init__(self, cluster: Api, settlement: Settlement, namespaces: Namespaces, queue: WorkQueue) -> None:
+        self.ledgers: dict[str, Ledger] = {}
+        self.settled_at: dict[str, float] = {}
+        self.conflicts = 0
+        self._api, self._store = cluster, TenantUsages(cluster)
+        self._settlement, self._namespaces, self._queue = settlement, namespaces, queue
+        self._versions: dict[str, str] = {}
+
+    def knows(self, tenant: str, found: Object) -> bool:
+        """Whether a ledger is still the one that was read or written here last."""
+        return self._versions.get(tenant) == str(found["metadata"]["resourceVersion"])
+
+    async def settle(self, tenant: str) -> None:
+        """Take steps until there is none to take; raises ApiError."""
+        seen: set[str] = set()
+        for _ in range(TRIES):
+            known = await self._store.read(tenant)
+            self._learn(tenant, known)
+            policy = self._namespaces.policy(tenant)
+            if policy is None and not known.version:
+                return
+            step = self._step(tenant, policy)
+            if step.get or step.roll or step.look - seen:
+                seen |= step.look
+                await self._look(tenant, step)
+                continue
+            if step.look:
+                self._queue.add_at(tenant, monotonic() + RETRY_SECONDS)
+            try:
+                done = await self._write(tenant, step, known, unlimited=policy is None)
+            except ConflictError:
+                self.conflicts += 1
+                continue
+            if done:
+                self.settled_at[tenant] = monotonic()
+                return
+        self._queue.add_at(tenant, monotonic() + RETRY_SECONDS)
+
+    def _step(self, tenant: str, policy: TenantPolicy | None) -> Step:
+        """The next step of a tenant, which also has its turn when the step says."""
+        hard = policy.quota.hard if policy and policy.quota else tally.NOTHING
+        step = self._settlement.step(tenant, hard, self._namespaces.of(tenant), monotonic())
+        if step.wake is not None:
+            self._queue.add_at(tenant, step.wake)
+        return step
+
+    def _learn(self, tenant: str, known: Versioned) -> None:
+        """Take over a ledger as it is now; a tenant that waits for a namespace which has left it has its turn."""
+        before = self.ledgers.pop(tenant, Ledger())
+        self._settlement.read(tenant, known.ledger if known.version else None, monotonic())
+        self._versions[tenant] = known.version
+        if known.version:
+            self.ledgers[tenant] = known.ledger
+        else:
+            self.settled_at.pop(tenant, None)
+        left = {*before.held, *before.joining} - {*known.ledger.held, *known.ledger.joining}
+        self._queue.add(filter(None, map(self._namespaces.tenant, left)))
+
+    async def _write(self, tenant: str, step: Step, known: Versioned, *, unlimited: bool) -> bool:
+        """Write what the step says; whether that was all for now."""
+        if step.ledger is None:
+            left = known.ledger
+            if unlimited and not (left.held or left.joining or left.pending or left.advances):
+                await self._store.delete(tenant, known.version)
+                self._learn(tenant, Versioned(Ledger(), ""))
+            return True
+        if not known.version:
+            await self._store.create(tenant)
+            return False
+        self._learn(tenant, await self._store.write(tenant, step.ledger, known.version))
+        return not step.ledger.joining and not unlimited
+
+    async def _look(self, tenant: str, step: Step) -> None:
+        """Read and list what the step asks for."""
+        for name in step.get:
+            namespace, _, pod = name.partition("/")
+            asked = monotonic()
+            self._settlement.found(tenant, name, await self._uid(namespace, pod), asked)
+        if step.roll:
+            self._settlement.roll(await self._store.all(), monotonic())
+        for namespace in step.look:
+            asked = monotonic()
+            pods = await self._api.list(f"/api/v1/namespaces/{namespace}/pods")
+            self._settlement.looked(namespace, [found["metadata"]["uid"] for found in pods], asked)
+
+    async def _uid(self, namespace: str, name: str) -> str | None:
+        """The UID of the pod that has a name now; a ledger that was edited by hand may hold an impossible name."""
+        if not names_a_pod(namespace, name):
+            return None
+        try:
+            found = await self._api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        except MissingError:
+            return None
+        return str(found["metadata"]["uid"])

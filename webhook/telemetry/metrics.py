@@ -1,0 +1,176 @@
+"""Counters of the admission server, and the page that Prometheus reads.
+
+One process with one thread counts, so a counter is a dict and a histogram a list. No label has a value that a pod's
+author chooses: such values are unbounded, and a time series lives as long as the process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Final
+
+from webhook.core.decision import Decision
+
+CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+BOUNDS: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+"""Upper bounds in seconds, from the review of a pod without a GPU to the longest timeout of a webhook."""
+
+Labels = tuple[str, ...]
+
+
+class Histogram:
+    """Durations in seconds, by bucket."""
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one duration."""
+        self.buckets[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+
+class Metrics:
+    """What this process has counted since it started."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.reviews: Counter[Labels] = Counter()
+        """By path (mutate, validate), operation, decision (allow, deny) and the HTTP code inside the answer."""
+        self.violations: Counter[Labels] = Counter()
+        """By code."""
+        self.findings: Counter[Labels] = Counter()
+        """Findings of policies, by tenant, rule, code and enforcement action."""
+        self.translations: Counter[Labels] = Counter()
+        """Containers translated, by back end."""
+        self.refused: Counter[Labels] = Counter()
+        """HTTP requests answered with an error, by status."""
+        self.timeouts: Counter[Labels] = Counter()
+        """Connections closed by a deadline, by the state they were in."""
+        self.reloads: Counter[Labels] = Counter()
+        """Reloads of changed files, by file and result."""
+        self.seconds = {path: Histogram() for path in paths}
+        self.reservation_seconds = Histogram()
+        """From the decision about a pod to the ledger's answer."""
+        self.drawn = 0
+        self.ledger_conflicts = 0
+        self.ledger_errors = 0
+        self.recounts = 0
+        self.refused_bytes = 0
+        self.failed_handshakes = 0
+        self.connections = 0
+        self.lines_dropped = 0
+
+    def count(self, path: str, operation: str, decision: Decision, seconds: float) -> None:
+        """Count one review."""
+        known = operation if operation in OPERATIONS else "other"
+        self.reviews[path, known, "allow" if decision.allowed else "deny", str(int(decision.code))] += 1
+        self.seconds[path].observe(seconds)
+        for violation in decision.violations:
+            self.violations[(violation.code,)] += 1
+        for finding in decision.findings:
+            self.findings[tuple(finding)] += 1
+        if decision.patch:
+            for backend in decision.backends.values():
+                self.translations[(backend,)] += 1
+
+
+def render(metrics: Metrics, rules: Mapping[str, int]) -> bytes:
+    """The page; `rules` maps the digest of the rulebook in use to the number of its back ends, empty if none."""
+    return page(_lines(metrics, rules))
+
+
+def page(lines: Iterable[str]) -> bytes:
+    """The lines as the bytes of a page."""
+    return ("\n".join(lines) + "\n").encode()
+
+
+def gauges(name: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Iterator[str]:
+    """The lines of one gauge; `values` is by the values of its labels."""
+    return _family(name, "gauge", text, labels, values)
+
+
+def counters(name: str, text: str, labels: Labels, values: Mapping[Labels, int]) -> Iterator[str]:
+    """The lines of one counter; `values` is by the values of its labels."""
+    return _family(name, "counter", text, labels, values)
+
+
+def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
+    labels = ("path", "operation", "decision", "code")
+    yield from counters("reviews_total", "Reviews answered.", labels, metrics.reviews)
+    yield from counters("violations_total", "Violations reported.", ("code",), metrics.violations)
+    labels = ("tenant", "rule", "code", "action")
+    yield from counters("findings_total", "What policies had to say about pods.", labels, metrics.findings)
+    yield from counters("translations_total", "Containers translated.", ("backend",), metrics.translations)
+    yield from _histogram("review_seconds", "Decoding, deciding and encoding one review.", metrics.seconds)
+    yield from _histogram("reservation_seconds", "Waiting for the ledger.", {"validate": metrics.reservation_seconds})
+    yield from _single("reservations_drawn_total", "counter", "Pods admitted against an advance.", metrics.drawn)
+    yield from _single("ledger_conflicts_total", "counter", "Writes that came too late.", metrics.ledger_conflicts)
+    yield from _single("ledger_errors_total", "counter", "Reads and writes that failed.", metrics.ledger_errors)
+    yield from _single("recounts_total", "counter", "Recounts asked for before refusing.", metrics.recounts)
+    yield from counters("refused_requests_total", "Requests refused as HTTP.", ("status",), metrics.refused)
+    yield from _single("refused_bytes_total", "counter", "Bytes of bodies over the limit.", metrics.refused_bytes)
+    yield from counters("timeouts_total", "Connections closed by a deadline.", ("waiting_for",), metrics.timeouts)
+    yield from _single("connections", "gauge", "Connections held now.", metrics.connections)
+    yield from _single("failed_handshakes_total", "counter", "TLS handshakes not made.", metrics.failed_handshakes)
+    yield from counters("reloads_total", "Reloads of changed files.", ("what", "result"), metrics.reloads)
+    yield from _single("log_lines_dropped_total", "counter", "Lines nobody read in time.", metrics.lines_dropped)
+    yield from _single("rules_loaded", "gauge", "Back ends in the rulebook; 0 if none.", sum(rules.values()))
+    yield from _family("rulebook", "gauge", "The rulebook in use.", ("digest",), {(key,): 1 for key in rules})
+
+
+def _single(name: str, kind: str, text: str, value: int) -> Iterator[str]:
+    return _family(name, kind, text, (), {(): value})
+
+
+def _family(name: str, kind: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Iterator[str]:
+    yield from _head(name, kind, text)
+    for key in sorted(values):
+        yield f"gpu_webhook_{name}{_braced(labels, key)} {values[key]}"
+
+
+def _histogram(name: str, text: str, histograms: Mapping[str, Histogram]) -> Iterator[str]:
+    yield from _head(name, "histogram", text)
+    for path, histogram in histograms.items():
+        bounds = [*map(str, BOUNDS), "+Inf"]
+        counts = list(accumulate(histogram.buckets))
+        for bound, count in zip(bounds, counts, strict=True):
+            yield f"gpu_webhook_{name}_bucket{_braced(('path', 'le'), (path, bound))} {count}"
+        yield f"gpu_webhook_{name}_sum{_braced(('path',), (path,))} {histogram.total:.6f}"
+        yield f"gpu_webhook_{name}_count{_braced(('path',), (path,))} {counts[-1]}"
+
+
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP gpu_webhook_{name} {text}"
+    yield f"# TYPE gpu_webhook_{name} {kind}"
+
+
+def _braced(labels: Labels, values: Labels) -> str:
+    pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True))
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _escaped(value: str) -> str:
+    """A label value with backslash, quote and line feed escaped, as the exposition format requires."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,216 @@
+"""An explanation in finished sentences, which a terminal (`terminal`) and a page (`console`) only paint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import yaml
+
+from webhook.core.backends import charge
+from webhook.core.interpret.container_request import ContainerRequest
+from webhook.core.kube.patch import Append, Edit, Remove
+from webhook.core.kube.paths import field
+from webhook.core.plan.choose import Assignment, Candidate
+from webhook.core.plan.plan import Plan
+from webhook.core.policy import refusal
+from webhook.core.reports.explain import Explanation
+from webhook.core.reports.forecast import Amount, Prospect
+from webhook.core.violations import Violation
+from webhook.views import difference
+from webhook.views.difference import Passage
+
+_QUOTA: Final = {
+    None: ": no quota",
+    "deny": "",
+    "warn": ": its quota only warns",
+    "dryrun": ": its quota is only tried",
+}
+
+
+class Change(NamedTuple):
+    """One edit: its verb is set, add or remove; `rule` is the line that it comes from."""
+
+    verb: str
+    path: str
+    value: str
+    rule: str
+
+
+class Considered(NamedTuple):
+    """One back end that might serve a container, where its rule stands, and why it does or does not."""
+
+    name: str
+    at: str
+    outcome: Literal["serves", "could", "cannot"]
+    reason: str
+
+
+class Asking(NamedTuple):
+    """A container that asks for a GPU: in which words, at which field paths they stand, and who could serve it.
+
+    Nothing is `stated` where the container has the resources of a back end itself.
+    """
+
+    name: str
+    asked: str
+    stated: Sequence[tuple[str, str]]
+    considered: Sequence[Considered]
+
+
+class Row(NamedTuple):
+    """A sentence about the tenant or its quota."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What people are told of one pod.
+
+    `lead` follows Allowed or Denied. `was` is how a pod of another system was understood, `tenant` what its quota
+    says, `tried` what policies in dry run would refuse. `pod` is there if there are `changes`.
+    """
+
+    title: str
+    allowed: bool
+    lead: str
+    was: Sequence[str]
+    asking: Sequence[Asking]
+    tenant: Sequence[Row]
+    warnings: Sequence[str]
+    tried: Sequence[str]
+    violations: Sequence[Violation]
+    changes: Sequence[Change]
+    pod: Sequence[Passage]
+
+    @property
+    def verdict(self) -> str:
+        """One word."""
+        return "Allowed" if self.allowed else "Denied"
+
+
+def view(explanation: Explanation) -> View:
+    """What is said of one pod."""
+    decision, planned, converted = explanation.decision, explanation.planned, explanation.converted
+    edits = planned.edits if planned is not None and decision.allowed and decision.patch else []
+    from_before = edits if converted is None else []  # else they lead from the pod as it was understood
+    return View(
+        title=explanation.title,
+        allowed=decision.allowed,
+        lead=_lead(explanation),
+        was=list(_was(converted)) if converted is not None else (),
+        asking=list(_asking(explanation, planned)) if planned is not None else (),
+        tenant=list(_tenant(explanation.prospect)) if explanation.prospect is not None else (),
+        warnings=decision.warnings,
+        tried=[
+            f"[{finding.code}] {finding.rule} would refuse it if it were enforced"
+            for finding in decision.findings
+            if finding.action == "dryrun"
+        ],
+        violations=decision.violations,
+        changes=[_change(edit) for edit in from_before],
+        pod=difference.passages(explanation.before, explanation.after, from_before) if edits else (),
+    )
+
+
+def _lead(explanation: Explanation) -> str:
+    decision, planned = explanation.decision, explanation.planned
+    if not decision.allowed:
+        count = len(decision.violations)
+        return "for one reason" if count == 1 else f"for {count} reasons"
+    if planned is not None and planned.edits and not decision.patch:
+        return "as it is: the webhook only observes"
+    if not decision.backends:
+        return "as it is: no container asks for a GPU"
+    names = " and ".join(dict.fromkeys(decision.backends.values()))
+    return f"and served by {names}" if decision.patch else f"as it is, and served by {names}: nothing is missing"
+
+
+def _was(converted: Plan) -> Iterator[str]:
+    for one in converted.served:
+        texts = {**{name: str(value) for name, value in one.amounts.items()}, **one.asked.extended.texts}
+        yield f"{one.asked.container.name}: {_listed(texts.items())}  ({one.backend.rule})"
+
+
+def _asking(explanation: Explanation, planned: Plan) -> Iterator[Asking]:
+    served = {one.asked.container.name: one for one in planned.served}
+    for asked in planned.interpretation.asked:
+        name = asked.container.name
+        if asked.anything:
+            # The words of a pod that is converted were never on it.
+            stated = [] if explanation.converted is not None else _stated(asked)
+            considered = list(_considered(explanation, name, served.get(name)))
+            yield Asking(name, _request_text(asked), stated, considered)
+
+
+def _request_text(asked: ContainerRequest) -> str:
+    if asked.request is not None:
+        return str(asked.request)
+    return _listed((name, asked.extended.texts[name]) for name in asked.extended.amounts)
+
+
+def _listed(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}: {text}" for name, text in pairs)
+
+
+def _stated(asked: ContainerRequest) -> list[tuple[str, str]]:
+    stated = dict.fromkeys((stated.path, stated.text) for stated in asked.stated.values())
+    return list(stated) if asked.request is not None else []
+
+
+def _considered(explanation: Explanation, container: str, served: Assignment | None) -> Iterator[Considered]:
+    """Who serves the container, and in the cluster's order why the others do not."""
+    if served is not None:
+        counts = charge.counted(explanation.charges[container])
+        yield _row(served, "serves", f"{served.mode.name}; counts as {counts}")
+    why_not = "the policy of the tenant wants another"
+    for candidate in explanation.candidates.get(container, ()):
+        if not isinstance(candidate, Assignment):
+            yield _row(candidate, "cannot", candidate[1].message)
+        elif served is not None and candidate.backend.name != served.backend.name:
+            yield _row(candidate, "could", why_not)
+        else:
+            why_not = "comes later in the cluster's order"
+
+
+def _row(candidate: Candidate, outcome: Literal["serves", "could", "cannot"], reason: str) -> Considered:
+    backend = candidate.backend if isinstance(candidate, Assignment) else candidate[0]
+    return Considered(backend.name, backend.at.line_only, outcome, reason)
+
+
+def _tenant(prospect: Prospect) -> Iterator[Row]:
+    """What the tenant has used of its quota, and what the pods leave of it."""
+    quota = ": an exemption lifts its quota" if prospect.lifted else _QUOTA[prospect.action]
+    yield Row("tenant", f"{prospect.tenant}, by {prospect.rule}{quota}")
+    by = f" by {prospect.pods} pods" if prospect.pods > 1 else ""
+    for amount in prospect.amounts:
+        used, asked = (refusal.shown(amount.key, each) for each in (amount.used, amount.asked))
+        what = amount.key.replace("/", " of ")
+        yield Row("quota", f"{what}: {used} used, {asked} asked{by}{_of_limit(amount)}")
+    if prospect.amounts and prospect.fit is not None:
+        yield Row("quota", _fitting(prospect.pods, prospect.fit))
+
+
+def _of_limit(amount: Amount) -> str:
+    if amount.limit is None or amount.left is None:
+        return ", no limit"
+    limit, left = refusal.shown(amount.key, amount.limit), refusal.shown(amount.key, abs(amount.left))
+    return f", {limit} at most: {left} {'too many' if amount.left < 0 else 'left'}"
+
+
+def _fitting(pods: int, fit: int) -> str:
+    if fit < pods:
+        return f"of the {pods} pods {fit or 'none'} would fit" if pods > 1 else "the pod does not fit"
+    more = fit - pods
+    return f"{more or 'no'} more pod{'' if more == 1 else 's'} like this would fit"
+
+
+def _change(edit: Edit) -> Change:
+    rule = edit.rule or "what the shorthand becomes"
+    if isinstance(edit, Remove):
+        return Change("remove", field(edit.path), "", rule)
+    value = yaml.safe_dump(edit.value, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
+    return Change("add" if isinstance(edit, Append) else "set", field(edit.path), value, rule)

@@ -1,0 +1,160 @@
+"""`gpu-webhook watch`: keeps a small file of what the rules read of a cluster, for the admission server beside it.
+
+A process of its own: what talks to the API server neither slows admission down nor takes it along when it fails.
+Whatever the API server does, the last file stays, and the watcher retries. It also outlives rules that do not load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from webhook.cluster import session
+from webhook.cluster.client import Api, ApiError, MissingError, Object
+from webhook.cluster.follower import Collection, Follower
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files.reload import RULES_SECONDS, Rules
+from webhook.telemetry import logs
+from webhook.watcher.kinds import Claims, Kind, Nodes
+
+PAUSE_SECONDS: Final = 0.2
+"""Between two writings: a pool that grows by a hundred nodes is not a hundred readings for the server."""
+
+LONGEST_BACKOFF: Final = 30.0
+"""How often a kind is looked for that the cluster does not have, or does not let us read."""
+
+log = logging.getLogger(__name__)
+
+
+class Watched(Collection):
+    """The objects of one kind as they are now; `changed` is told of every change."""
+
+    def __init__(self, kind: Kind, changed: Callable[[], None]) -> None:
+        super().__init__(lambda _: changed())
+        self.kind = kind
+        self._notify = changed
+        self._tried = self._exists = False
+
+    def keep(self, found: Object) -> Object:
+        """What the kind says."""
+        return self.kind.remember(found)
+
+    def listed(self, kept: list[Object], version: int) -> None:
+        """All objects there are."""
+        super().listed(kept, version)
+        self._tried = self._exists = True
+        self._notify()
+
+    def failed(self, error: ApiError) -> None:
+        """What is known stays, unless the cluster no longer has the kind."""
+        if not isinstance(error, MissingError):
+            super().failed(error)
+        elif self._exists or not self._tried:
+            self._exists = False
+            log.info("the cluster has no %s: %s", self.kind.name, error)
+        if not self._exists:
+            self._tried = True
+            self._notify()
+
+    @property
+    def settled(self) -> bool:
+        """Whether what is known is all that can be known now."""
+        return self._exists or (self._tried and not self.kind.needed)
+
+    @property
+    def present(self) -> list[Object] | None:
+        """What is there now, in a steady order; None before the first list, and where there is no such kind."""
+        return [self.objects[name] for name in sorted(self.objects)] if self._exists else None
+
+
+class Watcher:
+    """Follows the kinds that the rules ask for, and keeps the file in step."""
+
+    def __init__(self, api: Api, rules: Rules, file: Path) -> None:
+        self._api, self._rules, self._file = api, rules, file
+        self._changed = asyncio.Event()
+        self._watched: dict[str, tuple[Watched, asyncio.Task[None]]] = {}
+        self._written = b""
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            await self._keep(tasks)
+
+    async def _keep(self, tasks: asyncio.TaskGroup) -> None:
+        owed = False
+        while True:
+            if self._rules.refresh() or self._changed.is_set() or owed:
+                self._changed.clear()  # before the objects are looked at: a later change is seen the next time
+                self._follow(self._rules.rulebook, tasks)
+                owed = not self._write()
+            await asyncio.sleep(PAUSE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), RULES_SECONDS)
+
+    def _follow(self, rulebook: Rulebook | None, tasks: asyncio.TaskGroup) -> None:
+        """Begin to follow what the rules ask for, and leave what they no longer do."""
+        asked = [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]
+        kinds: dict[str, Kind] = {Nodes.name: Nodes(), **{kind.name: Claims(kind) for kind in asked}}
+        for name in [*self._watched]:
+            watched, task = self._watched[name]
+            if name not in kinds or kinds[name].paths != watched.kind.paths:
+                task.cancel()
+                del self._watched[name]
+        for name, kind in kinds.items():
+            if name not in self._watched:
+                watched = Watched(kind, self._changed.set)
+                follower = Follower(self._api, kind.paths, watched, longest_backoff=LONGEST_BACKOFF)
+                self._watched[name] = watched, tasks.create_task(follower.run())
+
+    def _write(self) -> bool:
+        """Write the file if it should be another one; False: a retry is owed."""
+        content = self._content(self._rules.rulebook)
+        if content is None or content == self._written:
+            return True
+        try:
+            _replace(self._file, content)
+        except OSError as error:
+            log.error("%s cannot be written: %s", self._file, error.strerror)  # noqa: TRY400 - the sentence is all there is to say
+            return False
+        self._written = content
+        log.info("%s written: %d bytes", self._file, len(content))
+        return True
+
+    def _content(self, rulebook: Rulebook | None) -> bytes | None:
+        """The file as it should be; None until everything is known that belongs into it."""
+        watched = [each for each, _ in self._watched.values()]
+        if rulebook is None or not all(each.settled for each in watched):
+            return None
+        present = [(each.kind, each.present) for each in watched]
+        objects = {kind.name: list(kind.written(there, rulebook)) for kind, there in present if there is not None}
+        return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Write a file whole or not at all: a reader never sees a half."""
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "wb") as written:
+            written.write(content)
+            os.fchmod(written.fileno(), 0o644)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def watch(directory: Path, file: Path) -> int:
+    """Keep the file in step with the cluster until told to stop; the exit code. Raises ApiError without a cluster."""
+    logs.configure(logs.Lines(logs.STDOUT), "info")
+    rules = Rules(directory)
+    session.run(lambda api: Watcher(api, rules, file).run())
+    return 0
