@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import resource
 import shutil
 import signal
 import ssl
@@ -79,6 +80,16 @@ class Server:
     def await_line(self, message: str) -> dict[str, Any]:
         """The first line whose message contains `message`, once it is there."""
         return until(lambda: self.lines(message), f'the log saying "{message}"')[0]
+
+    @contextlib.contextmanager
+    def short_of_descriptors(self) -> Iterator[None]:
+        """For the length of a block the process that serves can open nothing."""
+        limits = resource.prlimit(self.worker, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.worker, resource.RLIMIT_NOFILE, (0, limits[1]))
+        try:
+            yield
+        finally:
+            resource.prlimit(self.worker, resource.RLIMIT_NOFILE, limits)
 
     def connect(self) -> Peer:
         """A new TLS connection that trusts the certificate now on disk."""

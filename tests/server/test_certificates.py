@@ -94,6 +94,17 @@ def test_a_pair_that_does_not_fit_changes_nothing(folder: Path, spoil: Callable[
         assert server.metric('reloads_total{what="certificate",result="failed"}') >= 1
 
 
+def test_a_pair_that_comes_while_descriptors_are_short_serves_as_soon_as_they_are_not(folder: Path) -> None:
+    with running(folder) as server:
+        pair, after = fresh()
+        with server.short_of_descriptors():
+            put(folder, pair)
+            server.await_line("Too many open files")
+        until(lambda: serial(server) == after, "the new certificate")
+
+        assert len(server.lines(NOT_USABLE)) == 1
+
+
 def test_an_encrypted_key_asks_nobody_for_a_password(folder: Path) -> None:
     with running(folder) as server:
         (folder / "tls.key").write_text(

@@ -52,6 +52,14 @@ def test_missing_certificate_files_are_named(folder: Path) -> None:
     assert f"{folder / 'no.crt'} and {folder / 'no.key'} are no certificate with its key" in said
 
 
+def test_a_client_ca_that_is_none_is_named_and_not_the_certificate(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "ca.crt").write_text("nothing")
+    said = why(folder, client_ca=str(folder / "ca.crt"))
+
+    assert said.startswith(f"cannot start: {folder / 'ca.crt'} of --client-ca has no certificate of a CA: ")
+
+
 def test_a_state_directory_that_cannot_be_made_is_named(folder: Path) -> None:
     assert "no certificate could be written to /proc/state" in why(folder, state="/proc/state")
 

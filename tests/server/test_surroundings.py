@@ -120,6 +120,17 @@ def test_a_file_that_is_no_use_leaves_the_last_one_in_force(server: Server, file
     assert message(server) == ""
 
 
+def test_a_file_that_comes_while_descriptors_are_short_is_read_as_soon_as_they_are_not(
+    server: Server, file: Path
+) -> None:
+    with server.short_of_descriptors():
+        write(file, [node(1)])
+        server.await_line("Too many open files")
+
+    server.await_line("the surroundings were loaded")
+    assert message(server) == ""
+
+
 def test_an_inventory_of_2000_nodes_costs_the_server_little(
     server: Server, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,7 +43,8 @@ class Rules:
             stamp = file_stamps.directory(self.directory), self._around and file_stamps.file(self._around)
             if stamp != self._stamp:
                 self._loaded = _load(self.directory, self._around)
-                self._stamp = stamp
+                whole = self._loaded.rulebook is not None and self._loaded.unseen is None
+                self._stamp = stamp if whole else None  # else it is read again: what failed may pass without a change
             return self._loaded
 
 

@@ -21,18 +21,18 @@ class Rules:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._stamp: object = None
+        self._change = file_stamps.Change()
         self.rulebook: Rulebook | None = None
 
     def refresh(self) -> bool:
-        """Read the rules again if the files have changed; returns whether they have."""
-        stamp = file_stamps.directory(self._directory)
-        if stamp == self._stamp:
+        """Read the rules again if the files have changed; returns whether there is news."""
+        if not self._change.due(file_stamps.directory(self._directory)):
             return False
-        self._stamp = stamp
         try:
             self.rulebook = rule_files.load(self._directory)
         except rule_files.RuleFilesError as error:
+            if not self._change.failed(error):
+                return False
             log.error("the rules cannot be used: %s", error)  # noqa: TRY400 - the sentence is all there is to say
         else:
             log.info("rules %s", self.rulebook.digest[: logs.DIGEST_LENGTH])

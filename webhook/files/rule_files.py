@@ -82,5 +82,10 @@ def _failing(loaded: Loaded) -> Iterator[Problem]:
 def _files(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise RuleFilesError([Problem(Location(str(directory), 1), "", "is not a directory")])
-    found = sorted(file for file in directory.iterdir() if file.suffix in {".yaml", ".yml"})
+    try:
+        found = sorted(file for file in directory.iterdir() if file.suffix in {".yaml", ".yml"})
+    except OSError as error:
+        raise RuleFilesError(
+            [Problem(Location(str(directory), 1), "", f"cannot be read: {error.strerror}")]
+        ) from None
     return [file for file in found if file.name not in _NOT_RULES]

@@ -76,9 +76,8 @@ def _check(settings: Settings) -> None:
         _keep_self_signed(settings.state)
     try:
         tls.context(settings.certificate, settings.client_ca)
-    except OSError as error:
-        certificate, key = settings.certificate
-        raise CannotStartError(f"{certificate} and {key} are no certificate with its key: {error}") from None
+    except tls.CertificateError as error:
+        raise CannotStartError(str(error)) from None
 
 
 def _keep_self_signed(directory: Path) -> None:

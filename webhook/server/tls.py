@@ -15,8 +15,12 @@ def stamp(pair: tuple[Path, Path], client_ca: Path | None = None) -> Stamp:
     return tuple(map(file_stamps.file, pair if client_ca is None else (*pair, client_ca)))
 
 
+class CertificateError(Exception):
+    """Which files cannot be used, and why, in a sentence."""
+
+
 def context(pair: tuple[Path, Path], client_ca: Path | None = None) -> ssl.SSLContext:
-    """A server's context; raises OSError (ssl.SSLError is one) if the files are not a certificate and its key.
+    """A server's context; raises CertificateError if the files are not what they should be.
 
     With a `client_ca` a client may present a certificate, which that CA must have signed. Without one a client gets
     no review answered (connection.py); the kubelet's probes, which have none, still get their answer.
@@ -26,10 +30,17 @@ def context(pair: tuple[Path, Path], client_ca: Path | None = None) -> ssl.SSLCo
     made.set_alpn_protocols(["http/1.1"])
     made.num_tickets = 0  # they cost a sixth of a handshake, and the API server's client never uses one
     certificate, key = pair
-    made.load_cert_chain(certificate, key, password=_no_password)
-    if client_ca is not None:
+    try:
+        made.load_cert_chain(certificate, key, password=_no_password)
+    except OSError as error:
+        raise CertificateError(f"{certificate} and {key} are no certificate with its key: {error}") from None
+    if client_ca is None:
+        return made
+    try:
         made.load_verify_locations(client_ca)
-        made.verify_mode = ssl.CERT_OPTIONAL
+    except OSError as error:
+        raise CertificateError(f"{client_ca} of --client-ca has no certificate of a CA: {error}") from None
+    made.verify_mode = ssl.CERT_OPTIONAL
     return made
 
 

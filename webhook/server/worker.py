@@ -57,8 +57,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._warn_again = 0.0
         self._loop: asyncio.AbstractEventLoop
         self._context: ssl.SSLContext
-        self._stamp: tls.Stamp
-        self._surroundings: file_stamps.Stamp | None = None
+        self._certificate, self._surroundings = file_stamps.Change(), file_stamps.Change()
         self._attached: asyncio.Task[None] | None = None
 
     def run(self) -> None:
@@ -76,7 +75,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._look_around()
         if self.app.attach is not None:
             self._attached = self._loop.create_task(self.app.attach(self.lane).run())
-        if self.settings.surroundings is not None and self._surroundings is None:
+        if self.settings.surroundings is not None and not self.settings.surroundings.exists():
             log.info("nothing is known of the cluster's nodes yet: %s is not there", self.settings.surroundings)
         self._listen()
         log.info("serving on %s", ", ".join(str(listener) for listener in self.sockets))
@@ -96,8 +95,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._leave_if_failed(self._attached)
         for connection in [each for each in self.connections if each.deadline < now]:
             connection.expire()
-        if tls.stamp(self.settings.certificate, self.settings.client_ca) != self._stamp:
-            self._reload_certificate()
+        self._reload_certificate()
         self._look_around()
         if now > self._stops_accepting:
             self._leave(now)
@@ -230,21 +228,23 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
     # The certificate
 
     def _load_certificate(self) -> None:
-        self._stamp = tls.stamp(self.settings.certificate, self.settings.client_ca)
+        self._certificate.due(tls.stamp(self.settings.certificate, self.settings.client_ca))
         try:
             self._context = tls.context(self.settings.certificate, self.settings.client_ca)
-        except OSError as error:
+        except tls.CertificateError as error:
             log.critical("no certificate: %s", error)
             raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
 
     def _reload_certificate(self) -> None:
         """Use changed files for new handshakes; if they do not fit together, the present pair stays in use."""
-        self._stamp = tls.stamp(self.settings.certificate, self.settings.client_ca)
+        if not self._certificate.due(tls.stamp(self.settings.certificate, self.settings.client_ca)):
+            return
         try:
             self._context = tls.context(self.settings.certificate, self.settings.client_ca)
-        except OSError as error:
-            self.lane.metrics.reloads["certificate", "failed"] += 1
-            log.error("the changed certificate is not usable, the last good one stays: %s", error)  # noqa: TRY400 - the sentence says it all
+        except tls.CertificateError as error:
+            if self._certificate.failed(error):
+                self.lane.metrics.reloads["certificate", "failed"] += 1
+                log.error("the changed certificate is not usable, the last good one stays: %s", error)  # noqa: TRY400 - the sentence says it all
         else:
             self.lane.metrics.reloads["certificate", "done"] += 1
             log.info("the certificate was reloaded")
@@ -257,14 +257,14 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         if file is None or self.lane.rulebook is None:
             return
         stamp = file_stamps.file(file)
-        if stamp in {None, self._surroundings}:
+        if stamp is None or not self._surroundings.due(stamp):
             return
-        self._surroundings = stamp
         try:
             self.lane.rulebook = surroundings.around(self.lane.rulebook, file)
         except surroundings.SurroundingsError as error:
-            self.lane.metrics.reloads["surroundings", "failed"] += 1
-            log.error("the changed surroundings are not usable, the last good ones stay: %s", error)  # noqa: TRY400 - the sentence is all there is to say
+            if self._surroundings.failed(error):
+                self.lane.metrics.reloads["surroundings", "failed"] += 1
+                log.error("the changed surroundings are not usable, the last good ones stay: %s", error)  # noqa: TRY400 - the sentence is all there is to say
         else:
             self.lane.metrics.reloads["surroundings", "done"] += 1
             log.info("the surroundings were loaded: %s", surroundings.describe(self.lane.rulebook.surroundings))
