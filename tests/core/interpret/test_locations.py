@@ -88,6 +88,22 @@ def test_a_container_may_say_none() -> None:
     }
 
 
+@pytest.mark.parametrize("none", [{"gpu": "none"}, {}], ids=["of the pod", "of the container"])
+def test_a_containers_amount_beside_none_is_refused_and_not_forgotten(none: dict[str, str]) -> None:
+    own = {} if none else {"gpu.gpu-webhook.io/main": "none"}
+    raw = builders.pod(labels=none, annotations={"cores.gpu-webhook.io/main": "30", **own})
+
+    [wrong] = _read(raw).violations
+
+    assert (wrong.code, wrong.message.partition(":")[0]) == ("GPU202", "gpu and gpu-cores cannot hold together")
+
+
+def test_amounts_of_the_pod_pass_over_a_container_that_says_none() -> None:
+    raw = builders.pod(labels={"gpu-memory": "8Gi"}, annotations={"gpu.gpu-webhook.io/main": "none"})
+
+    assert _asked(raw) == {"main": None}
+
+
 ONE_AND_TWO = (builders.container("one"), builders.container("two"))
 
 

@@ -61,6 +61,7 @@ def ask(
         wrong += locations.merge(said, key, entry)
     stated = {**pod_wide, **said}
     wrong += known.violations
+    wrong += _beside_none(said, stated)
     wrong += _join_fraction(container, known, stated, rulebook)
     request = build(stated, marks)
     wrong += _inconsistent(container, request, known, stated)
@@ -101,6 +102,12 @@ def _join_fraction(
         present = stated.setdefault("gpu", said)
         if present.value != said.value or (present is not said and len(known.fractions) > 1):
             yield disagree(present, said)
+
+
+def _beside_none(said: Mapping[str, FieldValue], stated: Mapping[str, FieldValue]) -> Iterator[Violation]:
+    """The container's own amounts beside a `gpu` that is none; one that only the whole pod is given is replaced."""
+    if "gpu" in stated and stated["gpu"].value is None:
+        yield from (together("gpu", key, stated) for key in ASKING[1:] if key in said)
 
 
 def _inconsistent(
