@@ -11,6 +11,7 @@ from webhook.cluster.client import GROUP, Api, ApiError, ConflictError, MissingE
 from webhook.cluster.policies import Policies
 from webhook.core.forms.document import API_VERSION
 from webhook.core.policy import status as statuses
+from webhook.core.policy import unknown_devices
 from webhook.core.policy.status import Condition
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
@@ -32,9 +33,14 @@ class PolicyStatus:
     def changed(self, policies: Policies, rulebook: Rulebook, tenancy: Tenancy) -> None:
         """Take over what the policies came to; `run` writes it."""
         ties = statuses.ties(tenancy, rulebook.cluster.system_namespaces)
-        problems = policies.problems
+        problems, strict = policies.problems, unknown_devices.refused_by_default(tenancy, rulebook.cluster)
         self._conditions = [
-            (found, statuses.of(problems.get(name, ()), ties.get(name), taken=name in policies.taken))
+            (
+                found,
+                statuses.of(
+                    problems.get(name, ()), ties.get(name), taken=name in policies.taken, strict=name in strict
+                ),
+            )
             for name, found in policies.objects("TenantPolicy").items()
         ]
         self._changed.set()

@@ -32,6 +32,7 @@ def check_options(command: argparse.ArgumentParser) -> None:
 def _check(given: argparse.Namespace) -> int:
     if not given.directory.is_dir():
         raise UsageError(f"{given.directory} is not a directory")
+    from webhook.core.policy import status, unknown_devices
     from webhook.files import rule_files, summary
 
     try:
@@ -48,6 +49,8 @@ def _check(given: argparse.Namespace) -> int:
         streams.dump({"fine": True, "problems": [], **found, **summary.counts(rulebook)})
         return FINE
     print(f"{given.directory}: {summary.describe(summary.counts(rulebook))}: all fine")
+    if strict := unknown_devices.refused_by_default(rulebook.tenancy, rulebook.cluster):
+        print(f"{', '.join(strict)}: {status.STRICT}")
     if lost:
         print("cannot be recovered from a pod's resources (a pod that states them itself counts as a whole device):")
         print(*(f"  {each}" for each in lost), sep="\n")

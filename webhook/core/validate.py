@@ -17,6 +17,7 @@ from webhook.core.kube import patch, pod
 from webhook.core.plan import shortfall
 from webhook.core.plan.shortfall import Checked
 from webhook.core.policy import defaults, holdings, immutable, judge, observe
+from webhook.core.policy.holdings import Holding
 from webhook.core.policy.judge import Judgement
 from webhook.core.request.request import GpuRequest
 from webhook.core.review import AdmissionRequest
@@ -50,9 +51,9 @@ def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
             checked = shortfall.check(seen, rulebook)
     except Refusal as refusal:
         return denied(refusal.violations)
-    if rulebook.tenancy.silent:
-        return denied(checked.violations) if checked.violations else UNTOUCHED
-    held = holdings.holdings(seen, checked.rulebook, checked.interpretation, checked.allocations)
+    held: Sequence[Holding] = ()
+    if not rulebook.tenancy.silent:
+        held = holdings.holdings(seen, checked.rulebook, checked.interpretation, checked.allocations)
     return _together(checked.violations, judge.judge(seen, held, request, checked.rulebook))
 
 

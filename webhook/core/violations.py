@@ -21,6 +21,7 @@ CODES: Final = {
     "GPU111": "whether it is within the quota cannot be said now; whoever asked tries again by itself",
     "GPU112": "what a policy puts on the pod is not there yet; whoever asked tries again by itself",
     "GPU113": "the policy of the namespace cannot be used, and until it is mended nobody gets a GPU there",
+    "GPU114": "a resource looks like a GPU, no rule knows it, and nothing counts it",
     "GPU201": "a value of the shorthand cannot be understood",
     "GPU202": "two places ask for different things",
     "GPU203": "the shorthand and a resource on the container disagree",

@@ -210,9 +210,15 @@ class Section:
 
 def nearest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
     """` (did you mean "..."?)`, or nothing; capitals make no difference."""
+    close = closest(text, known, cutoff)
+    return f' (did you mean "{close}"?)' if close else ""
+
+
+def closest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
+    """The known word that a text is nearest to; empty if it is near none."""
     spelled = {each.lower(): each for each in sorted(known)}
     close = difflib.get_close_matches(text.lower(), spelled, n=1, cutoff=cutoff)
-    return f' (did you mean "{spelled[close[0]]}"?)' if close else ""
+    return spelled[close[0]] if close else ""
 
 
 def kind(value: Any) -> str:

@@ -11,6 +11,7 @@ these documents (`webhook.core.rules`), and the sum over all pods of a tenant (`
     allowed     back ends, vendors, models, sharing and profiles: allowed, forbidden
     ceilings    the most for one container and one pod
     totals      the pod's part in a quota: its reservation, or why it cannot be counted
+    unknown_devices   resources that look like GPUs and that no rule knows
     refusal     the answer where a quota refuses, with what would fit
     immutable   what an update must not change
     observe     observe mode: the decision as warnings

@@ -13,9 +13,10 @@ from typing import Final
 from webhook.core.decision import Finding, Reservation
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
-from webhook.core.policy import allowed, ceilings, placement, totals
+from webhook.core.policy import allowed, ceilings, placement, totals, unknown_devices
 from webhook.core.policy.holdings import Holding, count
 from webhook.core.policy.membership import Membership, member
+from webhook.core.policy.unknown_devices import UnknownDevice
 from webhook.core.review import AdmissionRequest, line
 from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.rulebook import Rulebook
@@ -58,25 +59,34 @@ NOTHING: Final = Judgement()
 
 
 def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
-    """Judge a pod that is about to be created, by what its containers hold. The tenancy must not be silent."""
+    """Judge a pod that is about to be created, by what its containers hold."""
     tenancy = rulebook.tenancy
-    claims = totals.claimed(seen)
-    if not held and not claims:
-        return NOTHING
+    claims, unknown = totals.claimed(seen, rulebook), unknown_devices.find(seen, rulebook)
+    if tenancy.silent or not (held or claims or unknown):
+        return _unknown(unknown, seen, rulebook)
     if why := _not_now(seen.namespace, tenancy):
         return Judgement(violations=[_later(why)])
     membership = member(seen.namespace, tenancy)
     policy = membership.policy
     if policy is None:
-        return _without_policy(seen.namespace, membership, tenancy, claims if not held else ())
+        tolerated = rulebook.cluster.unknown_devices == "warn" and not held and not claims
+        if not tolerated and (membership.rivals or tenancy.closed):
+            maybe = [f"the claim {shown(claim)}" for claim in claims] or [shown(one.name) for one in unknown]
+            return _without_policy(seen.namespace, membership, () if held else maybe)
+        return _unknown(unknown, seen, rulebook)
     if policy.broken:
         return _refused(_unusable(policy), policy.name)
     counted = count(held)
+    uncounted = unknown_devices.action(policy, rulebook.cluster)
+    rule = policy.quota.rule if policy.quota else policy.rule
+    ruled = any(getattr(policy, each) is not None for each in RULES)
+    unknown = [one for one in unknown if not ruled or one.name not in claims]
     breaches = [
         *(Breach("", policy.action, violation) for violation in (placement.check(seen, policy) if held else ())),
         *allowed.check(policy, held, rulebook),
         *ceilings.check(policy, held),
-        *totals.check(policy, held, counted, claims),
+        *totals.check(policy, held, counted, claims, uncounted),
+        *(Breach("quota", uncounted, each) for each in unknown_devices.violations(unknown, seen, rulebook, rule)),
     ]
     reservation = totals.reservation(policy, held, counted, seen.namespace)
     return _Case(policy, [*_in_force(request, seen.namespace, tenancy)], request.at).judged(breaches, reservation)
@@ -164,12 +174,23 @@ def _later(why: str) -> Violation:
     return Violation(code="GPU111", path="metadata.namespace", message=message, fix=LATER_FIX)
 
 
-def _without_policy(namespace: str, found: Membership, tenancy: Tenancy, only_claims: Sequence[str]) -> Judgement:
+def _unknown(found: Sequence[UnknownDevice], seen: Pod, rulebook: Rulebook) -> Judgement:
+    """The judgement of the Cluster document alone on unknown devices."""
+    if not found:
+        return NOTHING
+    action = unknown_devices.action(None, rulebook.cluster)
+    wrong = [*unknown_devices.violations(found, seen, rulebook)]
+    findings = [Finding("", violation.rule, violation.code, action) for violation in wrong]
+    if action == "deny":
+        return Judgement(violations=wrong, findings=findings)
+    return Judgement(warnings=[*map(line, wrong)], findings=findings)
+
+
+def _without_policy(namespace: str, found: Membership, maybe: Sequence[str]) -> Judgement:
+    """The refusal where no policy is for the namespace; `maybe` is all that may be for a GPU, if that is not sure."""
     if found.rivals:
         return _refused(_ambiguous(namespace, found.rivals), " and ".join(one.name for one in found.rivals))
-    if not tenancy.closed:
-        return NOTHING
-    may_be = f", and the claim {shown(only_claims[0])} of the pod may be for one" if only_claims else ""
+    may_be = f", and {maybe[0]} of the pod may be for one" if maybe else ""
     violation = Violation(
         code="GPU105",
         path="metadata.namespace",

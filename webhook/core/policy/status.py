@@ -25,6 +25,12 @@ class Condition(NamedTuple):
 
 
 VALID: Final = Condition("Accepted", "True", "Valid", "it is in force as it stands")
+STRICT: Final = (
+    "its quota cannot count devices that no rule knows, so pods with one are refused; list what is no GPU under "
+    "otherDevices of the Cluster document, or say unknownDevices: warn"
+)
+"""Said of a policy with a quota that does not say what becomes of unknown devices."""
+
 TAKEN: Final = Condition("Accepted", "False", "NameTaken", "the rule files have a policy of this name, which holds")
 ALONE: Final = Condition("Ambiguous", "False", "NoConflict", "no other policy of its priority has its namespaces")
 
@@ -48,14 +54,19 @@ def ties(tenancy: Tenancy, system: Collection[str]) -> Mapping[str, Tie]:
     return found
 
 
-def of(problems: Iterable[str], tie: Tie | None, *, taken: bool = False) -> list[Condition]:
-    """The conditions of a policy. `problems`: why it cannot be used; `taken`: a rule file has one of this name."""
-    return [TAKEN, ALONE] if taken else [_accepted("; ".join(problems)), _ambiguous(tie) if tie else ALONE]
+def of(problems: Iterable[str], tie: Tie | None, *, taken: bool = False, strict: bool = False) -> list[Condition]:
+    """The conditions of a policy.
+
+    `problems`: why it cannot be used; `taken`: a rule file has one of this name; `strict`: because of its quota alone
+    pods with unknown devices are refused.
+    """
+    accepted = _accepted("; ".join(problems), strict=strict)
+    return [TAKEN, ALONE] if taken else [accepted, _ambiguous(tie) if tie else ALONE]
 
 
-def _accepted(problems: str) -> Condition:
+def _accepted(problems: str, *, strict: bool) -> Condition:
     if not problems:
-        return VALID
+        return VALID._replace(message=f"{VALID.message}; {STRICT}") if strict else VALID
     meant = "until that is mended its last good version holds; without one no GPU pod is admitted in its namespaces"
     return Condition("Accepted", "False", "Invalid", f"{problems}; {meant}"[:LONGEST])
 

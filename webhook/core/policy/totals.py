@@ -11,18 +11,23 @@ from webhook.core.interpret import extended_resources
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.plan.resource_claims import names as claimed_by
+from webhook.core.policy import unknown_devices
 from webhook.core.policy.holdings import Count, Holding
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ask
+from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import RULES, Ceiling, Kinds, Quota, TenantPolicy
-from webhook.core.violations import Breach, Violation
+from webhook.core.violations import Action, Breach, Violation
 
 NAMED: Final = 3
 """How many claims a message names."""
 
 
-def claimed(seen: Pod) -> Sequence[str]:
-    """The resource claims of a pod by name, and the device classes that it asks for as extended resources."""
+def claimed(seen: Pod, rulebook: Rulebook) -> Sequence[str]:
+    """The resource claims of a pod by name, and the device classes that it asks for as extended resources.
+
+    Without the classes that are listed as no GPUs.
+    """
     claims = seen.spec.get("resourceClaims")
     names = [str(claim.get("name", "")) for claim in claims if isinstance(claim, dict)] if claims else []
     if isinstance(claims, list) and claims and not names:
@@ -32,20 +37,23 @@ def claimed(seen: Pod) -> Sequence[str]:
         for container in seen.containers
         for section in (container.limits, container.requests)
         for name in section
-        if name.startswith(extended_resources.DEVICE_CLASS)
+        if name.startswith(extended_resources.DEVICE_CLASS) and not unknown_devices.is_another(name, rulebook)
     )
     return [*names, *dict.fromkeys(classes)]
 
 
-def check(policy: TenantPolicy, held: Sequence[Holding], counted: Count, claims: Sequence[str]) -> Iterator[Breach]:
+def check(
+    policy: TenantPolicy, held: Sequence[Holding], counted: Count, claims: Sequence[str], uncounted: Action
+) -> Iterator[Breach]:
     """A breach for what the policy's quota cannot count, and for claims that its rules cannot judge.
 
-    `counted` is what the containers hold together.
+    `counted` is what the containers hold together, `uncounted` what becomes of a pod with claims under a quota.
     """
     for lift in RULES:
         rule: Ceiling | Kinds | Quota | None = getattr(policy, lift)
         if rule is not None and claims and (lift == "quota" or not _accounted(held, claims)):
-            yield Breach(lift, rule.action, _claims(claims, lift, policy, rule.rule))
+            action = uncounted if lift == "quota" else rule.action
+            yield Breach(lift, action, _claims(claims, lift, policy, rule.rule))
     if policy.quota is not None:
         for violation in _uncounted(policy, policy.quota, held, counted):
             yield Breach("quota", policy.quota.action, violation)

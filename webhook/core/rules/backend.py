@@ -290,6 +290,12 @@ class Backend:
         " that runs, which nobody else may.",
         ["system:serviceaccount:kai-scheduler:*"],
     )
+    other_devices: tuple[str, ...] = take(
+        many(TEXT),
+        "Resources of its vendor, as globs, that are no GPUs. Any other resource of the domains of a back end's"
+        " resources is taken for a GPU, whether the back end is enabled or not.",
+        ["acme.example/nic*"],
+    )
     modes: Sequence[Mode] = need(
         many(MODE, "needs at least one mode"),
         "Ways to serve a request; the first whose `when` matches is taken, and none means a refusal.",

@@ -66,6 +66,17 @@ class Cluster:
         'What `gpu: "true"` or another value that is no request means: `warn` (the default) leaves it alone.',
         default="warn",
     )
+    unknown_devices: Literal["warn", "deny"] | None = take(
+        word(("warn", "deny")),
+        "What becomes of a pod with a resource that looks like a GPU and that no rule knows: it is admitted with a"
+        " warning (`warn`), or refused (`deny`). If left out, it is refused where a quota would have to count it and"
+        " where no GPU may be used.",
+    )
+    other_devices: tuple[str, ...] = take(
+        many(TEXT),
+        "Resources, as globs, that look like GPUs and are none, beside those that the back ends list.",
+        ["acme.example/nic*", "acme.example/gpu-licence"],
+    )
     system_namespaces: frozenset[str] = take(
         some(TEXT),
         "Namespaces of device plugins and their kin, whose pods are neither changed nor judged.",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from webhook.core.forms.document import DocumentError, Node, Problem, Section, nearest
 from webhook.core.forms.form import Group, any_of, document, form, found, inline, line, need, take
@@ -323,6 +323,12 @@ class TenantPolicy:
         _of_pods(ANY_CASE, TEXT, read_annotations),
         "Annotations that the tenant's GPU pods get.",
         {"scheduler.example/queue-name": "vision"},
+    )
+    unknown_devices: Literal["warn", "deny"] | None = take(
+        word(("warn", "deny")),
+        "What becomes of a pod with a resource that looks like a GPU and that no rule knows, or, under a quota, with"
+        " a resource claim: it is admitted with a warning (`warn`), or refused (`deny`). If left out, what the"
+        " Cluster document says, and else what becomes of a pod that is over the quota.",
     )
     quota: Quota | None = take(
         _QUOTA, "The most that all live pods of the tenant may hold together.", {"devices": 16, "memory": "640Gi"}

@@ -1,0 +1,180 @@
+"""Resources that look like GPUs and that no rule knows: refused where a quota would have to count them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests import builders
+from tests.core.policy import tenants
+from tests.core.policy.tenants import Fate
+from webhook.core.policy import status, unknown_devices
+from webhook.core.rules.rulebook import Rulebook
+
+STRANGE = "nvidia.com/gpu-foo"
+CLASS = "deviceclass.resource.kubernetes.io/"
+QUOTA = tenants.quota(devices=4)
+COUNTED = tenants.rules(tenants.policy(quota=QUOTA))
+
+
+def _fate(name: str, rulebook: Rulebook, namespace: str = "vision-dev", **pod: Any) -> Fate:
+    return tenants.fate(builders.pod(builders.container(limits={name: "1"}), **pod), rulebook, namespace)
+
+
+def _with_cluster(rulebook: Rulebook, **fields: Any) -> Rulebook:
+    return replace(rulebook, cluster=replace(rulebook.cluster, **fields))
+
+
+def test_a_quota_refuses_what_it_cannot_count_and_names_the_nearest_rule_and_the_way_out() -> None:
+    assert _fate(STRANGE, COUNTED).said == (
+        '[GPU114] the container "main" asks for nvidia.com/gpu-foo, which looks like a GPU, and no rule knows it, so '
+        "nothing counts it\n"
+        '  at   spec.containers[0].resources.limits["nvidia.com/gpu-foo"]\n'
+        "  rule vision (tenants.yaml:41)\n"
+        "  fix  ask for nvidia.com/gpu, of nvidia-gpu, or have it listed in the Cluster document under otherDevices "
+        "if it is no GPU"
+    )
+
+
+def test_of_a_back_end_that_is_not_enabled_the_fix_says_so() -> None:
+    assert (
+        "once spec.backends of the Cluster document enables ascend-910, or"
+        in _fate("huawei.com/Ascend999", COUNTED).said
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia.com/GA100_A100", "huawei.com/NewCard", "google.com/tpu", "acme.example/vGPU-memory", "xpu.io/a"]
+)
+def test_a_domain_of_a_back_end_or_a_word_of_the_name_makes_a_gpu(name: str) -> None:
+    assert _fate(name, COUNTED).codes == ["GPU114"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rdma/hca",
+        "smarter-devices/fuse",
+        "kubernetes.io/batch-cpu",
+        "vpc.amazonaws.com/pod-eni",
+        "openshift.io/sriov",
+        "devices.kubevirt.io/kvm",
+        "example.com/input",
+        "example.com/output",
+        "qat.intel.com/generic",
+        "networking.gke.io.networks/vpc1.IP",
+        "nvidia.com/hostdev",
+        "nvidia.com/mlnxnics",
+        "amd.com/vnic",
+        "tke.cloud.tencent.com/direct-eni",
+        "koordinator.sh/rdma",
+        CLASS + "compute-domain-default-channel.nvidia.com",
+    ],
+)
+def test_what_is_no_gpu_is_left_alone_under_a_quota_that_denies_and_in_a_namespace_without_gpus(name: str) -> None:
+    strict = _with_cluster(COUNTED, unknown_devices="deny")
+
+    for namespace in ("vision-dev", "elsewhere"):
+        fate = _fate(name, strict, namespace)
+        assert (fate.codes, [*fate.mutated.warnings, *fate.validated.warnings]) == ([], [])
+
+
+def test_what_a_site_lists_is_no_gpu() -> None:
+    assert _fate(STRANGE, _with_cluster(COUNTED, other_devices=("nvidia.com/gpu-f*",))).codes == []
+
+
+def test_none_of_it_is_nothing() -> None:
+    pod = builders.pod(builders.container(limits={STRANGE: "0"}))
+
+    assert tenants.fate(pod, COUNTED).codes == []
+
+
+def test_resources_of_a_back_end_that_is_not_enabled_count() -> None:
+    fate = _fate("volcano.sh/vgpu-number", COUNTED)
+
+    assert fate.codes == []
+    assert fate.validated.reservation is not None
+    assert fate.validated.reservation.ask.amount == {"devices": 1}
+
+
+@pytest.mark.parametrize(
+    ("rulebook", "codes", "warned"),
+    [
+        pytest.param(tenants.rules(), [], True, id="no policy"),
+        pytest.param(tenants.rules(tenants.policy()), [], True, id="no quota"),
+        pytest.param(COUNTED, ["GPU114"], False, id="a quota"),
+        pytest.param(tenants.rules(tenants.policy(quota=tenants.quota("warn"))), [], True, id="a quota that warns"),
+        pytest.param(tenants.rules(tenants.policy(quota=tenants.quota("dryrun"))), [], False, id="one that is tried"),
+        pytest.param(_with_cluster(COUNTED, unknown_devices="warn"), [], True, id="the cluster warns"),
+        pytest.param(_with_cluster(tenants.rules(), unknown_devices="deny"), ["GPU114"], False, id="it denies"),
+        pytest.param(
+            tenants.rules(tenants.policy(unknown_devices="deny")), ["GPU114"], False, id="the policy denies"
+        ),
+        pytest.param(
+            _with_cluster(tenants.rules(tenants.policy(quota=QUOTA, unknown_devices="warn")), unknown_devices="deny"),
+            [],
+            True,
+            id="the policy warns, and wins over the cluster",
+        ),
+    ],
+)
+def test_the_policy_says_what_becomes_of_it_else_the_cluster_else_the_quota(
+    rulebook: Rulebook, codes: list[str], *, warned: bool
+) -> None:
+    fate = _fate(STRANGE, rulebook)
+
+    assert fate.codes == codes
+    assert [warning[:9] for warning in fate.validated.warnings] == (["[GPU114] "] if warned else [])
+
+
+def test_where_no_gpu_may_be_used_none_that_is_unknown_is_unless_the_cluster_only_warns() -> None:
+    assert _fate(STRANGE, COUNTED, "elsewhere").codes == ["GPU105"]
+    assert _fate(STRANGE, _with_cluster(COUNTED, unknown_devices="warn"), "elsewhere").codes == []
+
+
+def test_an_exemption_from_the_quota_spares_the_devices_that_it_cannot_count() -> None:
+    spared = tenants.rules(tenants.policy(quota=QUOTA), exemptions=(tenants.exemption("quota"),))
+
+    assert _fate(STRANGE, spared).codes == []
+
+
+def test_a_pod_that_another_replica_has_translated_comes_again_as_its_rules_may_be_newer() -> None:
+    fate = _fate(STRANGE, COUNTED, annotations={"gpu-webhook.io/translated": "gpu=1 -> foo"})
+
+    assert (fate.codes, fate.validated.code) == (["GPU111"], 503)
+
+
+def test_a_device_class_is_treated_as_a_claim_under_a_quota_and_as_a_resource_elsewhere() -> None:
+    assert _fate(CLASS + "gpu.acme.example", COUNTED).codes == ["GPU108"]
+    free = _fate(CLASS + "gpu.acme.example", tenants.rules())
+    assert (free.codes, len(free.validated.warnings)) == ([], 1)
+    assert _fate(CLASS + "mig.nvidia.com", _with_cluster(tenants.rules(), unknown_devices="deny")).codes == ["GPU114"]
+
+
+def test_a_policy_that_warns_of_unknown_devices_warns_of_claims_which_no_quota_counts() -> None:
+    pod = builders.pod(resourceClaims=[{"name": "c", "resourceClaimTemplateName": "t"}])
+    warning = tenants.rules(tenants.policy(quota=QUOTA, unknown_devices="warn"))
+
+    assert tenants.fate(pod, COUNTED).codes == ["GPU108"]
+    assert [line[:9] for line in tenants.fate(pod, warning).validated.warnings] == ["[GPU108] "]
+
+
+def test_a_policys_first_quota_says_what_it_refuses_beside() -> None:
+    policies = (
+        tenants.policy("a", quota=QUOTA),
+        tenants.policy("b"),
+        tenants.policy("c", quota=tenants.quota("warn")),
+        tenants.policy("d", quota=QUOTA, unknown_devices="deny"),
+    )
+    rulebook = tenants.rules(*policies)
+
+    assert unknown_devices.refused_by_default(rulebook.tenancy, rulebook.cluster) == ["a"]
+    assert (
+        unknown_devices.refused_by_default(rulebook.tenancy, _with_cluster(rulebook, unknown_devices="deny").cluster)
+        == []
+    )
+    [accepted, _] = status.of([], None, strict=True)
+    assert accepted == status.VALID._replace(
+        message="it is in force as it stands; its quota cannot count devices that no rule knows, so pods with one "
+        "are refused; list what is no GPU under otherDevices of the Cluster document, or say unknownDevices: warn"
+    )

@@ -1,0 +1,140 @@
+"""Resources that look like GPUs and that no rule knows, so that no quota can count them.
+
+A resource looks like a GPU if its domain is one of those in which back ends have resources, enabled or not, or if a
+word of its name says so. Those that are none are listed as data: `otherDevices` of back ends and of the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import translate
+from itertools import islice
+from typing import Final, NamedTuple
+
+from webhook.core.forms.document import closest
+from webhook.core.interpret import extended_resources, locations
+from webhook.core.interpret.extended_resources import DEVICE_CLASS
+from webhook.core.kube.pod import EPHEMERAL, Container, Pod
+from webhook.core.kube.quantity import shown
+from webhook.core.rules.cluster import Cluster
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import TenantPolicy
+from webhook.core.rules.vocabulary import Slot
+from webhook.core.violations import LATER_FIX, Action, Violation
+
+WORDS: Final = ("gpu", "npu", "tpu", "xpu", "mlu", "dcu", "gcu")
+"""A word of a name that begins or ends with one of these is that of a GPU, as `vgpu` or `gpumem`; `input` is not."""
+
+LISTED: Final = 3
+"""How many unknown resources are looked for: one is enough for a refusal, and a hostile pod may have thousands."""
+
+_WORD = re.compile("[a-z]+")
+
+
+class UnknownDevice(NamedTuple):
+    """A resource that looks like a GPU and that no rule knows, with the first container that has it."""
+
+    container: Container
+    name: str
+
+
+class _Names(NamedTuple):
+    """What tells GPUs from other devices: the back ends' domains, and a pattern of resources that are no GPUs."""
+
+    domains: frozenset[str]
+    others: re.Pattern[str]
+
+
+def find(seen: Pod, rulebook: Rulebook) -> Sequence[UnknownDevice]:
+    """The unknown devices of a pod, the first LISTED."""
+    return [*islice(_find(seen, rulebook), LISTED)]
+
+
+def _find(seen: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
+    looked: set[str] = set()
+    for container in seen.containers:
+        for section in (container.limits, container.requests) if container.kind != EPHEMERAL else ():
+            for name, amount in section.items():
+                if name in looked or "/" not in name or name in rulebook.resources or str(amount) == "0":
+                    continue
+                looked.add(name)
+                if _looks_like_a_gpu(name, rulebook):
+                    yield UnknownDevice(container, name)
+
+
+def _looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
+    domain, _, local = name.partition("/")
+    if name in locations.RESOURCES or is_another(name, rulebook):
+        return False
+    domains = _names(rulebook).domains
+    if name.startswith(DEVICE_CLASS):  # a class is called after its driver's domain, as gpu.acme.example
+        return _has_a_word(local) or any(f".{local}".endswith(f".{known}") for known in domains)
+    kubernetes = f".{domain}".endswith(".kubernetes.io")
+    return not kubernetes and (domain in domains or _has_a_word(name))
+
+
+def _has_a_word(name: str) -> bool:
+    return any(word.startswith(WORDS) or word.endswith(WORDS) for word in _WORD.findall(name.lower()))
+
+
+def is_another(name: str, rulebook: Rulebook) -> bool:
+    """Whether a resource is listed as one that is no GPU."""
+    return _names(rulebook).others.match(name) is not None
+
+
+def _names(rulebook: Rulebook) -> _Names:
+    known: _Names | None = rulebook.memory.get(_Names)
+    if known is None:
+        globs = [glob for backend in rulebook.backends.values() for glob in backend.other_devices]
+        others = "|".join(map(translate, dict.fromkeys([*globs, *rulebook.cluster.other_devices])))
+        domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
+        known = rulebook.memory[_Names] = _Names(frozenset(domains), re.compile(others or "(?!)"))
+    return known
+
+
+def action(policy: TenantPolicy | None, cluster: Cluster) -> Action:
+    """What becomes of a pod with a device that nothing can count.
+
+    What the policy or the Cluster document says; else what becomes of a pod that is over the quota, and without one
+    a warning.
+    """
+    said = (policy and policy.unknown_devices) or cluster.unknown_devices
+    return said or (policy.quota.action if policy and policy.quota else "warn")
+
+
+def refused_by_default(tenancy: Tenancy, cluster: Cluster) -> Sequence[str]:
+    """The policies, by name, whose quota alone is why unknown devices are refused: nobody has said it."""
+    policies = tenancy.policies if cluster.unknown_devices is None else ()
+    return [each.name for each in policies if not each.unknown_devices and action(each, cluster) == "deny"]
+
+
+def violations(found: Iterable[UnknownDevice], seen: Pod, rulebook: Rulebook, rule: str = "") -> Iterator[Violation]:
+    """A violation (GPU114) for each of them; `rule` is the line of the policy that minds.
+
+    A pod that was translated may be of a replica with newer rules: its client retries (GPU111).
+    """
+    newer = locations.NOTE in seen.annotations
+    for container, name in found:
+        yield Violation(
+            code="GPU111" if newer else "GPU114",
+            path=extended_resources.where(container, name),
+            message=f'the container "{container.name}" asks for {shown(name)}, which looks like a GPU, and no rule '
+            "knows it, so nothing counts it",
+            fix=LATER_FIX if newer else _fix(name, rulebook),
+            rule=rule,
+        )
+
+
+def _fix(name: str, rulebook: Rulebook) -> str:
+    known = [each for each in rulebook.resources.values() if not isinstance(each.name, Slot)]
+    near = closest(name, [each.name for each in known if each.owners]) or closest(name, [each.name for each in known])
+    listed = "or have it listed in the Cluster document under otherDevices if it is no GPU"
+    if not near:
+        return f"ask for a GPU in shorthand, as gpu: 1, {listed}"
+    owners = rulebook.resources[near].owners
+    if owners:
+        return f"ask for {near}, of {owners[0].name}, {listed}"
+    disabled = rulebook.resources[near].known[0].name
+    return f"ask for {near}, once spec.backends of the Cluster document enables {disabled}, {listed}"
