@@ -221,7 +221,8 @@ def test_what_the_cluster_says_of_a_tie_is_passed_on_where_namespaces_are_not_at
         ),
         pytest.param(
             (policy("vision", "v"), usage("vision", held={"v": {"devices": "x"}})),
-            'vision: its TenantUsage holds what nobody can read: devices: "x" is no amount, as "3", "0.5" or "8Gi"',
+            "vision: its TenantUsage holds what nobody can read: held.v: "
+            'devices: "x" is no amount, as "3", "0.5" or "8Gi"',
             id="unreadable",
         ),
         pytest.param(

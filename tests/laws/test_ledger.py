@@ -71,6 +71,7 @@ UPSET = moves(
         World.move: 2,
         World.flip_namespace: 1,
         World.delete_ledger: 1,
+        World.meddle: 1,
         World.learn: 2,
         World.settle: 4,
     }

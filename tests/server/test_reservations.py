@@ -111,6 +111,36 @@ def test_what_is_known_from_the_last_write_saves_the_next_read() -> None:
     assert (shelf.reads, shelf.writes) == (1, 2)
 
 
+def test_a_ledger_that_cannot_be_read_is_left_to_the_settler_as_it_is() -> None:
+    shelf = Shelf()
+    shelf.ledger = replace(shelf.ledger, hard={}, problems=("hard: x",))
+
+    [answered] = together(Reservations(shelf, Metrics([])), ask("a"))
+
+    why = "its TenantUsage was edited; it cannot be read until it is counted anew: hard: x"
+    assert answered == Answered(Outcome("again", why=why), shelf.ledger)
+    assert shelf.writes == 0
+
+
+def test_an_escrow_is_not_closed_into_a_ledger_that_cannot_be_read() -> None:
+    shelf = Shelf(Ledger(hard={"devices": Fraction(1000)}, held={"vision": {}}, view=1))
+    reservations = Reservations(shelf, Metrics([]))
+
+    async def drawn_from() -> None:
+        await asyncio.gather(*(reservations.reserve("vision", ask(str(n)), monotonic() + 10) for n in range(8)))
+        assert reservations.draw("vision", ask("drawn"))
+        shelf.put(replace(shelf.ledger, held={}, problems=("held: x",)))
+        writes = shelf.writes
+        await asyncio.sleep(3 * module.HOLD_SECONDS)
+        assert shelf.writes == writes
+        shelf.put(replace(shelf.ledger, held={"vision": {}}, problems=()))
+        await reservations.close()
+
+    run(drawn_from)
+
+    assert "vision/drawn" in shelf.ledger.pending
+
+
 def test_a_conflict_is_retried_on_what_the_other_writer_wrote() -> None:
     shelf = Shelf()
     taken = {"vision/other": {"uid-other": {"devices": Fraction(LIMIT)}}}

@@ -102,6 +102,10 @@ class Api:
         """All objects of a collection, of one moment."""
         return [found async for page in self.pages(path, selector) for found in page["items"] or ()]
 
+    async def version(self, path: str) -> int:
+        """The present version of a collection, by a consistent list."""
+        return int((await self._send("GET", f"{path}?limit=1"))["metadata"]["resourceVersion"])
+
     async def watch(self, path: str, version: str, seconds: float) -> AsyncIterator[tuple[str, Object]]:
         """What happens to a collection after a version (ADDED, MODIFIED, DELETED, BOOKMARK), for so many seconds.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
-from webhook.cluster.client import GROUP, Api, ApiError, MissingError, Object
+from webhook.cluster.client import GROUP, Api, MissingError, Object
 from webhook.core.forms.document import API_VERSION
 from webhook.core.quota import stored
 from webhook.core.quota.ledger import Ledger
@@ -72,11 +72,8 @@ class TenantUsages:
 
 
 def read(found: Object) -> Versioned:
-    """The ledger in an object; raises ApiError where something else was written into it."""
-    try:
-        return Versioned(stored.read(found.get("status") or {}), str(found["metadata"]["resourceVersion"]))
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise ApiError(f"TenantUsage {found['metadata'].get('name')} cannot be read: {error}") from None
+    """The ledger in an object, and what is wrong with it."""
+    return Versioned(stored.read(found.get("status") or {}), str(found["metadata"]["resourceVersion"]))
 
 
 def written(tenant: str, ledger: Ledger | None, version: str) -> Object:

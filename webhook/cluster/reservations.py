@@ -252,8 +252,8 @@ class Reservations:
         return known
 
     async def _write(self, tenant: str, queue: _Queue, known: Versioned, after: Ledger) -> Versioned:
-        """Replace a ledger, unless it stays as it is."""
-        if after is known.ledger:
+        """Replace a ledger, unless it stays as it is. One that cannot be read as a whole is left to the settler."""
+        if after is known.ledger or known.ledger.problems:
             return known
         written = await self._store.write(tenant, after, known.version)
         queue.account.wrote(written.ledger)

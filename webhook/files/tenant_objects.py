@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.core.kube import paths
+from webhook.core.kube.quantity import shown
 from webhook.core.quota import stored
 from webhook.core.quota.ledger import Ledger
 from webhook.core.reports import tenants
@@ -88,14 +89,14 @@ class Objects:
 
     def ledgers(self) -> tuple[dict[str, Ledger], list[Problem]]:
         """The ledger of each tenant, and a problem for each that cannot be read."""
-        found: dict[str, Ledger] = {}
-        problems = []
-        for raw in self.usages:
-            try:
-                found[_name(raw)] = stored.read(paths.mapping(raw, "status"))
-            except (ValueError, TypeError, AttributeError) as error:
-                problems.append(Problem(_name(raw), f"its TenantUsage holds what nobody can read: {error}"))
-        return found, problems
+        found = {_name(raw): stored.read(raw.get("status") or {}) for raw in self.usages}
+        unread = {name: (*ledger.problems, *map(shown, ledger.unread)) for name, ledger in found.items()}
+        problems = [
+            Problem(name, f"its TenantUsage holds what nobody can read: {'; '.join(wrong)}")
+            for name, wrong in unread.items()
+            if wrong
+        ]
+        return {name: ledger for name, ledger in found.items() if not unread[name]}, problems
 
     def view(self, rulebook: Rulebook, at: float, *, live: bool) -> Tenants:
         """The overview at a time; `live`: these are all ledgers of the cluster."""

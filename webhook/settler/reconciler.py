@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from time import monotonic
 from typing import Final
 
 from webhook.cluster.client import Api, ConflictError, MissingError, Object
 from webhook.cluster.ledgers import TenantUsages, Versioned
+from webhook.core.kube.quantity import shown
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import Ledger, names_a_pod
+from webhook.core.quota.ledger import Ledger
 from webhook.core.quota.settlement import Settlement, Step
 from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.settler.namespaces import Namespaces
 from webhook.settler.workqueue import WorkQueue
+
+PODS: Final = "/api/v1/pods"
 
 RETRY_SECONDS: Final = 0.2
 """Until a settlement is retried that waits for something of which no watch tells."""
 
 TRIES: Final = 50
 """How often a settlement is tried against other writers of the ledger, before the tenant goes back to the queue."""
+
+
+log = logging.getLogger(__name__)
 
 
 class Reconciler:
@@ -51,9 +58,9 @@ class Reconciler:
             if policy is None and not known.version:
                 return
             step = self._step(tenant, policy)
-            if step.get or step.roll or step.look - seen:
+            if step.get or step.roll or step.newest or step.look - seen:
                 seen |= step.look
-                await self._look(tenant, step)
+                await self._look(tenant, known.ledger, step)
                 continue
             if step.look:
                 self._queue.add_at(tenant, monotonic() + RETRY_SECONDS)
@@ -78,6 +85,7 @@ class Reconciler:
     def _learn(self, tenant: str, known: Versioned) -> None:
         """Take over a ledger as it is now; a tenant that waits for a namespace which has left it has its turn."""
         before = self.ledgers.pop(tenant, Ledger())
+        _tell(tenant, before, known.ledger)
         self._settlement.read(tenant, known.ledger if known.version else None, monotonic())
         self._versions[tenant] = known.version
         if known.version:
@@ -101,8 +109,10 @@ class Reconciler:
         self._learn(tenant, await self._store.write(tenant, step.ledger, known.version))
         return not step.ledger.joining and not unlimited
 
-    async def _look(self, tenant: str, step: Step) -> None:
-        """Read and list what the step asks for."""
+    async def _look(self, tenant: str, ledger: Ledger, step: Step) -> None:
+        """Read and list what the step asks for, of the ledger that was read before."""
+        if step.newest:
+            self._settlement.newest(tenant, ledger.view, await self._api.version(PODS))
         for name in step.get:
             namespace, _, pod = name.partition("/")
             asked = monotonic()
@@ -115,11 +125,20 @@ class Reconciler:
             self._settlement.looked(namespace, [found["metadata"]["uid"] for found in pods], asked)
 
     async def _uid(self, namespace: str, name: str) -> str | None:
-        """The UID of the pod that has a name now; a ledger that was edited by hand may hold an impossible name."""
-        if not names_a_pod(namespace, name):
-            return None
+        """The UID of the pod that has a name now."""
         try:
             found = await self._api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
         except MissingError:
             return None
         return str(found["metadata"]["uid"])
+
+
+def _tell(tenant: str, before: Ledger, after: Ledger) -> None:
+    """Log what became of a ledger that cannot be read as a whole."""
+    for problem in (*after.problems, *map(shown, after.unread)):
+        if problem not in (*before.problems, *map(shown, before.unread)):
+            log.warning("TenantUsage %s was edited, and nobody is admitted until it is counted: %s", tenant, problem)
+    if after.repaired != before.repaired and after.repaired:
+        log.warning("TenantUsage %s is counted anew: %s", tenant, after.repaired)
+    if before.unread and not after.unread:
+        log.warning("TenantUsage %s: the lines that could not be read are removed", tenant)

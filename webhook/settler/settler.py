@@ -21,7 +21,7 @@ from webhook.cluster.follower import Collection, Follower
 from webhook.cluster.ledgers import COLLECTION
 from webhook.cluster.policies import Policies
 from webhook.cluster.policy_status import PolicyStatus
-from webhook.core.quota import settlement
+from webhook.core.quota import settlement, stored
 from webhook.core.quota.settlement import Settlement
 from webhook.core.rules.tenancy import Tenancy
 from webhook.files.reload import Rules
@@ -29,11 +29,10 @@ from webhook.settler import page as pages
 from webhook.settler.lag import LOOK_SECONDS, Lag
 from webhook.settler.namespaces import Namespaces
 from webhook.settler.pods import Pods
-from webhook.settler.reconciler import RETRY_SECONDS, Reconciler
+from webhook.settler.reconciler import PODS, RETRY_SECONDS, Reconciler
 from webhook.settler.workqueue import WorkQueue
 from webhook.telemetry import logs
 
-PODS: Final = "/api/v1/pods"
 WATCH_SECONDS: Final = 20.0
 """How long a watch of pods goes on before it is begun anew: one that is dead is found out, and `as_of` moves."""
 
@@ -123,6 +122,8 @@ class Settler:
         found = self._usages.objects.get(tenant)
         if found is not None and self.reconciler.knows(tenant, found):
             return
+        if unknown := stored.unknown((found or {}).get("status")):
+            log.warning("TenantUsage %s has what nothing here reads, and loses it: %s", tenant, ", ".join(unknown))
         if found is None or _urgent(found.get("status") or {}):
             self._queue.add([tenant])
         else:

@@ -78,6 +78,14 @@ def test_of_the_reservations_of_one_name_the_largest_counts() -> None:
         (Ledger(hard=HARD), "nobody has counted yet what the tenant uses"),
         (Ledger(hard=HARD, held={"ci": {}}, view=7), "the namespace dev is not counted yet"),
         (Ledger(hard=HARD, view=7, joining={"dev": "token"}), "the namespace dev is not counted yet"),
+        (
+            Ledger(hard=HARD, held={"dev": {}}, view=7, unread=("x" * 99,)),
+            f"its TenantUsage was edited; it cannot be read until it is counted anew: {'x' * 59}…",
+        ),
+        (
+            Ledger(held={"dev": {}}, view=7, problems=("hard: [] is no map",)),
+            "its TenantUsage was edited; it cannot be read until it is counted anew: hard: [] is no map",
+        ),
     ],
 )
 def test_nothing_is_reserved_where_nobody_has_counted(ledger: Ledger, why: str) -> None:

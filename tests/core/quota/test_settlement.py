@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.quota.ledger import Ledger
+from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger
 from webhook.core.quota.settlement import Settlement, Step
 from webhook.core.quota.tally import Tally
 from webhook.core.quota.view import Pod
@@ -92,7 +92,67 @@ def test_a_namespace_does_not_leave_while_something_is_set_aside_for_its_pods() 
 def test_nothing_is_written_over_what_somebody_has_settled_who_has_seen_more() -> None:
     me = settler(version=5)
     me.read("vision", counted(view=6, pending={"dev/one": {"new": ONE}}), now=100)
+    assert me.step("vision", {}, [], now=100) == Step(newest=True, wake=110)
+    me.newest("vision", 6, 7)
     assert me.step("vision", {}, [], now=100) == Step(wake=110)
+
+
+def test_a_view_that_is_later_than_the_cluster_is_no_fence_for_who_has_seen_as_much_as_a_list_after_it() -> None:
+    me = settler(pod("live"), version=5)
+    ledger = counted(view=1000, pending={"dev/one": {"new": ONE}})
+    me.read("vision", ledger, now=100)
+    assert me.step("vision", HARD, ["dev"], now=100) == Step(newest=True, wake=110)
+    me.newest("vision", 1000, 6)
+    assert me.step("vision", HARD, ["dev"], now=100) == Step(wake=110)
+    me.view.reached(6)
+    said = "view: 1000 is later than the version of the cluster, 6"
+    assert me.step("vision", HARD, ["dev"], now=100) == Step(
+        replace(ledger, held={"dev": ONE}, view=6, repaired=said), wake=110
+    )
+
+
+def test_the_list_after_another_view_says_nothing_of_this_one() -> None:
+    me = settler(version=5)
+    me.read("vision", counted(view=1000), now=100)
+    me.newest("vision", 900, 5)
+    assert me.step("vision", HARD, ["dev"], now=100) == Step(newest=True)
+
+
+def test_what_a_settler_knows_better_is_written_anew_where_it_cannot_be_read() -> None:
+    me = settler(pod("live"), version=5)
+    me.read("vision", counted(hard={}, view=UNKNOWN_VIEW, problems=("hard: x", "view: y")), now=100)
+    me.newest("vision", UNKNOWN_VIEW, 5)
+    assert me.step("vision", HARD, ["dev"], now=100) == Step(
+        counted(held={"dev": ONE}, view=5, repaired="hard: x; view: y")
+    )
+
+
+def test_a_line_that_cannot_be_read_is_removed_when_no_pod_of_it_can_appear_any_more() -> None:
+    me = settler()
+    ledger = counted(unread=("dev/one u devices=?",))
+    me.read("vision", ledger, now=100)
+    assert me.step("vision", HARD, ["dev"], now=110) == Step(wake=110)
+    assert me.step("vision", HARD, ["dev"], now=111) == Step(look=frozenset({"dev"}))
+    me.looked("dev", ["late"], asked=111)
+    assert me.step("vision", HARD, ["dev"], now=112) == Step(look=frozenset({"dev"}))
+    me.view.saw(pod("late"), 9)
+    assert me.step("vision", HARD, ["dev"], now=112) == Step(counted(held={"dev": ONE}, view=9))
+
+
+def test_a_ledger_that_cannot_be_read_keeps_only_the_namespaces_waiting_that_it_names() -> None:
+    me = settler()
+    me.born("ci", 99)
+    joining = {"ci": "me-1", "other": "me-2"}
+    broken = counted(held={"other": {}}, view=UNKNOWN_VIEW, problems=("held.other: x",))
+    me.roll({"vision": counted(joining=joining), "audio": broken}, now=100)
+    assert me.step("vision", HARD, ["dev", *joining], now=100) == Step(roll=True, look=frozenset({"ci"}))
+
+
+def test_a_line_that_cannot_be_read_may_be_of_any_namespace() -> None:
+    me = settler()
+    me.born("ci", 99)
+    me.roll({"vision": counted(joining={"ci": "me-1"}), "audio": Ledger(unread=("x",))}, now=100)
+    assert me.step("vision", HARD, ["dev", "ci"], now=100) == Step(wake=110)
 
 
 def test_a_newer_view_alone_is_no_reason_to_write_but_a_wish_to_be_counted_anew_is() -> None:

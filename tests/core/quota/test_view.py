@@ -34,9 +34,16 @@ def test_a_view_never_goes_back() -> None:
     view.listed([pod("a")], 5)
     view.lost("a", 4)
     view.saw(pod("b"), 5)
-    view.listed([], 4)
     view.reached(3)
     assert (view.version, view.held("dev")) == (5, ONE)
+
+
+def test_a_view_begins_anew_where_etcd_was_restored_from_a_backup() -> None:
+    view = View()
+    view.listed([pod("a"), pod("b")], 9)
+    view.lost("b", 10)
+    view.listed([pod("c", THIRD)], 4)
+    assert (view.version, view.held("dev"), [uid in view for uid in "abc"]) == (4, THIRD, [False, False, True])
 
 
 def test_a_view_remembers_pods_that_are_gone_but_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

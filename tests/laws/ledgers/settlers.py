@@ -108,7 +108,7 @@ class Settler:
         step = self.settlement.step(tenant, self.policies.hard[tenant], wanted, self.now)
         if step.ledger is not None:
             self._write(tenant, stored, step.ledger)
-        self._ask(tenant, step)
+        self._ask(tenant, stored.ledger.view, step)
 
     def _write(self, tenant: str, stored: Object, ledger: Ledger) -> None:
         def done(written: Object | None) -> None:
@@ -118,9 +118,12 @@ class Settler:
 
         self.network.send(Call(lambda: self.store.put(tenant, ledger, stored.version), done))
 
-    def _ask(self, tenant: str, step: Step) -> None:
+    def _ask(self, tenant: str, view: int, step: Step) -> None:
         for name in sorted(step.get):
             self._get_pod(tenant, name, self.now)
+        if step.newest:
+            done = partial(self.settlement.newest, tenant, view)
+            self.network.send(Call(lambda: self.store.version, done))
         if step.roll:
             self.network.send(Call(lambda: dict(self.store.ledgers), self._roll))
         for namespace in sorted(step.look):

@@ -1,7 +1,7 @@
 """The API server: pods, namespaces, policies and ledgers, and a check of every state they come to."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.laws.ledgers import GRACE, LIMITS, NAMESPACES, TENANTS, OvershootError
@@ -102,6 +102,13 @@ class Store:
         if self.ledgers.pop(tenant, None) is not None:
             self.version += 1
             self.stays = {key: stay for key, stay in self.stays.items() if key[0] != tenant}
+
+    def meddle(self, tenant: str, view: int) -> None:
+        """Write another view into a ledger."""
+        if tenant in self.ledgers:
+            self.version += 1
+            edited = replace(self.ledgers[tenant].ledger, view=view)
+            self.ledgers[tenant] = Object(edited, self.version)
 
     def put(self, tenant: str, ledger: Ledger, version: int) -> Object | None:
         """Replace a ledger; None: it has another version by now, or is gone."""

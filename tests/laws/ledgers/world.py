@@ -12,7 +12,7 @@ from tests.laws.ledgers.settlers import Making, Settler
 from tests.laws.ledgers.store import OPEN, Policies, Store
 from webhook.core.quota import tally
 from webhook.core.quota.escrow import Account
-from webhook.core.quota.ledger import Ask
+from webhook.core.quota.ledger import UNKNOWN_VIEW, Ask
 from webhook.core.quota.settlement import Settlement
 
 SKEWS: Final = (0, 1000, 7)
@@ -201,6 +201,10 @@ class World:
     def flip_namespace(self, one: int, _: int) -> None:
         self.store.flip_namespace(NAMESPACES[one % len(NAMESPACES)])
 
+    def meddle(self, one: int, two: int) -> None:
+        """Somebody edits a ledger: a view that nobody can have seen, or one that cannot be read."""
+        self.store.meddle(TENANTS[one % len(TENANTS)], UNKNOWN_VIEW if two % 2 else self.store.version + 1000 + two)
+
     def delete_ledger(self, one: int, _: int) -> None:
         self.store.delete_ledger(TENANTS[one % len(TENANTS)])
 
@@ -245,6 +249,8 @@ class World:
             advances={},
             joining={},
             recounted=ledger.recount,
+            unread=(),
+            problems=(),
         )
         if ledger != expected:
             raise LeakError(f"{tenant}: {ledger} instead of {expected}")
@@ -279,6 +285,7 @@ WEIGHTS: Final[dict[Action, int]] = {
     World.move: 8,
     World.flip_namespace: 1,
     World.delete_ledger: 1,
+    World.meddle: 1,
 }
 
 

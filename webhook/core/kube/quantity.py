@@ -21,7 +21,7 @@ GIB: Final = 1 << 30
 _DECIMAL = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 _SERVED = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,18})?)([munkMGTPE]?)")
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)(Ki|Mi|Gi|Ti|[kMGT])")
-_SHOWN_SIZE = re.compile(r"([0-9]+(?:\.[0-9]{1,3})?)(Ki|Mi|Gi|Ti|[kMGT])")
+_SHOWN_SIZE = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,3})?)(Ki|Mi|Gi|Ti|[kMGT])")
 _SIZE_UNITS: Final = {
     "Ki": 1 << 10, "Mi": MIB, "Gi": GIB, "Ti": 1 << 40,
     "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -144,7 +144,7 @@ def show_size(size_in_bytes: int) -> str:
 
 
 def size_shown(text: str) -> Fraction | None:
-    """A size as `show_size` writes it, of any magnitude; None for anything else."""
+    """A size as `show_size` writes it, up to 40 digits; None for anything else."""
     match = _SHOWN_SIZE.fullmatch(text)
     return Fraction(match[1]) * _SIZE_UNITS[match[2]] if match else None
 

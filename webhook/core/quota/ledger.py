@@ -22,6 +22,7 @@ from fractions import Fraction
 from math import floor
 from typing import Final, Literal, NamedTuple
 
+from webhook.core.kube.quantity import shown
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 
@@ -32,6 +33,9 @@ write takes some 40 ms. Only while no settler runs a ledger becomes so full."""
 MOST_OF_NAME: Final = 16
 """Reservations of one name: a client may create a pod again and again whose name is taken, and the API server has
 each create reviewed before it refuses it."""
+
+UNKNOWN_VIEW: Final = 1 << 63
+"""Stands for a view that cannot be read: later than any, so that no settler takes its own for later."""
 
 Pending = Mapping[str, Mapping[str, Tally]]
 """By `namespace/name`, then by the UID of the pod."""
@@ -48,6 +52,11 @@ class Ledger:
     advances the escrow of each replica, by a token that is never used twice. An empty amount: the escrow was closed
              since the last settlement, so its pods may be in `held` and in `pending`
     joining  namespaces that will be counted here, each with a token that is never used twice (settlement.py)
+    unread   lines of reservations and escrows that cannot be read, because somebody edited them. Nothing is reserved
+             until the settler has made sure that no pod of theirs can appear, and has removed them
+    problems what else of the object cannot be read. Nothing is reserved, and no replica writes the object, until the
+             settler has written it anew
+    repaired what the settler last found to be wrong and wrote anew, for people
     recount  how many recounts replicas have requested. A replica requests one before it refuses a pod, and until the
              settler has counted no escrow is opened. `recounted`: how many of them are done
     """
@@ -60,6 +69,9 @@ class Ledger:
     joining: Mapping[str, str] = field(default_factory=dict)
     recount: int = 0
     recounted: int = 0
+    unread: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    repaired: str = ""
 
     @property
     def used(self) -> Tally:
@@ -114,12 +126,22 @@ _UID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 def is_of_a_pod(ask: Ask) -> bool:
     """Whether name and UID can be those of a pod. An API server checks that; another client may not."""
-    return names_a_pod(ask.namespace, ask.name) and _UID.fullmatch(ask.uid) is not None
+    return names_a_pod(ask.namespace, ask.name) and is_uid(ask.uid)
 
 
 def names_a_pod(namespace: str, name: str) -> bool:
     """Whether both names are legal in Kubernetes."""
-    return _NAMESPACE.fullmatch(namespace) is not None and _NAME.fullmatch(name) is not None
+    return is_namespace(namespace) and _NAME.fullmatch(name) is not None
+
+
+def is_namespace(name: str) -> bool:
+    """Whether a namespace can have this name."""
+    return _NAMESPACE.fullmatch(name) is not None
+
+
+def is_uid(text: str) -> bool:
+    """Whether a pod can have this UID."""
+    return _UID.fullmatch(text) is not None
 
 
 TWICE: Final = "some pods may be counted twice for a moment"
@@ -203,6 +225,8 @@ class Draft:
         return tuple(key for key in tally.over(used, self._ledger.hard) if ask.amount.get(key))
 
     def _not_now(self, ask: Ask) -> str:
+        if wrong := (*self._ledger.problems, *self._ledger.unread):
+            return f"its TenantUsage was edited; it cannot be read until it is counted anew: {shown(wrong[0])}"
         if not self._ledger.view:
             return "nobody has counted yet what the tenant uses"
         return "" if ask.namespace in self._ledger.held else f"the namespace {ask.namespace} is not counted yet"
@@ -221,7 +245,7 @@ class Seen(NamedTuple):
     settled  the UIDs of pods that need no reservation any more: live pods, and pods that are gone
     phantoms the UIDs of reservations that are older than any create can take, and whose pod was not found by a read
              sent after that time
-    expired  the tokens of escrows that are as old, and all of whose pods were seen
+    expired  the tokens of escrows that are as old, and the lines that cannot be read; all of their pods were seen
     """
 
     version: int
@@ -232,7 +256,7 @@ class Seen(NamedTuple):
 
 
 def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
-    """The ledger as a settler writes it; None if another settler has seen more already."""
+    """The ledger as a settler writes it, whatever it could not read; None if another settler has seen more."""
     if ledger.view > seen.version:
         return None
     pending = {
@@ -253,4 +277,7 @@ def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
         pending=pending,
         advances=advances,
         recounted=ledger.recount,
+        unread=tuple(line for line in ledger.unread if line not in seen.expired),
+        problems=(),
+        repaired="; ".join(ledger.problems) or ledger.repaired,
     )

@@ -5,6 +5,16 @@ once. None of that lets a ledger count too little: every write is a compare-and-
 A settler has one monotonic clock, in seconds. `grace` is longer than any create can take, from its reservation or its
 escrow until the pod is in etcd.
 
+A ledger that somebody edited is written anew, as only its reservations and escrows are known to nobody else. A line
+of these that cannot be read is treated as an escrow of unknown size: nothing is reserved beside it.
+
+The view in a ledger is a fence: a settler that has seen less must not write. A view that no settler can have written
+is none. Every settler's view is the version of a list or an event of pods that it got before it wrote. Versions only
+grow, and a consistent list has the present one. So if a list that was requested after the view was read has a lower
+version, somebody edited the view, or the object is of another etcd or of a time after the backup that etcd was
+restored from. A view that settlers wrote before it is at most the version of that list too. So a settler may write as
+soon as it has seen as much as the list, and a compare-and-swap finds that nobody wrote since.
+
 A namespace is counted in one ledger at most. It leaves a ledger in one step, and joins another in four:
 
     out     a settler that finds it belongs elsewhere writes the ledger without it. The ledger must have no escrow
@@ -26,7 +36,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final, NamedTuple
 
-from webhook.core.quota.ledger import Ledger, Seen, settle
+from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger, Seen, settle
 from webhook.core.quota.tally import Tally
 from webhook.core.quota.view import View
 
@@ -51,6 +61,7 @@ class _Tenant:
     first    when each of its reservations and escrows was first seen
     phantoms the reservations that no pod has
     unseen   for each escrow and namespace, the pods that a list found after the escrow's time and the view lacked
+    newest   a view in the ledger, and the version of the cluster's pods some time after that view was read
     """
 
     ledger: Ledger
@@ -58,6 +69,16 @@ class _Tenant:
     phantoms: set[str] = field(default_factory=set)
     unseen: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     joining: dict[str, _Joining] = field(default_factory=dict)
+    newest: tuple[int, int] = 0, 0
+
+    def fenced(self) -> Ledger:
+        """The ledger, with the newest version instead of a view that no settler can have written."""
+        view, newest = self.newest
+        if view != self.ledger.view or view <= newest:
+            return self.ledger
+        wrong = f"view: {view} is later than the version of the cluster, {newest}"
+        known = () if view == UNKNOWN_VIEW else (wrong,)
+        return replace(self.ledger, view=newest, problems=(*self.ledger.problems, *known))
 
 
 class Step(NamedTuple):
@@ -67,6 +88,7 @@ class Step(NamedTuple):
     get      read the pods of these names (`namespace/name`), for `found`
     roll     list all ledgers, for `roll`
     look     list the pods of these namespaces, for `looked`
+    newest   find out the present version of the cluster's pods by a consistent list, for `newest`
     wake     take the next step at this time, if nothing happens before
     """
 
@@ -74,6 +96,7 @@ class Step(NamedTuple):
     get: frozenset[str] = frozenset()
     roll: bool = False
     look: frozenset[str] = frozenset()
+    newest: bool = False
     wake: float | None = None
 
 
@@ -101,9 +124,10 @@ class Settlement:
         known = known or _Tenant(ledger)
         known.ledger = ledger
         uids = [uid for by_uid in ledger.pending.values() for uid in by_uid]
-        known.first = {each: known.first.get(each, now) for each in (*uids, *ledger.advances)}
+        lost = (*ledger.advances, *ledger.unread)
+        known.first = {each: known.first.get(each, now) for each in (*uids, *lost)}
         known.phantoms &= known.first.keys()
-        known.unseen = {token: known.unseen.get(token, {}) for token in ledger.advances}
+        known.unseen = {token: known.unseen.get(token, {}) for token in lost}
         known.joining = {
             namespace: _kept(known.joining.get(namespace), token) for namespace, token in ledger.joining.items()
         }
@@ -120,10 +144,11 @@ class Settlement:
             self.read(tenant, ledger, now)
         names = (name for ledger in ledgers.values() for name in ledger.pending)
         reserved = {name.partition("/")[0] for name in names}
+        unclear = any(ledger.unread for ledger in ledgers.values())
         for tenant, known in self._tenants.items():
             for namespace, joining in known.joining.items():
                 if joining.clear is None and self._where[namespace] == {tenant}:
-                    calm = namespace in self._calm and namespace not in reserved
+                    calm = namespace in self._calm and namespace not in reserved and not unclear
                     joining.clear = now if calm else now + self._grace
 
     def found(self, tenant: str, name: str, uid: str | None, asked: float) -> None:
@@ -145,6 +170,11 @@ class Settlement:
             for token, unseen in self._tenants[tenant].unseen.items():
                 if asked - self._tenants[tenant].first[token] > self._grace:
                     unseen[namespace] = found
+
+    def newest(self, tenant: str, view: int, version: int) -> None:
+        """Take over the version of a consistent list of pods, requested after `view` was read in the ledger."""
+        if tenant in self._tenants:
+            self._tenants[tenant].newest = view, version
 
     def born(self, namespace: str, now: float) -> None:
         """Note that a namespace was created: no pod can have been admitted in it, unless the name was in use."""
@@ -173,8 +203,9 @@ class Settlement:
         get, wake = self._due(known, now)
         roll, look, ready, later = self._moves(known, wanted, now)
         expired, overdue, due = self._expired(known, now)
-        ledger = known.ledger
-        advanced = any(amount and token not in expired for token, amount in ledger.advances.items())
+        ledger = known.fenced()
+        open_lines = [*(token for token, amount in ledger.advances.items() if amount), *ledger.unread]
+        advanced = any(each not in expired for each in open_lines)
         staying = ledger.held.keys() - set(wanted) if advanced else set()
         counted = [name for name in (*wanted, *sorted(staying)) if name in ledger.held or name in ready]
         after = settle(ledger, hard, self.seen(tenant, counted)._replace(expired=expired))
@@ -183,10 +214,11 @@ class Settlement:
             if staying:  # while a recount is open no replica opens an escrow
                 recount = max(ledger.recount, ledger.recounted + 1)
                 after = replace(after, recount=recount, recounted=ledger.recounted)
-            if ledger.view and after == replace(ledger, view=after.view):
+            if known.ledger.view and after == replace(known.ledger, view=after.view):
                 after = None
         wakes = [each for each in (wake, later, due) if each is not None]
-        return Step(after, get, roll, look | overdue, min(wakes, default=None))
+        newest = ledger.view > self.view.version and known.newest[0] != known.ledger.view
+        return Step(after, get, roll, look | overdue, newest, min(wakes, default=None))
 
     def seen(self, tenant: str, namespaces: Iterable[str]) -> Seen:
         """What is known of a tenant that counts these namespaces."""

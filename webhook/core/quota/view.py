@@ -40,9 +40,13 @@ class View:
         return uid in self._live or uid in self._gone
 
     def listed(self, pods: Iterable[Pod], version: int) -> None:
-        """Take over a list of all pods at a version. A list older than the view changes nothing."""
+        """Take over a consistent list of all pods at a version.
+
+        Versions only grow, so a list older than the view is of an etcd that was restored from a backup: what was seen
+        later never was, and the view begins anew.
+        """
         if version < self.version:
-            return
+            self._live, self._gone, self._sums = {}, {}, {}
         listed = {pod.uid: pod for pod in pods}
         for uid in [uid for uid in self._live if uid not in listed]:
             self._drop(uid)

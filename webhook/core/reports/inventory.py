@@ -263,5 +263,5 @@ def _labelled_devices(backend: Backend, labels: Mapping[str, str], advertised: M
     key = backend.nodes.devices
     if key is None:
         return None
-    text = labels.get(key, "")
-    return Fraction(int(text)) if text.isdecimal() and int(text) else Fraction(_amount(advertised.get(key))) or None
+    said = labels.get(key, "")
+    return Fraction((said.isdecimal() and _amount(said)) or _amount(advertised.get(key))) or None
