@@ -1,0 +1,58 @@
+"""A TenantUsage that somebody edits by hand: its tenant waits until it is counted anew, and nobody else waits."""
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.tenancy import world
+from tests.cluster.tenancy.town import Town, create, gpu_pod, refusal
+from tests.cluster.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+
+def edit(town: Town, tenant: str, **fields: Any) -> None:
+    """Write into the status of a TenantUsage, as somebody with all rights can."""
+    usage = {"apiVersion": world.API_VERSION, "kind": "TenantUsage", "metadata": {"name": tenant}}
+    town.client.patch(usage, {"status": fields}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("letters", {"held": {"letters-a": {"devices": "abc"}}}, "held.letters-a"),
+        ("exponent", {"hard": {"devices": "1e300000000"}}, "hard"),
+        ("future", {"view": "1000000000000000"}, "view: 1000000000000000 is later than the version of the cluster"),
+        ("viewless", {"view": "-1000"}, "view: -1000 is no version of the cluster"),
+    ],
+)
+def test_what_the_settler_knows_better_is_counted_anew(
+    town: Town, name: str, fields: dict[str, Any], said: str
+) -> None:
+    [there] = town.tenant(name, quota={"devices": 2})
+    create(there, gpu_pod("one"))
+
+    edit(town, name, **fields)
+
+    until(lambda: said in world.usage(town.client, name).get("repaired", ""), "it was counted anew")
+    create(there, gpu_pod("two"))
+    assert refusal(there, gpu_pod("three")).code == 403
+    town.await_used(name, "2")
+    assert said in town.settler.log.read_text()
+
+
+def test_a_reservation_that_cannot_be_read_is_kept_for_the_grace_and_keeps_no_other_tenant_waiting(
+    town: Town,
+) -> None:
+    [there] = town.tenant("line", quota={"devices": 2})
+    town.await_used("line", "0")
+
+    edit(town, "line", pending=["line-a/ghost 1234 devices=1e9"])
+
+    town.tenant("beside", quota={"devices": 1})
+    create(there, gpu_pod("one"), gpu_pod("two"))
+    assert world.usage(town.client, "line")["pending"] != ["line-a/ghost 1234 devices=1e9"]
+    assert refusal(there, gpu_pod("three")).code == 403
+    assert "TenantUsage line was edited, and nobody is admitted until it is counted: line-a/ghost" in (
+        town.settler.log.read_text()
+    )
