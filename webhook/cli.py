@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from webhook.commands import checking, explaining, running, seeing
-from webhook.commands.outcome import FAILED, FINE, UsageError
+from webhook.commands.options import FAILED, FINE, UsageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,10 +44,10 @@ def _version() -> str:
 
 
 def _message_of(error: Exception) -> str:
-    from webhook.files import manifests, rule_files  # noqa: PLC0415 - with everything that reads rules
+    from webhook.files import documents, rule_files  # noqa: PLC0415 - with everything that reads rules
 
     match error:
-        case UsageError() | manifests.ManifestError():
+        case UsageError() | documents.UnreadableError():
             return str(error)
         case rule_files.RuleFilesError():
             return f"the rules cannot be used:\n{error}"

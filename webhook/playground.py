@@ -11,6 +11,7 @@ import ctypes
 import http.client
 import json
 import os
+import select
 import shlex
 import signal
 import socket
@@ -18,22 +19,21 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from errno import EADDRINUSE
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any, Final
 
 from webhook.commands import options
-from webhook.commands.outcome import FAILED, FINE, UsageError
-from webhook.files import summary
+from webhook.commands.options import FAILED, FINE, UsageError
 from webhook.server import settings
+from webhook.views import rules
 
 START_SECONDS: Final = 30.0
 ASK_SECONDS: Final = 2.0
 PAUSE_SECONDS: Final = 0.1
+TAIL: Final = 1 << 16
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG: Final = 1
@@ -42,53 +42,47 @@ POD: Final = (
     r'kind: Pod\nmetadata: {name: demo, labels: {gpu: "0.3"}}\nspec: {containers: [{name: main, image: demo}]}\n'
 )
 
+Programs = dict[str, subprocess.Popen[bytes]]
+
 
 class CannotRunError(Exception):
     """Why the playground cannot start, or has ended, in a sentence."""
 
 
-class Program:
-    """One program of the playground, in a process group of its own, so that Ctrl-C reaches only its parent.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Start both programs, print their addresses, and wait; returns the exit code."""
+    given = _parser().parse_args(arguments)
+    stops: list[int] = []
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _: stops.append(number))
+    programs: Programs = {}
+    try:
+        _check_free(given.bind, "--bind", "BIND")
+        _check_free(given.console, "--console", "CONSOLE")
+        programs["webhook"] = _start(subprocess.PIPE, "serve", "--bind", given.bind, "--rules", given.rules)
+        programs["console"] = _start(subprocess.DEVNULL, "console", "--bind", given.console, "--rules", given.rules)
+        _show(given, _output(programs, stops))
+    except (CannotRunError, UsageError) as error:
+        print(f"gpu-webhook: {error}", file=sys.stderr)  # noqa: T201 - this is a command line
+        return FAILED
+    except BrokenPipeError:  # the reader of the output has gone; Python would complain again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        for program in programs.values():
+            _end(program)
+    return FINE
 
-    `reader` is a thread, to be started, that hands every line the program prints to `told`.
-    """
 
-    def __init__(self, told: Callable[[str], object], name: str, *command: str) -> None:
-        self._told, self._name, self._complaint = told, name, ""
-        parent = os.getpid()
-        self._process = subprocess.Popen(  # noqa: S603 - no shell, and our own program
-            [sys.executable, "-P", "-m", "webhook.cli", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            process_group=0,
-            preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 - threads are started after both programs
-        )
-        self.reader = Thread(target=self._read)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None  # noqa: S101 - for the type: stdout is a pipe
-        with self._process.stdout as output:
-            for line in output:
-                self._complaint = _complaint(line) or self._complaint
-                self._told(line)
-
-    def check(self) -> None:
-        """Raise CannotRunError when it has ended, with the last thing it complained of."""
-        code = self._process.poll()
-        if code is None:
-            return
-        self.end()
-        how = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
-        raise CannotRunError(f"the {self._name} {how}" + (f": {self._complaint}" if self._complaint else ""))
-
-    def end(self) -> None:
-        """End it and its own children at once: a client of a playground needs no time to turn elsewhere."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self.reader.join()
+def _start(output: int, *command: str | Path) -> subprocess.Popen[bytes]:
+    """Start a program in a process group of its own, so that Ctrl-C reaches only this process."""
+    parent = os.getpid()
+    return subprocess.Popen(  # noqa: S603 - no shell, and our own program
+        [sys.executable, "-P", "-m", "webhook.cli", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        process_group=0,
+        preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 - this process has no threads
+    )
 
 
 def _end_with(parent: int) -> None:
@@ -100,41 +94,39 @@ def _end_with(parent: int) -> None:
         os._exit(FAILED)
 
 
-def _complaint(line: str) -> str:
-    """The message of a log line that says what is wrong, empty for every other line."""
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return ""
-    wrong = isinstance(entry, dict) and entry.get("level") in {"error", "critical"}
-    return str(entry["message"]) if wrong else ""
+def _end(program: subprocess.Popen[bytes]) -> None:
+    """End a program and its children at once: a client of a playground needs no time to turn elsewhere."""
+    with suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)
+    with program:
+        program.wait()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Start both programs, print their addresses, and wait; returns the exit code."""
-    given = _parser().parse_args(arguments)
-    news: SimpleQueue[str | None] = SimpleQueue()
-    for number in SIGNALS:
-        signal.signal(number, lambda *_: news.put(None))
-    programs: list[Program] = []
-    try:
-        _check_free(given.bind, "--bind", "BIND")
-        _check_free(given.console, "--console", "CONSOLE")
-        rules = ("--rules", str(given.rules))
-        programs.append(Program(news.put, "webhook", "serve", "--bind", given.bind, *rules))
-        programs.append(Program(lambda _: None, "console", "console", "--bind", given.console, *rules))
-        for program in programs:
-            program.reader.start()
-        _show(given, _lines(programs, news))
-    except (CannotRunError, UsageError) as error:
-        print(f"gpu-webhook: {error}", file=sys.stderr)  # noqa: T201 - this is a command line
-        return FAILED
-    except BrokenPipeError:  # the reader of the output has gone; Python would complain again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    finally:
-        for program in programs:
-            program.end()
-    return FINE
+def _output(programs: Programs, stops: Sequence[int]) -> Iterator[bytes]:
+    """What the webhook prints, nothing while it is silent, until a signal came; CannotRunError if a program ended."""
+    pipe = programs["webhook"].stdout
+    assert pipe is not None  # noqa: S101 - for the type
+    tail = b""
+    while not stops:
+        ready, _, _ = select.select([pipe], [], [], PAUSE_SECONDS)
+        chunk = os.read(pipe.fileno(), TAIL) if ready else b""
+        tail = (tail + chunk)[-TAIL:]
+        for name, program in programs.items():
+            if not chunk and (code := program.poll()) is not None:
+                how = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+                complaint = _complaint(tail) if name == "webhook" else ""
+                raise CannotRunError(f"the {name} {how}{complaint}")
+        yield chunk
+
+
+def _complaint(said: bytes) -> str:
+    """The message of the last log line that says what is wrong, if there is one."""
+    for line in reversed(said.splitlines()):
+        with suppress(ValueError):
+            entry = json.loads(line)
+            if isinstance(entry, dict) and entry.get("level") in {"error", "critical"}:
+                return f": {entry['message']}"
+    return ""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -159,48 +151,32 @@ def _check_free(bind: str, option: str, variable: str) -> None:
         raise CannotRunError(f"{bind} is in use; {advice}") from None
 
 
-def _lines(programs: Sequence[Program], news: SimpleQueue[str | None]) -> Iterator[str]:
-    """The lines of the webhook, empty ones while it prints nothing, until `news` has None: the end was asked for.
-
-    Raises CannotRunError when a program has ended.
-    """
-    while True:
-        line: str | None = ""
-        with suppress(Empty):
-            line = news.get(timeout=PAUSE_SECONDS)
-        if line is None:
-            return
-        for program in programs:
-            program.check()
-        yield line
-
-
-def _show(given: argparse.Namespace, lines: Iterator[str]) -> None:
-    """Print the welcome once both programs answer, then the webhook's lines."""
-    loaded = _await_answers(given, lines)
-    if loaded is not None:
-        print(_welcome(given, loaded), flush=True)  # noqa: T201 - this is a command line
-    for line in lines:
-        print(line, end="", flush=True)  # noqa: T201 - as above
-
-
-def _await_answers(given: argparse.Namespace, lines: Iterator[str]) -> dict[str, Any] | None:
-    """Wait until both programs answer; what the console says is loaded. None when the end is asked for before."""
+def _show(given: argparse.Namespace, output: Iterator[bytes]) -> None:
+    """Print the welcome once both programs answer, then what the webhook prints; not what it said before."""
     deadline = time.monotonic() + START_SECONDS
-    for line in lines:
-        if line:
-            continue  # what the webhook says while it starts
+    for _ in output:
         with suppress(OSError, http.client.HTTPException):
-            context = ssl.create_default_context(cafile=settings.Settings().certificate[0])
-            context.check_hostname = False  # --bind may be a name that the certificate does not have
-            _ask(http.client.HTTPSConnection(given.bind, timeout=ASK_SECONDS, context=context), "/healthz")
-            loaded: dict[str, Any] = json.loads(
-                _ask(http.client.HTTPConnection(given.console, timeout=ASK_SECONDS), "/api/rules")
-            )
-            return loaded
+            loaded = _loaded(given)
+            break
         if time.monotonic() > deadline:
             raise CannotRunError(f"no answer from {given.bind} and {given.console} in {START_SECONDS:g} s")
-    return None
+    else:
+        return
+    print(_welcome(given, loaded), flush=True)  # noqa: T201 - this is a command line
+    for chunk in output:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.flush()
+
+
+def _loaded(given: argparse.Namespace) -> dict[str, Any]:
+    """What the console says is loaded, when the webhook answers, too."""
+    context = ssl.create_default_context(cafile=settings.Settings().certificate[0])
+    context.check_hostname = False  # --bind may be a name that the certificate does not have
+    _ask(http.client.HTTPSConnection(given.bind, timeout=ASK_SECONDS, context=context), "/healthz")
+    loaded: dict[str, Any] = json.loads(
+        _ask(http.client.HTTPConnection(given.console, timeout=ASK_SECONDS), "/api/rules")
+    )
+    return loaded
 
 
 def _ask(connection: http.client.HTTPConnection, path: str) -> bytes:
@@ -211,7 +187,7 @@ def _ask(connection: http.client.HTTPConnection, path: str) -> bytes:
 
 def _welcome(given: argparse.Namespace, loaded: dict[str, Any]) -> str:
     program = shlex.quote(os.path.relpath(Path(sys.executable).with_name("gpu-webhook")))
-    rules = "" if given.rules == settings.default_rules() else f" --rules {shlex.quote(str(given.rules))}"
+    chosen = "" if given.rules == settings.default_rules() else f" --rules {shlex.quote(str(given.rules))}"
     return f"""\
 webhook      https://{given.bind}  POST /mutate, /validate, /templates; GET /healthz, /readyz, /metrics
 console      http://{given.console}/  what is loaded; paste a pod and see what becomes of it
@@ -220,7 +196,7 @@ certificate  {_short(settings.Settings().certificate[0])}
 
 A pod before and after, to paste:
 
-  printf '{POD}' | {program} explain -{rules}
+  printf '{POD}' | {program} explain -{chosen}
 
 Below are the webhook's decisions, one JSON line each. Ctrl-C ends everything.
 """
@@ -228,7 +204,7 @@ Below are the webhook's decisions, one JSON line each. Ctrl-C ends everything.
 
 def _describe(loaded: dict[str, Any]) -> str:
     if loaded["fine"]:
-        return summary.describe(loaded["counts"])
+        return rules.describe(loaded["counts"])
     first, number = loaded["problems"][0], len(loaded["problems"])
     wrong = "one problem" if number == 1 else f"{number} problems, the first"
     place = f"{first['file']}:{first['line']}:{first['column']}"

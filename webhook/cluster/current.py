@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webhook.files import inventory_objects, tenant_objects
-from webhook.files.inventory_objects import UnreadableError
+from webhook.files.documents import UnreadableError
 
 
 def inventory() -> inventory_objects.Objects:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from webhook.commands import options, streams
-from webhook.commands.outcome import FINDINGS, FINE, UsageError
+from webhook.commands.options import FINDINGS, FINE, UsageError
 from webhook.core.forms.document import nearest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.server import settings
@@ -33,22 +33,23 @@ def _check(given: argparse.Namespace) -> int:
     if not given.directory.is_dir():
         raise UsageError(f"{given.directory} is not a directory")
     from webhook.core.policy import status, unknown_devices
-    from webhook.files import rule_files, summary
+    from webhook.files import rule_files
+    from webhook.views import rules
 
     try:
         rulebook = rule_files.load(given.directory)
     except rule_files.RuleFilesError as error:
         if given.output == "json":
-            streams.dump({"fine": False, "problems": [summary.located(problem) for problem in error.problems]})
+            streams.dump(rules.broken(error.problems))
         else:
             print(error)
         return FINDINGS
     lost = _losses(rulebook) if given.losses else None
     if given.output == "json":
         found = {} if lost is None else {"losses": lost}
-        streams.dump({"fine": True, "problems": [], **found, **summary.counts(rulebook)})
+        streams.dump({"fine": True, "problems": [], **found, **rules.counts(rulebook)})
         return FINE
-    print(f"{given.directory}: {summary.describe(summary.counts(rulebook))}: all fine")
+    print(f"{given.directory}: {rules.describe(rules.counts(rulebook))}: all fine")
     if strict := unknown_devices.refused_by_default(rulebook.tenancy, rulebook.cluster):
         print(f"{', '.join(strict)}: {status.STRICT}")
     if lost:

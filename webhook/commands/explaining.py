@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.commands import options, streams
-from webhook.commands.outcome import FINDINGS, FINE, UsageError
+from webhook.commands.options import FINDINGS, FINE, UsageError
 from webhook.core.forms.document import nearest
 from webhook.core.interpret import claim_objects
 from webhook.core.quota.ledger import Ledger
@@ -85,16 +85,12 @@ def _tenants_around(
 ) -> tuple[Rulebook, Mapping[str, Ledger] | None]:
     """The rulebook with the policies among documents and files, and the ledgers there; None: nothing is used."""
     from webhook.files import tenant_objects
-    from webhook.files.inventory_objects import UnreadableError
 
     objects = tenant_objects.Objects()
-    try:
-        for document in documents:
-            objects.add(document)
-        for file in files or ():
-            objects.parse(*streams.whole(file))
-    except UnreadableError as error:
-        raise UsageError(str(error)) from None
+    for document in documents:
+        objects.add(document)
+    for file in files or ():
+        objects.parse(*streams.whole(file))
     tenancy, broken = objects.tenancy(rulebook)
     ledgers, unread = objects.ledgers()
     for one in broken:  # as in a cluster: its own namespaces get no GPU, and the others know nothing of it

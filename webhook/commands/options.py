@@ -1,4 +1,4 @@
-"""The options that several commands have, and what their values mean."""
+"""What commands have in common: exit codes, the error of wrong usage, and options with what their values mean."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from webhook.commands.outcome import UsageError
 from webhook.server import settings
 
+FINE: Final = 0
+FINDINGS: Final = 1
+FAILED: Final = 2
 MAX_PORT: Final = 65535
+
+
+class UsageError(Exception):
+    """What was asked cannot be done; the message is for the person who typed it."""
 
 
 def rules(command: argparse.ArgumentParser) -> None:

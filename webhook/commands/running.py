@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from webhook.commands import options
-from webhook.commands.outcome import UsageError
+from webhook.commands.options import UsageError
 from webhook.server import settings
 
 

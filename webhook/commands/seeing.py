@@ -6,7 +6,7 @@ import argparse
 import time
 
 from webhook.commands import options, streams
-from webhook.commands.outcome import FINE, UsageError
+from webhook.commands.options import FINE, UsageError
 from webhook.files import rulebook_cache
 
 
@@ -24,19 +24,17 @@ def _reads(command: argparse.ArgumentParser, objects: str) -> None:
 
 def _inventory(given: argparse.Namespace) -> int:
     from webhook.cluster import current
-    from webhook.files import inventory_objects
+    from webhook.files import documents, inventory_objects
     from webhook.views import inventory
 
     rulebook = rulebook_cache.load(given.rules)
     objects = inventory_objects.Objects()
+    for file in given.file:
+        objects.parse(*streams.whole(file))
     try:
-        for file in given.file:
-            objects.parse(*streams.whole(file))
-        if not given.file:
-            objects = current.inventory()
-    except inventory_objects.UnreadableError as error:
-        instead = "" if given.file else "; or give files, from: kubectl get nodes,pods -A -o json"
-        raise UsageError(f"{error}{instead}") from None
+        objects = objects if given.file else current.inventory()
+    except documents.UnreadableError as error:
+        raise UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
     view = objects.view(rulebook)
     streams.dump(view.contract()) if given.output == "json" else print("\n".join(inventory.lines(view)))
     return FINE
@@ -51,18 +49,13 @@ def tenants_options(command: argparse.ArgumentParser) -> None:
 def _tenants(given: argparse.Namespace) -> int:
     from webhook.cluster import current
     from webhook.files import tenant_objects
-    from webhook.files.inventory_objects import UnreadableError
     from webhook.views import tenants, tenants_contract
 
     rulebook = rulebook_cache.load(given.rules)
     objects = tenant_objects.Objects()
-    try:
-        for file in given.file:
-            objects.parse(*streams.whole(file))
-        if not given.file:
-            objects = current.tenants()
-    except UnreadableError as error:
-        raise UsageError(str(error)) from None
+    for file in given.file:
+        objects.parse(*streams.whole(file))
+    objects = objects if given.file else current.tenants()
     view = objects.view(rulebook, time.time(), live=not given.file)
     streams.dump(tenants_contract.contract(view)) if given.output == "json" else print("\n".join(tenants.lines(view)))
     return FINE

@@ -23,7 +23,6 @@ itself, runs no script but its own, and bounds what can be pasted (`guard`, `pas
     pasted   text that was pasted, explained or refused
     tries    pods to begin with
     loaded   the rules as they are on disk now
-    rules    what is loaded, in plain values
     sources  where nodes, pods and tenants come from
 """
 

@@ -17,7 +17,6 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from webhook.console import guard, pasted, tries
 from webhook.console.loaded import Loaded, Rules
 from webhook.console.pasted import UnreadableError
-from webhook.console.rules import summary
 from webhook.console.sources import Seen, Source, Standings, T
 from webhook.core.reports.explain import Explanation
 from webhook.core.reports.overview import Overview
@@ -32,8 +31,6 @@ SHOWN: Final = 20
 
 MOST_ROWS: Final = 200
 """Nodes and applications that a page holds; a cluster of thousands is for `/api/inventory`."""
-
-NO_SOURCE: Final = "nobody said where nodes and pods are: start the console with --inventory FILE or --cluster"
 
 NEAR: Final = 90
 """Percent of a limit from which a bar is of another colour."""
@@ -146,7 +143,7 @@ def _page(loaded: Loaded, text: str, backend: str) -> str:
             error = unreadable
     return render_template(
         "page.html",
-        rules=summary(loaded),
+        rules=loaded.contract(),
         unseen=loaded.unseen,
         tries=tries.TRIES,
         text=text,
@@ -161,7 +158,7 @@ def _page(loaded: Loaded, text: str, backend: str) -> str:
 def _api(app: Flask, rules: Rules) -> None:
     @app.get("/api/rules")
     def what_is_loaded() -> Response:
-        return _json(summary(rules.now()))
+        return _json(rules.now().contract())
 
     @app.post("/api/explain")
     def explain() -> Response:
@@ -181,7 +178,7 @@ def _inventory(app: Flask, rules: Rules, source: Source) -> None:
     def what_there_is() -> str:
         loaded = rules.now()
         sight = source.now(loaded.rulebook) if loaded.rulebook else None
-        return render_template("inventory.html", rules=summary(loaded), unseen=None, sight=sight, most=MOST_ROWS)
+        return render_template("inventory.html", rules=loaded.contract(), unseen=None, sight=sight, most=MOST_ROWS)
 
     @app.get("/api/inventory")
     def the_same_for_scripts() -> Response:
@@ -194,7 +191,7 @@ def _tenants(app: Flask, rules: Rules, standings: Standings) -> None:
         loaded = rules.now()
         return render_template(
             "tenants.html",
-            rules=summary(loaded),
+            rules=loaded.contract(),
             unseen=None,
             standing=standings.now(loaded.rulebook) if loaded.rulebook else None,
             most=MOST_ROWS,
@@ -213,7 +210,7 @@ def _usable(rules: Rules) -> Rulebook:
     """The rulebook; where the rules do not load, the request ends with what is wrong with them."""
     loaded = rules.now()
     if loaded.rulebook is None:
-        answer = {"error": "the rules cannot be used", **summary(loaded)}
+        answer = {"error": "the rules cannot be used", **loaded.contract()}
         abort(_json(answer, HTTPStatus.SERVICE_UNAVAILABLE))
     return loaded.rulebook
 
@@ -221,7 +218,7 @@ def _usable(rules: Rules) -> Rulebook:
 def _contract(seen: Seen[T], contract: Callable[[T], dict[str, Any]]) -> Response:
     """The form of a view for scripts, or why there is none."""
     if seen.view is None:
-        return _json({"error": seen.problem or NO_SOURCE}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return _json({"error": seen.problem}, HTTPStatus.SERVICE_UNAVAILABLE)
     return _json(contract(seen.view))
 
 

@@ -6,11 +6,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from webhook.core.forms.document import Problem
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import file_stamps, rule_files, surroundings
 from webhook.files.surroundings import SurroundingsError
+from webhook.views import rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,10 @@ class Loaded:
     rulebook: Rulebook | None
     problems: Sequence[Problem] = ()
     unseen: str | None = None
+
+    def contract(self) -> dict[str, Any]:
+        """Whether the rules can be used; then what they say, else everything that is wrong with them."""
+        return rules.broken(self.problems) if self.rulebook is None else rules.contract(self.rulebook)
 
 
 class Rules:

@@ -11,8 +11,7 @@ from webhook.core.reports import explain
 from webhook.core.reports.explain import Explanation
 from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files import manifests
-from webhook.files.manifests import ManifestError
+from webhook.files import documents, manifests
 
 MAX_BYTES: Final = 1 << 20
 """etcd stores no object above 1.5 MiB, and a larger pod is not readable on a page."""
@@ -49,11 +48,11 @@ def explanations(content: bytes, rulebook: Rulebook, backend: str = "") -> list[
         raise UnreadableError("there is nothing here yet: paste a pod, or anything that makes pods")
     chosen = replace(index.only(backend, rulebook), tenancy=rulebook.tenancy) if backend else rulebook
     try:
-        documents = manifests.parse(content, _NAME, most=MAX_VALUES)
-    except ManifestError as error:
+        objects = manifests.parse(content, _NAME, most=MAX_VALUES)
+    except documents.UnreadableError as error:
         raise _located(str(error), content) from None
-    chosen = claim_objects.given(documents, chosen)
-    explained = (each for document in documents for each in explain.explain(document, chosen))
+    chosen = claim_objects.given(objects, chosen)
+    explained = (each for one in objects for each in explain.explain(one, chosen))
     found = list(explain.foreseen(explained, chosen.tenancy))
     if not found:
         raise UnreadableError("there is no pod in this, and nothing that makes pods")

@@ -17,32 +17,15 @@ from webhook.core.reports.overview import Overview
 from webhook.core.reports.tenants import Tenants
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import file_stamps, inventory_objects, surroundings, tenant_objects
-from webhook.files.inventory_objects import UnreadableError
-from webhook.files.surroundings import SurroundingsError
+from webhook.files.documents import UnreadableError
 
+Read = TypeVar("Read", inventory_objects.Objects, tenant_objects.Objects)
 T = TypeVar("T")
 
 FRESH_SECONDS: Final = 10.0
 """How long what the cluster said is shown again: a page that is reloaded must not be a load on the API server."""
 
-
-class _Latest(Generic[T]):
-    """What was read last; read again when its file has changed, or after FRESH_SECONDS if it has none."""
-
-    def __init__(self, file: Path | None, read: Callable[[], T]) -> None:
-        self._file, self._read = file, read
-        self._found: tuple[T, object, float] | None = None
-
-    def get(self) -> T:
-        """The latest; raises what reading raises."""
-        stamp = file_stamps.file(self._file) if self._file else None
-        if self._found is not None:
-            found, seen, at = self._found
-            if stamp == seen and (self._file or monotonic() - at < FRESH_SECONDS):
-                return found
-        found = self._read()
-        self._found = found, stamp, monotonic()
-        return found
+NO_SOURCE: Final = "nobody said where nodes and pods are: start the console with --inventory FILE or --cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +37,51 @@ class Seen(Generic[T]):
 
     view: T | None
     origin: str
-    counted: bool = True
-    problem: str | None = None
+    counted: bool
+    problem: str = ""
 
 
-class Source:
+class _Latest(Generic[Read, T]):
+    """What was read last; read again when its file has changed, or after FRESH_SECONDS if it has none."""
+
+    def __init__(self, file: Path | None, origin: str, read: Callable[[], Read], *, counted: bool) -> None:
+        self._file = file
+        self._read: Callable[[], Read] = read
+        self._origin, self._counted = origin, counted
+        self._lock = threading.Lock()
+        self._found: tuple[Read, object, float] | None = None
+
+    def now(self, rulebook: Rulebook) -> Seen[T]:
+        """What is known at this moment, as the rules see it."""
+        try:
+            with self._lock:
+                return Seen(self._view(self._latest(), rulebook), self._origin, self._counted)
+        except UnreadableError as error:
+            return Seen(None, self._origin, self._counted, str(error))
+
+    def _latest(self) -> Read:
+        stamp = file_stamps.file(self._file) if self._file else None
+        if self._found is not None:
+            found, seen, at = self._found
+            if stamp == seen and (self._file or monotonic() - at < FRESH_SECONDS):
+                return found
+        found = self._read()
+        self._found = found, stamp, monotonic()
+        return found
+
+    def _view(self, objects: Read, rulebook: Rulebook) -> T:
+        raise NotImplementedError
+
+
+class Source(_Latest[inventory_objects.Objects, Overview]):
     """Nodes and pods as they are now: of a file, of the cluster (`live`), or only nodes, of the watcher's file."""
 
     def __init__(self, file: Path | None = None, around: Path | None = None, *, live: bool = False) -> None:
         self.around = around
-        self._origin = "the cluster" if live else str(file or around or "")
-        self._counted = live or file is not None
         read = current.inventory if live else lambda: _inventory(file, around)
-        self._latest = _Latest(None if live else file or around, read)
-        self._lock = threading.Lock()
+        origin = "the cluster" if live else str(file or around or "")
+        super().__init__(None if live else file or around, origin, read, counted=live or file is not None)
         self._viewed: tuple[inventory_objects.Objects, Rulebook, Overview] | None = None
-
-    def now(self, rulebook: Rulebook) -> Seen[Overview]:
-        """What is known at this moment, as the rules see it."""
-        if not self._origin:
-            return Seen(None, "")
-        try:
-            with self._lock:
-                return Seen(self._view(self._latest.get(), rulebook), self._origin, self._counted)
-        except (UnreadableError, SurroundingsError) as error:
-            return Seen(None, self._origin, self._counted, str(error))
 
     def _view(self, objects: inventory_objects.Objects, rulebook: Rulebook) -> Overview:
         """The view of objects, kept while both stay: for thousands of pods it takes a second."""
@@ -87,43 +90,31 @@ class Source:
         return self._viewed[2]
 
 
-class Standings:
+class Standings(_Latest[tenant_objects.Objects, Tenants]):
     """Tenants as they are now: of a file, of the cluster (`live`), or of the rule files alone."""
 
     def __init__(self, file: Path | None = None, *, live: bool = False) -> None:
-        self._origin = "the cluster" if live else str(file or "")
-        self._latest = _Latest(None if live else file, current.tenants if live else lambda: _tenants(file))
-        self._lock = threading.Lock()
+        read = current.tenants if live else lambda: _parsed(tenant_objects.Objects(), file)
+        origin = "the cluster" if live else str(file or "the rule files")
+        super().__init__(None if live else file, origin, read, counted=live or file is not None)
 
-    def now(self, rulebook: Rulebook) -> Seen[Tenants]:
-        """What is known at this moment, as the rules see it."""
-        if not self._origin:
-            return Seen(tenant_objects.Objects().view(rulebook, time(), live=False), "the rule files", counted=False)
-        try:
-            with self._lock:
-                return Seen(self._latest.get().view(rulebook, time(), live=True), self._origin)
-        except UnreadableError as error:
-            return Seen(None, self._origin, problem=str(error))
+    def _view(self, objects: tenant_objects.Objects, rulebook: Rulebook) -> Tenants:
+        return objects.view(rulebook, time(), live=self._counted)
 
 
 def _inventory(file: Path | None, around: Path | None) -> inventory_objects.Objects:
-    objects = inventory_objects.Objects()
-    if file is not None:
-        objects.parse(_content(file), file.name)
-    elif around is not None:
+    if file is None and around is None:
+        raise UnreadableError(NO_SOURCE)
+    objects = _parsed(inventory_objects.Objects(), file)
+    if file is None and around is not None:
         objects.nodes += surroundings.read(around).get("nodes", ())
     return objects
 
 
-def _tenants(file: Path | None) -> tenant_objects.Objects:
-    objects = tenant_objects.Objects()
-    if file is not None:
-        objects.parse(_content(file), file.name)
-    return objects
-
-
-def _content(file: Path) -> bytes:
+def _parsed(objects: Read, file: Path | None) -> Read:
     try:
-        return file.read_bytes()
+        if file is not None:
+            objects.parse(file.read_bytes(), file.name)
     except OSError as error:
         raise UnreadableError(f"{file}: {error.strerror}") from None
+    return objects

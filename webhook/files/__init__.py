@@ -3,11 +3,10 @@
 Belongs here: YAML, JSON, directories, what has changed on disk, and the one file that is written: the rulebook in the
 user's cache folder. Does not belong here: what a document means (`core/rules`), and the API of a cluster.
 
-    documents          YAML into nodes that know their lines
+    documents          YAML into nodes that know their lines, or into plain objects
     manifests          the input of `explain`: pods and other objects
     rule_files         a directory of rules into a rulebook, its examples executed
     rulebook_cache     the same, kept between the runs of a command
-    summary            what a rulebook holds, in numbers
     file_stamps        whether files have changed
     reload             rules that are read again when they have
     surroundings       the file that `gpu-webhook watch` writes

@@ -7,7 +7,7 @@ key is an error, as in the API server's strict decoding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import yaml
@@ -27,6 +27,21 @@ _NUMBERS: Final = {_TAG + "int", _TAG + "float"}
 _PLAIN: Final = _TEXTS | _NUMBERS | {_TAG + "bool", _TAG + "null"}
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class UnreadableError(Exception):
+    """A file that cannot be used; the message says where and why."""
+
+
+def objects(content: bytes, name: str, most: int = MAX_NODES) -> list[Mapping[str, Any]]:
+    """The objects of one YAML file, without their places; raises UnreadableError."""
+    try:
+        found = [node.plain() for node in parse(content, name, most)]
+    except DocumentError as error:
+        raise UnreadableError(str(error)) from None
+    if not all(isinstance(each, Mapping) for each in found):
+        raise UnreadableError(f"{name} holds something that is not an object")
+    return found
 
 
 def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:

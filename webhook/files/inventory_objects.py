@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
-from webhook.core.forms.document import DocumentError
 from webhook.core.reports import inventory, overview, usage
 from webhook.core.reports.overview import Overview
 from webhook.core.rules.rulebook import Rulebook
@@ -18,10 +18,6 @@ MOST_VALUES: Final = 20_000_000
 """Values of one YAML file: a cluster of some thousand nodes. That takes minutes to read; JSON takes seconds."""
 
 Object = Mapping[str, Any]
-
-
-class UnreadableError(Exception):
-    """Why a file cannot be used, in a sentence."""
 
 
 @dataclass(slots=True)
@@ -50,22 +46,10 @@ class Objects:
 
 def contents(content: bytes, name: str) -> list[Object]:
     """The objects of a file, in YAML or JSON; raises UnreadableError."""
-    found = _decoded(content, name)
-    if not all(isinstance(each, Mapping) for each in found):
-        raise UnreadableError(f"{name} holds something that is not an object")
-    return found
-
-
-def _decoded(content: bytes, name: str) -> list[Any]:
     if content.lstrip()[:1] == b"{":
-        try:
+        with suppress(orjson.JSONDecodeError):  # several documents, or YAML in flow style
             return [orjson.loads(content)]
-        except orjson.JSONDecodeError:
-            pass  # several documents, or YAML in flow style
-    try:
-        return [node.plain() for node in documents.parse(content, name, MOST_VALUES)]
-    except DocumentError as error:
-        raise UnreadableError(str(error)) from None
+    return documents.objects(content, name, MOST_VALUES)
 
 
 def members(document: Object, kind: str = "") -> Iterator[tuple[str, Object]]:

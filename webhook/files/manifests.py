@@ -6,28 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.forms.document import DocumentError
 from webhook.files import documents
+from webhook.files.documents import UnreadableError
 
 MAX_BYTES = 8 << 20
 
 
-class ManifestError(Exception):
-    """A manifest that cannot be read; the message says where and why."""
-
-
 def parse(content: bytes, name: str, most: int = documents.MAX_NODES) -> list[Mapping[str, Any]]:
-    """Every object of a manifest; raises ManifestError. They may have at most `most` values in all."""
+    """Every object of a manifest; raises UnreadableError. They may have at most `most` values in all."""
     if len(content) > MAX_BYTES:
-        raise ManifestError(f"{name} is larger than {MAX_BYTES >> 20} MiB")
-    try:
-        objects = [node.plain() for node in documents.parse(_escaped(content), name, most)]
-    except DocumentError as error:
-        raise ManifestError(str(error)) from None
-    for found in objects:
-        if not isinstance(found, dict):
-            raise ManifestError(f"{name} holds something that is not an object")
-    return objects
+        raise UnreadableError(f"{name} is larger than {MAX_BYTES >> 20} MiB")
+    return documents.objects(_escaped(content), name, most)
 
 
 def _escaped(content: bytes) -> bytes:
@@ -43,5 +32,7 @@ def _escaped(content: bytes) -> bytes:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
-        raise ManifestError(f'the key "{next(key for key in keys if keys.count(key) > 1)}" stands twice in an object')
+        raise UnreadableError(
+            f'the key "{next(key for key in keys if keys.count(key) > 1)}" stands twice in an object'
+        )
     return dict(pairs)

@@ -21,9 +21,10 @@ import orjson
 from webhook.core.interpret import claim_objects
 from webhook.core.reports import inventory
 from webhook.core.rules.rulebook import Rulebook, Surroundings
+from webhook.files.documents import UnreadableError
 
 
-class SurroundingsError(Exception):
+class SurroundingsError(UnreadableError):
     """Why the file cannot be used, in a sentence."""
 
 

@@ -16,7 +16,7 @@ from webhook.core.rules import cluster_policies as documents
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
 from webhook.files import inventory_objects
-from webhook.files.inventory_objects import UnreadableError
+from webhook.files.documents import UnreadableError
 
 Object = Mapping[str, Any]
 

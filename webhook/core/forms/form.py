@@ -169,42 +169,78 @@ def form(
         return after(value, section, scope) if after else value
 
     def read(node: Node, scope: Scope) -> Any:
-        return _whole(node, rules, scope, lambda section: within(section, scope))
+        return _whole(node, rules, scope, within)
 
     return Form(read, _mapping(entries, rules), blank, entries, within)
 
 
-def _whole(node: Node, rules: Iterable[Rule], scope: Scope, read: Callable[[Section], T]) -> T:
+def _whole(node: Node, rules: Iterable[Rule], scope: Scope, read: Callable[[Section, Scope], T]) -> T:
     """What is read of a mapping, all of whose keys are known then."""
     section = Section(node, scope.problems)
-    value = read(section)
+    value = read(section, scope)
     section.done()
     for rule in rules:
         rule.check(section)
     return value
 
 
+class _Entry(NamedTuple):
+    """Fields of a value: how a section is read for them, what they are without it, and the schemas of their keys."""
+
+    read: Callable[[Section, Scope], dict[str, Any]]
+    absent: Mapping[str, Any]
+    properties: Mapping[str, Schema]
+    needs: Sequence[str]
+
+
 def _entries(made: type[Any], groups: Mapping[str, Group]) -> Sequence[_Entry]:
-    found: list[_Entry] = []
-    inner: dict[str, list[_Key | _Inline]] = {name: [] for name in groups}
+    """One for each field, and one for those of a group together."""
+    found: dict[tuple[str, str], list[_Entry]] = {}
     for each in fields(made):
         declared: _Declared | None = each.metadata.get(_DECLARED)
-        if declared is None:
-            continue
-        group, _, own = declared.key.rpartition(".")
-        if group and not inner[group]:
-            found.append(_Group(group, groups[group], inner[group]))
-        (inner[group] if group else found).append(_entry(each, declared, own))
-    return found
+        if declared is not None:
+            group, _, key = declared.key.rpartition(".")
+            made_of = _inlined if declared.inline else _keyed
+            found.setdefault((group, "" if group else each.name), []).append(made_of(each, declared, key))
+    return [_grouped(group, groups[group], inner) if group else inner[0] for (group, _), inner in found.items()]
 
 
-def _entry(each: Field[Any], declared: _Declared, key: str) -> _Key | _Inline:
-    default = _default(each, declared)
-    if declared.inline:
-        return _Inline(each.name, cast("Form[Any]", declared.shape), default)
+def _keyed(each: Field[Any], declared: _Declared, key: str) -> _Entry:
     head, *words = each.name.split("_")
-    called = key or head + "".join(map(str.capitalize, words))
-    return _Key(each.name, declared._replace(key=called), default)
+    key = key or head + "".join(map(str.capitalize, words))
+    shape, needed, default = declared.shape, declared.needed, _default(each, declared)
+
+    def read(section: Section, scope: Scope) -> dict[str, Any]:
+        take = section.need if needed else section.take
+        return {each.name: take(key, lambda node: shape.read(node, scope), shape.blank if needed else default)}
+
+    schema = says(declared.description, shape.schema, *declared.examples)
+    return _Entry(read, {each.name: default}, {key: schema}, [key] if needed else [])
+
+
+def _inlined(each: Field[Any], declared: _Declared, _: str) -> _Entry:
+    """A field that is a form, whose keys stand here."""
+    form = cast("Form[Any]", declared.shape)
+
+    def read(section: Section, scope: Scope) -> dict[str, Any]:
+        return {each.name: form.within(section, scope)}
+
+    return _Entry(read, {each.name: _default(each, declared)}, _properties(form.entries), _needs(form.entries))
+
+
+def _grouped(key: str, group: Group, entries: Sequence[_Entry]) -> _Entry:
+    """A key under which several fields stand."""
+    absent = {name: value for entry in entries for name, value in entry.absent.items()}
+
+    def read(section: Section, scope: Scope) -> dict[str, Any]:
+        take = section.need if group.needed else section.take
+        return take(key, lambda node: _whole(node, group.rules, scope, inside), absent)
+
+    def inside(section: Section, scope: Scope) -> dict[str, Any]:
+        return _read(entries, section, scope)
+
+    schema = says(group.description, _mapping(entries, group.rules), *group.examples)
+    return _Entry(read, absent, {key: schema}, [key] if group.needed else [])
 
 
 def _default(each: Field[Any], declared: _Declared) -> Any:
@@ -219,99 +255,19 @@ def _read(entries: Iterable[_Entry], section: Section, scope: Scope) -> dict[str
     return {name: value for entry in entries for name, value in entry.read(section, scope).items()}
 
 
-def _properties(entries: Sequence[_Entry]) -> dict[str, Schema]:
-    return {key: schema for entry in entries for key, schema in entry.properties().items()}
+def _properties(entries: Iterable[_Entry]) -> dict[str, Schema]:
+    return {key: schema for entry in entries for key, schema in entry.properties.items()}
+
+
+def _needs(entries: Iterable[_Entry]) -> list[str]:
+    return [key for entry in entries for key in entry.needs]
 
 
 def _mapping(entries: Sequence[_Entry], rules: Iterable[Rule]) -> Schema:
     """The schema of a mapping with these keys and no others."""
-    needs = sorted(key for entry in entries for key in entry.needs())
+    needs = sorted(_needs(entries))
     schema: Schema = {"type": "object", "properties": _properties(entries), "additionalProperties": False}
     schema |= {"required": needs} if needs else {}
     for rule in rules:
         schema |= rule.schema
     return schema
-
-
-class _Key(NamedTuple):
-    """A field that is read from one key."""
-
-    name: str
-    declared: _Declared
-    default: Any
-
-    def read(self, section: Section, scope: Scope) -> dict[str, Any]:
-        """The value of the field, by its name."""
-        shape = self.declared.shape
-        if self.declared.needed:
-            return {self.name: section.need(self.declared.key, lambda node: shape.read(node, scope), shape.blank)}
-        return {self.name: section.take(self.declared.key, lambda node: shape.read(node, scope), self.default)}
-
-    def absent(self) -> dict[str, Any]:
-        """The same where the group is not there."""
-        return {self.name: self.default}
-
-    def properties(self) -> dict[str, Schema]:
-        """The schema of the key."""
-        schema = self.declared.shape.schema
-        return {self.declared.key: says(self.declared.description, schema, *self.declared.examples)}
-
-    def needs(self) -> list[str]:
-        """The key, if it has to be there."""
-        return [self.declared.key] if self.declared.needed else []
-
-
-class _Inline(NamedTuple):
-    """A field that is a form, whose keys stand here."""
-
-    name: str
-    form: Form[Any]
-    default: Any
-
-    def read(self, section: Section, scope: Scope) -> dict[str, Any]:
-        """The value of the field, by its name."""
-        return {self.name: self.form.within(section, scope)}
-
-    def absent(self) -> dict[str, Any]:
-        """The same where the group is not there."""
-        return {self.name: self.default}
-
-    def properties(self) -> dict[str, Schema]:
-        """The schema of each key."""
-        return _properties(self.form.entries)
-
-    def needs(self) -> list[str]:
-        """The keys that have to be there."""
-        return [key for entry in self.form.entries for key in entry.needs()]
-
-
-class _Group(NamedTuple):
-    """A key under which several fields stand."""
-
-    key: str
-    group: Group
-    entries: Sequence[_Key | _Inline]
-
-    def read(self, section: Section, scope: Scope) -> dict[str, Any]:
-        """The values of the fields, by their names."""
-        take = section.need if self.group.needed else section.take
-        return take(self.key, lambda node: self._inside(node, scope), self.absent())
-
-    def _inside(self, node: Node, scope: Scope) -> dict[str, Any]:
-        return _whole(node, self.group.rules, scope, lambda section: _read(self.entries, section, scope))
-
-    def absent(self) -> dict[str, Any]:
-        """What the fields are where the key is not there."""
-        return {name: value for entry in self.entries for name, value in entry.absent().items()}
-
-    def properties(self) -> dict[str, Schema]:
-        """The schema of the key."""
-        schema = _mapping(self.entries, self.group.rules)
-        return {self.key: says(self.group.description, schema, *self.group.examples)}
-
-    def needs(self) -> list[str]:
-        """The key, if it has to be there."""
-        return [self.key] if self.group.needed else []
-
-
-_Entry = _Key | _Inline | _Group

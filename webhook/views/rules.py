@@ -1,32 +1,51 @@
-"""What is loaded, in plain values: the body of `GET /api/rules`, and what the page shows of it."""
+"""What a directory of rules holds, or what is wrong with it: in numbers, and in plain values for scripts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook.console.loaded import Loaded
+from webhook.core.forms.document import Problem
 from webhook.core.kube import quantity
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.cluster import Cluster
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files.summary import counts, located
 
 
-def summary(loaded: Loaded) -> dict[str, Any]:
-    """Whether the rules can be used; then what they say, else everything that is wrong with them."""
-    problems = [located(problem) for problem in loaded.problems]
-    if loaded.rulebook is None:
-        return {"fine": False, "problems": problems}
-    return {"fine": True, "problems": problems, **_rulebook(loaded.rulebook)}
+def broken(problems: Iterable[Problem]) -> dict[str, Any]:
+    """Everything that is wrong with rules that cannot be used."""
+    located = [
+        {"file": one.at.file, "line": one.at.line, "column": one.at.column, "path": one.path, "message": one.message}
+        for one in problems
+    ]
+    return {"fine": False, "problems": located}
 
 
-def _rulebook(rulebook: Rulebook) -> dict[str, Any]:
+def counts(rulebook: Rulebook) -> dict[str, int]:
+    """Counts of what is loaded."""
+    return {
+        "backends": len(rulebook.backends),
+        "enabled": len(rulebook.enabled),
+        "devices": len({device.model for device in rulebook.devices.values()}),
+        "examples": sum(len(backend.examples) for backend in rulebook.backends.values()),
+    }
+
+
+def describe(counted: Mapping[str, int]) -> str:
+    """What `counts` gives as a phrase: `4 back ends, 28 card models, 27 examples`."""
+    return f"{counted['backends']} back ends, {counted['devices']} card models, {counted['examples']} examples"
+
+
+def contract(rulebook: Rulebook) -> dict[str, Any]:
+    """The body of `GET /api/rules`, and what the page shows of rules that can be used."""
     enabled = {backend.name for backend in rulebook.enabled}
     others = [rulebook.backends[name] for name in sorted(rulebook.backends.keys() - enabled)]
     devices = {device.model: device for device in rulebook.devices.values()}
     by_size = sorted(devices.values(), key=lambda device: (device.vendor, device.memory, device.model))
     return {
+        "fine": True,
+        "problems": [],
         "digest": rulebook.digest,
         "counts": counts(rulebook),
         "cluster": _cluster(rulebook.cluster),
@@ -65,16 +84,13 @@ def _backend(backend: Backend, enabled: set[str]) -> dict[str, Any]:
 
 
 def _device(device: Card) -> dict[str, Any]:
+    # In mebibytes, as in vendors' own figures, cards can be compared at a glance.
+    memory = quantity.show_size(device.memory) if device.memory % (1 << 20) else f"{device.memory >> 20}Mi"
     return {
         "model": device.model,
         "vendor": device.vendor,
         "names": list(device.names),
-        "memory": _mebibytes(device.memory),
+        "memory": memory,
         "tflops": None if device.tflops is None else quantity.show(device.tflops),
         "at": device.at.line_only,
     }
-
-
-def _mebibytes(size: int) -> str:
-    """The unit of vendors' own figures, so that cards can be compared at a glance."""
-    return quantity.show_size(size) if size % (1 << 20) else f"{size >> 20}Mi"
