@@ -19,7 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     grammar = parser()
     options = grammar.parse_args(arguments)
     if options.version:
-        print(_version())
+        from importlib import metadata  # noqa: PLC0415 - imports the packages for e-mail and ZIP files
+
+        print(f"gpu-webhook {metadata.version('gpu-webhook')}")
         return FINE
     if "command" not in options:
         grammar.print_help(sys.stderr)
@@ -35,12 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"gpu-webhook: {_message_of(error)}", file=sys.stderr)
         return FAILED
-
-
-def _version() -> str:
-    from importlib import metadata  # noqa: PLC0415 - imports the packages for e-mail and ZIP files
-
-    return f"gpu-webhook {metadata.version('gpu-webhook')}"
 
 
 def _message_of(error: Exception) -> str:

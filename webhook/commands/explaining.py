@@ -54,8 +54,10 @@ def _explain(given: argparse.Namespace) -> int:
     rulebook = rulebook_cache.load(given.rules)
     if given.source and not given.to:
         raise UsageError("--from says whose pods --to rewrites; give both")
-    for name in (given.backend, given.to, given.source):
-        _check_known(name, rulebook)
+    for name in filter(None, (given.backend, given.to, given.source)):
+        if name not in rulebook.backends:
+            known = f"{nearest(name, rulebook.backends)}; there are {', '.join(sorted(rulebook.backends))}"
+            raise UsageError(f'no back end is called "{name}"{known}')
     if given.backend is not None:
         rulebook = replace(index.only(given.backend, rulebook), tenancy=rulebook.tenancy)
     written, where = streams.manifest(given.file)
@@ -76,7 +78,7 @@ def _explain(given: argparse.Namespace) -> int:
     found = list(explain.foreseen(explained, rulebook.tenancy, ledgers))
     if not found:
         raise UsageError(f"{where} holds no pod and nothing that makes pods")
-    _print_json(found) if given.output == "json" else _print_text(found)
+    streams.dump(explain.contract(found)) if given.output == "json" else _print_text(found)
     return FINE if all(explanation.decision.allowed for explanation in found) else FINDINGS
 
 
@@ -98,17 +100,6 @@ def _tenants_around(
     if unread:
         raise UsageError("; ".join(f"{one.tenant}: {one.message}" for one in unread))
     return replace(rulebook, tenancy=tenancy), ledgers if files or objects.usages else None
-
-
-def _check_known(name: str | None, rulebook: Rulebook) -> None:
-    if name is not None and name not in rulebook.backends:
-        hint = nearest(name, rulebook.backends)
-        raise UsageError(f'no back end is called "{name}"{hint}; there are {", ".join(sorted(rulebook.backends))}')
-
-
-def _print_json(found: Sequence[Explanation]) -> None:
-    contracts = [explanation.contract() for explanation in found]
-    streams.dump(contracts[0] if len(contracts) == 1 else contracts)
 
 
 def _print_text(found: Sequence[Explanation]) -> None:

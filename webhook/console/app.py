@@ -18,7 +18,7 @@ from webhook.console import guard, pasted, tries
 from webhook.console.loaded import Loaded, Rules
 from webhook.console.pasted import UnreadableError
 from webhook.console.sources import Seen, Source, Standings, T
-from webhook.core.reports.explain import Explanation
+from webhook.core.reports.explain import Explanation, contract
 from webhook.core.reports.overview import Overview
 from webhook.core.rules.rulebook import Rulebook
 from webhook.views import tenants, tenants_contract
@@ -55,7 +55,7 @@ def create_app(
     app.jinja_env.filters.update(
         breakable=_breakable, place=_place, short=short, memory=memory, state=state, card=card
     )
-    app.jinja_env.filters.update(selection=tenants.selection, ends=tenants.ends, of=tenants.of)
+    app.jinja_env.filters.update(selection=tenants.selection, ends=tenants.ends)
     watched = Rules(rules, source.around)
     _guard(app, bound)
     _pages(app, watched)
@@ -169,8 +169,7 @@ def _api(app: Flask, rules: Rules) -> None:
             found = pasted.explanations(body, rulebook, request.args.get("backend", ""))
         except UnreadableError as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
-        contracts = [explanation.contract() for explanation in found]
-        return _json(contracts[0] if len(contracts) == 1 else contracts)
+        return _json(contract(found))
 
 
 def _inventory(app: Flask, rules: Rules, source: Source) -> None:
@@ -215,11 +214,11 @@ def _usable(rules: Rules) -> Rulebook:
     return loaded.rulebook
 
 
-def _contract(seen: Seen[T], contract: Callable[[T], dict[str, Any]]) -> Response:
+def _contract(seen: Seen[T], form: Callable[[T], dict[str, Any]]) -> Response:
     """The form of a view for scripts, or why there is none."""
     if seen.view is None:
         return _json({"error": seen.problem}, HTTPStatus.SERVICE_UNAVAILABLE)
-    return _json(contract(seen.view))
+    return _json(form(seen.view))
 
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:

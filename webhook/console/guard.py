@@ -33,7 +33,9 @@ def refusal(method: str, headers: Headers, bound: str) -> str | None:
             f'the console answers to the names of this machine, not to "{host[:100]}": '
             "open it as localhost or 127.0.0.1, or start it with --bind and the name you use"
         )
-    if method not in {"GET", "HEAD"} and not _from_here(headers, host):
+    origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
+    from_here = site in {None, "same-origin", "none"} and origin in {None, f"http://{host}", f"https://{host}"}
+    if method not in {"GET", "HEAD"} and not from_here:
         return "the console takes posts from its own page and from programs, not from other web sites"
     return None
 
@@ -60,9 +62,3 @@ def _address(name: str) -> IPv4Address | IPv6Address | None:
         return ip_address(name)
     except ValueError:
         return None
-
-
-def _from_here(headers: Headers, host: str) -> bool:
-    origin = headers.get("Origin")
-    site = headers.get("Sec-Fetch-Site")
-    return site in {None, "same-origin", "none"} and origin in {None, f"http://{host}", f"https://{host}"}

@@ -71,11 +71,15 @@ class Objects:
         ]
         offline = rulebook.tenancy
         replaced = [broken.instead for broken in policies.broken.values() if broken.instead is not None]
+        labels = {
+            _name(one): {NAME_LABEL: _name(one), **paths.mapping(one, "metadata", "labels")}
+            for one in self.namespaces
+        }
         tenancy = replace(
             offline,
             policies=[*offline.policies, *policies.read.values(), *replaced],
             exemptions=[*offline.exemptions, *exemptions.read.values()],
-            labels={**offline.labels, **dict(map(_labelled, self.namespaces))},
+            labels={**offline.labels, **labels},
         )
         return tenancy, [*problems, *self._conditions()]
 
@@ -109,8 +113,3 @@ class Objects:
 
 def _name(raw: Object) -> str:
     return str(paths.mapping(raw, "metadata").get("name", ""))
-
-
-def _labelled(namespace: Object) -> tuple[str, Mapping[str, str]]:
-    name = _name(namespace)
-    return name, {NAME_LABEL: name, **paths.mapping(namespace, "metadata", "labels")}

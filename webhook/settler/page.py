@@ -62,18 +62,18 @@ def _lines(settler: Source, now: float) -> Iterator[str]:
     hard = {(name, key): each for name, ledger in known.ledgers.items() for key, each in ledger.hard.items()}
     pending: dict[metrics.Labels, float] = {(name,): len(ledger.pending) for name, ledger in known.ledgers.items()}
     age: dict[metrics.Labels, float] = {(name,): round(now - at, 3) for name, at in known.settled_at.items()}
-    yield from metrics.gauges("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, _plain(used))
-    yield from metrics.gauges("tenant_hard", "What a tenant may use at most.", labels, _plain(hard))
-    yield from metrics.gauges("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
-    yield from metrics.gauges("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
+    yield from metrics.family("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, _plain(used))
+    yield from metrics.family("tenant_hard", "What a tenant may use at most.", labels, _plain(hard))
+    yield from metrics.family("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
+    yield from metrics.family("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
     left: dict[metrics.Labels, float] = {
         (one.name,): round(one.expires - time()) for one in settler.tenancy.exemptions
     }
-    yield from metrics.gauges("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
+    yield from metrics.family("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
     heard = round(now - settler.heard_at, 3)
-    yield from metrics.gauges("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
-    yield from metrics.gauges("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
-    yield from metrics.counters("settle_conflicts_total", "Writes that came too late.", (), {(): known.conflicts})
+    yield from metrics.family("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
+    yield from metrics.family("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
+    yield from metrics.family("settle_conflicts_total", "Writes that came too late.", (), {(): known.conflicts})
 
 
 def _plain(amounts: dict[tuple[str, str], Fraction]) -> dict[tuple[str, ...], float]:

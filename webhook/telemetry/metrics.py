@@ -53,26 +53,18 @@ class Histogram:
 
 
 class Metrics:
-    """What this process has counted since it started."""
+    """What this process has counted since it started; `_lines` says what each is, and by which labels."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.reviews: Counter[Labels] = Counter()
-        """By path (mutate, validate), operation, decision (allow, deny) and the HTTP code inside the answer."""
         self.violations: Counter[Labels] = Counter()
-        """By code."""
         self.findings: Counter[Labels] = Counter()
-        """Findings of policies, by tenant, rule, code and enforcement action."""
         self.translations: Counter[Labels] = Counter()
-        """Containers translated, by back end."""
         self.refused: Counter[Labels] = Counter()
-        """HTTP requests answered with an error, by status."""
         self.timeouts: Counter[Labels] = Counter()
-        """Connections closed by a deadline, by the state they were in."""
         self.reloads: Counter[Labels] = Counter()
-        """Reloads of changed files, by file and result."""
         self.seconds = {path: Histogram() for path in paths}
         self.reservation_seconds = Histogram()
-        """From the decision about a pod to the ledger's answer."""
         self.drawn = 0
         self.ledger_conflicts = 0
         self.ledger_errors = 0
@@ -106,48 +98,39 @@ def page(lines: Iterable[str]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def gauges(name: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Iterator[str]:
-    """The lines of one gauge; `values` is by the values of its labels."""
-    return _family(name, "gauge", text, labels, values)
-
-
-def counters(name: str, text: str, labels: Labels, values: Mapping[Labels, int]) -> Iterator[str]:
-    """The lines of one counter; `values` is by the values of its labels."""
-    return _family(name, "counter", text, labels, values)
+def family(name: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Iterator[str]:
+    """The lines of a counter, if its name ends in `_total`, or a gauge; `values` is by the values of its labels."""
+    yield from _head(name, "counter" if name.endswith("_total") else "gauge", text)
+    for key in sorted(values):
+        yield f"gpu_webhook_{name}{_braced(labels, key)} {values[key]}"
 
 
 def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
     labels = ("path", "operation", "decision", "code")
-    yield from counters("reviews_total", "Reviews answered.", labels, metrics.reviews)
-    yield from counters("violations_total", "Violations reported.", ("code",), metrics.violations)
+    yield from family("reviews_total", "Reviews answered.", labels, metrics.reviews)
+    yield from family("violations_total", "Violations reported.", ("code",), metrics.violations)
     labels = ("tenant", "rule", "code", "action")
-    yield from counters("findings_total", "What policies had to say about pods.", labels, metrics.findings)
-    yield from counters("translations_total", "Containers translated.", ("backend",), metrics.translations)
+    yield from family("findings_total", "What policies had to say about pods.", labels, metrics.findings)
+    yield from family("translations_total", "Containers translated.", ("backend",), metrics.translations)
     yield from _histogram("review_seconds", "Decoding, deciding and encoding one review.", metrics.seconds)
     yield from _histogram("reservation_seconds", "Waiting for the ledger.", {"validate": metrics.reservation_seconds})
-    yield from _single("reservations_drawn_total", "counter", "Pods admitted against an advance.", metrics.drawn)
-    yield from _single("ledger_conflicts_total", "counter", "Writes that came too late.", metrics.ledger_conflicts)
-    yield from _single("ledger_errors_total", "counter", "Reads and writes that failed.", metrics.ledger_errors)
-    yield from _single("recounts_total", "counter", "Recounts asked for before refusing.", metrics.recounts)
-    yield from counters("refused_requests_total", "Requests refused as HTTP.", ("status",), metrics.refused)
-    yield from _single("refused_bytes_total", "counter", "Bytes of bodies over the limit.", metrics.refused_bytes)
-    yield from counters("timeouts_total", "Connections closed by a deadline.", ("waiting_for",), metrics.timeouts)
-    yield from _single("connections", "gauge", "Connections held now.", metrics.connections)
-    yield from _single("failed_handshakes_total", "counter", "TLS handshakes not made.", metrics.failed_handshakes)
-    yield from counters("reloads_total", "Reloads of changed files.", ("what", "result"), metrics.reloads)
-    yield from _single("log_lines_dropped_total", "counter", "Lines nobody read in time.", metrics.lines_dropped)
-    yield from _single("rules_loaded", "gauge", "Back ends in the rulebook; 0 if none.", sum(rules.values()))
-    yield from _family("rulebook", "gauge", "The rulebook in use.", ("digest",), {(key,): 1 for key in rules})
+    yield from _single("reservations_drawn_total", "Pods admitted against an advance.", metrics.drawn)
+    yield from _single("ledger_conflicts_total", "Writes that came too late.", metrics.ledger_conflicts)
+    yield from _single("ledger_errors_total", "Reads and writes that failed.", metrics.ledger_errors)
+    yield from _single("recounts_total", "Recounts asked for before refusing.", metrics.recounts)
+    yield from family("refused_requests_total", "Requests refused as HTTP.", ("status",), metrics.refused)
+    yield from _single("refused_bytes_total", "Bytes of bodies over the limit.", metrics.refused_bytes)
+    yield from family("timeouts_total", "Connections closed by a deadline.", ("waiting_for",), metrics.timeouts)
+    yield from _single("connections", "Connections held now.", metrics.connections)
+    yield from _single("failed_handshakes_total", "TLS handshakes not made.", metrics.failed_handshakes)
+    yield from family("reloads_total", "Reloads of changed files.", ("what", "result"), metrics.reloads)
+    yield from _single("log_lines_dropped_total", "Lines nobody read in time.", metrics.lines_dropped)
+    yield from _single("rules_loaded", "Back ends in the rulebook; 0 if none.", sum(rules.values()))
+    yield from family("rulebook", "The rulebook in use.", ("digest",), {(key,): 1 for key in rules})
 
 
-def _single(name: str, kind: str, text: str, value: int) -> Iterator[str]:
-    return _family(name, kind, text, (), {(): value})
-
-
-def _family(name: str, kind: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Iterator[str]:
-    yield from _head(name, kind, text)
-    for key in sorted(values):
-        yield f"gpu_webhook_{name}{_braced(labels, key)} {values[key]}"
+def _single(name: str, text: str, value: int) -> Iterator[str]:
+    return family(name, text, (), {(): value})
 
 
 def _histogram(name: str, text: str, histograms: Mapping[str, Histogram]) -> Iterator[str]:

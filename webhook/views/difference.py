@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
+from operator import itemgetter
 from typing import Any, Final, Literal
 
 import yaml
@@ -51,12 +52,10 @@ def passages(before: Mapping[str, Any], after: Mapping[str, Any], edits: Iterabl
     """Everything, with what is far from any change folded away; `edits` lead from `before` to `after`."""
     found = list(_lines(before, after, (), _rules(edits, before)))
     near = _near([line.mark != " " for line in found])
-    runs = [(shown, [line for _, line in run]) for shown, run in groupby(zip(near, found, strict=True), _first)]
+    runs = [
+        (shown, [line for _, line in run]) for shown, run in groupby(zip(near, found, strict=True), itemgetter(0))
+    ]
     return [Passage(run, folded=not shown and len(run) >= WORTH_FOLDING) for shown, run in runs]
-
-
-def _first(pair: tuple[bool, Line]) -> bool:
-    return pair[0]
 
 
 def _near(changed: Sequence[bool]) -> list[bool]:
@@ -162,11 +161,12 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
     """YAML as people write it: a script of several lines stays one."""
 
 
-def _text(dumper: Any, value: str) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-
-
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(
+    str,
+    lambda dumper, value: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", value, style="|" if "\n" in value else None
+    ),
+)
 _Dumper.ignore_aliases = lambda _self, _value: True
 
 

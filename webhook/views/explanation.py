@@ -141,7 +141,8 @@ def _asking(explanation: Explanation, planned: Plan) -> Iterator[Asking]:
         name = asked.container.name
         if asked.anything:
             # The words of a pod that is converted were never on it.
-            stated = [] if explanation.converted is not None else _stated(asked)
+            said = asked.stated.values() if asked.request and explanation.converted is None else ()
+            stated = list(dict.fromkeys((each.path, each.text) for each in said))
             considered = list(_considered(explanation, name, served.get(name)))
             yield Asking(name, _request_text(asked), stated, considered)
 
@@ -154,11 +155,6 @@ def _request_text(asked: ContainerRequest) -> str:
 
 def _listed(pairs: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{name}: {text}" for name, text in pairs)
-
-
-def _stated(asked: ContainerRequest) -> list[tuple[str, str]]:
-    stated = dict.fromkeys((stated.path, stated.text) for stated in asked.stated.values())
-    return list(stated) if asked.request is not None else []
 
 
 def _considered(explanation: Explanation, container: str, served: Assignment | None) -> Iterator[Considered]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from webhook.core.quota import tally
 from webhook.core.reports import tenants
-from webhook.core.reports.tenants import Lapse, Tenant, Tenants, Total
+from webhook.core.reports.tenants import Lapse, Tenant, Tenants, Totals
 from webhook.views.table import gib, short, table
 
 TENANT: Final = ("TENANT", "NAMESPACES", "FULL", "", "DEVICES", "LEFT", "MEMORY", "LEFT", "PENDING", "OVER LIMIT")
@@ -45,7 +45,7 @@ def _summary(view: Tenants) -> str:
     if silent == number:
         one = number == 1
         return f"{number} tenant{'' if one else 's'}; no TenantUsage says what {'it holds' if one else 'they hold'}"
-    held = sum((of(tenant.totals, tally.DEVICES).used for tenant in view.tenants), Fraction(0))
+    held = sum((tenant.totals[tally.DEVICES].used for tenant in view.tenants), Fraction(0))
     pending = sum(tenant.pending for tenant in view.tenants)
     way = f"; {pending} pod{' is' if pending == 1 else 's are'} on the way into the cluster" if pending else ""
     unsaid = f", and of {silent} no TenantUsage says what is held" if silent else ""
@@ -81,23 +81,17 @@ def bar(percent: int | None) -> str:
     return "#" * full + "." * (BAR - full)
 
 
-def _pairs(totals: Sequence[Total], *, known: bool = True) -> Sequence[str]:
+def _pairs(totals: Totals, *, known: bool = True) -> Sequence[str]:
     """Of devices and memory what is used of what may be, and what is left; `known`: what is used has been counted."""
     cells: list[str] = []
     for what, shown in ((tally.DEVICES, short), (tally.MEMORY, gib)):
-        total = of(totals, what)
+        total = totals[what]
         limit = "" if total.limit is None else f" of {shown(total.limit)}"
         if known:
             cells += [f"{shown(total.used)}{limit}", "-" if total.left is None else shown(total.left)]
         else:
             cells += [f"?{limit}", "?"] if limit else ["-", "-"]
     return cells
-
-
-def of(totals: Sequence[Total], what: str) -> Total:
-    """The total of devices or of memory; nothing, where only the other is counted."""
-    found = [total for total in totals if total.key.partition("/")[0] == what]
-    return found[0] if found else Total(key=what, used=Fraction(0), limit=None)
 
 
 def _held(tenant: Tenant, place: tenants.Place) -> Sequence[str]:

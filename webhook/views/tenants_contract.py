@@ -11,13 +11,11 @@ The devices and bytes of a tenant and of its models have used, limit and left, n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from webhook.core.quota import tally
-from webhook.core.reports.tenants import Lapse, Tenant, Tenants, Total
-from webhook.views.tenants import of
+from webhook.core.reports.tenants import Lapse, Tenant, Tenants, Totals
 
 
 def contract(view: Tenants) -> dict[str, Any]:
@@ -39,8 +37,8 @@ def _tenant_contract(tenant: Tenant) -> dict[str, Any]:
         "percent": tenant.percent,
         "counted": tenant.known,
         "pending": tenant.pending,
-        **measures(tenant.totals),
-        "models": {model: measures(totals) for model, totals in tenant.models.items()},
+        **_measures(tenant.totals),
+        "models": {model: _measures(totals) for model, totals in tenant.models.items()},
         "namespaces": [
             {
                 "name": place.namespace,
@@ -53,11 +51,10 @@ def _tenant_contract(tenant: Tenant) -> dict[str, Any]:
     }
 
 
-def measures(totals: Sequence[Total]) -> dict[str, Any]:
-    """Devices and memory as scripts read them."""
+def _measures(totals: Totals) -> dict[str, Any]:
     found = {}
     for what, name in ((tally.DEVICES, "devices"), (tally.MEMORY, "memoryBytes")):
-        total = of(totals, what)
+        total = totals[what]
         amounts = {"used": total.used, "limit": total.limit, "left": total.left}
         found[name] = {key: None if each is None else tally.plain(each) for key, each in amounts.items()}
     return found

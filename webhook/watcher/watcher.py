@@ -23,7 +23,8 @@ from webhook.cluster.follower import Collection, Follower
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files.reload import RULES_SECONDS, Rules
 from webhook.telemetry import logs
-from webhook.watcher.kinds import Claims, Kind, Nodes
+from webhook.watcher import kinds
+from webhook.watcher.kinds import NODES, Kind
 
 PAUSE_SECONDS: Final = 0.2
 """Between two writings: a pool that grows by a hundred nodes is not a hundred readings for the server."""
@@ -103,13 +104,13 @@ class Watcher:
     def _follow(self, rulebook: Rulebook | None, tasks: asyncio.TaskGroup) -> None:
         """Begin to follow what the rules ask for, and leave what they no longer do."""
         asked = [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]
-        kinds: dict[str, Kind] = {Nodes.name: Nodes(), **{kind.name: Claims(kind) for kind in asked}}
+        wanted = {kind.name: kind for kind in (NODES, *map(kinds.claims, asked))}
         for name in [*self._watched]:
             watched, task = self._watched[name]
-            if name not in kinds or kinds[name].paths != watched.kind.paths:
+            if wanted.get(name) != watched.kind:
                 task.cancel()
                 del self._watched[name]
-        for name, kind in kinds.items():
+        for name, kind in wanted.items():
             if name not in self._watched:
                 watched = Watched(kind, self._changed.set)
                 follower = Follower(self._api, kind.paths, watched, longest_backoff=LONGEST_BACKOFF)
@@ -135,7 +136,7 @@ class Watcher:
         if rulebook is None or not all(each.settled for each in watched):
             return None
         present = [(each.kind, each.present) for each in watched]
-        objects = {kind.name: list(kind.written(there, rulebook)) for kind, there in present if there is not None}
+        objects = {kind.name: kinds.written(kind, there, rulebook) for kind, there in present if there is not None}
         return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
 
 

@@ -44,15 +44,15 @@ def express(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[int
     if neutral is None:
         if amount.absent is not None:
             return None, None
-        raise CannotExpressError("GPU305", *_missing(amount))
+        key = f"gpu-{amount.what}" if amount.what in {"memory", "cores"} else "gpu"
+        example = {"gpu-memory": "8Gi", "gpu-cores": "30"}.get(key, "0.5")
+        raise CannotExpressError("GPU305", f"it needs to know {key} as well", f"add {key}, as {key}: {example}")
     above, below = neutral[0] * amount.unit.denominator, neutral[1] * amount.unit.numerator
     number = _fitting(amount, above, below, request)
-    warning = None if number * below == above else _rounded(amount, Fraction(above, below), number)
+    warning = None
+    if number * below != above:
+        warning = f"{written(amount, Fraction(above, below))} becomes {written(amount, Fraction(number))}"
     return number * (request.count if amount.per_total else 1), warning
-
-
-def _rounded(amount: Amount, exact: Fraction, number: int) -> str:
-    return f"{written(amount, exact)} becomes {written(amount, Fraction(number))}"
 
 
 def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> Ratio | None:
@@ -66,7 +66,7 @@ def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> Ratio | 
     if request.devices == "whole":
         return 100, 1
     if amount.what == "cores":
-        return None if request.cores is None else (request.cores.numerator, request.cores.denominator)
+        return None if request.cores is None else request.cores.as_integer_ratio()
     return _share(request, card)
 
 
@@ -80,7 +80,7 @@ def _tflops(request: GpuRequest, card: Card | None) -> Ratio | None:
         message += ", and nothing says which card it is" if card is None else f"; there is no figure for {card.model}"
         raise CannotExpressError("GPU304", message, "add gpu-model", "gpu-cores")
     tflops = percent * card.tflops / 100
-    return tflops.numerator, tflops.denominator
+    return tflops.as_integer_ratio()
 
 
 def _share(request: GpuRequest, card: Card | None) -> Ratio | None:
@@ -88,11 +88,9 @@ def _share(request: GpuRequest, card: Card | None) -> Ratio | None:
     memory_share = request.memory_share
     if request.memory is not None:
         memory_share = Fraction(request.memory, _known(card, request).memory)
-    parts = [
-        part for part in (None if memory_share is None else 100 * memory_share, request.cores) if part is not None
-    ]
-    largest = max(parts, default=None)
-    return None if largest is None else (largest.numerator, largest.denominator)
+    if memory_share is None and request.cores is None:
+        return None
+    return max(100 * (memory_share or Fraction(0)), request.cores or Fraction(0)).as_integer_ratio()
 
 
 def _memory(amount: Amount, request: GpuRequest, card: Card | None) -> Ratio | None:
@@ -103,11 +101,9 @@ def _memory(amount: Amount, request: GpuRequest, card: Card | None) -> Ratio | N
         return _sized(amount, request, request.memory, card)
     if request.profile is not None:
         return _sized(amount, request, partition(request.profile, _known(card, request)).memory, card)
-    above, below = (
-        (1, 1) if request.memory_share is None else (request.memory_share.numerator, request.memory_share.denominator)
-    )
     if not whole and request.memory_share is None:
         return None
+    above, below = (1, 1) if request.memory_share is None else request.memory_share.as_integer_ratio()
     return above * (100 if amount.unit_name == PERCENT else _known(card, request).memory), below
 
 
@@ -146,12 +142,6 @@ def _known(card: Card | None, request: GpuRequest) -> Card:
     message = f"{what}, and nothing says which card it is"
     fix = f"add gpu-model, or ask {other}, or name the card in the Cluster document (device:)"
     raise CannotExpressError("GPU304", message, fix)
-
-
-def _missing(amount: Amount) -> tuple[str, str]:
-    example = {"memory": "8Gi", "cores": "30"}.get(amount.what, "0.5")
-    key = f"gpu-{amount.what}" if amount.what in {"memory", "cores"} else "gpu"
-    return f"it needs to know {key} as well", f"add {key}, as {key}: {example}"
 
 
 def _fitting(amount: Amount, above: int, below: int, request: GpuRequest) -> int:

@@ -7,7 +7,7 @@ neither labels nor vendors are named here, and cards are never guessed from thei
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class Labels:
 
     products   by label key and lower-case value, the cards that may be meant; several models mean none
     profiles   keys of labels that hold a partition
-    spelling   the partition of each lower-case value of these
+    spelling   the partition of each lower-case value of these, which cannot hold a plus sign
     keys       every label that has a meaning: those above, those that mark a back end's nodes, those with a count
     """
 
@@ -53,11 +53,9 @@ class Labels:
                 profile = self.spelling.get(end["profile"] or "", profile)
                 value = value[: end.start()]
             found += [card for card in values.get(value, ()) if backend.serves(card)]
-        profile = next(filter(None, (self._partition(labels, key) for key in sorted(self.profiles))), profile)
+        said = (self.spelling.get(labels.get(key, "").lower()) for key in sorted(self.profiles))
+        profile = next(filter(None, said), profile)
         return Recognised(found[0] if len({card.model for card in found}) == 1 else None, profile)
-
-    def _partition(self, labels: Mapping[str, str], key: str) -> str | None:
-        return self.spelling.get(labels.get(key, "").lower())
 
 
 def labels(rulebook: Rulebook) -> Labels:
@@ -74,17 +72,19 @@ def labels(rulebook: Rulebook) -> Labels:
                     cards.append(device)
     nodes = [backend.nodes for backend in rulebook.backends.values()]
     keys = {key for each in nodes for key in (*each.labels, *filter(None, [each.devices]))}
+    dotted = {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
     return Labels(
         products=products,
         profiles=frozenset(profiles - products.keys()),
-        spelling=_spelling(rulebook),
+        spelling={**dotted, **{as_label(profile).lower(): profile for profile in rulebook.profiles}},
         keys=frozenset(keys | profiles | products.keys()),
     )
 
 
 def served(backend: Backend, rulebook: Rulebook) -> Sequence[Card]:
     """The card models that a back end serves."""
-    return [device for device in _models(rulebook) if backend.serves(device)]
+    models = {device.model: device for device in rulebook.devices.values()}  # which has each under several names
+    return [device for device in models.values() if backend.serves(device)]
 
 
 def for_card(backend: Backend, card: Card | None) -> Backend:
@@ -97,11 +97,6 @@ def for_card(backend: Backend, card: Card | None) -> Backend:
     name = card.model.lower()
     modes = [mode for mode in backend.modes if not mode.when.models or name in mode.when.models]
     return replace(backend, modes=sorted(modes, key=lambda mode: not mode.when.models)) if modes else backend
-
-
-def _models(rulebook: Rulebook) -> Iterable[Card]:
-    """Every model once; the rulebook has it under several names."""
-    return {device.model: device for device in rulebook.devices.values()}.values()
 
 
 def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, str, Output]]:
@@ -138,12 +133,6 @@ def _texts(output: Output, device: Card) -> Iterator[str]:
 
 def _names(form: str, device: Card) -> Sequence[str]:
     return [as_label(name) for name in device.names] if form == "label" else device.names
-
-
-def _spelling(rulebook: Rulebook) -> dict[str, str]:
-    """Partitions by their spelling in labels, which cannot hold a plus sign."""
-    dotted = {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
-    return {**dotted, **{as_label(profile).lower(): profile for profile in rulebook.profiles}}
 
 
 def as_label(name: str) -> str:

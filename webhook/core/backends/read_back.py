@@ -20,7 +20,6 @@ from webhook.core.request.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode, When
-from webhook.core.rules.outputs import Constant
 from webhook.core.rules.verbs import Amount
 
 
@@ -66,9 +65,7 @@ def _with_all_near(
 
 
 def _request_of(native: Mapping[str, int], mode: Mode, said: GpuRequest) -> GpuRequest:
-    _check_foreign(native, mode)
-    _check_marks(native, mode, said.marks)
-    _check_missing(native, mode)
+    _check_companions(native, mode, said.marks)
     count = _count(native, mode)
     _check_values(native, mode, count)
     found: dict[str, Any] = {"count": count}
@@ -89,21 +86,14 @@ def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str) -> None
             raise CannotExpressError("GPU405", message, f"remove {resource}, or make them agree", resource)
 
 
-def _check_foreign(native: Mapping[str, int], mode: Mode) -> None:
+def _check_companions(native: Mapping[str, int], mode: Mode, marks: frozenset[str]) -> None:
+    """Raise CannotExpressError for a resource that the mode does not write, or without something that it needs."""
     for resource in sorted(native.keys() - mode.amounts.keys()):
-        others = ", ".join(mode.amounts)
-        raise CannotExpressError(
-            "GPU405", f"{resource} does not go together with {others}", f"remove {resource}", resource
-        )
-
-
-def _check_marks(native: Mapping[str, int], mode: Mode, marks: frozenset[str]) -> None:
+        message = f"{resource} does not go together with {', '.join(mode.amounts)}"
+        raise CannotExpressError("GPU405", message, f"remove {resource}", resource)
     for mark in sorted(mode.marks - marks):
         message = f"{', '.join(native)} is meant so only with the annotation {mark.replace('=', ': ', 1)}"
         raise CannotExpressError("GPU405", message, "add the annotation")
-
-
-def _check_missing(native: Mapping[str, int], mode: Mode) -> None:
     for resource, output in mode.amounts.items():
         if resource not in native and output.absent is None:
             raise CannotExpressError("GPU405", f"{', '.join(native)} needs {resource} as well", f"add {resource}")
@@ -112,10 +102,11 @@ def _check_missing(native: Mapping[str, int], mode: Mode) -> None:
 def _check_values(native: Mapping[str, int], mode: Mode, count: int) -> None:
     for resource, value in native.items():
         output = mode.amounts[resource]
-        if isinstance(output, Constant):
-            _equal(resource, value, output.number)
-        else:
+        if isinstance(output, Amount):
             _admissible(resource, output, value, count if output.per_total else 1)
+        elif value != output.number:
+            message = f"{resource} has to be {output.number}, not {value}"
+            raise CannotExpressError("GPU405", message, f"write {output.number}", resource)
 
 
 def _count(native: Mapping[str, int], mode: Mode) -> int:
@@ -141,11 +132,6 @@ def _whole_devices(resource: str, value: int, output: Amount) -> int:
         message = f"{resource}: {value} is not a whole number of devices"
         raise CannotExpressError("GPU405", message, f"write {' or '.join(map(str, near))}", resource, near)
     return int(devices)
-
-
-def _equal(resource: str, value: int, wanted: int) -> None:
-    if value != wanted:
-        raise CannotExpressError("GPU405", f"{resource} has to be {wanted}, not {value}", f"write {wanted}", resource)
 
 
 def _admissible(resource: str, output: Amount, value: int, times: int) -> None:

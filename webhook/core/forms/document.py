@@ -90,7 +90,8 @@ class Node:
         if not isinstance(self.value, dict):
             raise self.problem(f"has to be a mapping, not {kind(self.value)}")
         for key, node in self.value.items():
-            path = self.path + _step(key) if self.path else key
+            step = f'["{key}"]' if "." in key or "/" in key else f".{key}"
+            path = self.path + step if self.path else key
             yield key, Node(node.value, node.at, path, node.keys, key, self.keys.get(key, self.at))
 
     def elements(self) -> list[Node]:
@@ -102,7 +103,9 @@ class Node:
     def text(self) -> str:
         """A string; raises DocumentError."""
         if not isinstance(self.value, str):
-            raise self.problem(f"has to be a string, not {kind(self.value)}{self._quoted()}")
+            scalar = isinstance(self.value, bool | int | float)
+            hint = f'; quote it: "{str(self.value).lower()}"' if scalar else ""
+            raise self.problem(f"has to be a string, not {kind(self.value)}{hint}")
         return self.value
 
     def filled(self) -> str:
@@ -110,10 +113,6 @@ class Node:
         if not self.text():
             raise self.problem("has to say something")
         return self.text()
-
-    def _quoted(self) -> str:
-        scalar = isinstance(self.value, bool | int | float)
-        return f'; quote it: "{str(self.value).lower()}"' if scalar else ""
 
     def integer(self, least: int = 0) -> int:
         """A whole number of at least `least`; raises DocumentError."""
@@ -150,10 +149,6 @@ def of_json(value: Any, at: Location) -> Node:
     if isinstance(value, list):
         return Node([of_json(inner, at) for inner in value], at)
     return Node(value, at)
-
-
-def _step(key: str) -> str:
-    return f'["{key}"]' if "." in key or "/" in key else f".{key}"
 
 
 class Section:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.core.forms.document import DocumentError, Node, Problem, Section
+from webhook.core.forms.document import Node, Section
 from webhook.core.forms.form import Rule, form, need, take
 from webhook.core.forms.shape import Schema, Scope, Shape, each, many, pattern, strict, word
 
@@ -47,44 +47,14 @@ def is_subdomain(text: str, most: int = MAX_PREFIX) -> bool:
     return len(text) <= most and _SUBDOMAIN.fullmatch(text) is not None
 
 
-def read_labels(node: Node) -> dict[str, str]:
-    """Labels by key; raises DocumentError with all that is wrong."""
-    return _texts(node, is_key, value)
-
-
-def read_annotations(node: Node) -> dict[str, str]:
-    """Annotations by key, whose prefix may have capitals; raises DocumentError with all that is wrong."""
-    return _texts(node, lambda key: is_key(key.lower()), Node.text)
-
-
-def _texts(node: Node, fits: Callable[[str], bool], read: Callable[[Node], str]) -> dict[str, str]:
-    problems: list[Problem] = []
-    found: dict[str, str] = {}
-    for key, child in node.items():
-        if not fits(key):
-            problems.append(Problem(node.keys.get(key, child.at), node.path, _no_key(key)))
-        try:
-            found[key] = read(child)
-        except DocumentError as error:
-            problems += error.problems
-    if problems:
-        raise DocumentError(*problems)
-    return found
-
-
-def _no_key(text: str) -> str:
-    return f'"{text}" is no key of a label or annotation; write team or example.com/team: {_RULE}'
-
-
-def key(node: Node) -> str:
-    """The key of a label; raises DocumentError."""
-    if not is_key(node.text()):
-        raise node.problem(_no_key(node.text()))
+def _key(node: Node, spelled: Callable[[str], str] = str) -> str:
+    if not is_key(spelled(node.text())):
+        hint = f"write team or example.com/team: {_RULE}"
+        raise node.problem(f'"{node.text()}" is no key of a label or annotation; {hint}')
     return node.text()
 
 
-def value(node: Node) -> str:
-    """The value of a label; raises DocumentError."""
+def _value(node: Node) -> str:
     if not is_value(node.text()):
         raise node.problem(f'"{node.text()}" is no value of a label; write {_RULE}')
     return node.text()
@@ -92,12 +62,14 @@ def value(node: Node) -> str:
 
 _MOST: Final = f"(?=.{{1,{MAX_NAME}}}$){NAME}"
 _DOMAIN: Final = f"(?:(?=.{{1,{MAX_PREFIX}}}/){SUBDOMAIN}/)?"
-KEYS: Final = f"^{_DOMAIN}{_MOST}$"
-ANY_CASE: Final = f"^{_DOMAIN.replace('a-z', 'A-Za-z')}{_MOST}$"
-"""The keys of labels, and those of annotations."""
+_KEYS: Final = f"^{_DOMAIN}{_MOST}$"
+_ANY_CASE: Final = f"^{_DOMAIN.replace('a-z', 'A-Za-z')}{_MOST}$"
+KEYS: Final = Shape(lambda node, _: _key(node), {"pattern": _KEYS})
+ANNOTATION_KEYS: Final = Shape(lambda node, _: _key(node, str.lower), {"pattern": _ANY_CASE})
+"""The keys of a mapping of labels, and those of annotations, whose prefix may have capitals."""
 
-KEY: Final = pattern(KEYS, "write the key of a label, as team or example.com/team", key)
-VALUE: Final = pattern(f"^(?:{_MOST})?$", "write the value of a label, of at most 63 characters", value)
+KEY: Final = pattern(_KEYS, "write the key of a label, as team or example.com/team", _key)
+VALUE: Final = pattern(f"^(?:{_MOST})?$", "write the value of a label, of at most 63 characters", _value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +117,7 @@ COMPARISON: Final[Shape[Comparison]] = strict(form(Comparison, Rule({"allOf": _C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Selector:
-    match_labels: Mapping[str, str] = take(
-        each(VALUE, propertyNames={"pattern": KEYS}).reading(lambda node, _: read_labels(node)),
-        "Labels with their values.",
-        {"team": "vision"},
-    )
+    match_labels: Mapping[str, str] = take(each(VALUE, KEYS), "Labels with their values.", {"team": "vision"})
     match_expressions: tuple[Expression, ...] = take(many(EXPRESSION), "Labels with several values, or any.")
 
 

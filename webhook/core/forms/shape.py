@@ -125,14 +125,17 @@ def some(element: Shape[T], empty: str = "") -> Shape[frozenset[T]]:
     return Shape(lambda node, scope: frozenset(listed.read(node, scope)), listed.schema, frozenset())
 
 
-def each(value: Shape[T], **more: Any) -> Shape[Mapping[str, T]]:
-    """A mapping whose keys are free and whose values all have one shape."""
+def each(value: Shape[T], key: Shape[Any] = ANYTHING, **more: Any) -> Shape[Mapping[str, T]]:
+    """A mapping whose keys are free, or all have the shape of a `key`, and whose values all have one shape."""
 
     def read(node: Node, scope: Scope) -> Mapping[str, T]:
+        for name in dict(node.items()):
+            key.noted(Node(name, node.keys.get(name, node.at), node.path), scope)
         read = {key: value.noted(entry, scope) for key, entry in node.items()}
         return {key: entry for key, entry in read.items() if entry is not None}
 
-    return Shape(read, {"type": "object", "additionalProperties": value.schema, **more}, {})
+    names = {"propertyNames": key.schema} if key.schema else {}
+    return Shape(read, {"type": "object", "additionalProperties": value.schema, **names, **more}, {})
 
 
 def strict(shape: Shape[T], check: Callable[[T], str] = lambda _: "") -> Shape[T]:

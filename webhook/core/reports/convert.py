@@ -21,7 +21,7 @@ from webhook.core.plan.choose import Assignment
 from webhook.core.plan.plan import Plan
 from webhook.core.reports import explain
 from webhook.core.reports.explain import NOWHERE, Explanation, Setting
-from webhook.core.request.request import PREFIX, Devices, GpuRequest
+from webhook.core.request.request import PREFIX, Devices
 from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook
 
@@ -109,16 +109,11 @@ def _shorthand(served: Assignment, seen: Pod, rulebook: Rulebook) -> dict[str, s
         said |= {"gpu": str(request.count), "gpu-profile": request.profile}
     else:
         said |= {"gpu": str(Devices(request.count, request.memory_share or request.share))}
-        said |= {"gpu-cores": _cores(request)}
+        if request.cores is not None and request.cores != 100 * (request.memory_share or 0):
+            said["gpu-cores"] = show(request.cores)
     models = request.models or tuple(_models(served, seen, rulebook))
     said |= {"gpu-model": ",".join(models) or None, "gpu-placement": request.placement}
     return {key: value for key, value in said.items() if value is not None}
-
-
-def _cores(request: GpuRequest) -> str | None:
-    if request.cores is None or request.cores == 100 * (request.memory_share or 0):
-        return None
-    return show(request.cores)
 
 
 def _models(served: Assignment, seen: Pod, rulebook: Rulebook) -> Iterator[str]:
@@ -136,11 +131,7 @@ def _models(served: Assignment, seen: Pod, rulebook: Rulebook) -> Iterator[str]:
 
 def _nodes(seen: Pod) -> dict[str, str]:
     """The node labels that the pod selects, with a value of each."""
-    terms = {key: values[0] for term in node_affinity.terms(seen) for key, values in _selected(term) if values}
-    return {**terms, **{key: str(value) for key, value in (seen.spec.get("nodeSelector") or {}).items()}}
-
-
-def _selected(term: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    for expression in term.get("matchExpressions") or ():
-        if expression.get("operator") == "In":
-            yield str(expression.get("key")), [str(value) for value in expression.get("values") or ()]
+    expressions = [one for term in node_affinity.terms(seen) for one in term.get("matchExpressions") or ()]
+    selected = [one for one in expressions if one.get("operator") == "In" and one.get("values")]
+    values = {str(one.get("key")): one["values"][0] for one in selected} | (seen.spec.get("nodeSelector") or {})
+    return {key: str(value) for key, value in values.items()}

@@ -19,7 +19,7 @@ from webhook.core.plan.plan import Plan
 from webhook.core.policy import defaults, holdings, observe
 from webhook.core.quota.ledger import Ledger
 from webhook.core.reports import forecast as prospects
-from webhook.core.reports import templates
+from webhook.core.reports import pod_templates
 from webhook.core.reports.forecast import Prospect
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
@@ -48,21 +48,6 @@ class Explanation:
     pods: int = 1
     prospect: Prospect | None = None
 
-    def contract(self) -> dict[str, Any]:
-        """The form of `explain -o json`, which scripts rely on."""
-        return {
-            "allowed": self.decision.allowed,
-            "code": int(self.decision.code),
-            "violations": [
-                {"code": v.code, "path": v.path, "message": v.message, "fix": v.fix} for v in self.decision.violations
-            ],
-            "warnings": list(self.decision.warnings),
-            "backends": dict(self.decision.backends),
-            "patch": [dict(operation) for operation in self.decision.patch],
-            "pod": self.after,
-            "tenant": self.prospect.contract() if self.prospect else None,
-        }
-
 
 class Setting(NamedTuple):
     """By whom and when a pod is created, in seconds since 1970; and where, unless it says so itself."""
@@ -75,11 +60,31 @@ class Setting(NamedTuple):
 NOWHERE: Final = Setting()
 
 
+def contract(found: Sequence[Explanation]) -> Any:
+    """The form of `explain -o json`, which scripts rely on: of one pod an object, of several a list."""
+    contracts = [
+        {
+            "allowed": one.decision.allowed,
+            "code": int(one.decision.code),
+            "violations": [
+                {"code": v.code, "path": v.path, "message": v.message, "fix": v.fix} for v in one.decision.violations
+            ],
+            "warnings": list(one.decision.warnings),
+            "backends": dict(one.decision.backends),
+            "patch": [dict(operation) for operation in one.decision.patch],
+            "pod": one.after,
+            "tenant": one.prospect.contract() if one.prospect else None,
+        }
+        for one in found
+    ]
+    return contracts[0] if len(contracts) == 1 else contracts
+
+
 def explain(document: Mapping[str, Any], rulebook: Rulebook, setting: Setting = NOWHERE) -> list[Explanation]:
     """Explain every pod that a document has; an empty list for a kind without pods."""
     found = [
         replace(explain_pod(title, raw, setting.namespace or namespace, rulebook, setting), pods=number)
-        for title, raw, namespace, number in templates.pods(document)
+        for title, raw, namespace, number in pod_templates.pods(document)
     ]
     return [_with_hint(one, document) for one in found]
 
@@ -103,9 +108,9 @@ def foreseen(
 
 def _with_hint(one: Explanation, document: Mapping[str, Any]) -> Explanation:
     """The explanation, with a warning for shorthand that stands on a workload instead of on its pods."""
-    hint = (
-        None if one.title.startswith("Pod ") or one.decision.backends else templates.misplaced(document, one.before)
-    )
+    if one.title.startswith("Pod ") or one.decision.backends:
+        return one
+    hint = pod_templates.misplaced(document, one.before)
     if hint is None:
         return one
     return replace(one, decision=replace(one.decision, warnings=[*one.decision.warnings, hint]))
@@ -140,6 +145,7 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
     decision = decide(planned, review, rulebook)
     if rulebook.tenancy.observing:
         decision = observe.mutation_as_warnings(decision, planned.served, rulebook)
+    asking = [asked for asked in planned.interpretation.asked if asked.anything]
     after = patch.applied(decision.patch, raw) if decision.patch else raw
     decision = _judged(decision, replace(review, pod=after), rulebook) if decision.allowed else decision
     return Explanation(
@@ -148,7 +154,7 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
         before=raw,
         after=after if decision.allowed else raw,
         planned=planned,
-        candidates={asked.container.name: _candidates(asked, rulebook) for asked in _asking(planned)},
+        candidates={asked.container.name: _candidates(asked, rulebook) for asked in asking},
         charges=_charges(planned, after if decision.allowed else raw, rulebook),
     )
 
@@ -171,10 +177,6 @@ def _judged(mutated: Decision, stored: AdmissionRequest, rulebook: Rulebook) -> 
         return replace(judged, warnings=warnings, reservation=None)
     findings = [*mutated.findings, *judged.findings]
     return replace(mutated, warnings=warnings, reservation=judged.reservation, findings=findings)
-
-
-def _asking(planned: Plan) -> list[ContainerRequest]:
-    return [asked for asked in planned.interpretation.asked if asked.anything]
 
 
 def _candidates(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Candidate]:

@@ -7,7 +7,7 @@ read backwards. Nothing here gates: a pool scaled to zero advertises nothing, an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -167,7 +167,8 @@ def _ready(raw: Mapping[str, Any]) -> bool:
 
 def _node(marked: Mapping[str, str], advertised: Mapping[str, str], labels: Labels, rulebook: Rulebook) -> Node:
     """What all nodes with these labels and amounts have in common."""
-    found = dict(_amounts(advertised, rulebook))
+    amounts = {name: _amount(value) for name, value in advertised.items() if name in rulebook.resources}
+    found = {name: amount for name, amount in amounts.items() if amount > 0}
     owners = {name: _owners(name, marked, rulebook) for name in found}
     groups: dict[str, dict[str, int]] = {}
     for name, candidates in owners.items():
@@ -182,15 +183,14 @@ def _node(marked: Mapping[str, str], advertised: Mapping[str, str], labels: Labe
             for name, group in groups.items()
         },
         cards={name: _card(marked, backend, labels, rulebook)[0] for name, backend in could.items()},
-        belongs=frozenset(name for candidates in owners.values() for name in _best(candidates)),
+        belongs=frozenset(
+            one.name
+            for candidates in owners.values()
+            for one in candidates
+            if len(one.nodes.labels) == len(candidates[0].nodes.labels)  # no label tells it apart from the first
+        ),
         unclaimed={name: found[name] for name, candidates in owners.items() if not candidates},
     )
-
-
-def _amounts(advertised: Mapping[str, Any], rulebook: Rulebook) -> Iterator[tuple[str, int]]:
-    for name, value in advertised.items():
-        if name in rulebook.resources and (amount := _amount(value)) > 0:
-            yield name, amount
 
 
 def _amount(value: object) -> int:
@@ -205,19 +205,12 @@ def _amount(value: object) -> int:
 
 def _owners(resource: str, labels: Mapping[str, str], rulebook: Rulebook) -> Sequence[Backend]:
     """Whose resource it may be on a node with these labels: the most labels first, then the cluster's order."""
-    fitting = [owner for owner in rulebook.resources[resource].owners if _holds(owner, labels)]
+    fitting = [
+        owner
+        for owner in rulebook.resources[resource].owners
+        if all(key in labels and (not values or labels[key] in values) for key, values in owner.nodes.labels.items())
+    ]
     return sorted(fitting, key=lambda owner: -len(owner.nodes.labels))
-
-
-def _holds(backend: Backend, labels: Mapping[str, str]) -> bool:
-    return all(
-        key in labels and (not values or labels[key] in values) for key, values in backend.nodes.labels.items()
-    )
-
-
-def _best(candidates: Sequence[Backend]) -> Iterator[str]:
-    """Those that no label tells apart from the first."""
-    return (one.name for one in candidates if len(one.nodes.labels) == len(candidates[0].nodes.labels))
 
 
 def _card(

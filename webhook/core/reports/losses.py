@@ -17,7 +17,6 @@ from webhook.core.reports import examples
 from webhook.core.request.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.verbs import Amount
 
 
 class Loss(NamedTuple):
@@ -48,7 +47,9 @@ def _lost(served: Assignment) -> Iterator[str]:
     if read is None:
         yield from (key for key, value in _values(asked).items() if value is not None)
         return
-    back, written = _values(read), _verbs(served)
+    back, outputs = _values(read), served.mode.outputs
+    others = [*outputs.node_affinity.values(), *outputs.annotations.values()]
+    written = {output.what for output in (*served.mode.amounts.values(), *others)}
     for key, value in _values(asked).items():
         expressed = key in {"gpu", "gpu-profile", "gpu-claim"} or {key.removeprefix("gpu-"), "share"} & written
         if value is not None and expressed and back[key] is None:
@@ -72,10 +73,3 @@ def _values(request: GpuRequest) -> Mapping[str, object]:
         "gpu-profile": request.profile,
         "gpu-claim": request.claim,
     }
-
-
-def _verbs(served: Assignment) -> set[str]:
-    """The verbs of everything that the mode writes."""
-    outputs = served.mode.outputs
-    written = [*served.mode.amounts.values(), *outputs.node_affinity.values(), *outputs.annotations.values()]
-    return {output.what for output in written if isinstance(output, Amount)}

@@ -120,8 +120,22 @@ def overview(inventory: Inventory, usage: Usage, rulebook: Rulebook) -> Overview
         others=inventory.others,
         total=_row(None, per_node, bound),
         waiting=total(use.asked for use in usage.uses if use.node is None),
-        cards=[_of_model(name, per_node, bound) for name in sorted(models, key=lambda name: (name is None, name))],
-        backends=[_of_backend(name, per_node, bound) for name in sorted(names, key=ranks.__getitem__)],
+        cards=[
+            _row(
+                name,
+                [row for row in per_node if _model(row.offer.card) == name],
+                [use for use in bound if _model(use.card) == name],
+            )
+            for name in sorted(models, key=lambda name: (name is None, name))
+        ],
+        backends=[
+            _row(
+                name,
+                [row for row in per_node if row.offer.backend == name],
+                [use for use in bound if use.holder == name],
+            )
+            for name in sorted(names, key=ranks.__getitem__)
+        ],
         per_node=per_node,
         applications=_applications(usage.uses),
         unclaimed={node.name: node.unclaimed for node in _sorted(inventory) if node.unclaimed},
@@ -146,16 +160,6 @@ def _per_node(inventory: Inventory, bound: Iterable[Use]) -> list[NodeRow]:
 
 def _model(card: Card | None) -> str | None:
     return None if card is None else card.model
-
-
-def _of_model(name: str | None, rows: Iterable[NodeRow], uses: Iterable[Use]) -> Row:
-    there = [row for row in rows if _model(row.offer.card) == name]
-    return _row(name, there, [use for use in uses if _model(use.card) == name])
-
-
-def _of_backend(name: str, rows: Iterable[NodeRow], uses: Iterable[Use]) -> Row:
-    there = [row for row in rows if row.offer.backend == name]
-    return _row(name, there, [use for use in uses if use.holder == name])
 
 
 def _row(name: str | None, rows: Sequence[NodeRow], uses: Iterable[Use]) -> Row:

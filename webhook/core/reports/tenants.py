@@ -43,6 +43,10 @@ class Total:
         return None if self.limit is None else tally.percent({self.key: self.used}, {self.key: self.limit})
 
 
+Totals = Mapping[str, Total]
+"""Those of devices and of memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """One namespace of a tenant; one that is not `counted` yet admits no GPU pod until it is."""
@@ -57,16 +61,15 @@ class Place:
 class Tenant:
     """What is known of one tenant.
 
-    `policy` is None for a ledger that is left over. `known`: the settler has counted what it uses. `totals` begin
-    with its devices and memory; `models` are those of each card model. `pending` are pods on their way into the
-    cluster.
+    `policy` is None for a ledger that is left over. `known`: the settler has counted what it uses. `totals` are its
+    devices and memory, `models` those of each card model. `pending` are pods on their way into the cluster.
     """
 
     name: str
     policy: TenantPolicy | None
     known: bool
-    totals: Sequence[Total]
-    models: Mapping[str, Sequence[Total]]
+    totals: Totals
+    models: Mapping[str, Totals]
     places: Sequence[Place]
     pending: int
 
@@ -80,8 +83,12 @@ class Tenant:
         """How full it is, by what comes nearest to its limit; None without a limit, or where nothing is counted."""
         if not self.known:
             return None
-        every = [*self.totals, *(total for totals in self.models.values() for total in totals)]
-        return max((total.percent for total in every if total.percent is not None), default=None)
+        return max((total.percent for total in self.every if total.percent is not None), default=None)
+
+    @property
+    def every(self) -> list[Total]:
+        """All of its totals, those of card models last."""
+        return [total for totals in (self.totals, *self.models.values()) for total in totals.values()]
 
 
 class Problem(NamedTuple):
@@ -134,14 +141,6 @@ def overview(
     )
 
 
-def totals(used: tally.Tally, hard: tally.Tally) -> list[Total]:
-    """Every total there is, devices and memory in all before those of models."""
-    return [
-        Total(key=key, used=used.get(key, Fraction(0)), limit=hard.get(key))
-        for key in sorted({*used, *hard, tally.DEVICES, tally.MEMORY}, key=lambda key: ("/" in key, key))
-    ]
-
-
 def _namespaces(tenancy: Tenancy) -> Mapping[str, Sequence[str]]:
     """Of each tenant the namespaces that are known to exist."""
     found: dict[str, list[str]] = {}
@@ -157,17 +156,13 @@ def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger | None, names
     ledger = ledger or Ledger()
     hard = ledger.hard or (policy.quota.hard if policy and policy.quota else {})
     held = ledger.by_namespace
-    models: dict[str, list[Total]] = {}
-    plain: list[Total] = []
-    for total in totals(ledger.used, hard):
-        _, _, model = total.key.partition("/")
-        (models.setdefault(model, []) if model else plain).append(total)
+    models = sorted({key.partition("/")[2] for key in (*ledger.used, *hard)} - {""})
     return Tenant(
         name=name,
         policy=policy,
         known=known,
-        totals=plain,
-        models=models,
+        totals=_totals(ledger.used, hard),
+        models={model: _totals(ledger.used, hard, model) for model in models},
         places=[
             Place(
                 namespace=each,
@@ -179,6 +174,11 @@ def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger | None, names
         ],
         pending=len(ledger.pending),
     )
+
+
+def _totals(used: tally.Tally, hard: tally.Tally, model: str = "") -> Totals:
+    keys = {what: tally.of_model(what, model) if model else what for what in (tally.DEVICES, tally.MEMORY)}
+    return {what: Total(key=key, used=used.get(key, Fraction(0)), limit=hard.get(key)) for what, key in keys.items()}
 
 
 def _ambiguous(tenancy: Tenancy) -> Iterator[Problem]:
@@ -204,7 +204,7 @@ def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str
         yield "its ledger still has another limit than its policy; the settler writes it there"
     if quota is not None and tenant.known and (new := [one.namespace for one in tenant.places if not one.counted]):
         yield f"GPU pods have to wait in namespaces that are not counted yet: {', '.join(new)}"
-    for total in [*tenant.totals, *(total for totals in tenant.models.values() for total in totals)]:
+    for total in tenant.every:
         if total.limit is not None and total.used > total.limit:
             used, limit = tally.text_of(total.key, total.used), tally.text_of(total.key, total.limit)
             what = total.key.replace("/", " of ")

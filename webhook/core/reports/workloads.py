@@ -15,7 +15,7 @@ from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.kube import paths
 from webhook.core.policy import observe
 from webhook.core.quota.ledger import Ledger
-from webhook.core.reports import explain, forecast, templates
+from webhook.core.reports import explain, forecast, pod_templates
 from webhook.core.reports.explain import Explanation
 from webhook.core.review import AdmissionRequest, line
 from webhook.core.rules.rulebook import Rulebook
@@ -52,7 +52,7 @@ def warn(
     workload = WORKLOADS.get(request.resource)
     if workload is None or request.subresource or request.pod is None or rulebook.cluster.exempts(request.namespace):
         return UNTOUCHED
-    path = templates.template_path(workload.kind)
+    path = pod_templates.template_path(workload.kind)
     template = paths.at(request.pod, *path)
     if not isinstance(template, Mapping) or _made(request.pod):
         return UNTOUCHED
@@ -70,7 +70,7 @@ def warn(
     explained = explain.explain_review("the template", review, rulebook)
     explained = _with_quota(explained, request, rulebook, ledgers)
     asks = explained.decision.backends or explained.decision.violations
-    hint = None if asks else templates.misplaced(request.pod, template)
+    hint = None if asks else pod_templates.misplaced(request.pod, template)
     warnings = [*_warnings(explained, rulebook), *([hint] if hint else [])]
     return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
 
@@ -90,7 +90,7 @@ def _with_quota(
     wanted = explained.decision.reservation
     if wanted is None or wanted.tenant not in ledgers or request.operation != "CREATE":
         return explained
-    pods = templates.number(request.pod)
+    pods = pod_templates.number(request.pod)
     foreseen = forecast.foresee(explained.decision, pods, request.namespace, rulebook.tenancy, ledgers)
     return replace(explained, decision=foreseen.decision)
 

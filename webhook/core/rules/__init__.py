@@ -9,6 +9,7 @@ examples of rules (`reports`), and files (`webhook.files`). In reading order:
     verbs, outputs    values that a rule computes or writes
     modes, backend    Backend: its modes, and what every pod gets
     claim_source      ClaimSource: objects that pods name
+    names             names that stand for what other documents define
     cluster           Cluster: which back ends there are
     tenant_policy     TenantPolicy
     exemption         Exemption

@@ -143,11 +143,7 @@ _POD: Final = Shape(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A request and what has to come of it; executed by `gpu-webhook check`.
-
-    Exactly one of `refused` (a part of the message) and `expected` (by section: `limits`, `annotations`, ...).
-    `pod` is what else the pod has, in the form of a pod.
-    """
+    """A request and what has to come of it: either `refused`, or `expected` by section (`limits`, ...)."""
 
     name: str = take(TEXT, "What messages call it.", default="")
     ask: Mapping[str, str] = need(
@@ -195,13 +191,7 @@ _LABEL_VALUES: Final[Schema] = {"anyOf": [HOLED.schema, many(HOLED).schema, {"ty
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """How a back end's nodes are recognised.
-
-    labels     every one holds: one of the values, or any where none are given
-    devices    the label, or the resource, that says how many cards a node has; None: its other resources tell
-    replicas   how often a card is counted in a resource that counts cards
-    required   the back end serves only if the inventory has such a node; else nodes may come later
-    """
+    """How a back end's nodes are recognised; `labels` without values may have any."""
 
     labels: Mapping[str, tuple[str, ...]] = take(
         each(Shape(_values, _LABEL_VALUES)),
@@ -217,10 +207,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitions:
-    """Which hardware partitions a back end has: all of its cards', or those that match one of `only`.
-
-    `spelling` is that of each profile which is not the catalogue's.
-    """
+    """Which hardware partitions a back end has: all of its cards', or those that match one of `only`."""
 
     spelling: Mapping[str, str] = take(
         each(TEXT), "Spellings of profiles that differ from the catalogue's.", key="names"
@@ -251,10 +238,7 @@ A_PARAMETER: Final = {
 class Backend:
     """One way a vendor exposes GPUs. `parametrised`: the cluster sets some of its parameters.
 
-    `models`: the only card models it serves, in lower case; none: all of its vendors'. `card` is the one they have
-    in common. `partitions`: shares are served by hardware partitions; `profiles` are all that its cards can have.
-    `writers` are the users, as globs, that are parts of it and may change on a pod what only it reads.
-    `unenforced` are dimensions that it only counts: nothing stops a container that takes more.
+    `card` is the one that its models (in lower case) have in common, `profiles` are all that its cards can have.
     """
 
     name: str = found(document)

@@ -16,7 +16,7 @@ _SIZE: Final = size(("Mi", "Gi"), "16Gi or 15360Mi")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A hardware partition of a card: usable bytes, and how many of the card's slices it takes."""
+    """A hardware partition of a card."""
 
     name: str = found(key)
     memory: int = need(_SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
@@ -27,10 +27,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A card model: `nominal` bytes as in the data sheet, and `memory`, usable bytes. `tflops` are dense FP16.
-
-    `profiles` are the partitions it can be cut into, the smallest first, and slices what they are counted in.
-    """
+    """A card model: `nominal` bytes as in the data sheet, and `memory`, usable bytes; slices are of all of it."""
 
     vendor: str = ""
     at: Location = found(place)

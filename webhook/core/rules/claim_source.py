@@ -107,11 +107,8 @@ _ONE_OUTCOME: Final = Rule({"oneOf": [{"required": ["refused"]}, {"type": "objec
 class ClaimSourceSpec:
     """Objects that say what a container asks, and that a pod only names.
 
-    prefixes     how annotations begin that name a claim; the name of the container follows
-    resources    the field of a claim with its `limits` and `requests`; `classed` are those that may name its class
-    provisioned  the fields of a class that may name its provisioner
-    reads        what stands in a claim, as modes of a back end that serves no pod
-    aliases      other names of resources, and the name that `reads` has for each; `names` are these the other way
+    `prefixes` are annotations without the name of the container, which follows. `resources` is the field of a claim
+    with its `limits` and `requests`. `aliases` are `names` the other way round: by the other name of a resource.
     """
 
     name: str = found(document)

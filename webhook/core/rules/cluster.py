@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from webhook.core.forms.document import Location, Node, Problem, Section, nearest
+from webhook.core.forms.document import Location, Node, Section
 from webhook.core.forms.form import Group, document, form, found, need, place, take
 from webhook.core.forms.inheritance import Parameters
 from webhook.core.forms.shape import ANYTHING, FLAG, TEXT, Scope, Shape, each, either, many, some, word
-from webhook.core.rules.catalog import Card
+from webhook.core.rules.names import BACKEND, MODEL, PARAMETRISED, one_of
 
 
-def _ranks(node: Node, _: Scope) -> Mapping[str, int]:
+def _ranks(node: Node, scope: Scope) -> Mapping[str, int]:
     """The rank of each name, in order of preference; those of an inner list are as good as each other."""
     if not node.elements():
         raise node.problem("needs at least one back end: a cluster without any would refuse every GPU")
-    tiers = [each.texts() if isinstance(each.value, list) else [each.text()] for each in node.elements()]
     ranks: dict[str, int] = {}
-    for rank, tier in enumerate(tiers):
-        for name in tier:
-            ranks.setdefault(name, rank)
+    for rank, tier in enumerate(node.elements()):
+        for name in tier.elements() if isinstance(tier.value, list) else [tier]:
+            BACKEND.noted(name, scope)
+            ranks.setdefault(name.text(), rank)
     return ranks
 
 
+def _parameters(node: Node, scope: Scope) -> Mapping[str, Parameters]:
+    for name, values in node.items():
+        PARAMETRISED.noted(replace(values, value=name), scope)
+    return {name: dict(values.items()) for name, values in node.items()}
+
+
 _RANKS: Final = Shape(_ranks, {"type": "array", "items": either(TEXT, many(TEXT)), "minItems": 1}, {})
-_PARAMETERS: Final = each(each(ANYTHING)).reading(lambda node, _: {key: dict(of.items()) for key, of in node.items()})
+_PARAMETERS: Final = each(each(ANYTHING)).reading(_parameters)
+_DEVICE: Final = TEXT.reading(lambda node, scope: str(MODEL.read(node, scope) and node.value))
+_DEFAULT: Final = one_of("spec.backends does not enable", lambda known: known.enabled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +60,7 @@ class Cluster:
     whole: str | None = take(TEXT, "For whole devices.", key="defaults.whole")
     part: str | None = take(TEXT, "For shares and sizes.", key="defaults.part")
     device: str | None = take(
-        TEXT,
+        _DEVICE,
         "The model of the card, if all nodes have the same: shares become sizes without `gpu-model`.",
         "A100-80GB",
     )
@@ -100,42 +108,12 @@ class Cluster:
         return namespace in self.system_namespaces
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """What a Cluster document can name: back ends, all rules that may have parameters, and cards."""
-
-    backends: Collection[str]
-    parametrised: Collection[str]
-    devices: Mapping[str, Card]
-
-
 def _ordered(cluster: Cluster, section: Section, scope: Scope) -> Cluster:
-    if isinstance(scope.known, Names):
-        _check_names(cluster, section, scope.known)
-    return replace(cluster, backends=tuple(cluster.tiers))
-
-
-def _check_names(cluster: Cluster, section: Section, names: Names) -> None:
-    """Complain of every name in the document that is not defined, and of defaults that are not enabled."""
-    again, problems = Section(section.node, []), section.problems
-    for node in again.take("backends", Node.elements, []):
-        for element in node.elements() if isinstance(node.value, list) else [node]:
-            _check(element, names.backends, "no rule defines the back end", problems)
+    enabled = replace(scope, known=replace(scope.known, enabled=cluster.tiers.keys()))
     for key in ("defaults", "provisioners"):
-        for _, node in again.take(key, lambda n: list(n.items()), []):
-            _check(node, cluster.tiers, "spec.backends does not enable", problems)
-    device = again.take("device", lambda node: node, None)
-    if device is not None and str(device.value).lower() not in names.devices:
-        models = {known.model for known in names.devices.values()}
-        message = f'no catalogue knows the model "{device.value}"{nearest(str(device.value), models)}'
-        problems.append(Problem(device.at, device.path, message))
-    for name, node in again.take("parameters", lambda n: list(n.items()), []):
-        _check(Node(name, node.at, node.path), names.parametrised, "no rule defines the back end", problems)
-
-
-def _check(node: Node, known: Collection[str], complaint: str, problems: list[Problem]) -> None:
-    if isinstance(node.value, str) and node.value not in known:
-        problems.append(Problem(node.at, node.path, f'{complaint} "{node.value}"{nearest(str(node.value), known)}'))
+        for _, node in Section(section.node, []).take(key, lambda node: list(node.items()), []):
+            _DEFAULT.noted(node, enabled)
+    return replace(cluster, backends=tuple(cluster.tiers))
 
 
 _DEFAULTS: Final = Group("Which back end is tried first.", ({"whole": "nvidia-gpu", "part": "hami-vgpu"},))

@@ -14,8 +14,9 @@ from webhook.core.forms.document import Location, Problem, of_json
 from webhook.core.forms.form import Form
 from webhook.core.rules import index
 from webhook.core.rules.exemption import EXEMPTION, Exemption
+from webhook.core.rules.names import Known
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import TENANT_POLICY, Known, TenantPolicy
+from webhook.core.rules.tenant_policy import TENANT_POLICY, TenantPolicy
 
 T = TypeVar("T")
 

@@ -27,12 +27,7 @@ TIME: Final[Shape[float]] = pattern(f"^{times.FORM}$", "write day, time and zone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exemption:
-    """Who is spared some rules of policies until a time.
-
-    namespaces  globs; users: globs of user names, empty for everybody who may create pods there
-    lifts       which of RULES; of several exemptions that hold for one pod, only what all of them lift is lifted
-    expires     seconds since 1970 (UTC)
-    """
+    """Who is spared some rules of policies until a time: `expires`, in seconds since 1970 (UTC)."""
 
     name: str = found(document)
     rule: str = found(line)

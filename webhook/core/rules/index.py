@@ -27,15 +27,19 @@ def index(
 ) -> Rulebook:
     """The rulebook of these values."""
     enabled = [loaded[name] for name in cluster.backends]
-    orders = {kind: _order(cluster, loaded, kind) for kind in DEVICES}
+    defaults = {kind: cluster.whole if kind == "whole" else cluster.part for kind in DEVICES}
+    tiers = cluster.tiers or {name: rank for rank, name in enumerate(cluster.backends)}
     resources = _resources(cluster, loaded, enabled)
     marks, all_marks = _marks(enabled), _marks(loaded.values())
     return Rulebook(
         cluster=cluster,
         backends=loaded,
         enabled=enabled,
-        orders=orders,
-        ranks={kind: _ranks(cluster, kind) for kind in DEVICES},
+        orders={
+            kind: {name: loaded[name] for name in (default, *cluster.backends) if name is not None}
+            for kind, default in defaults.items()
+        },
+        ranks={kind: {**tiers, **({default: -1} if default else {})} for kind, default in defaults.items()},
         devices=devices,
         profiles=frozenset(profile for device in devices.values() for profile in device.profiles),
         resources=resources,
@@ -74,21 +78,6 @@ def _of_cluster(cluster: Cluster, rulebook: Rulebook) -> Rulebook:
     """The rulebook of another cluster with the same rules, of whose nodes nothing is known."""
     made = index(cluster, rulebook.backends, rulebook.devices, rulebook.digest, rulebook.sources)
     return replace(made, surroundings=Surroundings(objects=rulebook.surroundings.objects))
-
-
-def _order(cluster: Cluster, loaded: Mapping[str, Backend], devices: str) -> dict[str, Backend]:
-    default = _default(cluster, devices)
-    return {name: loaded[name] for name in ((default,) if default else ()) + cluster.backends}
-
-
-def _ranks(cluster: Cluster, devices: str) -> dict[str, int]:
-    """The place of each back end: its tier's, but the default's is before all."""
-    tiers = cluster.tiers or {name: rank for rank, name in enumerate(cluster.backends)}
-    return {**tiers, **({default: -1} if (default := _default(cluster, devices)) else {})}
-
-
-def _default(cluster: Cluster, devices: str) -> str | None:
-    return cluster.whole if devices == "whole" else cluster.part
 
 
 def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:

@@ -16,12 +16,13 @@ from webhook.core.rules import catalog, expand, index
 from webhook.core.rules.backend import BACKEND, Backend
 from webhook.core.rules.catalog import DEVICE_CATALOG, Card
 from webhook.core.rules.claim_source import CLAIM_SOURCE
-from webhook.core.rules.cluster import CLUSTER, Cluster, Names
+from webhook.core.rules.cluster import CLUSTER, Cluster
 from webhook.core.rules.exemption import EXEMPTION
+from webhook.core.rules.names import Known
 from webhook.core.rules.rulebook import ClaimSource, Rulebook
 from webhook.core.rules.schema import KINDS
 from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import TENANT_POLICY, Known
+from webhook.core.rules.tenant_policy import TENANT_POLICY
 
 T = TypeVar("T")
 
@@ -94,14 +95,11 @@ def _name(node: Node, problems: list[Problem]) -> str:
 
 def _exactly_one_cluster(found: Mapping[str, Node], problems: list[Problem]) -> None:
     if not found:
-        raise DocumentError(*problems, *([] if problems else [_no_cluster()]))
+        missing = "no Cluster document: nothing says which back ends this cluster has"
+        raise DocumentError(*(problems or [Problem(Location("rules", 1), "", missing)]))
     for spec in list(found.values())[1:]:
         first = next(iter(found.values())).at.line_only
         problems.append(Problem(spec.at, "", f"a second Cluster document; the first is at {first}"))
-
-
-def _no_cluster() -> Problem:
-    return Problem(Location("rules", 1), "", "no Cluster document: nothing says which back ends this cluster has")
 
 
 def _devices(specs: Mapping[str, Node], problems: list[Problem]) -> dict[str, Card]:
@@ -125,7 +123,7 @@ class _Documents:
 
     def cluster(self) -> Cluster | None:
         parametrised = self.specs["Backend"].keys() | self.specs["ClaimSource"].keys()
-        names = Names(backends=self.specs["Backend"].keys(), parametrised=parametrised, devices=self.devices)
+        names = Known(backends=self.specs["Backend"].keys(), parametrised=parametrised, devices=self.devices)
         return next((CLUSTER.of(*one, self.problems, names) for one in self.specs["Cluster"].items()), None)
 
     def backends(self, set_here: Mapping[str, Parameters]) -> list[Backend]:

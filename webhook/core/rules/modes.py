@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from webhook.core.forms.document import Location, Node, Problem, Section
+from webhook.core.forms.document import Location, Node, Section
 from webhook.core.forms.form import Form, Group, Rule, form, found, inline, need, origin, place, take
 from webhook.core.forms.shape import (
     FILLED,
@@ -62,8 +62,7 @@ def _annotation(node: Node, scope: Scope) -> str | None:
     return node.text()
 
 
-def _annotations(node: Node, scope: Scope) -> Mapping[str, str | None]:
-    return {key: _annotation(entry, scope) for key, entry in node.items()}
+_ANNOTATION: Final[Shape[str | None]] = Shape(_annotation, either(TEXT, ABSENT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,7 @@ class When:
     models: frozenset[str] = take(LOWER_CASE, "Requests for one of these card models.", ["A100-80GB"])
     sharing: str | None = take(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
     annotations: Mapping[str, str | None] = take(
-        each(Shape(_annotation, either(TEXT, ABSENT))).reading(_annotations),
+        each(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
         "Pods that their author annotated so, or with `{absent: true}` did not.",
     )
     marks: frozenset[str] = frozenset()
@@ -129,7 +128,7 @@ WHEN: Final = form(When, after=_marked)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """What is written beside limits: text by key, values of node labels by key."""
+    """What is written beside limits, by key."""
 
     annotations: Mapping[str, Output] = take(
         each(WRITTEN),
@@ -195,15 +194,9 @@ _ONE: Final = whole(1, 1).reading(lambda node, _: node.integer(1) == 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companions:
-    """What has to be true of a pod beside its request, and is never injected, as that would lower security.
+    """What has to be true of a pod beside its request; `rule` is the line that says so.
 
-    requires    what the author has to write, by the words of `plan.pod_requirements.REQUIRABLE`
-    forbids     what the pod must not have, by those of `vocabulary.EXCLUSIONS`
-    reserved    annotations that only the back end's own scheduler may write; `X*` is all that begin so
-    containers  the most containers of a pod that it serves
-    one_device  all of the pod's containers share one device, and together have to fit it
-
-    `rule` is the line that says so.
+    `requires` is by the words of `plan.pod_requirements.REQUIRABLE`, `forbids` has those of `vocabulary.EXCLUSIONS`.
     """
 
     requires: Mapping[str, str] = take(
@@ -257,21 +250,19 @@ COMPANIONS: Final = form(Companions, groups={"perPod": _PER_POD}, after=_if_any)
 _NAME = re.compile(
     r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/([A-Za-z0-9]|\{profile\}|\{memory\})([A-Za-z0-9._-]|\{profile\}|\{memory\}){0,62}"
 )
+
+
+def _resource(node: Node) -> str:
+    if not _NAME.fullmatch(node.text()) or node.text().startswith(PREFIX):
+        raise node.problem(f'"{node.text()}" is not the name of an extended resource (domain/name)')
+    return node.text()
+
+
 _RESOURCE: Final = pattern(
     rf"^(?!{PREFIX.replace('.', '[.]')}){_NAME.pattern}$",
     "write the name of an extended resource, as vendor.example/gpu",
+    _resource,
 )
-
-
-def _limits(node: Node, scope: Scope) -> Mapping[str, Output]:
-    for name in dict(node.items()):
-        if not _NAME.fullmatch(name) or name.startswith(PREFIX):
-            message = f'"{name}" is not the name of an extended resource (domain/name)'
-            scope.problems.append(Problem(node.keys.get(name, node.at), node.path, message))
-    return _EACH_LIMIT.read(node, scope)
-
-
-_EACH_LIMIT: Final = each(LIMIT, propertyNames=_RESOURCE.schema)
 
 
 def _bytes(node: Node) -> int:
@@ -315,7 +306,7 @@ class Mode:
         WHEN, "Which requests it is for; all of them if left out.", {"devices": "part", "count": 1}, default=When()
     )
     limits: Mapping[str, Output] = take(
-        _EACH_LIMIT.reading(_limits),
+        each(LIMIT, _RESOURCE),
         "Extended resources of the container: a whole number, or a verb. `{profile}` in a name stands for each"
         " partition of the catalogue, `{memory}` for each of `sizes`.",
         {"acme.example/memory": {"memory": {"unit": "MiB", "round": "up"}}},

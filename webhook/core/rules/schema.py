@@ -75,7 +75,10 @@ def schema(kind: str | None = None) -> dict[str, Any]:
             "spec": {},
         },
         "required": [*_HEAD],
-        "allOf": [{"if": _is(name), "then": _document(name)} for name in KINDS],
+        "allOf": [
+            {"if": {"required": ["kind"], "properties": {"kind": {"const": name}}}, "then": _document(name)}
+            for name in KINDS
+        ],
     }
     return _complete(whole)
 
@@ -110,10 +113,6 @@ def text(value: Any, indent: str = "") -> str:
         return "[\n" + ",\n".join(f"{inner}{text(entry, inner)}" for entry in value) + f"\n{indent}]"
     entries = (f"{inner}{json.dumps(key)}: {text(entry, inner)}" for key, entry in value.items())
     return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
-
-
-def _is(kind: str) -> Schema:
-    return {"required": ["kind"], "properties": {"kind": {"const": kind}}}
 
 
 def _version() -> Schema:

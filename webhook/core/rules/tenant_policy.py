@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, Literal
 
-from webhook.core.forms.document import DocumentError, Node, Problem, Section, nearest
+from webhook.core.forms.document import Node, Problem, Section
 from webhook.core.forms.form import Group, any_of, document, form, found, inline, line, need, take
-from webhook.core.forms.labels import (
-    ANY_CASE,
-    COMPARISON,
-    KEYS,
-    SELECTOR,
-    VALUE,
-    Expression,
-    read_annotations,
-    read_labels,
-)
+from webhook.core.forms.labels import ANNOTATION_KEYS, COMPARISON, KEYS, SELECTOR, VALUE, Expression
 from webhook.core.forms.shape import TEXT, Scope, Shape, each, either, many, pattern, size, some, whole, word
 from webhook.core.kube import quantity
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 from webhook.core.request import shorthand
-from webhook.core.rules.catalog import Card
+from webhook.core.rules.names import BACKEND, MODEL, PROFILE, VENDOR, one_of
 from webhook.core.violations import ACTIONS, Action
 
 RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")
@@ -37,21 +27,7 @@ MAX_PRIORITY: Final = 1_000_000
 _EMPTY: Final = "has to name something"
 _GLOB = re.compile("[a-z0-9*?](?:[a-z0-9*?-]{0,61}[a-z0-9*?])?")
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What a policy can name.
-
-    backends  those that there is a rule for, and of them the `enabled` ones
-    devices   card models by lower-case name and alias
-    asking    annotations and labels in which back ends are asked for devices
-    """
-
-    backends: Collection[str]
-    enabled: Collection[str]
-    devices: Mapping[str, Card]
-    asking: Collection[str]
+_SHORTHAND: Final = r"^gpu$|^gpu-|gpu-webhook\.io/"
 
 
 # What stands in a policy
@@ -84,63 +60,25 @@ def _some(node: Node, scope: Scope) -> int:
         raise node.problem(f"{error.message}; {error.fix}") from None
 
 
-def _among(node: Node, names: Collection[str], complaint: str) -> str:
-    if node.text() not in names:
-        raise node.problem(f'{complaint} "{node.value}"{nearest(node.value, names)}')
-    return node.text()
-
-
-def _backend(node: Node, scope: Scope) -> str:
-    return _among(node, scope.known.backends, "no rule defines the back end")
+_ENABLED: Final = one_of("spec.backends of the Cluster document does not enable", lambda known: known.enabled)
 
 
 def _enabled(node: Node, scope: Scope) -> str:
-    _backend(node, scope)
-    return _among(node, scope.known.enabled, "spec.backends of the Cluster document does not enable")
+    BACKEND.read(node, scope)
+    return _ENABLED.read(node, scope)
 
 
-def _vendor(node: Node, scope: Scope) -> str:
-    vendors = {device.vendor for device in scope.known.devices.values()}
-    return _among(node, vendors, "no catalogue is of the vendor")
+def _of_pods(value: Shape[str], keys: Shape[str]) -> Shape[Mapping[str, str]]:
+    """Labels or annotations, none of which asks for devices, in the shorthand or in words of a back end."""
 
+    def harmless(node: Node, scope: Scope) -> str:
+        key = keys.read(node, scope)
+        if re.search(_SHORTHAND, key) or key in scope.known.asking:
+            hint = "what is meant where a pod does not say stands in defaults"
+            raise node.problem(f'"{key}" asks for devices; {hint}')
+        return key
 
-def _model(node: Node, scope: Scope) -> str:
-    """A card model by the name of its catalogue."""
-    known: Known = scope.known
-    if node.text().lower() not in known.devices:
-        models = {device.model for device in known.devices.values()}
-        raise node.problem(f'no catalogue knows the model "{node.value}"{nearest(node.value, models)}')
-    return known.devices[node.text().lower()].model
-
-
-def _profile(node: Node, scope: Scope) -> str:
-    """A partition as requests name it."""
-    known: Known = scope.known
-    profiles = {profile for device in known.devices.values() for profile in device.profiles}
-    with contextlib.suppress(quantity.QuantityError):
-        if (profile := shorthand.profile(node.text())) in profiles:
-            return profile
-    raise node.problem(f'no catalogue has the profile "{node.value}"{nearest(node.value, profiles)}')
-
-
-def _of_pods(keys: str, value: Shape[str], read: Callable[[Node], Mapping[str, str]]) -> Shape[Mapping[str, str]]:
-    """Labels or annotations, none of which asks for devices."""
-
-    def harmless(node: Node, scope: Scope) -> Mapping[str, str]:
-        asking = [key for key in read(node) if _asks(key, scope.known)]
-        message = "asks for devices; what is meant where a pod does not say stands in defaults"
-        problems = [Problem(node.keys.get(key, node.at), node.path, f'"{key}" {message}') for key in asking]
-        if problems:
-            raise DocumentError(*problems)
-        return read(node)
-
-    known = {"pattern": keys, "not": {"pattern": r"^gpu$|^gpu-|gpu-webhook\.io/"}}
-    return each(value, propertyNames=known).reading(harmless)
-
-
-def _asks(key: str, known: Known) -> bool:
-    """Whether pods ask for devices by this label or annotation, in the shorthand or in words of a back end."""
-    return key == "gpu" or key.startswith("gpu-") or "gpu-webhook.io/" in key or key in known.asking
+    return each(value, Shape(harmless, {**keys.schema, "not": {"pattern": _SHORTHAND}}))
 
 
 _NAMED: Final = 'write the name of a namespace, or a pattern with * or ?, as "vision-*"'
@@ -179,11 +117,7 @@ class _Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling(_Limits):
-    """The most that one container, or one pod, may ask; None: anything.
-
-    `devices` counts shares as fractions, `memory` is bytes of all its devices together, `cores` percent of a device
-    (100 is all of one), of all together. `rule` is `name (file:line)` of the lines that say so.
-    """
+    """The most that one container, or one pod, may ask; None: anything. `memory` is in bytes."""
 
     cores: Fraction | None = take(
         _AMOUNT, "Percent of a device's compute, of all devices together; 100 is all of one.", 100, 200
@@ -196,11 +130,11 @@ class Ceiling(_Limits):
 class Kinds:
     """A list of what may, or may not, be used, in each respect that it names (an empty set: says nothing)."""
 
-    backends: frozenset[str] = take(_listed(TEXT.reading(_backend)), "Back ends, by name.", ["hami-vgpu"])
-    vendors: frozenset[str] = take(_listed(TEXT.reading(_vendor)), "Vendors, as catalogues name them.", ["nvidia"])
-    models: frozenset[str] = take(_listed(TEXT.reading(_model)), "Card models, by name or alias.", ["A100-80GB"])
+    backends: frozenset[str] = take(_listed(BACKEND), "Back ends, by name.", ["hami-vgpu"])
+    vendors: frozenset[str] = take(_listed(VENDOR), "Vendors, as catalogues name them.", ["nvidia"])
+    models: frozenset[str] = take(_listed(MODEL), "Card models, by name or alias.", ["A100-80GB"])
     sharing: frozenset[str] = take(_listed(_SHARING), "Ways of sharing a device.", ["fractional"])
-    profiles: frozenset[str] = take(_listed(TEXT.reading(_profile)), "Partitions, by name.", ["1g.10gb"])
+    profiles: frozenset[str] = take(_listed(PROFILE), "Partitions, by name.", ["1g.10gb"])
     action: Action = take(_ACTION, _OWN, key="enforcementAction", default="deny", absent=None)
     rule: str = found(line, default="")
 
@@ -210,7 +144,7 @@ class Defaults:
     """What is meant where a pod does not say; `memory` is that of a bare `gpu: 1`."""
 
     backend: str | None = take(TEXT.reading(_enabled), "The back end that serves them.", "hami-vgpu")
-    model: str | None = take(TEXT.reading(_model), "The card model.", "A100-80GB")
+    model: str | None = take(MODEL, "The card model.", "A100-80GB")
     sharing: str | None = take(_SHARING, "The way of sharing a device.")
     memory: int | None = take(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
     rule: str = found(line, default="")
@@ -230,7 +164,7 @@ def _models(node: Node, scope: Scope) -> Tally:
     spelled: dict[str, str] = {}
     for name, amounts in _OF_MODELS.read(node, scope).items():
         at = Node(name, node.keys.get(name, node.at), node.path)
-        model = scope.attempt(partial(_model, at, scope), "")
+        model = scope.attempt(partial(MODEL.read, at, scope), "")
         if model and spelled.setdefault(model, name) != name:
             message = f'"{name}" and "{spelled[model]}" are the same model, {model}'
             scope.problems.append(Problem(at.at, at.path, message))
@@ -276,9 +210,8 @@ def _in_a_pod(node: Node, scope: Scope) -> Mapping[str, Any]:
 class TenantPolicy:
     """What one tenant may do. Its name is the tenant's. `broken`: why it cannot be used; no pod gets a GPU then.
 
-    `affinity` are the match expressions (as in a nodeSelectorTerm) that all of its GPU pods are confined by; `labels`
-    and `annotations` are put on them. `action` is what becomes of a pod that contradicts these; the rules have their
-    own. With `dryrun` nothing is put on any pod, and no default holds.
+    `affinity` is as in a nodeSelectorTerm. `action` is what becomes of a pod that contradicts it, or has other
+    labels or annotations; rules have their own. With `dryrun` nothing is put on any pod, and no default holds.
     """
 
     name: str = found(document)
@@ -315,12 +248,12 @@ class TenantPolicy:
         [{"key": "pool", "operator": "In", "values": ["vision"]}],
     )
     labels: Mapping[str, str] = take(
-        _of_pods(KEYS, VALUE, read_labels),
+        _of_pods(VALUE, KEYS),
         "Labels that the tenant's GPU pods get.",
         {"scheduler.example/queue": "vision"},
     )
     annotations: Mapping[str, str] = take(
-        _of_pods(ANY_CASE, TEXT, read_annotations),
+        _of_pods(TEXT, ANNOTATION_KEYS),
         "Annotations that the tenant's GPU pods get.",
         {"scheduler.example/queue-name": "vision"},
     )

@@ -75,14 +75,13 @@ class Amount:
 # Verbs that are numbers, with their options
 
 
-def _unit(node: Node, _: Scope) -> str:
-    return node.text() if memory_unit(node.text()) is not None else node.word(UNITS["memory"])
-
-
 _BLOCKS: Final = pattern(
     "^([1-9][0-9]{0,5})?(MiB|GiB)$", "write percent, quantity, bytes, MiB, GiB, or a block, as 256MiB"
 )
-_MEMORY_UNIT: Final = Shape(_unit, either(word(UNITS["memory"]), _BLOCKS))
+_MEMORY_UNIT: Final = Shape(
+    lambda node, _: node.text() if memory_unit(node.text()) else node.word(UNITS["memory"]),
+    either(word(UNITS["memory"]), _BLOCKS),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

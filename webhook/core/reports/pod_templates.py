@@ -41,7 +41,8 @@ def pods(document: Any, kind: str = "") -> Iterator[Found]:
         return
     kind = str(document.get("kind") or kind)
     if kind == "AdmissionReview":
-        yield from _reviewed(at(document, "request"))
+        for found in pods(at(document, "request", "object"), "Pod"):  # the object need not have its namespace yet
+            yield found._replace(namespace=str(at(document, "request", "namespace") or found.namespace))
     elif kind.endswith("List") and isinstance(document.get("items"), list):
         for item in document["items"]:
             yield from pods(item, kind.removesuffix("List"))
@@ -67,12 +68,6 @@ def number(document: Any) -> int:
 def _positive(document: Any, paths: Iterable[Path]) -> list[int]:
     found = (at(document, *path) for path in paths)
     return [each for each in found if isinstance(each, int) and each > 0]
-
-
-def _reviewed(request: Any) -> Iterator[Found]:
-    """The pod of a review; its namespace is the review's, which the object need not have yet."""
-    for found in pods(at(request, "object"), "Pod"):
-        yield found._replace(namespace=str(at(request, "namespace") or found.namespace))
 
 
 def misplaced(workload: Mapping[str, Any], template: Mapping[str, Any]) -> str | None:
