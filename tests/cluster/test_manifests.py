@@ -1,11 +1,14 @@
 """The shipped manifests, applied to a control plane of their own: nothing answers there behind the Service."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import yaml
 
+from tests import builders
 from tests.cluster.accounts import BASE, NAMESPACE
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, RefusedError
@@ -13,8 +16,14 @@ from tests.cluster.plane import control_plane
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT, configurations
+from webhook.core import projection
+from webhook.core.policy import immutable
+from webhook.core.rules import index
 
 pytestmark = pytest.mark.cluster
+
+STORED = pod("stored", labels={"app": "web"}, containers=[container("main", resources=limits(**{"a.example/b": 1}))])
+"""A pod with a device from before the webhook was installed."""
 
 OTHERS = ["hami-webhook", "kai-admission", "koordinator-mutating-webhook", "volcano-admission-service-pods-mutate"]
 
@@ -22,6 +31,7 @@ OTHERS = ["hami-webhook", "kai-admission", "koordinator-mutating-webhook", "volc
 @pytest.fixture(scope="module")
 def installed(programs: Binaries) -> Iterator[Client]:
     with control_plane(programs, controllers=programs.has_controllers) as plane:
+        plane.client.create(STORED)
         done = plane.client.kubectl("apply", "-k", str(BASE))
         assert (done.returncode, done.stderr) == (0, "")
         yield plane.client
@@ -81,6 +91,7 @@ def test_the_account_of_the_admission_servers_may_do_what_they_do_and_nothing_el
         "exemptions.gpu-webhook.io [] [] [list watch]",
         "namespaces [] [] [list watch]",
         "nodes [] [] [list watch]",
+        "pods [] [] [get]",
         "tenantpolicies.gpu-webhook.io [] [] [list watch]",
         "tenantusages.gpu-webhook.io [] [] [get]",
         "tenantusages.gpu-webhook.io/status [] [] [update]",
@@ -154,6 +165,70 @@ def test_while_the_webhook_is_away_pods_that_ask_for_devices_wait_for_it(
     assert 'failed calling webhook "mutate.gpu-webhook.io"' in until(refusal, "a refusal", within=10)
 
 
+def _awaits(send: Callable[[], object], webhook: str) -> None:
+    """Await that a request is refused because this webhook does not answer."""
+
+    def refusal() -> str:
+        try:
+            send()
+        except RefusedError as refused:
+            return str(refused)
+        return ""
+
+    assert f'failed calling webhook "{webhook}"' in until(refusal, f"a refusal by {webhook}", within=10)
+
+
+def test_while_the_webhook_is_away_kubelets_write_the_status_of_pods_and_nobody_their_labels_with_it(
+    installed: Client,
+) -> None:
+    def write(phase: str, **labels: str) -> object:
+        change = {"metadata": {"labels": labels}, "status": {"phase": phase}}
+        return installed.patch(STORED, change, subresource="status")
+
+    _awaits(lambda: write("Pending", team=uuid4().hex), "validate.gpu-webhook.io")
+
+    write("Running")
+    assert installed.get(STORED)["status"]["phase"] == "Running"
+
+
+def _bind(client: Client, **metadata: object) -> object:
+    target = {"apiVersion": "v1", "kind": "Node", "name": "somewhere"}
+    made = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "stored", **metadata}, "target": target}
+    return client.send("POST", f"{client.path(STORED)}/binding", made, query={"dryRun": "All"})
+
+
+def test_while_the_webhook_is_away_pods_are_bound_unless_the_binding_carries_what_they_count_by(
+    installed: Client,
+) -> None:
+    for carried in ({"labels": {"gpu-model": "T4"}}, {"annotations": {"memory.gpu-webhook.io/main": "1Gi"}}):
+        _awaits(partial(_bind, installed, **carried), "bindings.gpu-webhook.io")
+
+    assert _bind(installed)
+    assert _bind(installed, labels={"topology.kubernetes.io/zone": "a"}, annotations={"volcano.sh/task-spec": "x"})
+
+
+def test_the_condition_on_bindings_stays_affordable_on_one_that_is_padded(installed: Client) -> None:
+    assert _bind(installed, annotations={f"{'padding-' * 6}{number:06}": "" for number in range(4_000)})
+
+
+def test_the_condition_on_bindings_names_every_key_that_the_shipped_rules_count_by() -> None:
+    [hook] = (hook for hook in configurations()[1]["webhooks"] if hook["name"] == "bindings.gpu-webhook.io")
+    [condition] = hook["matchConditions"]
+    rules = index.every(builders.rulebook(builders.shipped_files()))
+    read = projection.allow_list(rules)
+
+    def counts(section: str, key: str) -> bool:
+        binding = builders.creating({"metadata": {"name": "train", section: {key: "1"}}})
+        return bool(immutable.unnamed(binding, rules))
+
+    counting = {key for key in read.labels if counts("labels", key)}
+    counting |= {key for key in read.annotations if counts("annotations", key)}
+
+    assert len(counting) > 15
+    named = {key for key in counting if f"'{key}'" in condition["expression"]}
+    assert [key for key in counting - named if not key.startswith("gpu") and "gpu-webhook.io/" not in key] == []
+
+
 def test_the_match_condition_stays_affordable_on_the_largest_ordinary_pod(installed: Client) -> None:
     sizes = {f"hugepages-{2**power}Mi": "0" for power in range(16)}
     labels = {f"key-{number}": "value" for number in range(1000)}
@@ -176,7 +251,7 @@ def test_our_configurations_sort_before_those_of_the_back_ends(other: str) -> No
 def test_both_webhooks_have_the_same_condition() -> None:
     mutate, validate = (configuration["webhooks"][0] for configuration in configurations())
 
-    assert mutate["matchConditions"] == validate["matchConditions"]
+    assert mutate["matchConditions"] == validate["matchConditions"][1:]
     assert mutate["namespaceSelector"] == validate["namespaceSelector"]
 
 

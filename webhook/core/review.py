@@ -35,9 +35,9 @@ class AdmissionRequest:
     """One review as the API server sent it.
 
     `pod` and `old_pod` are decoded JSON objects, None where the review has none (`object` on DELETE,
-    `oldObject` on CREATE). `name` is empty under generateName in a mutating review. `user` is the client's user,
-    by name, `at` the time of the review in seconds since 1970. `projection` is the allow-list by which the
-    pods were pruned (`webhook.core.projection`); None: they are not pruned.
+    `oldObject` on CREATE; the server reads the pod of a Binding). `name` is empty under generateName in a mutating
+    review. `user` is the client's user, by name, `at` the time of the review in seconds since 1970. `projection` is
+    the allow-list by which the pods were pruned (`webhook.core.projection`); None: they are not pruned.
     """
 
     uid: str
@@ -55,8 +55,23 @@ class AdmissionRequest:
 
     @property
     def is_of_a_pod(self) -> bool:
-        """Whether it has a pod. Subresources (`ephemeralcontainers`, `resize`) cannot change GPUs."""
-        return self.resource == "pods" and self.subresource == "" and self.pod is not None
+        """Whether it has a pod that can change.
+
+        `pods/status` takes labels and annotations; of `pods/ephemeralcontainers` and `pods/resize` the API server
+        takes no metadata, and no GPUs [measured].
+        """
+        return self.resource == "pods" and self.subresource in {"", "status"} and self.pod is not None
+
+    @property
+    def is_a_binding(self) -> bool:
+        """Whether it binds a pod to a node: `pod` is the Binding then, and `old_pod` the pod if it is known."""
+        return (self.resource, self.subresource) in {("pods", "binding"), ("bindings", "")} and self.pod is not None
+
+    @property
+    def object_name(self) -> str:
+        """The name of the object itself, empty if it has none."""
+        metadata = (self.pod or {}).get("metadata")
+        return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
 def creating(pod: Mapping[str, Any], uid: str, namespace: str = "", at: float = 0.0) -> AdmissionRequest:

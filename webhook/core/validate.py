@@ -28,13 +28,27 @@ KEEPS: Final = "the pod keeps the GPU it was created with; create it again for t
 
 
 def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-    """Judge a pod that is about to be created or updated."""
-    if not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):
+    """Judge a pod that is about to be created or updated, or the Binding of one."""
+    if rulebook.cluster.exempts(request.namespace):
+        return UNTOUCHED
+    if request.is_a_binding:
+        return _bound(request, rulebook)
+    if not request.is_of_a_pod:
         return UNTOUCHED
     request = projection.project(request, rulebook)
     if rulebook.tenancy.observing:
         return _observed(request, rulebook)
     return _judged(request, rulebook)
+
+
+def _bound(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Judge a Binding as the update of the pod that it makes; the API server refuses one for another pod's UID."""
+    update = immutable.update_by_binding(request)
+    if update is None:
+        return UNTOUCHED
+    unnamed = immutable.unnamed(request, rulebook)
+    decision = denied(unnamed) if unnamed else validate(update, rulebook)
+    return observe.as_warnings(decision) if rulebook.tenancy.observing else decision
 
 
 def _judged(request: AdmissionRequest, rulebook: Rulebook) -> Decision:

@@ -5,12 +5,14 @@
     GET  /readyz                            it knows its rules and policies, and is not shutting down
     GET  /metrics                           counters for Prometheus
 
-Only the review of a pod that a quota counts ever waits: for the ledger. Sockets, deadlines and framing are in
-`webhook.server.connection`. Decisions about a pod are in `webhook.core`, which is passed in as `judges`.
+Only two reviews ever wait: that of a pod that a quota counts, for the ledger, and that of a Binding, for its pod.
+Sockets, deadlines and framing are in `webhook.server.connection`. Decisions about a pod are in `webhook.core`, which
+is passed in as `judges`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,14 +21,14 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from math import inf
 from time import monotonic, perf_counter, time
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from webhook.cluster.offline_reservations import OfflineReservations, Reserves
 from webhook.core import review
-from webhook.core.decision import Decision, Reservation
-from webhook.core.policy import refusal
+from webhook.core.decision import Decision, Reservation, denied
+from webhook.core.policy import immutable, refusal
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import Answered, is_of_a_pod
+from webhook.core.quota.ledger import Answered, is_of_a_pod, names_a_pod
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import UNREADABLE
 from webhook.server.memo import Judge, Memo
@@ -51,6 +53,10 @@ _TIMEOUT = re.compile(rb"[?&]timeout=([0-9]{1,4})s(?:&|$)")
 log = logging.getLogger(__name__)
 
 
+class UnreadError(Exception):
+    """A stored pod cannot be read now; the message says why."""
+
+
 class Answer(NamedTuple):
     """One HTTP response."""
 
@@ -59,6 +65,9 @@ class Answer(NamedTuple):
     content_type: bytes = TEXT
     allow: bytes = b""
     """The methods a 405 must name."""
+
+
+Stored = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 
 
 class _Judged(NamedTuple):
@@ -83,6 +92,9 @@ class Lane:
         """Why it is not ready yet; empty if it is."""
         self.told: Callable[[review.AdmissionRequest, Decision], None] | None = None
         """Called with every decision that a ledger had a part in."""
+        self.stored: Stored | None = None
+        """Reads the pod of a Binding by namespace and name, None if there is none; raises UnreadError. Without a
+        cluster there is no such reader, and nothing counts stored pods."""
         self.metrics = metrics.Metrics(judges)
         self.ledger: Reserves = OfflineReservations(self._limits)
         self._memo = Memo()
@@ -124,6 +136,8 @@ class Lane:
         request = None
         try:
             request = review.decode(body, time())
+            if self.stored is not None and request.is_a_binding and _is_named(request):
+                return self._bind(_Judged(name, request, rulebook, started), judge, self.stored, target)
             decision = self._memo.decide(name, judge, request, rulebook)
             judged = _Judged(name, request, rulebook, started)
             if decision.reservation is None:
@@ -152,6 +166,20 @@ class Lane:
             return self._conclude(judged, decision, wanted, answered)
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(judged.name, judged.request, error)
+
+    async def _bind(self, judged: _Judged, judge: Judge, stored: Stored, target: bytes) -> Answer:
+        """Judge a Binding together with its pod."""
+        request = judged.request
+        try:
+            async with asyncio.timeout(_seconds(target)):
+                pod = await stored(request.namespace, request.object_name)
+            return self._tell(judged, judge(replace(request, old_pod=pod), judged.rulebook))
+        except (UnreadError, TimeoutError) as error:
+            return self._tell(
+                judged, denied([immutable.unread(str(error) or "the API server did not answer in time")])
+            )
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._failed(judged.name, request, error)
 
     def _conclude(self, judged: _Judged, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
         final = refusal.reserved(decision, wanted, answered.outcome, answered.ledger)
@@ -195,6 +223,11 @@ class Lane:
         if path == b"/readyz" and self.waiting:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.waiting}\n".encode())
         return Answer(HTTPStatus.OK, b"ok\n")
+
+
+def _is_named(request: review.AdmissionRequest) -> bool:
+    """Whether the names in a Binding can be those of a pod: they become part of a path."""
+    return names_a_pod(request.namespace, request.object_name)
 
 
 def _seconds(target: bytes) -> float:

@@ -1,4 +1,4 @@
-"""Attaches an admission server to a cluster: policies, reservations in ledgers, events about denied pods."""
+"""Attaches an admission server to a cluster: policies, reservations in ledgers, stored pods, events on denials."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from webhook.cluster import client
-from webhook.cluster.client import ApiError
+from webhook.cluster.client import Api, ApiError, MissingError, Object
 from webhook.cluster.events import Events
 from webhook.cluster.ledgers import TenantUsages
 from webhook.cluster.policies import Policies
 from webhook.cluster.reservations import Reservations
-from webhook.server.lane import Lane
+from webhook.server.lane import Lane, UnreadError
 
 LOOK_SECONDS: Final = 1.0
 """How often the age of the policies is checked; changes are taken over at once."""
@@ -30,6 +31,16 @@ LEAVE_SECONDS: Final = 1.5
 """For closing the escrows; clients whose pods a quota counts get the answer to retry meanwhile."""
 
 log = logging.getLogger(__name__)
+
+
+async def _stored(cluster: Api, namespace: str, name: str) -> Object | None:
+    """A pod as it is now; None if there is none. Raises UnreadError."""
+    try:
+        return await cluster.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    except MissingError:
+        return None
+    except ApiError as error:
+        raise UnreadError(str(error)) from None
 
 
 class Quotas:
@@ -55,6 +66,7 @@ class Quotas:
         reservations = Reservations(TenantUsages(cluster), self._lane.metrics)
         self._lane.ledger = reservations
         self._lane.told = Events(cluster).told
+        self._lane.stored = partial(_stored, cluster)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(policies.run())

@@ -206,3 +206,83 @@ def test_what_a_system_is_told_of_the_card_cannot_change(after: Object) -> None:
     words = {"gpu-model": "T4"}
     before = _pod(words, {"nvidia.com/use-gputype": "Tesla T4"})
     assert _updated(before, _pod(words, after)) == ['GPU109 metadata.annotations["nvidia.com/use-gputype"]']
+
+
+def _bound(stored: Object, user: str = "scheduler", rulebook: Any = RULES, **metadata: Any) -> list[str]:
+    """The code and path of each violation of a Binding of the stored pod, with the pod's UID unless told."""
+    binding = {"kind": "Binding", "metadata": {"name": "train", "uid": "u-1", **metadata}, "target": {"name": "n1"}}
+    request = replace(builders.creating(binding), subresource="binding", old_pod=stored, user=user)
+    return [f"{v.code} {v.path}" for v in validate(request, rulebook).violations]
+
+
+def _stored(pod: Object) -> Object:
+    return {**pod, "metadata": {**pod["metadata"], "uid": "u-1"}}
+
+
+def test_a_binding_is_the_update_of_the_pod_that_the_api_server_makes_of_it() -> None:
+    stored = _stored(_pod({"gpu-memory": "8Gi"}, {"gpu-webhook.io/memory": "8Gi"}))
+
+    assert _bound(stored, labels={"gpu-memory": "1Gi"}) == ["GPU109 metadata.labels.gpu-memory"]
+    assert _bound(stored, annotations={"gpu-webhook.io/memory": "1Gi"}) == [
+        'GPU109 metadata.annotations["gpu-webhook.io/memory"]'
+    ]
+    assert _bound(stored, labels={"gpu-memory": "8Gi", "team": "a"}, annotations={"a.example/b": "c"}) == []
+    assert _bound(stored) == []
+
+
+def test_a_binding_of_another_pod_of_the_name_is_left_to_the_api_server() -> None:
+    stored = _stored(_pod({"gpu-memory": "8Gi"}, {}))
+
+    assert _bound(stored, uid="u-2", labels={"gpu-memory": "1Gi"}) == []
+
+
+@pytest.mark.parametrize("uid", [None, ""])
+def test_a_binding_without_a_uid_may_not_carry_what_a_pod_counts_by(uid: str | None) -> None:
+    stored = _stored(_pod({"gpu-memory": "8Gi"}, {}))
+
+    assert _bound(stored, uid=uid, labels={"gpu-memory": "8Gi", "team": "b"}) == ["GPU109 metadata.labels.gpu-memory"]
+    assert _bound(stored, uid=uid, labels={"team": "b", "topology.kubernetes.io/zone": "a"}) == []
+
+
+def test_a_back_ends_own_binder_writes_what_it_is_asked_in_as_it_binds() -> None:
+    stored, less = _stored(_pod({}, FRACTION)), {"gpu-fraction": "0.25"}
+    binder = "system:serviceaccount:kai-scheduler:binder"
+
+    assert _bound(stored, rulebook=KAI, annotations=less) == ["GPU109 metadata.annotations.gpu-fraction"]
+    assert _bound(stored, binder, KAI, annotations=less) == []
+    assert _bound(stored, binder, KAI, annotations=less, uid="") == []
+
+
+def test_labels_of_the_tenants_policy_stay_when_a_pod_is_bound() -> None:
+    rulebook = replace(RULES, tenancy=Tenancy(policies=(VISION,)))
+    stored = _stored(_pod({QUEUE: "vision"}, {}))
+
+    assert _bound(stored, rulebook=rulebook, labels={QUEUE: "other"}) == [f'GPU109 metadata.labels["{QUEUE}"]']
+    assert _bound(stored, rulebook=rulebook, labels={QUEUE: "vision"}) == []
+
+
+@pytest.mark.parametrize("binding", [{}, {"metadata": None}, {"metadata": {"labels": [], "uid": "u-1"}}])
+def test_a_binding_of_another_form_changes_nothing(binding: Object) -> None:
+    request = replace(builders.creating(binding), subresource="binding", old_pod=_stored(_pod({"gpu": "1"}, {})))
+
+    assert validate(request, RULES).allowed
+
+
+def test_a_pods_status_is_written_with_what_it_counts_by() -> None:
+    before, after = _pod({"gpu-memory": "8Gi"}, {}), _pod({"gpu-memory": "1Gi"}, {})
+    request = replace(builders.updating(before, after), subresource="status")
+
+    assert [v.path for v in validate(request, RULES).violations] == ["metadata.labels.gpu-memory"]
+
+
+def test_while_policies_are_tried_a_binding_is_only_warned_of() -> None:
+    observing = replace(RULES, tenancy=Tenancy(observing=True))
+    binding = {"metadata": {"name": "train", "labels": {"gpu-memory": "1Gi"}}}
+    stored = _stored(_pod({"gpu-memory": "8Gi"}, {}))
+    request = replace(builders.creating(binding), subresource="binding", old_pod=stored)
+
+    decision = validate(request, observing)
+
+    assert decision.allowed
+    [warning] = decision.warnings
+    assert warning.startswith("would be refused: [GPU109] the Binding carries the label gpu-memory")

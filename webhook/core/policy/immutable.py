@@ -1,13 +1,15 @@
 """What an update must not change on a pod with a GPU: the labels and annotations that its count depends on.
 
 Kubernetes lets no update change GPU resources. A quota adds up what pods count at present, so a user who could make a
-running pod count less could get any number of GPUs. Labels and annotations that a policy sets must stay, too. Updates
-of `pods/status` are not reviewed: kubelets send many, and users should not have the right to.
+running pod count less could get any number of GPUs. Labels and annotations that a policy sets must stay, too.
+
+A Binding is an update, too: the API server merges its labels and annotations into the pod's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +26,7 @@ from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.rules.vocabulary import Slot, SlotKind
-from webhook.core.violations import Violation
+from webhook.core.violations import LATER_FIX, Violation
 
 _SECTIONS: Final[tuple[tuple[str, SlotKind], ...]] = (("labels", "label"), ("annotations", "annotation"))
 
@@ -46,13 +48,62 @@ def check(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
     """A violation (GPU109) for each forbidden change of a pod with a GPU; raises Refusal."""
     if request.pod is None or request.old_pod is None:
         return []
-    policy = member(request.namespace, rulebook.tenancy).policy if rulebook.tenancy.policies else None
+    policy = _policy(request, rulebook)
     wrong = [
         violation
         for change in _changes(request.old_pod, request.pod)
         for violation in _judged(change, request.user, policy, rulebook)
     ]
     return wrong if wrong and _has_gpu(request, rulebook) else []
+
+
+def update_by_binding(request: AdmissionRequest) -> AdmissionRequest | None:
+    """The update that a Binding makes of its stored pod (registry/core/pod/storage, setPodNodeAndMetadata).
+
+    None if the pod is not known, or the Binding is for another one of its name.
+    """
+    if request.pod is None or request.old_pod is None:
+        return None
+    stored, uid = request.old_pod, _metadata(request.pod).get("uid")
+    if uid and uid != _metadata(stored).get("uid"):
+        return None
+    merged = {section: {**_entries(stored, section), **_entries(request.pod, section)} for section, _ in _SECTIONS}
+    bound = {**stored, "metadata": {**_metadata(stored), **merged}}
+    return replace(request, operation="UPDATE", resource="pods", subresource="", pod=bound)
+
+
+def unnamed(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
+    """A violation (GPU109) for what a Binding without a UID carries: another pod may have the name by then."""
+    binding = request.pod or {}
+    if _metadata(binding).get("uid"):
+        return []
+    policy = _policy(request, rulebook)
+    carried = (
+        Change(section, kind, key, "", value)
+        for section, kind in _SECTIONS
+        for key, value in _entries(binding, section).items()
+    )
+    return [
+        Violation(
+            code="GPU109",
+            path=field(("metadata", change.section, change.key)),
+            message=f"the Binding carries the {change.kind} {change.key}, which a pod with a GPU may count by, and "
+            "does not say of which pod: another one could have the name by then",
+            fix="bind through pods/binding with the pod's UID in metadata.uid, or leave the key out",
+        )
+        for change in carried
+        if any(_judged(change, request.user, policy, rulebook))
+    ]
+
+
+def unread(why: str) -> Violation:
+    """The answer (GPU111) while the pod of a Binding cannot be read; the client retries."""
+    message = f"whether the Binding changes what its pod counts cannot be told now: {why}"
+    return Violation(code="GPU111", path="metadata.name", message=message, fix=LATER_FIX)
+
+
+def _policy(request: AdmissionRequest, rulebook: Rulebook) -> TenantPolicy | None:
+    return member(request.namespace, rulebook.tenancy).policy if rulebook.tenancy.policies else None
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
@@ -64,9 +115,13 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]
                     yield Change(section, kind, key, before.get(key), after.get(key))
 
 
-def _entries(raw: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     metadata = raw.get("metadata")
-    entries = metadata.get(section) if isinstance(metadata, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _entries(raw: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    entries = _metadata(raw).get(section)
     return entries if isinstance(entries, dict) else {}
 
 
