@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import RULES, SHIPPED, changed_rules, run
+from webhook.core.policy.status import STRICT
 
 
 def test_rules_that_are_fine_are_counted() -> None:
@@ -97,3 +98,20 @@ def test_a_directory_without_rules_says_what_is_missing(tmp_path: Path) -> None:
 
     assert ran.code == 1
     assert "no Cluster document" in ran.out
+
+
+def test_a_quota_says_what_it_refuses_beside_unless_somebody_has_decided(tmp_path: Path) -> None:
+    for name, unknown in (("vision", ""), ("speech", ", unknownDevices: deny")):
+        spec = f"{{namespaces: {{names: [{name}]}}, quota: {{devices: 2}}{unknown}}}"
+        document = (
+            f"apiVersion: gpu-webhook.io/v1alpha1\nkind: TenantPolicy\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+        )
+        (tmp_path / f"{name}.yaml").write_text(document)
+    for file in RULES.glob("*.yaml"):
+        (tmp_path / file.name).write_text(file.read_text())
+
+    ran = run("check", tmp_path)
+
+    assert (ran.code, ran.err) == (0, "")
+    [said] = ran.out.splitlines()[1:]
+    assert said == f"vision: {STRICT}"

@@ -13,6 +13,7 @@ from tests.cluster.tenancy import world
 from tests.cluster.tenancy.town import Town, create, delete_all, gpu_pod, refusal, told
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT, point, register, unregister
+from webhook.core.policy.status import STRICT
 
 pytestmark = pytest.mark.cluster
 
@@ -292,3 +293,26 @@ def test_policies_in_each_others_way_say_so(town: Town) -> None:
     for one, other in (("crossed", "crossing"), ("crossing", "crossed")):
         expected = ("True", "SamePriority", tied.format(other))
         until(lambda: conditions_of(town, one).get("Ambiguous") == expected, f"{one} is in {other}'s way")  # noqa: B023 - awaited
+
+
+def test_a_first_quota_refuses_devices_that_no_rule_knows_and_its_policy_says_so(town: Town) -> None:
+    [there] = town.tenant("strange")
+    strange, card = "acme.example/gpu", "nvidia.com/hostdev"
+    asking = {
+        name: pod(name[:4], containers=[container("main", resources=limits(**{name: "1"}))])
+        for name in (strange, card)
+    }
+    until(lambda: told(there, asking[strange], dry_run=True)[0] == 201, "the policy is known")
+    warned = there.create(asking[strange], dry_run=True).warnings
+
+    town.change("strange", quota={"devices": 2})
+    until(lambda: told(there, asking[strange], dry_run=True)[0] == 403, "the quota is known")
+    refused = str(refusal(there, asking[strange]))
+    said = until(lambda: conditions_of(town, "strange").get("Accepted"), "it has conditions")
+    create(there, asking[card])
+    town.change("strange", unknownDevices="warn")
+    until(lambda: told(there, asking[strange], dry_run=True)[0] == 201, "the policy only warns")
+
+    assert [warning[:9] for warning in warned] == ["[GPU114] "]
+    assert '[GPU114] the container "main" asks for acme.example/gpu, which looks like a GPU' in refused
+    assert said == ("True", "Valid", f"it is in force as it stands; {STRICT}")
