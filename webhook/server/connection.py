@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
             limit_request_line=LINE_BYTES,
             limit_request_field_size=FIELD_BYTES,
             limit_request_fields=FIELDS,
-            limit_remaining=0,  # what follows a request is at most one read, see worker.READ_SIZE
+            limit_remaining=0,  # what follows a request is at most one read of TLS, 256 KiB in uvloop
         )
 
     # From asyncio
