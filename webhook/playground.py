@@ -45,10 +45,6 @@ POD: Final = (
 Programs = dict[str, subprocess.Popen[bytes]]
 
 
-class CannotRunError(Exception):
-    """Why the playground cannot start, or has ended, in a sentence."""
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start both programs, print their addresses, and wait; returns the exit code."""
     given = _parser().parse_args(arguments)
@@ -62,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         programs["webhook"] = _start(subprocess.PIPE, "serve", "--bind", given.bind, "--rules", given.rules)
         programs["console"] = _start(subprocess.DEVNULL, "console", "--bind", given.console, "--rules", given.rules)
         _show(given, _output(programs, stops))
-    except (CannotRunError, UsageError) as error:
+    except UsageError as error:
         print(f"gpu-webhook: {error}", file=sys.stderr)  # noqa: T201 - this is a command line
         return FAILED
     except BrokenPipeError:  # the reader of the output has gone; Python would complain again at exit
@@ -103,7 +99,7 @@ def _end(program: subprocess.Popen[bytes]) -> None:
 
 
 def _output(programs: Programs, stops: Sequence[int]) -> Iterator[bytes]:
-    """What the webhook prints, nothing while it is silent, until a signal came; CannotRunError if a program ended."""
+    """What the webhook prints, nothing while it is silent, until a signal came; UsageError if a program ended."""
     pipe = programs["webhook"].stdout
     assert pipe is not None  # noqa: S101 - for the type
     tail = b""
@@ -115,7 +111,7 @@ def _output(programs: Programs, stops: Sequence[int]) -> Iterator[bytes]:
             if not chunk and (code := program.poll()) is not None:
                 how = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
                 complaint = _complaint(tail) if name == "webhook" else ""
-                raise CannotRunError(f"the {name} {how}{complaint}")
+                raise UsageError(f"the {name} {how}{complaint}")
         yield chunk
 
 
@@ -145,10 +141,10 @@ def _check_free(bind: str, option: str, variable: str) -> None:
     except OSError as error:
         if error.errno != EADDRINUSE:
             reason = str(error.strerror).partition(" (while ")[0]
-            raise CannotRunError(f"cannot listen on {bind}: {reason}") from None
+            raise UsageError(f"cannot listen on {bind}: {reason}") from None
         other = f"{bind.rpartition(':')[0]}:{port + 1000 if port < 64000 else 9000}"
         advice = f"end what listens there, or choose another port: make run {variable}={other}"
-        raise CannotRunError(f"{bind} is in use; {advice}") from None
+        raise UsageError(f"{bind} is in use; {advice}") from None
 
 
 def _show(given: argparse.Namespace, output: Iterator[bytes]) -> None:
@@ -159,7 +155,7 @@ def _show(given: argparse.Namespace, output: Iterator[bytes]) -> None:
             loaded = _loaded(given)
             break
         if time.monotonic() > deadline:
-            raise CannotRunError(f"no answer from {given.bind} and {given.console} in {START_SECONDS:g} s")
+            raise UsageError(f"no answer from {given.bind} and {given.console} in {START_SECONDS:g} s")
     else:
         return
     print(_welcome(given, loaded), flush=True)  # noqa: T201 - this is a command line

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests import builders
-from webhook.core.reports import explain, inventory, usage
+from webhook.core.reports import demand, explain, inventory
 from webhook.core.reports.explain import Explanation
 from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook
@@ -44,7 +44,7 @@ CASES = [pytest.param(name, one, id=f"{name}: {one.before['metadata']['labels']}
 def test_a_translated_pod_is_counted_at_least_as_it_was_charged(backend: str, explained: Explanation) -> None:
     rulebook = alone(backend)
 
-    found = usage.used([explained.after], inventory.read([], rulebook), rulebook)
+    found = demand.demand([explained.after], inventory.read([], rulebook), rulebook)
 
     counted = sum((use.asked.devices for use in found.uses), Fraction(0))
     charged = sum(explained.charges.values())

@@ -14,7 +14,7 @@ from webhook.core.kube import quantity
 from webhook.core.policy import holdings
 from webhook.core.quota import stored
 from webhook.core.quota.tally import DIGITS
-from webhook.core.reports import inventory, usage
+from webhook.core.reports import demand, inventory
 from webhook.core.rules import cluster_policies
 
 Object = dict[str, Any]
@@ -109,8 +109,8 @@ def test_any_amounts_on_a_pod_are_counted(limits: Mapping[str, str], said: Mappi
     assert_small([(use.asked.devices, use.asked.memory) for use in _used(pod)])
 
 
-def _used(pod: Object) -> list[usage.Use]:
-    return list(usage.used([pod], inventory.read([], RULES), RULES).uses)
+def _used(pod: Object) -> list[demand.Use]:
+    return list(demand.demand([pod], inventory.read([], RULES), RULES).uses)
 
 
 @tried(200)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from webhook.commands import options, streams
-from webhook.commands.options import FINDINGS, FINE, UsageError
+from webhook.commands.options import FINE, NOT_FINE, UsageError
 from webhook.core.forms.document import nearest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.server import settings
@@ -43,7 +43,7 @@ def _check(given: argparse.Namespace) -> int:
             streams.dump(rules.broken(error.problems))
         else:
             print(error)
-        return FINDINGS
+        return NOT_FINE
     lost = _losses(rulebook) if given.losses else None
     if given.output == "json":
         found = {} if lost is None else {"losses": lost}

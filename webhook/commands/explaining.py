@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.commands import options, streams
-from webhook.commands.options import FINDINGS, FINE, UsageError
+from webhook.commands.options import FINE, NOT_FINE, UsageError
 from webhook.core.forms.document import nearest
 from webhook.core.interpret import claim_objects
 from webhook.core.quota.ledger import Ledger
@@ -79,7 +79,7 @@ def _explain(given: argparse.Namespace) -> int:
     if not found:
         raise UsageError(f"{where} holds no pod and nothing that makes pods")
     streams.dump(explain.contract(found)) if given.output == "json" else _print_text(found)
-    return FINE if all(explanation.decision.allowed for explanation in found) else FINDINGS
+    return FINE if all(explanation.decision.allowed for explanation in found) else NOT_FINE
 
 
 def _tenants_around(

@@ -9,7 +9,7 @@ from typing import Final
 from webhook.server import settings
 
 FINE: Final = 0
-FINDINGS: Final = 1
+NOT_FINE: Final = 1
 FAILED: Final = 2
 MAX_PORT: Final = 65535
 

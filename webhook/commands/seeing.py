@@ -49,7 +49,7 @@ def tenants_options(command: argparse.ArgumentParser) -> None:
 def _tenants(given: argparse.Namespace) -> int:
     from webhook.cluster import current
     from webhook.files import tenant_objects
-    from webhook.views import tenants, tenants_contract
+    from webhook.views import tenants
 
     rulebook = rulebook_cache.load(given.rules)
     objects = tenant_objects.Objects()
@@ -57,5 +57,5 @@ def _tenants(given: argparse.Namespace) -> int:
         objects.parse(*streams.whole(file))
     objects = objects if given.file else current.tenants()
     view = objects.view(rulebook, time.time(), live=not given.file)
-    streams.dump(tenants_contract.contract(view)) if given.output == "json" else print("\n".join(tenants.lines(view)))
+    streams.dump(tenants.contract(view)) if given.output == "json" else print("\n".join(tenants.lines(view)))
     return FINE

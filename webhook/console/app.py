@@ -21,7 +21,7 @@ from webhook.console.sources import Seen, Source, Standings, T
 from webhook.core.reports.explain import Explanation, contract
 from webhook.core.reports.overview import Overview
 from webhook.core.rules.rulebook import Rulebook
-from webhook.views import tenants, tenants_contract
+from webhook.views import tenants
 from webhook.views.explanation import view
 from webhook.views.inventory import card, state
 from webhook.views.table import gib, memory, short
@@ -53,9 +53,15 @@ def create_app(
     app.config["MAX_FORM_MEMORY_SIZE"] = pasted.MAX_BYTES + ROOM
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     app.jinja_env.filters.update(
-        breakable=_breakable, place=_place, short=short, memory=memory, state=state, card=card
+        breakable=_breakable,
+        place=lambda rule: rule.rpartition("(")[2].removesuffix(")"),  # of `hami-vgpu (hami-vgpu.yaml:48)`
+        short=short,
+        memory=memory,
+        state=state,
+        card=card,
+        selection=tenants.selection,
+        ends=tenants.ends,
     )
-    app.jinja_env.filters.update(selection=tenants.selection, ends=tenants.ends)
     watched = Rules(rules, source.around)
     _guard(app, bound)
     _pages(app, watched)
@@ -68,11 +74,6 @@ def create_app(
 def _breakable(path: str) -> Markup:
     """A field path that a narrow page can break where a person would."""
     return escape(path).replace("[", Markup("<wbr>[")).replace(".", Markup("<wbr>."))
-
-
-def _place(rule: str) -> str:
-    """Where a rule stands: `hami-vgpu.yaml:48` of `hami-vgpu (hami-vgpu.yaml:48)`."""
-    return rule.rpartition("(")[2].removesuffix(")")
 
 
 def _guard(app: Flask, bound: str) -> None:
@@ -202,7 +203,7 @@ def _tenants(app: Flask, rules: Rules, standings: Standings) -> None:
 
     @app.get("/api/tenants")
     def who_uses_what_for_scripts() -> Response:
-        return _contract(standings.now(_usable(rules)), tenants_contract.contract)
+        return _contract(standings.now(_usable(rules)), tenants.contract)
 
 
 def _usable(rules: Rules) -> Rulebook:

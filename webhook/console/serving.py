@@ -48,11 +48,7 @@ def serve(host: str, port: int, rules: Path, source: Source | None = None, stand
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except OverflowError:
-        raise OSError(0, "a port is a number up to 65535") from None
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
 def _refused(host: str, port: int, error: OSError) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from webhook.core.reports import inventory, overview, usage
+from webhook.core.reports import demand, inventory, overview
 from webhook.core.reports.overview import Overview
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import documents
@@ -41,7 +41,7 @@ class Objects:
     def view(self, rulebook: Rulebook) -> Overview:
         """The overview of these nodes and pods."""
         known = inventory.read(self.nodes, rulebook)
-        return overview.overview(known, usage.used(self.pods, known, rulebook), rulebook)
+        return overview.overview(known, demand.demand(self.pods, known, rulebook), rulebook)
 
 
 def contents(content: bytes, name: str) -> list[Object]:

@@ -103,7 +103,6 @@ def _lines(before: Any, after: Any, at: Path, rules: Rules) -> Iterator[Line]:
 
 
 def _entry(key: str, before: Any, after: Any, at: Path, rules: Rules) -> Iterator[Line]:
-    """A key with its value."""
     if not _comparable(before, after):
         yield from _scalars({key: before}, {key: after}, _mark(before, after), rules.get(at, ""))
         return

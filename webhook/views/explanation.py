@@ -9,7 +9,6 @@ from typing import Final, Literal, NamedTuple
 import yaml
 
 from webhook.core.backends import charge
-from webhook.core.interpret.container_request import ContainerRequest
 from webhook.core.kube.patch import Append, Edit, Remove
 from webhook.core.kube.paths import field
 from webhook.core.plan.choose import Assignment, Candidate
@@ -144,13 +143,8 @@ def _asking(explanation: Explanation, planned: Plan) -> Iterator[Asking]:
             said = asked.stated.values() if asked.request and explanation.converted is None else ()
             stated = list(dict.fromkeys((each.path, each.text) for each in said))
             considered = list(_considered(explanation, name, served.get(name)))
-            yield Asking(name, _request_text(asked), stated, considered)
-
-
-def _request_text(asked: ContainerRequest) -> str:
-    if asked.request is not None:
-        return str(asked.request)
-    return _listed((name, asked.extended.texts[name]) for name in asked.extended.amounts)
+            own = _listed((resource, asked.extended.texts[resource]) for resource in asked.extended.amounts)
+            yield Asking(name, own if asked.request is None else str(asked.request), stated, considered)
 
 
 def _listed(pairs: Iterable[tuple[str, str]]) -> str:
@@ -178,7 +172,6 @@ def _row(candidate: Candidate, outcome: Literal["serves", "could", "cannot"], re
 
 
 def _tenant(prospect: Prospect) -> Iterator[Row]:
-    """What the tenant has used of its quota, and what the pods leave of it."""
     quota = ": an exemption lifts its quota" if prospect.lifted else _QUOTA[prospect.action]
     yield Row("tenant", f"{prospect.tenant}, by {prospect.rule}{quota}")
     by = f" by {prospect.pods} pods" if prospect.pods > 1 else ""

@@ -55,7 +55,6 @@ def claims(kind: ObjectKind) -> Kind:
 
 
 def _claim(raw: Object) -> Object:
-    """What its author wrote."""
     named = {key: raw["metadata"][key] for key in ("namespace", "name") if key in raw["metadata"]}
     return {"metadata": named, **{key: value for key, value in raw.items() if key not in _NEVER_READ}}
 

@@ -12,8 +12,8 @@ from webhook.core.decision import Decision
 from webhook.core.interpret import claim_objects
 from webhook.core.mutate import mutate
 from webhook.core.reports import convert, explain
+from webhook.core.reports.demand import demand
 from webhook.core.reports.inventory import Inventory
-from webhook.core.reports.usage import used
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 
@@ -365,6 +365,6 @@ def test_a_pod_with_a_claim_is_rewritten_for_another_system() -> None:
 def test_what_pods_with_claims_ask_is_counted_from_their_resources() -> None:
     running = naming() | {"spec": {"containers": [builders.container(limits={"nvidia.com/gpu": 1})]}}
 
-    counted = used([running], Inventory(nodes={}), RULES)
+    counted = demand([running], Inventory(nodes={}), RULES)
 
     assert (len(counted.uses), counted.unread) == (1, [])

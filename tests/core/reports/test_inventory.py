@@ -11,7 +11,7 @@ from tests.builders import container, pod
 from tests.core import acme
 from webhook.core.backends import cards
 from webhook.core.backends.charge import Measure
-from webhook.core.reports import inventory, overview, usage
+from webhook.core.reports import demand, inventory, overview
 from webhook.core.reports.inventory import Inventory, Offer
 from webhook.core.rules.rulebook import Rulebook
 
@@ -438,7 +438,7 @@ def placed(
 
 def asked(raw: Object, nodes: Object, rulebook: Rulebook) -> dict[str, Measure]:
     """What a pod asks, by back end."""
-    found = usage.used([raw], inventory.read([nodes], rulebook), rulebook)
+    found = demand.demand([raw], inventory.read([nodes], rulebook), rulebook)
     assert found.unread == []
     return {use.backend: use.asked for use in found.uses}
 
@@ -551,7 +551,7 @@ def test_the_back_end_of_the_node_is_meant_where_several_could_be() -> None:
 def test_a_pod_that_asks_in_the_words_of_another_system_takes_from_whoever_has_the_node() -> None:
     known = inventory.read([node({"nvidia.com/gpu": "4"}, T4)], NVIDIA)
     raw = placed(container(limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1536"}))
-    found = usage.used([raw], known, NVIDIA)
+    found = demand.demand([raw], known, NVIDIA)
 
     [use] = found.uses
     assert (use.backend, use.holder, use.asked) == ("hami-vgpu", "nvidia-gpu", measure("1/10", 1536 * MI, 0))
@@ -566,7 +566,7 @@ def test_a_pod_that_is_over_asks_nothing(phase: str) -> None:
 
 def test_a_pod_that_waits_asks_of_the_card_that_every_node_has() -> None:
     waits = placed(container(limits={"nvidia.com/gpu": "1"}), on=None, phase="Pending")
-    found = usage.used([waits], inventory.read([node({"nvidia.com/gpu": "1"}, T4)], NVIDIA), NVIDIA)
+    found = demand.demand([waits], inventory.read([node({"nvidia.com/gpu": "1"}, T4)], NVIDIA), NVIDIA)
 
     [use] = found.uses
     assert (use.node, use.asked) == (None, measure("1", 15 * GI, 100))
@@ -583,7 +583,7 @@ def test_a_pod_that_waits_asks_of_the_card_that_every_node_has() -> None:
     ],
 )
 def test_a_pod_that_nobody_can_read_is_said_and_not_counted(limits: Mapping[str, str], message: str) -> None:
-    found = usage.used([placed(container(limits=limits))], inventory.read([QGPU_NODE], QGPU), QGPU)
+    found = demand.demand([placed(container(limits=limits))], inventory.read([QGPU_NODE], QGPU), QGPU)
 
     assert found.uses == []
     assert [(one.namespace, one.pod, one.message) for one in found.unread] == [("vision", "train", message)]
@@ -610,9 +610,9 @@ def test_a_pod_belongs_to_the_workload_that_controls_it(
         "ownerReferences": [{"kind": "Team", "name": "vision"}, *references],
     }
 
-    [use] = usage.used([raw], inventory.read([], NVIDIA), NVIDIA).uses
+    [use] = demand.demand([raw], inventory.read([], NVIDIA), NVIDIA).uses
 
-    assert use.application == usage.Application("vision", *application)
+    assert use.application == demand.Application("vision", *application)
 
 
 # Together
@@ -632,7 +632,7 @@ def test_everything_comes_together_in_one_contract() -> None:
     rulebook = cluster("nvidia-gpu")
     known = inventory.read(nodes, rulebook)
 
-    contract = overview.overview(known, usage.used(pods, known, rulebook), rulebook).contract()
+    contract = overview.overview(known, demand.demand(pods, known, rulebook), rulebook).contract()
 
     def plain(devices: int) -> Object:
         memory = devices * 15 * GI

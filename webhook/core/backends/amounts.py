@@ -71,7 +71,6 @@ def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> Ratio | 
 
 
 def _tflops(request: GpuRequest, card: Card | None) -> Ratio | None:
-    """Compute in TFLOPS."""
     percent = Fraction(100) if request.devices == "whole" else request.cores
     if percent is None:
         return None

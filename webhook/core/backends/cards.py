@@ -112,7 +112,6 @@ def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, str, Output]]:
 
 
 def _content(output: Output) -> object:
-    """The content of a line, without its place in a file."""
     if isinstance(output, Amount):
         return output.what, output.form, frozenset(output.values.items())
     return output.value

@@ -123,7 +123,6 @@ def _count(native: Mapping[str, int], mode: Mode) -> int:
 
 
 def _whole_devices(resource: str, value: int, output: Amount) -> int:
-    """The number of whole devices in a total."""
     device = 100 / output.unit
     devices, rest = divmod(value, device)
     if rest or not devices:

@@ -31,8 +31,8 @@ MENTIONED: Final = 12
 class Translation:
     """A request as one back end gives it: the mode, and its `amounts`, in bytes if the rule writes quantities.
 
-    `card` is the card whose size counts, None if it is unknown. `request` is what is given, after the rule's
-    rounding, with compute in percent.
+    Amounts are by the names of resources, and by the slots of numbers in annotations and labels. `card` is the one
+    whose size counts, None if it is unknown. `request` is what is given, after rounding, with compute in percent.
     """
 
     request: GpuRequest
@@ -224,7 +224,6 @@ def _mode_for(request: GpuRequest, backend: Backend, card: Card | None) -> Mode:
 
 
 def _fits(mode: Mode, request: GpuRequest, card: Card | None) -> bool:
-    """Whether the size of a mode suffices for the requested memory."""
     if mode.size is None:
         return True
     asked = amounts.in_bytes(request, card)

@@ -219,7 +219,6 @@ def _keyed(each: Field[Any], declared: _Declared, key: str) -> _Entry:
 
 
 def _inlined(each: Field[Any], declared: _Declared, _: str) -> _Entry:
-    """A field that is a form, whose keys stand here."""
     form = cast("Form[Any]", declared.shape)
 
     def read(section: Section, scope: Scope) -> dict[str, Any]:

@@ -166,7 +166,6 @@ def _inside(schema: Schema) -> Schema:
 
 
 def _with_values(schema: Schema, change: Callable[[Schema], Schema]) -> dict[str, Any]:
-    """The schema with the values of its keys changed."""
     inner = dict(schema)
     if "properties" in schema:
         inner["properties"] = {key: change(child) for key, child in schema["properties"].items()}

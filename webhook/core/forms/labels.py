@@ -100,7 +100,6 @@ class Expression(Comparison):
 
 
 def _given(operators: Collection[str], then: Schema) -> Schema:
-    """What holds of a comparison with one of these operators."""
     return {"if": {"required": ["operator"], "properties": {"operator": {"enum": [*operators]}}}, "then": then}
 
 

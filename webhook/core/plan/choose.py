@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from webhook.core.backends import partitions, read_back, translate
 from webhook.core.backends.amounts import CannotExpressError, as_text
+from webhook.core.backends.translate import Translation
 from webhook.core.forms.document import nearest
 from webhook.core.interpret import extended_resources
 from webhook.core.interpret.container_request import ContainerRequest
 from webhook.core.request.request import FieldValue, GpuRequest
 from webhook.core.rules.backend import Backend
-from webhook.core.rules.catalog import Card
-from webhook.core.rules.modes import Mode
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """A container's request as one back end serves it.
-
-    `amounts` has its resources by name, and the numbers in annotations and labels by their slots.
-    """
+class Assignment(Translation):
+    """A container's request as one back end serves it."""
 
     asked: ContainerRequest
     backend: Backend
-    request: GpuRequest
-    mode: Mode
-    card: Card | None
-    amounts: Mapping[str, int]
-    warnings: Sequence[str] = ()
 
 
 Candidate = Assignment | tuple[Backend, CannotExpressError]
@@ -153,16 +144,9 @@ def consider(asked: ContainerRequest, backend: Backend, rulebook: Rulebook) -> A
     if asked.request is None:
         return _as_it_stands(asked, backend, rulebook)
     done = translate.translate(asked.request, backend, rulebook)
-    served = Assignment(
-        asked=asked,
-        backend=backend,
-        request=done.request,
-        mode=done.mode,
-        card=done.card,
-        amounts=done.amounts,
-        warnings=done.warnings,
-    )
-    if asked.extended.amounts or asked.extended.zeros & done.amounts.keys():
+    known = {field.name: getattr(done, field.name) for field in fields(done)}
+    served = Assignment(asked=asked, backend=backend, **known)
+    if asked.extended.amounts or asked.extended.zeros & served.amounts.keys():
         _check_agreement(served)
     return served
 

@@ -12,7 +12,7 @@ the server learns its surroundings from an `inventory`, and /templates is answer
     losses     requests that cannot be recovered from a pod's resources
     inventory  what the nodes offer; uses capacity
     capacity   what one node offers of one back end
-    usage      what the pods ask, and which application each belongs to
+    demand     what the pods ask, and which application each belongs to
     workloads  the answer of POST /templates: what becomes of the pods of a workload, as warnings to its author
     overview   both together: the global view of a cluster
     tenants    what each tenant holds of what it may, and what is wrong

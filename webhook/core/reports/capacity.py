@@ -28,11 +28,6 @@ class Advertised(NamedTuple):
     mode: Mode
     replicas: int = 1
 
-    @property
-    def what(self) -> str:
-        """The verb; nothing for a constant."""
-        return self.output.what if isinstance(self.output, Amount) else ""
-
 
 def devices(
     resources: Mapping[str, int], backend: Backend, profile: str | None, cards: Sequence[Card]
@@ -115,13 +110,13 @@ def _by_size(found: Sequence[Advertised], cards: Sequence[Card]) -> Fraction | N
 
 def _bytes(one: Advertised) -> int:
     """The memory that a value stands for; 0 where it stands for none."""
-    if not isinstance(one.output, Amount) or one.what != "memory" or _is_percent(one.output):
+    if not isinstance(one.output, Amount) or one.output.what != "memory" or _is_percent(one.output):
         return 0
     return int(one.value * one.output.unit)
 
 
 def _by_count(found: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
-    counted = (one for one in found if one.what == "count" and not (one.mode.profile or one.mode.size))
+    counted = (one for one in found if one.output.what == "count" and not (one.mode.profile or one.mode.size))
     return next((Fraction(one.value, one.replicas) for one in counted), None)
 
 

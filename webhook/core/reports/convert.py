@@ -117,7 +117,6 @@ def _shorthand(served: Assignment, seen: Pod, rulebook: Rulebook) -> dict[str, s
 
 
 def _models(served: Assignment, seen: Pod, rulebook: Rulebook) -> Iterator[str]:
-    """The card models that the pod names in the way of the back end that served it."""
     said = {**seen.labels, **seen.annotations}
     written = {**served.mode.outputs.labels, **served.mode.outputs.annotations}
     known = {cards.as_label(name).lower(): device.model for name, device in rulebook.devices.items()}

@@ -11,7 +11,7 @@ from webhook.core.decision import Decision, Reservation
 from webhook.core.policy import refusal
 from webhook.core.policy.membership import member
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import Ask, Ledger, Outcome, fitting, reserve
+from webhook.core.quota.ledger import Ask, Ledger, fitting, reserve
 from webhook.core.quota.tally import Tally
 from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import Quota, TenantPolicy
@@ -131,7 +131,10 @@ def _answered(decision: Decision, wanted: Reservation, ledger: Ledger, pods: int
         return answered
     full = _with(ledger, wanted.ask, fit)
     _, [next_one] = reserve(full, [wanted.ask])
-    return replace(answered, warnings=[*answered.warnings, *_of_many(wanted, next_one, full, pods, fit)])
+    then = {"deny": "the others will be refused", "warn": "the others are over the quota"}.get(wanted.action)
+    over = refusal.over(wanted, full, next_one.exceeded) if then else ()
+    said = [f"of its {pods} pods {fit} fit, and {then}: [GPU104] {violation.message}" for violation in over]
+    return replace(answered, warnings=[*answered.warnings, *said])
 
 
 def _with(ledger: Ledger, ask: Ask, pods: int) -> Ledger:
@@ -140,13 +143,6 @@ def _with(ledger: Ledger, ask: Ask, pods: int) -> Ledger:
         return ledger
     held = tally.plus(ledger.held[ask.namespace], _times(ask.amount, pods))
     return replace(ledger, held={**ledger.held, ask.namespace: held})
-
-
-def _of_many(wanted: Reservation, outcome: Outcome, ledger: Ledger, pods: int, fit: int) -> list[str]:
-    """What is said of those of several pods that do not fit any more."""
-    said = [violation.message for violation in refusal.over(wanted, ledger, outcome.exceeded)]
-    then = {"deny": "the others will be refused", "warn": "the others are over the quota"}.get(wanted.action)
-    return [f"of its {pods} pods {fit} fit, and {then}: [GPU104] {text}" for text in said] if then else []
 
 
 def _times(amount: Tally, pods: int) -> Tally:

@@ -64,7 +64,6 @@ def _read_back(served: Assignment) -> GpuRequest | None:
 
 
 def _values(request: GpuRequest) -> Mapping[str, object]:
-    """What a request asks, by the keys of the shorthand."""
     memory = request.memory if request.memory is not None else request.memory_share
     return {
         "gpu": request.count,

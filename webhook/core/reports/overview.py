@@ -21,13 +21,13 @@ whose memory nobody knows, and which is not counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 from webhook.core.backends.charge import Measure, total
+from webhook.core.reports.demand import Application, Demand, Unread, Use
 from webhook.core.reports.inventory import Inventory, Node, Offer
-from webhook.core.reports.usage import Application, Unread, Usage, Use
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook
 
@@ -98,18 +98,37 @@ class Overview:
             "total": {**_measured(self.total), "waiting": _plain(self.waiting)},
             "cards": [{"model": row.name, "nodes": row.nodes, **_measured(row)} for row in self.cards],
             "backends": [{"name": row.name, "nodes": row.nodes, **_measured(row)} for row in self.backends],
-            "perNode": [_node_contract(row) for row in self.per_node],
-            "applications": [_application_contract(row) for row in self.applications],
-            "unclaimed": [{"node": node, "resources": dict(what)} for node, what in self.unclaimed.items()],
-            "notUnderstood": [
-                {"namespace": one.namespace, "pod": one.pod, "message": one.message} for one in self.unread
+            "perNode": [
+                {
+                    "node": row.node.name,
+                    "ready": row.node.ready,
+                    "schedulable": row.node.schedulable,
+                    "backend": row.offer.backend,
+                    "model": _model(row.offer.card),
+                    "profile": row.offer.profile,
+                    "resources": dict(row.offer.resources),
+                    **_measured(row),
+                }
+                for row in self.per_node
             ],
+            "applications": [
+                {
+                    **asdict(row.application),
+                    "backends": list(row.backends),
+                    "pods": row.pods,
+                    "asked": _plain(row.asked),
+                    "waiting": _plain(row.waiting),
+                }
+                for row in self.applications
+            ],
+            "unclaimed": [{"node": node, "resources": dict(what)} for node, what in self.unclaimed.items()],
+            "notUnderstood": [asdict(one) for one in self.unread],
         }
 
 
-def overview(inventory: Inventory, usage: Usage, rulebook: Rulebook) -> Overview:
+def overview(inventory: Inventory, demand: Demand, rulebook: Rulebook) -> Overview:
     """Bring together what nodes offer and what pods ask."""
-    bound = [use for use in usage.uses if use.node is not None]
+    bound = [use for use in demand.uses if use.node is not None]
     per_node = _per_node(inventory, bound)
     ranks = {backend.name: rank for rank, backend in enumerate(rulebook.enabled)}
     names = {row.offer.backend for row in per_node} | {use.holder for use in bound}
@@ -119,7 +138,7 @@ def overview(inventory: Inventory, usage: Usage, rulebook: Rulebook) -> Overview
         nodes=len(inventory.nodes),
         others=inventory.others,
         total=_row(None, per_node, bound),
-        waiting=total(use.asked for use in usage.uses if use.node is None),
+        waiting=total(use.asked for use in demand.uses if use.node is None),
         cards=[
             _row(
                 name,
@@ -137,9 +156,9 @@ def overview(inventory: Inventory, usage: Usage, rulebook: Rulebook) -> Overview
             for name in sorted(names, key=ranks.__getitem__)
         ],
         per_node=per_node,
-        applications=_applications(usage.uses),
+        applications=_applications(demand.uses),
         unclaimed={node.name: node.unclaimed for node in _sorted(inventory) if node.unclaimed},
-        unread=usage.unread,
+        unread=demand.unread,
     )
 
 
@@ -192,31 +211,6 @@ def _applications(uses: Iterable[Use]) -> list[ApplicationRow]:
 
 def _measured(row: Row | NodeRow) -> dict[str, Any]:
     return {"exists": _plain(row.exists), "asked": _plain(row.asked), "free": _plain(row.free)}
-
-
-def _node_contract(row: NodeRow) -> dict[str, Any]:
-    return {
-        "node": row.node.name,
-        "ready": row.node.ready,
-        "schedulable": row.node.schedulable,
-        "backend": row.offer.backend,
-        "model": _model(row.offer.card),
-        "profile": row.offer.profile,
-        "resources": dict(row.offer.resources),
-        **_measured(row),
-    }
-
-
-def _application_contract(row: ApplicationRow) -> dict[str, Any]:
-    return {
-        "namespace": row.application.namespace,
-        "kind": row.application.kind,
-        "name": row.application.name,
-        "backends": list(row.backends),
-        "pods": row.pods,
-        "asked": _plain(row.asked),
-        "waiting": _plain(row.waiting),
-    }
 
 
 def _plain(measure: Measure) -> dict[str, Any]:

@@ -194,7 +194,6 @@ def _ambiguous(tenancy: Tenancy) -> Iterator[Problem]:
 
 
 def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str]:
-    """What keeps a tenant from being counted as its policy says."""
     quota = tenant.quota
     if tenant.policy is None:
         yield "no policy has this name any more; its TenantUsage counts for nothing"

@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
+from webhook.core.forms import labels
 from webhook.core.kube.quantity import QuantityError, decimal, show, shown, size
 from webhook.core.request.request import Devices
 
@@ -22,13 +23,11 @@ SHARINGS: Final = ("exclusive", "fractional", "partitioned", "time-sliced", "mps
 PLACEMENTS: Final = ("binpack", "spread", "topology")
 
 MAX_MODELS: Final = 32
-MAX_SUBDOMAIN: Final = 253
 MAX_MEMORY: Final = 4 << 40
 """Bytes. No node's GPUs have more together, so a larger amount is a mistake, perhaps in the unit."""
 
 _DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
 _PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
 
 
@@ -120,7 +119,7 @@ def name(text: str) -> str:
 
 def claim(text: str) -> str:
     """The name of a claim or a claim template: a DNS subdomain."""
-    if not _SUBDOMAIN.fullmatch(text) or len(text) > MAX_SUBDOMAIN:
+    if not labels.is_subdomain(text):
         raise QuantityError(f'"{shown(text)}" is not a name', "write the name of an object: a-z, 0-9, - and dots")
     return text
 

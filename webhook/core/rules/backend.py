@@ -27,7 +27,7 @@ from webhook.core.request.shorthand import KEYS, SHARINGS
 from webhook.core.rules import modes, outputs
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import COMPANIONS, LOWER_CASE, MODE, OUTPUTS, Companions, Mode, Outputs
-from webhook.core.rules.outputs import HOLED, Constant
+from webhook.core.rules.outputs import HOLED, Constant, constant
 
 # What every pod gets
 
@@ -75,8 +75,7 @@ _TOLERABLE: Final = [
 _TOLERATION: Final = form(_Toleration, Rule({"allOf": _TOLERABLE}), after=_toleration)
 
 
-def _constant(node: Node, scope: Scope) -> Constant:
-    return Constant(node.text(), node.at, rule=origin(node, scope))
+_TEXT: Final = TEXT.reading(lambda node, scope: constant(node.text(), node, scope))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +86,12 @@ class Injection:
     """
 
     runtime_class: Constant | None = take(
-        TEXT.reading(_constant),
+        _TEXT,
         "The pod's runtime class; a pod's own is kept, and an empty one is none.",
         key="runtimeClassName",
     )
     scheduler: Constant | None = take(
-        TEXT.reading(_constant),
+        _TEXT,
         "The pod's scheduler; a pod that names yet another one is refused.",
         key="schedulerName",
     )

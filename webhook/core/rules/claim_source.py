@@ -179,7 +179,6 @@ def _aliased(source: ClaimSourceSpec, section: Section, scope: Scope) -> ClaimSo
 
 
 def _aliases(names: Node, owned: frozenset[str]) -> Mapping[str, str]:
-    """The name that `reads` has for each other name of a resource."""
     found: dict[str, str] = {}
     for name, others in names.items():
         if name not in owned:

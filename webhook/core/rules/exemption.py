@@ -15,7 +15,6 @@ _EMPTY: Final = "has to name something"
 
 
 def _time(node: Node) -> float:
-    """Seconds since 1970 of a time with its zone (RFC 3339), from the year 2000 on."""
     try:
         return times.seconds(node.text())
     except ValueError as error:

@@ -96,12 +96,10 @@ def _of_sizes(mode: Mode) -> Iterator[Mode]:
 
 
 def _spoken(mode: Mode) -> Mapping[str, Output]:
-    """The numbers of a mode that stand in annotations and labels."""
     return {name: output for name, output in mode.amounts.items() if isinstance(name, Slot)}
 
 
 def _among(partitions: Partitions, name: str) -> bool:
-    """Whether a back end has the partitions of this name, if a card does."""
     return any(fnmatchcase(name, pattern) for pattern in partitions.only)
 
 

@@ -165,7 +165,6 @@ class _Documents:
         return [one for one in found if one is not None]
 
     def _resolved(self, name: str, spec: Node, set_here: Parameters) -> Node:
-        """A spec with its parameters as the cluster sets them."""
         defaults = inheritance.declared(spec)
         for parameter, node in set_here.items():
             if parameter not in defaults:

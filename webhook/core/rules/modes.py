@@ -26,7 +26,7 @@ from webhook.core.forms.shape import (
 )
 from webhook.core.request.request import DEVICES, PREFIX
 from webhook.core.request.shorthand import SHARINGS
-from webhook.core.rules.outputs import ABSENT, ASKING, HOLED, LIMIT, SELECTED, WRITTEN, Constant, Output
+from webhook.core.rules.outputs import ABSENT, ASKING, HOLED, LIMIT, SELECTED, WRITTEN, Constant, Output, constant
 from webhook.core.rules.vocabulary import EXCLUSIONS, Slot, SlotKind, memory_unit
 
 # Which requests
@@ -235,14 +235,14 @@ class Companions:
         )
 
 
-def _if_any(read: Companions, _: Section, __: Scope) -> Companions | None:
-    return None if read == Companions(rule=read.rule) else read
-
-
 _PER_POD: Final = Group(
     "What holds for the containers of a pod together.", ({"containers": 1}, {"devices": 1}), (Rule({}, _all_on_one),)
 )
-COMPANIONS: Final = form(Companions, groups={"perPod": _PER_POD}, after=_if_any)
+COMPANIONS: Final = form(
+    Companions,
+    groups={"perPod": _PER_POD},
+    after=lambda read, *_: None if read == Companions(rule=read.rule) else read,
+)
 
 
 # The mode itself
@@ -284,10 +284,6 @@ def _sizes(read: _Sizes, _: Section, __: Scope) -> Sequence[tuple[int, int]]:
     return tuple((number, number * (read.unit or 1)) for number in range(1, read.most + 1))
 
 
-def _constant(node: Node, scope: Scope) -> Constant:
-    return Constant(HOLED.read(node, scope), node.at, rule=origin(node, scope))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
     """One way in which a back end serves a request: the first whose `when` matches is taken.
@@ -313,7 +309,7 @@ class Mode:
     )
     outputs: Outputs = inline(OUTPUTS, default=Outputs())
     claims: Sequence[Constant] = take(
-        many(HOLED.reading(_constant)),
+        many(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
         "Names of templates of resource claims (DRA); the container gets a claim of each.",
         ["gpu-{profile}"],
     )

@@ -43,7 +43,6 @@ def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> Shape[s
 
 
 def _model(node: Node, scope: Scope) -> str:
-    """A card model by the name of its catalogue."""
     devices: Mapping[str, Card] = scope.known.devices
     if node.text().lower() not in devices:
         models = {device.model for device in devices.values()}
@@ -52,7 +51,6 @@ def _model(node: Node, scope: Scope) -> str:
 
 
 def _profile(node: Node, scope: Scope) -> str:
-    """A partition as requests name it."""
     profiles = {profile for device in scope.known.devices.values() for profile in device.profiles}
     with contextlib.suppress(QuantityError):
         if (profile := shorthand.profile(node.text())) in profiles:

@@ -99,8 +99,13 @@ class _Enforced:
     )
 
 
-def _constant(read: _Enforced, section: Section, scope: Scope) -> Constant:
-    return Constant(read.value, section.node.at, read.enforce, origin(section.node, scope))
+def constant(value: str | int | tuple[str, ...], node: Node, scope: Scope) -> Constant:
+    """The value that stands at a node."""
+    return Constant(value, node.at, rule=origin(node, scope))
+
+
+def _enforced(read: _Enforced, section: Section, scope: Scope) -> Constant:
+    return replace(constant(read.value, section.node, scope), enforce=read.enforce)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +116,10 @@ class _Absent:
 def _none(read: _Absent, section: Section, scope: Scope) -> Constant:
     if not read.absent:
         section.complain("absent can only be true")
-    return Constant((), section.node.at, rule=origin(section.node, scope))
+    return constant((), section.node, scope)
 
 
-_ENFORCED: Final = strict(form(_Enforced, after=_constant))
+_ENFORCED: Final = strict(form(_Enforced, after=_enforced))
 ABSENT: Final = strict(form(_Absent, after=_none))
 """`{absent: true}`: the label or annotation must not be there."""
 
@@ -124,7 +129,7 @@ ABSENT: Final = strict(form(_Absent, after=_none))
 
 def _limit(node: Node, scope: Scope) -> Output:
     if _is_number(node):
-        return Constant(node.integer(1), node.at, rule=origin(node, scope))
+        return constant(node.integer(1), node, scope)
     if isinstance(node.value, str):
         return NUMBERS[node.word([*UNITS])].read(replace(node, value={}, keys={}), scope)
     verb = next(iter(node.value)) if isinstance(node.value, dict) and len(node.value) == 1 else ""
@@ -140,7 +145,7 @@ def _written(node: Node, scope: Scope) -> Output:
     if node.value in VERBS:
         raise node.problem(f"is a verb here only as {{{node.value}: {{}}}}")
     if isinstance(node.value, str) or _is_number(node):
-        return Constant(_holed(node, scope), node.at, rule=origin(node, scope))
+        return constant(_holed(node, scope), node, scope)
     if isinstance(node.value, dict) and "value" in node.value:
         return _ENFORCED.read(node, scope)
     return computed(node, scope)
@@ -150,8 +155,7 @@ def _selected(node: Node, scope: Scope) -> Output:
     if isinstance(node.value, dict) and "absent" in node.value:
         return ABSENT.read(node, scope)
     if isinstance(node.value, list):
-        texts = tuple(_holed(element, scope) for element in node.elements())
-        return Constant(texts, node.at, rule=origin(node, scope))
+        return constant(tuple(_holed(element, scope) for element in node.elements()), node, scope)
     read = _written(node, scope)
     if isinstance(read, Amount) and read.form == "name":
         raise node.problem("node labels hold no spaces: use form: label")

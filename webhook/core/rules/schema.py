@@ -57,6 +57,7 @@ _PARTS: Final[Mapping[str, Schema]] = {
     "claimSource": CLAIM_SOURCE.schema,
 }
 _OBJECT_NAME: Final = FILLED.schema | {"pattern": f"^{SUBDOMAIN}$", "maxLength": MAX_NAME}
+_VERSION: Final = says("The version of the rule language.", word((API_VERSION,)).schema)
 _HEAD: Final = ("apiVersion", "kind", "metadata", "spec")
 
 
@@ -69,7 +70,7 @@ def schema(kind: str | None = None) -> dict[str, Any]:
         "title": "Rules of gpu-webhook",
         "type": "object",
         "properties": {
-            "apiVersion": _version(),
+            "apiVersion": _VERSION,
             "kind": says("Which kind of rule this is.", word(KINDS).schema),
             "metadata": {},
             "spec": {},
@@ -115,10 +116,6 @@ def text(value: Any, indent: str = "") -> str:
     return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
 
 
-def _version() -> Schema:
-    return says("The version of the rule language.", word((API_VERSION,)).schema)
-
-
 def _document(name: str) -> Schema:
     kind = KINDS[name]
     metadata = {
@@ -129,7 +126,7 @@ def _document(name: str) -> Schema:
         "labels": says("Marks of yours; they mean nothing here.", ANYTHING.schema),
     }
     whole = {
-        "apiVersion": _version(),
+        "apiVersion": _VERSION,
         "kind": says(kind.meaning, word((name,)).schema),
         "metadata": says("The document's name.", _mapping(metadata, "name")),
         "spec": says("What the document says.", kind.spec),

@@ -52,7 +52,6 @@ def _number(node: Node, _: Scope) -> Fraction:
 
 
 def _some(node: Node, scope: Scope) -> int:
-    """The memory that a request can ask for."""
     _SIZE.read(node, scope)
     try:
         return shorthand.memory(node.text())
@@ -201,7 +200,6 @@ _QUOTA: Final = form(Quota, any_of("devices", "memory", "models"))
 
 
 def _in_a_pod(node: Node, scope: Scope) -> Mapping[str, Any]:
-    """A match expression as it stands in a pod."""
     read = COMPARISON.read(node, scope)
     return {"key": read.key, "operator": read.operator, **({"values": [*read.values]} if read.values else {})}
 

@@ -213,8 +213,10 @@ def number(verb: str, *, digits: bool) -> Shape[Amount]:
 # Verbs that are text
 
 
-def _read_values(node: Node, scope: Scope) -> tuple[str, ...]:
-    return many(TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),)
+_ONE_OR_MORE: Final[Shape[tuple[str, ...]]] = Shape(
+    lambda node, scope: many(TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),),
+    either(TEXT, many(TEXT)),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +227,7 @@ class _Word:
         default="label",
     )
     values: Mapping[str, tuple[str, ...]] = take(
-        each(Shape(_read_values, either(TEXT, many(TEXT)))),
+        each(_ONE_OR_MORE),
         "Other words to say it in; for node affinity several, as a list.",
         {"topology": "topology-aware"},
     )

@@ -66,14 +66,14 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class Demand:
     """What all pods ask that are not over."""
 
     uses: Sequence[Use]
     unread: Sequence[Unread]
 
 
-def used(pods: Iterable[Mapping[str, Any]], inventory: Inventory, rulebook: Rulebook) -> Usage:
+def demand(pods: Iterable[Mapping[str, Any]], inventory: Inventory, rulebook: Rulebook) -> Demand:
     """What these Pod objects ask, each of the back end and the card of its node."""
     rulebook = replace(rulebook, surroundings=surroundings(inventory), sources=())
     uses: list[Use] = []
@@ -87,7 +87,7 @@ def used(pods: Iterable[Mapping[str, Any]], inventory: Inventory, rulebook: Rule
             unread.append(Unread(*_named(raw), "; ".join(violation.message for violation in refusal.violations)))
         except CannotExpressError as reason:
             unread.append(Unread(*_named(raw), reason.message))
-    return Usage(uses, unread)
+    return Demand(uses, unread)
 
 
 def _named(raw: Mapping[str, Any]) -> tuple[str, str]:
