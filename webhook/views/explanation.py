@@ -100,7 +100,10 @@ def view(explanation: Explanation) -> View:
         title=explanation.title,
         allowed=decision.allowed,
         lead=_lead(explanation),
-        was=list(_was(converted)) if converted is not None else (),
+        was=[
+            f"{one.asked.container.name}: {_listed(_amounts(one))}  ({one.backend.rule})"
+            for one in (converted.served if converted is not None else ())
+        ],
         asking=list(_asking(explanation, planned)) if planned is not None else (),
         tenant=list(_tenant(explanation.prospect)) if explanation.prospect is not None else (),
         warnings=decision.warnings,
@@ -128,10 +131,8 @@ def _lead(explanation: Explanation) -> str:
     return f"and served by {names}" if decision.patch else f"as it is, and served by {names}: nothing is missing"
 
 
-def _was(converted: Plan) -> Iterator[str]:
-    for one in converted.served:
-        texts = {**{name: str(value) for name, value in one.amounts.items()}, **one.asked.extended.texts}
-        yield f"{one.asked.container.name}: {_listed(texts.items())}  ({one.backend.rule})"
+def _amounts(one: Assignment) -> Iterable[tuple[str, str]]:
+    return {**{name: str(value) for name, value in one.amounts.items()}, **one.asked.extended.texts}.items()
 
 
 def _asking(explanation: Explanation, planned: Plan) -> Iterator[Asking]:

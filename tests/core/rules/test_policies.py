@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, strategies
+from hypothesis import given, settings, strategies
 
 from tests import builders
 from tests.core import acme
@@ -433,6 +433,7 @@ def _time(text: str) -> float:
     return TIME.read(Node(text, Location("a", 1)), Scope())
 
 
+@settings(deadline=None)
 @given(
     strategies.datetimes(
         min_value=dt.datetime(2000, 1, 2),  # noqa: DTZ001  the zone is drawn beside it

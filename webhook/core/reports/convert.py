@@ -40,17 +40,13 @@ def convert(
     every = index.every(rulebook) if source is None else index.only(source, rulebook)
     wanted = replace(index.only(target, rulebook), tenancy=rulebook.tenancy)
     found = explain.explain(document, every, setting)
-    return [_convert(one, wanted, setting) if _understood(one) else one for one in found]
-
-
-def _understood(one: Explanation) -> bool:
-    """Whether the pod's request is clear; what policies (1xx) and its first system (5xx) say does not matter here."""
-    wrong = [violation for violation in one.decision.violations if not violation.code.startswith(("GPU1", "GPU5"))]
-    return one.planned is not None and not wrong
+    return [_convert(one, wanted, setting) for one in found]
 
 
 def _convert(understood: Explanation, wanted: Rulebook, setting: Setting) -> Explanation:
-    if understood.planned is None or not understood.planned.served:
+    # The pod's request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
+    codes = [each.code for each in understood.decision.violations if not each.code.startswith(("GPU1", "GPU5"))]
+    if codes or understood.planned is None or not understood.planned.served:
         return understood
     seen = pod.read(understood.before)
     neutral, asked = _neutral(seen, understood.planned, wanted)

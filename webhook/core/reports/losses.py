@@ -43,8 +43,9 @@ def losses(backend: Backend, alone: Rulebook) -> list[Loss]:
 
 def _lost(served: Assignment) -> Iterator[str]:
     asked = served.request
-    read = _read_back(served)
-    if read is None:
+    try:
+        read, _ = read_back.understand(served.amounts, served.backend, served.asked.marks | served.mode.marks)
+    except CannotExpressError:
         yield from (key for key, value in _values(asked).items() if value is not None)
         return
     back, outputs = _values(read), served.mode.outputs
@@ -54,13 +55,6 @@ def _lost(served: Assignment) -> Iterator[str]:
         expressed = key in {"gpu", "gpu-profile", "gpu-claim"} or {key.removeprefix("gpu-"), "share"} & written
         if value is not None and expressed and back[key] is None:
             yield key
-
-
-def _read_back(served: Assignment) -> GpuRequest | None:
-    try:
-        return read_back.understand(served.amounts, served.backend, served.asked.marks | served.mode.marks)[0]
-    except CannotExpressError:
-        return None
 
 
 def _values(request: GpuRequest) -> Mapping[str, object]:

@@ -99,11 +99,17 @@ class Problem(NamedTuple):
 
 
 class Lapse(NamedTuple):
-    """An exemption, and whether it `holds`, `ends` soon, or has `ended`; `seconds` are those to its end."""
+    """An exemption; `seconds` are those to its end."""
 
     exemption: Exemption
-    state: Literal["holds", "ends", "ended"]
     seconds: float
+
+    @property
+    def state(self) -> Literal["holds", "ends", "ended"]:
+        """Whether it holds, ends soon, or has ended."""
+        if self.seconds <= 0:
+            return "ended"
+        return "ends" if self.seconds < SOON else "holds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +138,7 @@ def overview(
     problems = [*found, *_ambiguous(tenancy)]
     for tenant in tenants:
         problems += (Problem(tenant.name, text) for text in _wrong(tenant, ledgers.get(tenant.name), live=live))
-    lapses = [_lapse(exemption, at) for exemption in tenancy.exemptions]
+    lapses = [Lapse(exemption, exemption.expires - at) for exemption in tenancy.exemptions]
     problems += (Problem("", _ended(lapse)) for lapse in lapses if lapse.state != "holds")
     return Tenants(
         tenants=sorted(tenants, key=lambda tenant: -1 if tenant.percent is None else tenant.percent, reverse=True),
@@ -208,13 +214,6 @@ def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str
             used, limit = tally.text_of(total.key, total.used), tally.text_of(total.key, total.limit)
             what = total.key.replace("/", " of ")
             yield f"holds {used} of {limit} {what}: {_THEN[quota.action if quota else 'deny']}"
-
-
-def _lapse(exemption: Exemption, at: float) -> Lapse:
-    seconds = exemption.expires - at
-    if seconds <= 0:
-        return Lapse(exemption, "ended", seconds)
-    return Lapse(exemption, "ends" if seconds < SOON else "holds", seconds)
 
 
 def _ended(lapse: Lapse) -> str:

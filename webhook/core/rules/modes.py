@@ -279,11 +279,6 @@ class _Sizes:
     most: int = need(whole(), "The greatest number.", key="max")
 
 
-def _sizes(read: _Sizes, _: Section, __: Scope) -> Sequence[tuple[int, int]]:
-    """Each number that a resource may be named after, with the bytes it stands for; the smallest first."""
-    return tuple((number, number * (read.unit or 1)) for number in range(1, read.most + 1))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
     """One way in which a back end serves a request: the first whose `when` matches is taken.
@@ -314,7 +309,7 @@ class Mode:
         ["gpu-{profile}"],
     )
     sizes: Sequence[tuple[int, int]] = take(
-        form(_Sizes, after=_sizes),
+        form(_Sizes, after=lambda read, *_: [(each, each * (read.unit or 1)) for each in range(1, read.most + 1)]),
         "The mode stands for one of each size up to `max`; `{memory}` in the name of a resource is the number.",
         {"unit": "GiB", "max": 96},
         default=(),

@@ -62,11 +62,6 @@ def _some(node: Node, scope: Scope) -> int:
 _ENABLED: Final = one_of("spec.backends of the Cluster document does not enable", lambda known: known.enabled)
 
 
-def _enabled(node: Node, scope: Scope) -> str:
-    BACKEND.read(node, scope)
-    return _ENABLED.read(node, scope)
-
-
 def _of_pods(value: Shape[str], keys: Shape[str]) -> Shape[Mapping[str, str]]:
     """Labels or annotations, none of which asks for devices, in the shorthand or in words of a back end."""
 
@@ -142,7 +137,11 @@ class Kinds:
 class Defaults:
     """What is meant where a pod does not say; `memory` is that of a bare `gpu: 1`."""
 
-    backend: str | None = take(TEXT.reading(_enabled), "The back end that serves them.", "hami-vgpu")
+    backend: str | None = take(
+        TEXT.reading(lambda node, scope: BACKEND.read(node, scope) and _ENABLED.read(node, scope)),
+        "The back end that serves them.",
+        "hami-vgpu",
+    )
     model: str | None = take(MODEL, "The card model.", "A100-80GB")
     sharing: str | None = take(_SHARING, "The way of sharing a device.")
     memory: int | None = take(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
