@@ -30,7 +30,7 @@ from webhook.commands.options import FAILED, FINE, UsageError
 from webhook.server import settings
 from webhook.views import rules
 
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 2.0
 PAUSE_SECONDS: Final = 0.1
 TAIL: Final = 1 << 16

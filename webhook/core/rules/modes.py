@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from webhook.core.forms.document import Location, Node, Section
@@ -151,12 +151,8 @@ class Outputs:
 
     def over(self, general: Outputs) -> Outputs:
         """These and the general ones, without those that write nothing, as a parameter that is empty makes them."""
-        return Outputs(
-            annotations=_writing({**general.annotations, **self.annotations}),
-            labels=_writing({**general.labels, **self.labels}),
-            env=_writing({**general.env, **self.env}),
-            node_affinity=_writing({**general.node_affinity, **self.node_affinity}),
-        )
+        joined = {one.name: {**getattr(general, one.name), **getattr(self, one.name)} for one in fields(self)}
+        return Outputs(**{section: _writing(outputs) for section, outputs in joined.items()})
 
 
 def _writing(outputs: Mapping[str, Output]) -> dict[str, Output]:
