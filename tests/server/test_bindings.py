@@ -13,6 +13,7 @@ from tests.server.process import ROOT
 from webhook.core.validate import validate
 from webhook.files import rule_files
 from webhook.server.lane import Answer, Lane, Stored, UnreadError
+from webhook.server.quotas import NOT_YET, Quotas
 from webhook.telemetry.logs import Lines
 
 RULES = rule_files.load(ROOT / "rules")
@@ -25,9 +26,11 @@ def asked(tmp_path: Path) -> Iterator[Ask]:
     """What a server with a reader of pods answers to the review of a Binding with the label gpu-memory: 1Gi."""
     with (tmp_path / "log").open("wb") as output:
 
-        def ask(stored: Stored | None, name: str = "train") -> Any:
+        def ask(stored: Stored | None, name: str = "train", *, attached: bool = False) -> Any:
             lane = Lane({"validate": validate}, RULES, Lines(output.fileno()))
             lane.stored = stored
+            if attached:
+                Quotas(lane)
             answer = lane.answer(b"POST", b"/validate?timeout=1s", binding(name))
             answered = answer if isinstance(answer, Answer) else asyncio.run(_waited(answer))
             return json.loads(answered.body)["response"]
@@ -100,6 +103,15 @@ def test_while_the_pod_cannot_be_read_the_client_is_told_to_retry(asked: Ask, re
     )
     assert refused["status"]["message"].split("\n")[0] == (
         f"[GPU111] whether the Binding changes what its pod counts cannot be told now: {why}"
+    )
+
+
+def test_until_the_cluster_is_known_nothing_is_bound_with_what_may_count(asked: Ask) -> None:
+    refused = asked(None, attached=True)
+
+    assert (refused["status"]["code"], refused["status"]["message"].split("\n")[0].partition(" now: ")[2]) == (
+        503,
+        NOT_YET,
     )
 
 

@@ -43,11 +43,16 @@ async def _stored(cluster: Api, namespace: str, name: str) -> Object | None:
         raise UnreadError(str(error)) from None
 
 
+async def _unread(why: str, *_: str) -> Object | None:
+    raise UnreadError(why)
+
+
 class Quotas:
     """Keeps a lane in step with the policies of the cluster while it serves."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
+        lane.stored = partial(_unread, NOT_YET)
         self._changed = asyncio.Event()
         rulebook = lane.rulebook
         if rulebook is not None:
@@ -73,6 +78,7 @@ class Quotas:
                 tasks.create_task(self._keep(policies))
         finally:
             self._let_nobody_in()
+            self._lane.stored = partial(_unread, NO_MORE)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     await reservations.close()
