@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import builders
-from tests.bench import many, reviews
+from tests.bench import many, reviews, sizes
 from tests.bench.figures import HIT, MISS, NOOP, OURS, WITH_QUOTA, Figures, Row, medians, table, verdicts
 from webhook.core.decision import Decision
 from webhook.core.review import AdmissionRequest, decode
@@ -85,6 +85,13 @@ def test_a_short_run_answers_every_review_as_it_should() -> None:
     assert done.stdout.count(f"| {OURS} |") == 6
     assert done.stdout.count(f"| {WITH_QUOTA} |") == 2
     assert done.stdout.count(f"| {NOOP} |") == 8
+
+
+def test_each_monster_is_measured_in_each_size() -> None:
+    heading, rule, *rows = sizes.rows(["labels gpu-xxxx", "containers"], sizes=[10_000, 20_000])
+
+    assert len(rows) == 2 * 2
+    assert {row.count("|") for row in (heading, rule, *rows)} == {4 + len(sizes.COLUMNS) + 1}
 
 
 @pytest.mark.parametrize("name", many.reviews())

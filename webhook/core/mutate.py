@@ -20,8 +20,8 @@ def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Translate the pod; deny it only if its request cannot be understood or satisfied."""
     if request.operation != "CREATE" or not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):
         return UNTOUCHED
-    request = projection.project(request, rulebook)
     try:
+        request = projection.project(request, rulebook)
         seen = pod.read(request.pod or {}, request.namespace)
         if interpret.asks_nothing(seen, rulebook):
             return UNTOUCHED

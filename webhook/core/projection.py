@@ -6,7 +6,7 @@ listed, and pods with equal projections get equal decisions, which the server re
 
 A pruned pod keeps its shape: mappings and lists stay where they are, and elements keep their index. So an edit of the
 pruned pod is the same edit of the whole pod. A field of a wrong shape is kept whole, so that `kube.pod` refuses it by
-its path.
+its path. Nothing depends on a pod that is over the budget and asks for no GPU: its projection is empty.
 """
 
 from __future__ import annotations
@@ -15,13 +15,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import orjson
+
 from webhook.core.decision import Decision, Reservation
-from webhook.core.interpret import locations
+from webhook.core.interpret import budget, extended_resources, interpret, locations
+from webhook.core.interpret.budget import ExcessError
 from webhook.core.kube import time
+from webhook.core.kube.paths import mapping
+from webhook.core.policy import unknown_devices
 from webhook.core.request.request import PREFIX
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.modes import Mode
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.violations import Refusal
 
 _SPEC: Final = ("nodeSelector", "tolerations", "schedulerName", "runtimeClassName", "nodeName", "hostIPC")
 """Fields of a pod's spec that are kept whole."""
@@ -30,9 +36,9 @@ _CONTAINER: Final = ("name", "restartPolicy")
 _SECURITY: Final = ("privileged", "runAsUser")
 _NODE_AFFINITY: Final = ("requiredDuringSchedulingIgnoredDuringExecution",)
 _CLAIM: Final = ("name", "resourceClaimTemplateName")
-_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _REQUIREMENTS: Final = ("limits", "requests")
 
+_EMPTY: Final[Mapping[str, Any]] = {"metadata": {}, "spec": {}}
 _UNREAD: Final[Mapping[str, Any]] = {}
 """Replaces an environment variable that nothing reads, so that those after it keep their index."""
 
@@ -58,16 +64,70 @@ class AllowList:
 
 
 def project(request: AdmissionRequest, rulebook: Rulebook) -> AdmissionRequest:
-    """The request with its pods pruned to what the rulebook reads; a pruned request stays as it is."""
+    """The request with its pods pruned to what the rulebook reads; a pruned request stays as it is.
+
+    Raises Refusal (GPU003) for a pod that is over the budget of a review and asks for a GPU.
+    """
     allowed = allow_list(rulebook)
     if request.projection is allowed:
         return request
-    return replace(
-        request,
-        pod=None if request.pod is None else prune(request.pod, allowed),
-        old_pod=None if request.old_pod is None else prune(request.old_pod, allowed),
-        projection=allowed,
-    )
+    try:
+        pod, text = (None, b"") if request.pod is None else _pruned(request.pod, allowed)
+        old_pod = None if request.old_pod is None else _before(request.old_pod, rulebook)
+    except ExcessError as excess:
+        if _depends(request, rulebook):
+            raise Refusal(excess.violation) from None
+        pod, old_pod, text = _EMPTY, None if request.old_pod is None else _EMPTY, b""
+    return replace(request, pod=pod, old_pod=old_pod, projection=allowed, text=text)
+
+
+def _pruned(pod: Mapping[str, Any], allowed: AllowList) -> tuple[Mapping[str, Any], bytes]:
+    """The pruned pod, also as JSON, which is empty if it is nested too deep for that. Raises ExcessError."""
+    budget.check(pod)
+    pruned = prune(pod, allowed)
+    try:
+        text = orjson.dumps(pruned)
+    except TypeError:
+        text = b""
+    budget.within(budget.BYTES, len(text), ("spec",))
+    return pruned, text
+
+
+def _before(old_pod: Mapping[str, Any], rulebook: Rulebook) -> Mapping[str, Any]:
+    """The pruned pod before an update, which is never refused for its size."""
+    try:
+        budget.check(old_pod)
+    except ExcessError:
+        if not _concerns_gpus(old_pod, rulebook):
+            return _EMPTY
+    return prune(old_pod, allow_list(rulebook))
+
+
+def _depends(request: AdmissionRequest, rulebook: Rulebook) -> bool:
+    """Whether the answer depends on a pod that is over the budget.
+
+    It does not if the pod asks for no GPU, nor if an update changes nothing that is read: an old pod can always lose
+    its finalizers.
+    """
+    there = [pod for pod in (request.pod, request.old_pod) if pod is not None]
+    if not any(_concerns_gpus(pod, rulebook) for pod in there):
+        return False
+    if request.old_pod is None:
+        return True
+    allowed = allow_list(rulebook)
+    after, before = (_metadata(mapping(pod, "metadata"), allowed) for pod in there)
+    return after != before
+
+
+def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
+    """Whether anything in a pod of any size may concern a rule or a policy."""
+    if interpret.concerns_gpus(pod, rulebook):
+        return True
+    names = "\n".join(name for section in interpret.amounts(pod) for name in section)
+    if unknown_devices.are_in(names, rulebook):
+        return True
+    claims = bool(mapping(pod, "spec").get("resourceClaims")) or extended_resources.DEVICE_CLASS in names
+    return claims and not rulebook.tenancy.silent
 
 
 def readdressed(decision: Decision, request: AdmissionRequest) -> Decision:
@@ -173,11 +233,12 @@ def _host_paths(modes: Iterable[Mode]) -> Iterator[str]:
 
 
 def prune(pod: Mapping[str, Any], allowed: AllowList) -> Mapping[str, Any]:
-    """The pod with only what may be read; a pod without metadata or spec stays as it is."""
-    metadata, spec = pod.get("metadata"), pod.get("spec")
-    if not isinstance(metadata, dict) or not isinstance(spec, dict):
-        return pod
-    return {"metadata": _metadata(metadata, allowed), "spec": _spec(spec, allowed)}
+    """The pod with only what may be read."""
+    return {
+        key: _PARTS[key](part, allowed) if isinstance(part, dict) else part
+        for key, part in pod.items()
+        if key in _PARTS
+    }
 
 
 def _metadata(metadata: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]:
@@ -211,7 +272,7 @@ def _annotations(annotations: Any, allowed: AllowList) -> Any:
 
 def _spec(spec: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]:
     kept: dict[str, Any] = _only(spec, _SPEC)
-    for section in _CONTAINERS:
+    for section in budget.SECTIONS:
         if section in spec:
             kept[section] = _each(spec[section], _container, allowed)
     if "affinity" in spec:
@@ -223,6 +284,12 @@ def _spec(spec: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]:
     if allowed.host_paths and "volumes" in spec:
         kept["volumes"] = _host_volumes(spec["volumes"], allowed)
     return kept
+
+
+_PARTS: Final[Mapping[str, Callable[[Mapping[str, Any], AllowList], dict[str, Any]]]] = {
+    "metadata": _metadata,
+    "spec": _spec,
+}
 
 
 def _affinity(affinity: Any) -> Any:

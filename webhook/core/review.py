@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -21,6 +21,12 @@ from webhook.core.violations import Violation
 
 WARNING_LENGTH: Final = 256
 WARNINGS_LENGTH: Final = 4096
+TEXT_LENGTH: Final = 4096
+"""The longest text of a violation. Those about names and values that Kubernetes takes are shorter."""
+
+READ: Final = 2 * WARNING_LENGTH
+"""How much of a warning is looked at, before white space goes and it is cut."""
+
 RETRY_SECONDS: Final = 1
 VIOLATIONS: Final = 20
 """The most violations in a denial: a hostile pod may have any number, and API servers hold answers in memory."""
@@ -37,7 +43,8 @@ class AdmissionRequest:
     `pod` and `old_pod` are decoded JSON objects, None where the review has none (`object` on DELETE,
     `oldObject` on CREATE; the server reads the pod of a Binding). `name` is empty under generateName in a mutating
     review. `user` is the client's user, by name, `at` the time of the review in seconds since 1970. `projection` is
-    the allow-list by which the pods were pruned (`webhook.core.projection`); None: they are not pruned.
+    the allow-list by which the pods were pruned (`webhook.core.projection`), None: they are not pruned; `text` is the
+    pruned pod as JSON.
     """
 
     uid: str
@@ -52,6 +59,7 @@ class AdmissionRequest:
     user: str = ""
     at: float = 0.0
     projection: object = field(default=None, compare=False, repr=False)
+    text: bytes = field(default=b"", compare=False, repr=False)
 
     @property
     def is_of_a_pod(self) -> bool:
@@ -154,7 +162,7 @@ def encode(uid: str, decision: Decision) -> bytes:
 
 def _status(decision: Decision) -> dict[str, Any]:
     """A Status that kubectl prints in full: with the reason "Invalid" it would drop the message [measured]."""
-    shown, left = decision.violations[:VIOLATIONS], len(decision.violations) - VIOLATIONS
+    shown, left = [*map(_short, decision.violations[:VIOLATIONS])], len(decision.violations) - VIOLATIONS
     more = [f"... and {left} more; mend these first"] if left > 0 else []
     status: dict[str, Any] = {
         "status": "Failure",
@@ -173,6 +181,14 @@ def _status(decision: Decision) -> dict[str, Any]:
     if decision.code == HTTPStatus.FORBIDDEN:
         status["reason"] = "Forbidden"
     return status
+
+
+def _short(violation: Violation) -> Violation:
+    """The violation, without most of a name or value that is longer than any that Kubernetes takes."""
+    texts = {"path": violation.path, "message": violation.message, "fix": violation.fix}
+    cut = {key: f"{text[: TEXT_LENGTH - 1]}…" for key, text in texts.items() if len(text) > TEXT_LENGTH}
+    notes = tuple(note[:TEXT_LENGTH] for note in violation.notes)
+    return replace(violation, notes=notes, **cut) if cut or notes != violation.notes else violation
 
 
 def line(violation: Violation, lead: str = "") -> str:
@@ -194,7 +210,8 @@ def printable(warnings: Iterable[str]) -> Iterator[str]:
     room = WARNINGS_LENGTH
     said: set[str] = set()
     for warning in warnings:
-        line = (warning if warning.isprintable() else _without_control(warning)).strip()
+        line = warning[:READ].strip()
+        line = line if line.isprintable() else _without_control(line).strip()
         short = line if len(line) <= WARNING_LENGTH else line[: WARNING_LENGTH - 1] + "…"
         if not short or short in said or len(short) > room:
             continue

@@ -35,7 +35,11 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return _bound(request, rulebook)
     if not request.is_of_a_pod:
         return UNTOUCHED
-    request = projection.project(request, rulebook)
+    try:
+        request = projection.project(request, rulebook)
+    except Refusal as refusal:
+        refused = denied(refusal.violations)
+        return observe.as_warnings(refused) if rulebook.tenancy.observing else refused
     if rulebook.tenancy.observing:
         return _observed(request, rulebook)
     return _judged(request, rulebook)
@@ -61,7 +65,6 @@ def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         seen = pod.read(request.pod or {}, request.namespace)
         checked = Checked((), interpret.Interpretation(), rulebook, {})
         if not interpret.asks_nothing(seen, rulebook):
-            interpret.check_size(seen)
             checked = shortfall.check(seen, rulebook)
     except Refusal as refusal:
         return denied(refusal.violations)

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, get_args
 CODES: Final = {
     "GPU001": "the object is not a pod that can be read",
     "GPU002": "a pod template holds what Kubernetes takes only in a pod",
+    "GPU003": "the pod asks for a GPU and has more of something than can be read while others wait",
     "GPU101": "a policy does not let the tenant use such a back end, vendor, model, sharing or profile",
     "GPU102": "a container asks for more than a policy lets one have",
     "GPU103": "a pod asks for more than a policy lets one have",

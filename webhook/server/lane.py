@@ -13,6 +13,7 @@ is passed in as `judges`.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -134,6 +135,7 @@ class Lane:
             rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=UNREADABLE))
         started = perf_counter()
         request = None
+        gc.disable()  # a review makes no cycles, and each part of a large one would be looked at several times
         try:
             request = review.decode(body, time())
             if self.stored is not None and request.is_a_binding and _is_named(request):
@@ -147,6 +149,8 @@ class Lane:
             return self.refuse(HTTPStatus.BAD_REQUEST, " ".join(str(error).split()))
         except Exception as error:  # noqa: BLE001 - any exception here is a fault of this program: `_failed` answers
             return self._failed(name, request, error)
+        finally:
+            gc.enable()
 
     def _count(
         self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from webhook.core import projection
 from webhook.core.decision import Decision
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.violations import Refusal
 
 Judge = Callable[[AdmissionRequest, Rulebook], Decision]
 
@@ -37,14 +35,16 @@ class Memo:
         """The decision about one request, by `judge` or from memory; `name` is the judge's name in the key."""
         if request.operation != "CREATE" or request.old_pod is not None or not request.is_of_a_pod:
             return judge(request, rulebook)
-        allowed = projection.allow_list(rulebook)
-        pod = projection.prune(request.pod or {}, allowed)
-        key = _key(name, pod, request, rulebook)
+        try:
+            projected = projection.project(request, rulebook)
+        except Refusal:
+            return judge(request, rulebook)  # which words the refusal, or in observe mode the warning
+        key = _key(name, projected, rulebook)
         if rulebook is not self._rulebook:
             self._rulebook, self._known = rulebook, {}
         decision = self._known.get(key) if key is not None else None
         if decision is None:
-            decision = judge(replace(request, pod=pod, projection=allowed), rulebook)
+            decision = judge(projected, rulebook)
             self._remember(key, decision)
         return projection.readdressed(decision, request)
 
@@ -57,15 +57,11 @@ class Memo:
         self._known[key] = decision
 
 
-def _key(name: str, pod: Mapping[str, Any], request: AdmissionRequest, rulebook: Rulebook) -> Key | None:
-    """The key of a decision; None for a pod that is too large, or nested too deep for orjson."""
-    try:
-        written = orjson.dumps(pod)  # as JSON, where 1 and true differ, as they do not in a dict
-    except TypeError:
+def _key(name: str, request: AdmissionRequest, rulebook: Rulebook) -> Key | None:
+    """The key of a decision; None for a projection that is too large, or nested too deep to be compared."""
+    if not 0 < len(request.text) <= LONGEST:
         return None
-    if len(written) > LONGEST:
-        return None
-    return name, request.namespace, _moment(request, rulebook), written
+    return name, request.namespace, _moment(request, rulebook), request.text
 
 
 def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | None:

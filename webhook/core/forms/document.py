@@ -14,6 +14,9 @@ from typing import Any, Final, TypeVar
 API_VERSION: Final = "gpu-webhook.io/v1alpha1"
 """That of every document of ours, in rule files and in a cluster."""
 
+LONGEST_WORD: Final = 80
+"""How much of a text is compared with the known words, in characters."""
+
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -212,8 +215,22 @@ def nearest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
 def closest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
     """The known word that a text is nearest to; empty if it is near none."""
     spelled = {each.lower(): each for each in sorted(known)}
-    close = difflib.get_close_matches(text.lower(), spelled, n=1, cutoff=cutoff)
+    close = difflib.get_close_matches(text[:LONGEST_WORD].lower(), spelled, n=1, cutoff=cutoff)
     return spelled[close[0]] if close else ""
+
+
+class Nearest:
+    """`nearest`, a certain number of times. It costs as much as reading an ordinary pod."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def __call__(self, text: str, known: Collection[str], cutoff: float = 0.6) -> str:
+        """As `nearest`, but nothing once it was asked so often."""
+        if self.left <= 0:
+            return ""
+        self.left -= 1
+        return nearest(text, known, cutoff)
 
 
 def kind(value: Any) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
-from webhook.core.forms.document import nearest
+from webhook.core.forms.document import Nearest
 from webhook.core.interpret import claim_objects, extended_resources, locations
+from webhook.core.interpret.budget import SECTIONS
 from webhook.core.interpret.claim_objects import Claim, Reference
 from webhook.core.interpret.container_request import ContainerRequest, ask, together
 from webhook.core.interpret.locations import Finding
 from webhook.core.kube.paths import field as path_of
+from webhook.core.kube.paths import mapping
 from webhook.core.kube.pod import EPHEMERAL, Pod
 from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.request import shorthand
@@ -27,9 +29,8 @@ _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
 MOST: Final = 50
 """How many violations are collected: a hostile pod may have a hundred thousand."""
 
-MOST_CONTAINERS: Final = 256
-"""Containers of a pod that asks for a GPU. Each costs half a millisecond, in which other reviews wait, and a hostile
-pod may have twenty thousand. Ordinary pods have fewer than twenty."""
+WORDS: Final = 8
+"""How many times the nearest word is looked for in one review."""
 
 LISTED: Final = 12
 """How many names a message lists."""
@@ -40,7 +41,8 @@ class Interpretation:
     """What a pod asks.
 
     `chosen` is the container that pod-wide shorthand is for, if the pod names none. `claims`: the pod names claims,
-    so its requests depend on other objects.
+    so its requests depend on other objects. `nearest` finds the words for
+    its hints.
     """
 
     asked: list[ContainerRequest] = field(default_factory=list)
@@ -48,6 +50,7 @@ class Interpretation:
     violations: list[Violation] = field(default_factory=list)
     chosen: str | None = None
     claims: bool = False
+    nearest: Nearest = field(default_factory=lambda: Nearest(WORDS), compare=False, repr=False)
 
 
 def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
@@ -77,7 +80,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
             result.warnings += result.asked[-1].warnings
     missed = [said for left in annotated.values() for said in list(left.values())[:1]]
     missed += [reference.said for left in claims.values() for reference in left[:1]]
-    result.violations += [_no_such_container(pod, said) for said in missed]
+    result.violations += [_no_such_container(pod, said) for said in missed[:MOST]]
     result.warnings += _about_nothing(pod, general, result)
     return result
 
@@ -119,16 +122,15 @@ def _kept(asked: ContainerRequest, claim: Claim | None) -> ContainerRequest:
 
 def marks_of(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
     """The annotations of the pod that a rule depends on, as `key` and as `key=value`."""
-    if rulebook.marked.isdisjoint(pod.annotations):
-        return frozenset()
-    said = [mark for key, value in pod.annotations.items() for mark in (key, f"{key}={value}")]
+    there = [key for key in rulebook.marked if key in pod.annotations]
+    said = [mark for key in there for mark in (key, f"{key}={pod.annotations[key]}")]
     return rulebook.marks.intersection(said)
 
 
 def _about_nothing(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation) -> Iterator[str]:
     """Warnings for misspelt labels, and for keys that have no effect."""
     if any(asked.anything for asked in result.asked):
-        yield from locations.misspelt(pod)
+        yield from locations.misspelt(pod, result.nearest)
     elif general and not result.violations and "gpu" not in general:
         first = next(iter(general.values()))
         yield f"{first}, and nothing asks for a GPU; write gpu: 1 for one"
@@ -136,40 +138,53 @@ def _about_nothing(pod: Pod, general: Mapping[str, FieldValue], result: Interpre
 
 def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
     """Whether nothing in the pod concerns GPUs. This is true of most pods, and quick to tell."""
-    if any(key.startswith("gpu") for key in pod.labels):
-        return False
-    if any(key == "gpu" or PREFIX in key for key in pod.annotations):
-        return False
-    if rulebook.sources and claim_objects.mentions(pod, rulebook):
-        return False
-    known = rulebook.resources
-    if any(rulebook.spoken.values()) and not rulebook.heard["annotation"].keys().isdisjoint(pod.annotations):
-        return False
-    return not any(
-        name in known or name in locations.RESOURCES
-        for container in pod.containers
-        for section in (container.limits, container.requests)
-        for name in section
-    )
+    amounts = (section for container in pod.containers for section in (container.limits, container.requests))
+    return not _concerns(pod.labels, pod.annotations, amounts, rulebook)
 
 
-def check_size(pod: Pod) -> None:
-    """Refuse (GPU001) a pod that asks for a GPU and has more than MOST_CONTAINERS containers."""
-    if len(pod.containers) > MOST_CONTAINERS:
-        raise Refusal(
-            Violation(
-                code="GPU001",
-                path="spec.containers",
-                message=f"the pod has {len(pod.containers)} containers, and one that asks for a GPU may have "
-                f"{MOST_CONTAINERS}",
-                fix="make several pods of it",
-            )
-        )
+def concerns_gpus(raw: Mapping[str, Any], rulebook: Rulebook) -> bool:
+    """Whether anything in a pod of any size and shape concerns GPUs, but for claims and unknown devices."""
+    labels, annotations = mapping(raw, "metadata", "labels"), mapping(raw, "metadata", "annotations")
+    return _concerns(labels, annotations, amounts(raw), rulebook)
+
+
+def amounts(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The limits and requests of all containers of a pod of any shape."""
+    for found in map(mapping(raw, "spec").get, SECTIONS):
+        try:
+            there = [one["resources"] for one in found or () if "resources" in one]
+        except TypeError:  # they are no list of objects
+            continue
+        for resources in filter(None, there):
+            for part in ("limits", "requests"):
+                yield mapping(resources, part)
+
+
+def _concerns(
+    labels: Mapping[str, Any],
+    annotations: Mapping[str, Any],
+    amounts: Iterable[Mapping[str, Any]],
+    rulebook: Rulebook,
+) -> bool:
+    if not labels.keys().isdisjoint(shorthand.KEYS.keys()) or PREFIX in "\n".join(labels):
+        return True
+    said = "\n".join(annotations)
+    if "gpu" in annotations or PREFIX in said:
+        return True
+    if any(prefix in said for source in rulebook.sources for prefix in source.prefixes):
+        return True
+    if any(rulebook.spoken.values()) and not rulebook.heard["annotation"].keys().isdisjoint(annotations):
+        return True
+    for section in amounts:
+        names = section.keys()
+        if not names.isdisjoint(rulebook.resources.keys()) or not names.isdisjoint(locations.RESOURCES):
+            return True
+    return False
 
 
 def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, FieldValue]:
     stated: dict[str, FieldValue] = {}
-    for found in locations.pod_wide(pod):
+    for found in locations.pod_wide(pod, result.nearest):
         if len(result.violations) > MOST:
             break
         if isinstance(found, Finding) and found.tolerant and _somebody_elses(found, pod, rulebook):
@@ -187,27 +202,26 @@ def _add(found: Finding | Violation, into: dict[str, FieldValue], rulebook: Rule
     if isinstance(entry, Violation):
         result.violations.append(entry)
     elif isinstance(found, Finding):
-        known, unknown = _catalogued(found.key, entry, rulebook)
+        known, unknown = _catalogued(found.key, entry, rulebook, result.nearest)
         result.violations += unknown or locations.merge(into, found.key, known)
 
 
-def _catalogued(key: str, said: FieldValue, rulebook: Rulebook) -> tuple[FieldValue, list[Violation]]:
+def _catalogued(
+    key: str, said: FieldValue, rulebook: Rulebook, nearest: Nearest
+) -> tuple[FieldValue, list[Violation]]:
     """The value with models named as in the catalogue, and a violation (GPU303) for each unknown name."""
     if key == "gpu-profile" and said.value not in rulebook.profiles:
-        return said, [_unknown(f'profile "{said.value}"', said.value, said, rulebook.profiles)]
+        return said, [_unknown(f'profile "{said.value}"', said.value, said, rulebook.profiles, nearest)]
     if key != "gpu-model":
         return said, []
-    models = {device.model for device in rulebook.devices.values()}
-    unknown = [
-        _unknown(f'model "{shown(model)}"', model, said, models)
-        for model in said.value
-        if model.lower() not in rulebook.devices
-    ]
+    strange = [model for model in said.value if model.lower() not in rulebook.devices]
+    models = {device.model for device in rulebook.devices.values()} if strange else set()
+    unknown = [_unknown(f'model "{shown(model)}"', model, said, models, nearest) for model in strange]
     known = [rulebook.devices[model.lower()].model for model in said.value if model.lower() in rulebook.devices]
     return FieldValue(tuple(dict.fromkeys(known)), said.path, said.text), unknown
 
 
-def _unknown(what: str, name: str, said: FieldValue, known: Collection[str]) -> Violation:
+def _unknown(what: str, name: str, said: FieldValue, known: Collection[str], nearest: Nearest) -> Violation:
     message = f"no catalogue knows the GPU {what}{nearest(name, known)}"
     fix = f"ask for one of: {', '.join(sorted(known)[:LISTED])}, ..."
     return Violation(code="GPU303", path=said.path, message=message, fix=fix)
@@ -246,7 +260,7 @@ def _unknown_value(finding: Finding, rulebook: Rulebook, result: Interpretation)
 
 def _per_container(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, dict[str, FieldValue]]:
     stated: dict[str, dict[str, FieldValue]] = {}
-    for container, found in locations.per_container(pod):
+    for container, found in locations.per_container(pod, result.nearest):
         if len(result.violations) > MOST:
             break
         _add(found, stated.setdefault(container, {}), rulebook, result)

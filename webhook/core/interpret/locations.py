@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from webhook.core.forms.document import nearest
+from webhook.core.forms.document import Nearest
 from webhook.core.kube import quantity
 from webhook.core.kube.paths import Path, field
 from webhook.core.kube.pod import Container, Pod
@@ -57,34 +57,34 @@ class Finding(NamedTuple):
     tolerant: bool = False
 
 
-def pod_wide(pod: Pod) -> Iterator[Finding | Violation]:
+def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Finding | Violation]:
     """The keys for the whole pod in labels and annotations; a violation for each unknown key of our prefix."""
     for section, entries in (("labels", pod.labels), ("annotations", pod.annotations)):
         for key, text in entries.items():
             if key.startswith("gpu"):
-                yield from _found(section, key, text)
+                yield from _found(section, key, text, nearest)
 
 
-def _found(section: str, key: str, text: Any) -> Iterator[Finding | Violation]:
+def _found(section: str, key: str, text: Any, nearest: Nearest) -> Iterator[Finding | Violation]:
     path: Path = ("metadata", section, key)
     plain = key in shorthand.KEYS if section == "labels" else key == "gpu"
     short = key if plain else _QUALIFIED.get(key)
     if short is not None:
         yield Finding(short, text, path, tolerant=plain) if isinstance(text, str) else no_string(text, path)
     elif key.startswith(PREFIX) and key != NOTE and path != ("metadata", "annotations", CARD):
-        yield _unknown_key(key, _QUALIFIED, path)
+        yield _unknown_key(key, _QUALIFIED, path, nearest)
 
 
-def misspelt(pod: Pod) -> Iterator[str]:
-    """A warning for each label that is nearly a key of the shorthand."""
-    for key in pod.labels:
+def misspelt(pod: Pod, nearest: Nearest) -> Iterator[str]:
+    """A warning for each label that is nearly a key of the shorthand, while `nearest` finds words."""
+    for key in pod.labels if nearest.left else ():
         if key.startswith("gpu-") and key not in shorthand.KEYS and not key.startswith(PREFIX):
             hint = nearest(key, shorthand.KEYS, cutoff=0.8)
             if hint:
                 yield f"the label {key} means nothing here{hint}"
 
 
-def per_container(pod: Pod) -> Iterator[tuple[str, Finding | Violation]]:
+def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Finding | Violation]]:
     """The keys in annotations such as `gpu.gpu-webhook.io/main: "0.3"`, each with the container's name."""
     for key, text in pod.annotations.items():
         head, suffix, container = key.partition(SUFFIX)
@@ -94,7 +94,7 @@ def per_container(pod: Pod) -> Iterator[tuple[str, Finding | Violation]]:
         path: Path = ("metadata", "annotations", key)
         if short not in shorthand.KEYS or short == "gpu-container":
             known = [annotation(name, container) for name in shorthand.KEYS if name != "gpu-container"]
-            yield container, _unknown_key(key, known, path)
+            yield container, _unknown_key(key, known, path, nearest)
         else:
             yield container, Finding(short, text, path) if isinstance(text, str) else no_string(text, path)
 
@@ -109,8 +109,8 @@ def claimed(container: str) -> str:
     return annotation(CLAIMED, container)
 
 
-def _unknown_key(key: str, known: Collection[str], path: Path) -> Violation:
-    message = f'"{quantity.shown(key)}" is not a key of the shorthand{nearest(key[:80], known)}'
+def _unknown_key(key: str, known: Collection[str], path: Path, nearest: Nearest) -> Violation:
+    message = f'"{quantity.shown(key)}" is not a key of the shorthand{nearest(key, known)}'
     return Violation(code="GPU201", path=field(path), message=message, fix=f"use one of {', '.join(known)}")
 
 

@@ -16,6 +16,9 @@ from webhook.core.kube.pod import Pod
 from webhook.core.violations import Violation
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+LISTED: Final = 12
+"""How many values a message lists."""
+
 TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
 
 
@@ -52,7 +55,6 @@ def keys(pod: Pod) -> set[str]:
 def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Violation]:
     """The edits that bind the pod to nodes meeting every requirement; a violation for each that it rules out."""
     missing: list[Requirement] = []
-    present = terms(pod)
     together: dict[str, Requirement] = {}
     for requirement in requirements:
         yield from _join(requirement, together)
@@ -62,11 +64,11 @@ def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Vi
             if selected not in requirement.values:
                 path: Path = ("spec", "nodeSelector", requirement.key)
                 yield _excluded(requirement, path, f"nodeSelector wants {requirement.key}={selected}")
-        elif conflict := _conflict(present, requirement):
+        elif conflict := _conflict(pod, requirement):
             yield _excluded(requirement, (*TERMS, conflict[0]), conflict[1])
         else:
             missing.append(requirement)
-    yield from _into_terms(present, missing)
+    yield from _into_terms(pod, missing)
 
 
 def _join(requirement: Requirement, together: dict[str, Requirement]) -> Iterator[Violation]:
@@ -94,6 +96,27 @@ def terms(pod: Pod) -> Sequence[Mapping[str, Any]]:
     return at or ()
 
 
+def placed(pod: Pod, edits: Iterable[Edit]) -> Pod:
+    """The pod after edits of `require`; the original stays as it is."""
+    after = [*terms(pod)]
+    for edit in edits:
+        if isinstance(edit, Append):
+            index = int(edit.path[-2])
+            present = after[index].get("matchExpressions") or ()
+            after[index] = {**after[index], "matchExpressions": [*present, edit.value]}
+        elif isinstance(edit, Put):
+            after = edit.value
+    spec = {**pod.spec, "affinity": _with_terms(pod, after)}
+    return replace(pod, raw={**pod.raw, "spec": spec}, spec=spec)
+
+
+def _with_terms(pod: Pod, after: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = dict(pod.spec.get("affinity") or {})
+    node = dict(found.get("nodeAffinity") or {})
+    required = {**(node.get(_REQUIRED) or {}), "nodeSelectorTerms": after}
+    return {**found, "nodeAffinity": {**node, _REQUIRED: required}}
+
+
 def without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
     """The pod's affinity without the required expressions on these node labels, and without empty holders."""
     left = [term for present in terms(pod) if (term := _rest(present, keys))]
@@ -112,13 +135,14 @@ def _rest(term: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
     return {**rest, "matchExpressions": expressions} if expressions else rest
 
 
-def _into_terms(present: Sequence[Mapping[str, Any]], missing: Sequence[Requirement]) -> Iterator[Edit]:
+def _into_terms(pod: Pod, missing: Sequence[Requirement]) -> Iterator[Edit]:
+    present = terms(pod)
     if not present and missing:
         expressions = [requirement.expression() for requirement in missing]
         yield Put(TERMS, [{"matchExpressions": expressions}], missing[0].rule)
     for index, term in enumerate(present):
         for requirement in missing:
-            if binds_something(term) and not _meets(term, requirement):
+            if binds_something(term) and not _meets(_expressions(pod, requirement.key).get(index, ()), requirement):
                 path: Path = (*TERMS, index, "matchExpressions")
                 yield Append(path, requirement.expression(), requirement.rule)
 
@@ -132,34 +156,48 @@ def _one_of(values: Sequence[str]) -> str:
     return " or ".join(values) or "absent"
 
 
-def _expressions(term: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    return [expression for expression in term.get("matchExpressions") or () if expression.get("key") == key]
+Expressions = Sequence[Mapping[str, Any]]
+"""The match expressions of one term on one node label."""
 
 
-def _meets(term: Mapping[str, Any], requirement: Requirement) -> bool:
-    """Whether the term already has the requirement, or a narrower one."""
+def _expressions(pod: Pod, key: str) -> Mapping[int, Expressions]:
+    """The expressions on a node label, by the index of their term; found once for all keys."""
+    known: dict[Any, dict[int, list[Mapping[str, Any]]]] | None = pod.memory.get(_expressions)
+    if known is None:
+        known = pod.memory[_expressions] = {}
+        for index, term in enumerate(terms(pod)):
+            for expression in term.get("matchExpressions") or ():
+                known.setdefault(expression.get("key"), {}).setdefault(index, []).append(expression)
+    return known.get(key, {})
+
+
+def _meets(present: Expressions, requirement: Requirement) -> bool:
+    """Whether a term already has the requirement, or a narrower one."""
     if not requirement.values:
-        return any(expression.get("operator") == "DoesNotExist" for expression in _expressions(term, requirement.key))
+        return any(expression.get("operator") == "DoesNotExist" for expression in present)
     return any(
         expression.get("operator") == "In" and set(expression.get("values") or ()) <= set(requirement.values)
-        for expression in _expressions(term, requirement.key)
+        for expression in present
     )
 
 
-def _conflict(present: Sequence[Mapping[str, Any]], requirement: Requirement) -> tuple[int, str] | None:
+def _conflict(pod: Pod, requirement: Requirement) -> tuple[int, str] | None:
     """The first term and its reason, if every term excludes all required nodes."""
-    reasons = [_exclusion(term, requirement) for term in present if binds_something(term)]
-    if not reasons or not all(reasons):
+    binding = [index for index, term in enumerate(terms(pod)) if binds_something(term)]
+    present = _expressions(pod, requirement.key)
+    if not binding or any(index not in present for index in binding):
         return None
-    index = next(index for index, term in enumerate(present) if binds_something(term))
-    return index, str(reasons[0])
+    reasons = (_exclusion(present[index], requirement) for index in binding)
+    first = next(reasons)
+    return (binding[0], first) if first and all(reasons) else None
 
 
-def _exclusion(term: Mapping[str, Any], requirement: Requirement) -> str | None:
+def _exclusion(present: Expressions, requirement: Requirement) -> str | None:
+    """Why a term excludes all required nodes; None if it does not."""
     if not requirement.values:
-        return _presence(term, requirement)
+        return _presence(present, requirement)
     left = set(requirement.values)
-    for expression in _expressions(term, requirement.key):
+    for expression in present:
         values, operator = set(expression.get("values") or ()), expression.get("operator")
         if operator == "In":
             left &= values
@@ -168,14 +206,18 @@ def _exclusion(term: Mapping[str, Any], requirement: Requirement) -> str | None:
         elif operator == "DoesNotExist":
             left.clear()
         if not left:
-            listed = f" [{', '.join(sorted(values))}]" if values else ""
-            return f"node affinity wants {requirement.key} {operator}{listed}"
+            return f"node affinity wants {requirement.key} {operator}{_listed(values)}"
     return None
 
 
-def _presence(term: Mapping[str, Any], requirement: Requirement) -> str | None:
+def _listed(values: Collection[str]) -> str:
+    shown = [*sorted(values)[:LISTED], *(["..."] if len(values) > LISTED else [])]
+    return f" [{', '.join(shown)}]" if values else ""
+
+
+def _presence(present: Expressions, requirement: Requirement) -> str | None:
     """The expression of a term that requires a label which must be absent."""
-    for expression in _expressions(term, requirement.key):
+    for expression in present:
         if expression.get("operator") not in {"NotIn", "DoesNotExist"}:
             return f"node affinity wants {requirement.key} {expression.get('operator')}"
     return None

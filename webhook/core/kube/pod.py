@@ -7,10 +7,11 @@ was received.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
-from webhook.core.kube.paths import Path, field
+from webhook.core.kube.paths import Path
+from webhook.core.kube.paths import field as path_of
 from webhook.core.violations import Refusal, Violation
 
 T = TypeVar("T")
@@ -24,6 +25,9 @@ _LISTS: Final = (
     ("containers", "container"),
     ("ephemeralContainers", EPHEMERAL),
 )
+_SPEC: Final[Mapping[str, type]] = {"schedulerName": str, "runtimeClassName": str}
+_REQUIREMENT: Final[Mapping[str, type]] = {"key": str, "operator": str}
+_TOLERATION: Final[Mapping[str, type]] = {**_REQUIREMENT, "value": str, "effect": str, "tolerationSeconds": int}
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -50,6 +54,8 @@ class Pod:
     annotations: Mapping[str, Any]
     containers: Sequence[Container]
     namespace: str = ""
+    memory: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What was derived from it, so that it is derived once; another pod made by `replace` begins anew."""
 
 
 def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
@@ -75,12 +81,16 @@ def _check_placing(spec: Mapping[str, Any]) -> None:
     if "nodeSelector" in spec:
         _mapping(spec, ("spec", "nodeSelector"))
     if "tolerations" in spec:
-        _objects(spec, ("spec", "tolerations"))
-    for key in ("schedulerName", "runtimeClassName"):
-        if not isinstance(spec.get(key) or "", str):
-            _refuse(("spec", key), "a string")
-    if spec.get("affinity") is None:
-        return
+        for index, toleration in enumerate(_objects(spec, ("spec", "tolerations"))):
+            _check_scalars(toleration, _TOLERATION, ("spec", "tolerations", index))
+    if "resourceClaims" in spec:
+        _objects(spec, ("spec", "resourceClaims"))
+    _check_scalars(spec, _SPEC, ("spec",))
+    if spec.get("affinity") is not None:
+        _check_affinity(spec)
+
+
+def _check_affinity(spec: Mapping[str, Any]) -> None:
     path: Path = ("spec",)
     at = spec
     for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
@@ -88,8 +98,19 @@ def _check_placing(spec: Mapping[str, Any]) -> None:
         at = _mapping(at, path)
     for index, term in enumerate(_objects(at, (*path, "nodeSelectorTerms"))):
         for key in ("matchExpressions", "matchFields"):
-            for place, expression in enumerate(_objects(term, (*path, "nodeSelectorTerms", index, key))):
-                _sequence(expression, (*path, "nodeSelectorTerms", index, key, place, "values"))
+            listed: Path = (*path, "nodeSelectorTerms", index, key)
+            for place, expression in enumerate(_objects(term, listed)):
+                _check_scalars(expression, _REQUIREMENT, (*listed, place))
+                for number, value in enumerate(_sequence(expression, (*listed, place, "values"))):
+                    if not isinstance(value, str):
+                        _refuse((*listed, place, "values", number), "a string")
+
+
+def _check_scalars(holder: Mapping[str, Any], kinds: Mapping[str, type], path: Path) -> None:
+    for key, kind in kinds.items():
+        value = holder.get(key)
+        if value is not None and not isinstance(value, kind):
+            _refuse((*path, key), "a string" if kind is str else "a whole number")
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
@@ -142,7 +163,7 @@ def _objects(parent: Mapping[str, Any], path: Path) -> Sequence[Mapping[str, Any
 
 
 def _refuse(path: Path, shape: str) -> NoReturn:
-    where = field(path)
+    where = path_of(path)
     raise Refusal(
         Violation(code="GPU001", path=where, message=f"{where} is not {shape}", fix=f"write {where} as {shape}")
     )

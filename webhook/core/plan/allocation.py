@@ -193,6 +193,13 @@ def depends(kind: str, key: str, rulebook: Rulebook) -> bool:
         return key in shorthand.KEYS or key.startswith(PREFIX) or key in rulebook.heard["label"]
     if key == "gpu" or (PREFIX in key and key != locations.NOTE):
         return True
-    if key in rulebook.all_marked or key in rulebook.heard["annotation"]:
-        return True
-    return any(key in resource.addresses for by_key in rulebook.heard.values() for resource in by_key.values())
+    return key in rulebook.all_marked or key in rulebook.heard["annotation"] or key in _addresses(rulebook)
+
+
+def _addresses(rulebook: Rulebook) -> frozenset[str]:
+    """The annotations that may name the container that another is for; found once for each rulebook."""
+    known: frozenset[str] | None = rulebook.memory.get(_addresses)
+    if known is None:
+        resources = [resource for by_key in rulebook.heard.values() for resource in by_key.values()]
+        known = rulebook.memory[_addresses] = frozenset(key for each in resources for key in each.addresses)
+    return known

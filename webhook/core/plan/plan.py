@@ -10,7 +10,7 @@ from webhook.core.backends.amounts import CannotExpressError, as_text
 from webhook.core.backends.translate import find_card
 from webhook.core.interpret import locations
 from webhook.core.interpret.container_request import ContainerRequest
-from webhook.core.interpret.interpret import Interpretation, interpret
+from webhook.core.interpret.interpret import MOST, Interpretation, interpret
 from webhook.core.kube import quantity
 from webhook.core.kube.patch import Edit, Put, Remove
 from webhook.core.kube.pod import Container, Pod
@@ -57,6 +57,8 @@ def make(
         return (lets is None or lets(served)) and inject.reachable(pod, rulebook, known, served)
 
     for asked in interpretation.asked:
+        if len(plan.violations) > MOST:
+            break
         plan.edits += _without(asked.container, locations.RESOURCES)
         served = _serve(asked, plan, rulebook, preferred, suitable)
         done = served.amounts if served else {}

@@ -41,7 +41,13 @@ def used(pod: Pod, container: Container) -> set[str]:
 
 
 def _by_name(pod: Pod) -> dict[str, Any]:
-    return {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in _pod_claims(pod)}
+    """The template of each claim of the pod; made once for all containers."""
+    known: dict[str, Any] | None = pod.memory.get(_by_name)
+    if known is None:
+        claims = _objects(pod.spec.get("resourceClaims"))
+        known = {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in claims}
+        pod.memory[_by_name] = known
+    return known
 
 
 def _templates_of(names: Collection[str], by_name: Mapping[str, Any]) -> set[str]:
@@ -75,10 +81,6 @@ def _name(container: str, template: str, taken: Collection[str]) -> str:
     text = f"{container}-{template.replace('.', '-')}"
     numbered = (f"{text[: _LONGEST - 7].rstrip('-')}-{number}" for number in count(len(taken) + 1))
     return next(name for name in chain([text[:_LONGEST].rstrip("-")], numbered) if name not in taken)
-
-
-def _pod_claims(pod: Pod) -> Sequence[Mapping[str, Any]]:
-    return _objects(pod.spec.get("resourceClaims"))
 
 
 def _resources(container: Container) -> Mapping[str, Any]:

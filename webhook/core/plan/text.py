@@ -8,6 +8,7 @@ from typing import Final
 from webhook.core.backends import amounts, cards
 from webhook.core.kube.quantity import show_size
 from webhook.core.plan.choose import Assignment
+from webhook.core.rules.catalog import Card
 from webhook.core.rules.outputs import Constant, Output
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.vocabulary import holes
@@ -78,12 +79,33 @@ def tells_model(output: Output) -> bool:
 
 def _lookalikes(models: Sequence[str], rulebook: Rulebook) -> list[str]:
     """Products of other cards whose names contain a requested one, as `NVIDIA A100` contains `NVIDIA A10`."""
-    asked = {rulebook.devices[model.lower()].model: rulebook.devices[model.lower()] for model in models}
-    wanted = [name.lower() for card in asked.values() for name in card.names]
+    asked = {card.model: card for card in (rulebook.devices[model.lower()] for model in models)}
     vendors = {card.vendor for card in asked.values()}
-    others = {card.model: card for card in rulebook.devices.values() if card.vendor in vendors} if asked else {}
-    others = {model: card for model, card in others.items() if model not in asked}
-    return [name for card in others.values() for name in card.names if any(part in name.lower() for part in wanted)]
+    products = _products(rulebook)
+    found = (
+        products[place] for place in sorted({place for card in asked.values() for place in _like(card, rulebook)})
+    )
+    return [name for card, name in found if card.vendor in vendors and card.model not in asked]
+
+
+def _products(rulebook: Rulebook) -> Sequence[tuple[Card, str]]:
+    """The products of all cards; listed once for each rulebook."""
+    known: list[tuple[Card, str]] | None = rulebook.memory.get(_products)
+    if known is None:
+        all_cards = {card.model: card for card in rulebook.devices.values()}.values()
+        known = rulebook.memory[_products] = [(card, name) for card in all_cards for name in card.names]
+    return known
+
+
+def _like(card: Card, rulebook: Rulebook) -> Sequence[int]:
+    """The places of the products whose names contain one of the card's; found once for each card."""
+    known: list[int] | None = rulebook.memory.get((_like, card.model))
+    if known is None:
+        parts = [name.lower() for name in card.names]
+        lower = [name.lower() for _, name in _products(rulebook)]
+        known = [place for place, name in enumerate(lower) if any(part in name for part in parts)]
+        rulebook.memory[_like, card.model] = known
+    return known
 
 
 def _products_with(served: Assignment, rulebook: Rulebook) -> Sequence[str]:

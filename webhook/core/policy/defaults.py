@@ -11,7 +11,7 @@ from functools import partial
 
 from webhook.core.interpret import locations
 from webhook.core.interpret.container_request import ContainerRequest
-from webhook.core.interpret.interpret import Interpretation, check_size, interpret
+from webhook.core.interpret.interpret import Interpretation, interpret
 from webhook.core.kube.patch import Edit, Put
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import show_size
@@ -25,8 +25,7 @@ from webhook.core.rules.tenant_policy import Defaults, TenantPolicy
 
 
 def plan_for_tenant(seen: Pod, rulebook: Rulebook) -> Plan:
-    """The plan for a pod with its tenant's policy applied; raises Refusal."""
-    check_size(seen)
+    """The plan for a pod with its tenant's policy applied."""
     if not rulebook.tenancy.policies:
         return plan.make(seen, rulebook)
     policy = member(seen.namespace, rulebook.tenancy).policy

@@ -127,21 +127,22 @@ def holdings(
     if interpretation is None or interpretation.claims:
         interpretation = interpret(seen, known)
     understood = {asked.container.name: asked for asked in interpretation.asked}
+    able = [container for container in seen.containers if container.kind != EPHEMERAL]
+    wrong = any(container.name not in understood for container in able)
+    spoken = extended_resources.spoken(seen, known) if wrong else {}
     found: list[Holding] = []
-    for container in seen.containers:
-        if container.kind != EPHEMERAL:
-            asked = understood.get(container.name) or _bare(container, seen, known)
-            found += _held(asked, already, seen, known)
+    for container in able:
+        asked = understood.get(container.name) or _bare(container, spoken.get(container.name, {}), seen, known)
+        found += _held(asked, already, seen, known)
     return found
 
 
-def _bare(container: Container, seen: Pod, rulebook: Rulebook) -> ContainerRequest:
+def _bare(container: Container, spoken: Mapping[str, str], seen: Pod, rulebook: Rulebook) -> ContainerRequest:
     """A container whose shorthand is wrong, or contradicts its resources: only the resources count."""
-    spoken = extended_resources.spoken(seen, rulebook)
     return ContainerRequest(
         container=container,
         request=None,
-        extended=extended_resources.read(container, rulebook, spoken.get(container.name, {})),
+        extended=extended_resources.read(container, rulebook, spoken),
         stated={},
         persist={},
         marks=marks_of(seen, rulebook),

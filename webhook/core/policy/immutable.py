@@ -8,11 +8,13 @@ A Binding is an update, too: the API server merges its labels and annotations in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from webhook.core.interpret.interpret import MOST
 from webhook.core.interpret.locations import NOTE
 from webhook.core.kube import pod
 from webhook.core.kube.paths import field
@@ -49,11 +51,12 @@ def check(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
     if request.pod is None or request.old_pod is None:
         return []
     policy = _policy(request, rulebook)
-    wrong = [
+    found = (
         violation
         for change in _changes(request.old_pod, request.pod)
         for violation in _judged(change, request.user, policy, rulebook)
-    ]
+    )
+    wrong = [*islice(found, MOST)]
     return wrong if wrong and _has_gpu(request, rulebook) else []
 
 
@@ -83,6 +86,7 @@ def unnamed(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
         for section, kind in _SECTIONS
         for key, value in _entries(binding, section).items()
     )
+    wrong = (change for change in carried if any(_judged(change, request.user, policy, rulebook)))
     return [
         Violation(
             code="GPU109",
@@ -91,8 +95,7 @@ def unnamed(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
             "does not say of which pod: another one could have the name by then",
             fix="bind through pods/binding with the pod's UID in metadata.uid, or leave the key out",
         )
-        for change in carried
-        if any(_judged(change, request.user, policy, rulebook))
+        for change in islice(wrong, MOST)
     ]
 
 
@@ -137,18 +140,20 @@ def _has_gpu(request: AdmissionRequest, rulebook: Rulebook) -> bool:
 def _judged(change: Change, user: str, policy: TenantPolicy | None, rulebook: Rulebook) -> Iterator[Violation]:
     set_by_policy = None if policy is None else getattr(policy, change.section).get(change.key)
     if set_by_policy is not None and policy is not None:
-        if change.after != set_by_policy and not _writes(user, _injecting(change, rulebook)):
+        if change.after != set_by_policy and not _writes(
+            user, _index(rulebook).injecting.get((change.kind, change.key), ())
+        ):
             fix = f"leave it; whoever wrote the policy {policy.name} says what it is"
             yield _violation(change, f"the policy {policy.name} sets it", policy.rule, fix)
         return
-    asked = [*_asking(change, rulebook)] if change.before is not None else []
-    if asked and not _writes(user, iter(asked)):
+    asked = _index(rulebook).asking.get((change.kind, change.key), ()) if change.before is not None else ()
+    if asked and not _writes(user, asked):
         yield _violation(change, f"{asked[0].name} gives it the card that it counts as by that", asked[0].rule)
         return
     if not (allocation.depends(change.kind, change.key, rulebook) or change.key == NOTE):
         return
     said = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
-    if said and not _writes(user, _reading(change, rulebook)):
+    if said and not _writes(user, _index(rulebook).reading.get((change.kind, change.key), ())):
         resource = rulebook.heard[change.kind].get(change.key)
         yield _violation(change, "what the pod counts is read from it", resource.rule if resource else "")
 
@@ -167,33 +172,55 @@ def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:
     return change.key != "gpu-backend" or meaning in rulebook.backends
 
 
-def _asking(change: Change, rulebook: Rulebook) -> Iterator[Backend]:
-    """The enabled back ends to which the key tells a part of the request, as the card; a constant tells none."""
-    for backend in rulebook.enabled:
-        outputs = (getattr(mode.outputs, change.section).get(change.key) for mode in backend.modes)
-        if any(output is not None and output.what for output in outputs):
-            yield backend
+Backends = dict[tuple[SlotKind, str], list[Backend]]
+"""Back ends by the label or annotation, each at most once."""
 
 
-def _reading(change: Change, rulebook: Rulebook) -> Iterator[Backend]:
-    """The back ends that read the key."""
-    for backend in rulebook.backends.values():
-        marks = {mark.partition("=")[0] for mode in backend.modes for mark in mode.marks | mode.when.marks}
-        unmarked = {mark for mode in backend.modes for mark in mode.when.unmarked}
-        named = {key for mode in backend.modes for key in mode.outputs.annotations}
-        keys = marks | unmarked | named if change.kind == "annotation" else set()
-        if Slot(change.kind, change.key) in backend.owns or change.key in keys:
-            yield backend
+class _Index(NamedTuple):
+    """What back ends do with a label or annotation.
+
+    asking     the enabled ones to which it tells a part of the request, as the card; a constant tells none
+    injecting  the enabled ones whose rules write it
+    reading    all that read it
+    """
+
+    asking: Backends
+    injecting: Backends
+    reading: Backends
 
 
-def _injecting(change: Change, rulebook: Rulebook) -> Iterator[Backend]:
-    """The enabled back ends whose rules write the key."""
-    for backend in rulebook.enabled:
-        if any(change.key in getattr(mode.outputs, change.section) for mode in backend.modes):
-            yield backend
+def _index(rulebook: Rulebook) -> _Index:
+    """The index of a rulebook; made once for each."""
+    known: _Index | None = rulebook.memory.get(_Index)
+    if known is None:
+        known = rulebook.memory[_Index] = _Index({}, {}, {})
+        for backend in rulebook.enabled:
+            for section, kind in _SECTIONS:
+                outputs = [each for mode in backend.modes for each in getattr(mode.outputs, section).items()]
+                for key, output in outputs:
+                    _enter(known.injecting, kind, key, backend)
+                    if output.what:
+                        _enter(known.asking, kind, key, backend)
+        for backend in rulebook.backends.values():
+            for kind, key in _read_by(backend):
+                _enter(known.reading, kind, key, backend)
+    return known
 
 
-def _writes(user: str, backends: Iterator[Backend]) -> bool:
+def _enter(index: Backends, kind: SlotKind, key: str, backend: Backend) -> None:
+    there = index.setdefault((kind, key), [])
+    if backend not in there:
+        there.append(backend)
+
+
+def _read_by(backend: Backend) -> Iterator[tuple[SlotKind, str]]:
+    yield from ((name.kind, name.key) for name in backend.owns if isinstance(name, Slot))
+    for mode in backend.modes:
+        marks = {mark.partition("=")[0] for mark in mode.marks | mode.when.marks}
+        yield from (("annotation", key) for key in marks | mode.when.unmarked | mode.outputs.annotations.keys())
+
+
+def _writes(user: str, backends: Iterable[Backend]) -> bool:
     """Whether a user is listed as a writer of one of the back ends, as its scheduler is."""
     return any(fnmatchcase(user, writer) for backend in backends for writer in backend.writers)
 

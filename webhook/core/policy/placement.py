@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core.kube import node_affinity, patch
+from webhook.core.kube import node_affinity
 from webhook.core.kube.node_affinity import TERMS, Requirement
 from webhook.core.kube.patch import Append, Edit, Put
 from webhook.core.kube.paths import Path
@@ -31,28 +31,18 @@ def confined(seen: Pod, policy: TenantPolicy) -> tuple[Pod, list[Edit], list[Vio
         step = list(_expression(seen, expression, policy))
         wrong += [one for one in step if isinstance(one, Violation)]
         new = [one for one in step if not isinstance(one, Violation)]
-        seen = _placed(seen, new)
+        seen = node_affinity.placed(seen, new) if new else seen
         made += new
     return seen, made, wrong
 
 
 def marked(seen: Pod, marks: Iterable[Put]) -> Pod:
     """The pod with more labels and annotations; the original stays as it is."""
-    metadata = dict(seen.raw.get("metadata") or {})
+    labels, annotations = dict(seen.labels), dict(seen.annotations)
     for mark in marks:
-        section, key = str(mark.path[1]), mark.path[2]
-        metadata[section] = {**(metadata.get(section) or {}), key: mark.value}
-    labels, annotations = (metadata.get(section) or {} for section in ("labels", "annotations"))
+        (labels if mark.path[1] == "labels" else annotations)[str(mark.path[2])] = mark.value
+    metadata = {**(seen.raw.get("metadata") or {}), "labels": labels, "annotations": annotations}
     return replace(seen, raw={**seen.raw, "metadata": metadata}, labels=labels, annotations=annotations)
-
-
-def _placed(seen: Pod, edits: Sequence[Edit]) -> Pod:
-    """The pod after edits of its affinity, the only part that is copied."""
-    if not edits:
-        return seen
-    before = {"spec": {"affinity": seen.spec.get("affinity")}}
-    spec = {**seen.spec, **patch.applied(patch.to_patch(edits, before), before)["spec"]}
-    return replace(seen, raw={**seen.raw, "spec": spec}, spec=spec)
 
 
 def check(seen: Pod, policy: TenantPolicy) -> Iterator[Violation]:

@@ -28,10 +28,7 @@ def claimed(seen: Pod, rulebook: Rulebook) -> Sequence[str]:
 
     Without the classes that are listed as no GPUs.
     """
-    claims = seen.spec.get("resourceClaims")
-    names = [str(claim.get("name", "")) for claim in claims if isinstance(claim, dict)] if claims else []
-    if isinstance(claims, list) and claims and not names:
-        names = ["?"]
+    names = [str(claim.get("name", "")) for claim in seen.spec.get("resourceClaims") or ()]
     classes = (
         name
         for container in seen.containers

@@ -37,9 +37,8 @@ def of_model(what: str, model: str) -> str:
 
 def plus(one: Tally, other: Tally) -> Tally:
     """The sum of two tallies."""
-    if not one or not other:
-        return one or other
-    return {key: one.get(key, Fraction(0)) + other.get(key, Fraction(0)) for key in one.keys() | other.keys()}
+    few, many = sorted((one, other), key=len)
+    return {**many, **{key: amount + many[key] if key in many else amount for key, amount in few.items()}}
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -57,9 +56,8 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 def at_least(one: Tally, other: Tally) -> Tally:
     """The larger amount of each key."""
-    if not one or not other:
-        return one or other
-    return {key: max(one.get(key, Fraction(0)), other.get(key, Fraction(0))) for key in one.keys() | other.keys()}
+    few, many = sorted((one, other), key=len)
+    return {**many, **{key: max(amount, many.get(key, amount)) for key, amount in few.items()}}
 
 
 def over(used: Tally, hard: Tally) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+from webhook.core import projection
 from webhook.core.backends import charge
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.interpret.container_request import ContainerRequest
@@ -127,6 +128,25 @@ def explain_pod(
 def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
     """Explain what both webhooks make of a pod that is created, as the review says by whom, where and when."""
     raw = review.pod or {}
+    found = foretell(title, review, rulebook)
+    if found.planned is None:
+        return found
+    asking = [asked for asked in found.planned.interpretation.asked if asked.anything]
+    after = patch.applied(found.decision.patch, raw) if found.decision.patch else raw
+    return replace(
+        found,
+        after=after,
+        candidates={asked.container.name: _candidates(asked, rulebook) for asked in asking},
+        charges=_charges(found.planned, after, rulebook),
+    )
+
+
+def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
+    """What both webhooks make of a pod, by its projection and without the reasons: as little work as theirs.
+
+    The pod `after` is not made.
+    """
+    raw = review.pod or {}
     if not isinstance(raw.get("spec"), Mapping):
         missing = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
         return Explanation(title=title, decision=denied([missing]), before=raw, after=raw)
@@ -134,7 +154,8 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
         exempt = f"{title} (exempt: {review.namespace})"
         return Explanation(title=exempt, decision=UNTOUCHED, before=raw, after=raw)
     try:
-        seen = pod.read(raw, review.namespace)
+        review = projection.project(review, rulebook)
+        seen = pod.read(review.pod or {}, review.namespace)
         rejected = [] if title.startswith("Pod ") else list(_not_in_a_template(seen))
         planned = defaults.plan_for_tenant(seen, rulebook)
     except Refusal as refusal:
@@ -145,18 +166,10 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
     decision = decide(planned, review, rulebook)
     if rulebook.tenancy.observing:
         decision = observe.mutation_as_warnings(decision, planned.served, rulebook)
-    asking = [asked for asked in planned.interpretation.asked if asked.anything]
-    after = patch.applied(decision.patch, raw) if decision.patch else raw
-    decision = _judged(decision, replace(review, pod=after), rulebook) if decision.allowed else decision
-    return Explanation(
-        title=title,
-        decision=decision,
-        before=raw,
-        after=after if decision.allowed else raw,
-        planned=planned,
-        candidates={asked.container.name: _candidates(asked, rulebook) for asked in asking},
-        charges=_charges(planned, after if decision.allowed else raw, rulebook),
-    )
+    if decision.allowed:
+        after = patch.applied(decision.patch, review.pod or {}) if decision.patch else review.pod
+        decision = _judged(decision, replace(review, pod=after), rulebook)
+    return Explanation(title=title, decision=decision, before=raw, after=raw, planned=planned)
 
 
 def _charges(planned: Plan, after: Mapping[str, Any], rulebook: Rulebook) -> dict[str, Fraction]:

@@ -67,7 +67,7 @@ def warn(
         old_pod=None,
         user=f"system:serviceaccount:kube-system:{workload.controller}-controller",
     )
-    explained = explain.explain_review("the template", review, rulebook)
+    explained = explain.foretell("the template", review, rulebook)
     explained = _with_quota(explained, request, rulebook, ledgers)
     asks = explained.decision.backends or explained.decision.violations
     hint = None if asks else pod_templates.misplaced(request.pod, template)

@@ -1,0 +1,268 @@
+"""A pod that asks for a GPU and has too much of anything is refused at once, and nothing costs more than its size."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from tests import builders
+from tests.attacks.monsters import MONSTERS, NODES, without_gpu
+from tests.core.policy.tenants import RULES, ceiling, policy, quota, rules
+from webhook.core.decision import UNTOUCHED, Decision
+from webhook.core.interpret import interpret
+from webhook.core.kube import pod
+from webhook.core.mutate import mutate
+from webhook.core.plan import shortfall
+from webhook.core.policy import defaults, holdings
+from webhook.core.reports import workloads
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import Kinds
+from webhook.core.validate import validate
+
+Object = dict[str, Any]
+
+TENANT = rules(
+    policy(
+        labels={"queue": "vision"},
+        affinity=[
+            {"key": "zone", "operator": "In", "values": ["a"]},
+            {"key": "pool", "operator": "NotIn", "values": ["b"]},
+        ],
+        quota=quota(devices=1000),
+        container=ceiling(devices=Fraction(9)),
+        allowed=Kinds(sharing=frozenset({"exclusive", "fractional"}), rule="vision (tenants.yaml:9)"),
+    )
+)
+TERMS = ".".join((*NODES, "nodeSelectorTerms"))
+UNREAD = "leave out those that nothing reads"
+FEWER = "make several pods of it"
+SELECT = "give those nodes one label, and select by that"
+EXISTS = "write one with the operator Exists instead of one for each value"
+MAIN = "spec.containers[0]"
+
+MOST: Mapping[str, tuple[int, int, str, str, str]] = {
+    # what has most of it: its most, how many of it the pod has beside, its name, where, and what to do
+    "labels of others": (500, 1, "labels", "metadata.labels", UNREAD),
+    "annotations of others": (1000, 0, "annotations", "metadata.annotations", UNREAD),
+    "containers": (128, 0, "containers", "spec.containers", FEWER),
+    "initContainers": (128, 1, "containers", "spec.containers", FEWER),
+    "ephemeralContainers": (128, 1, "containers", "spec.containers", FEWER),
+    "env": (
+        1000,
+        0,
+        "variables in a container",
+        f"{MAIN}.env",
+        "put them into a ConfigMap, and name that in envFrom",
+    ),
+    "volumeMounts": (1000, 0, "mounts in a container", f"{MAIN}.volumeMounts", "mount the folder above"),
+    "limits of others": (1500, 0, "limits and requests in its containers", "spec.containers", UNREAD),
+    "requests of others": (1500, 0, "limits and requests in its containers", "spec.containers", UNREAD),
+    "claims of a container": (100, 0, "resource claims", "spec.resourceClaims", FEWER),
+    "resourceClaims": (100, 0, "resource claims", "spec.resourceClaims", FEWER),
+    "volumes": (1000, 0, "volumes", "spec.volumes", FEWER),
+    "tolerations": (300, 0, "tolerations", "spec.tolerations", EXISTS),
+    "nodeSelector": (300, 0, "node labels in its nodeSelector", "spec.nodeSelector", SELECT),
+    "nodeSelectorTerms": (100, 0, "nodeSelectorTerms", TERMS, SELECT),
+    "matchExpressions": (1000, 0, "requirements in its nodeSelectorTerms", TERMS, SELECT),
+    "matchFields": (1000, 0, "requirements in its nodeSelectorTerms", TERMS, SELECT),
+    "values of an expression": (5000, 0, "values in its nodeSelectorTerms", TERMS, SELECT),
+}
+
+
+def texts(decision: Decision) -> list[str]:
+    return [str(violation) for violation in decision.violations]
+
+
+def asking(raw: Mapping[str, Any], namespace: str = "vision-dev") -> Any:
+    return builders.creating(raw, namespace)
+
+
+def refusal(found: int, most: int, what: str, path: str, fix: str) -> str:
+    return (
+        f"[GPU003] the pod has {found} {what}, and one that asks for a GPU may have {most}: "
+        f"all other reviews wait while they are read\n  at   {path}\n  fix  {fix}"
+    )
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_a_pod_with_one_too_many_of_anything_is_refused_and_told_the_most(name: str) -> None:
+    most, beside, what, path, fix = MOST[name]
+    just, over = (MONSTERS[name](most - beside + more) for more in (0, 1))
+
+    for judge in (mutate, validate):
+        assert texts(judge(asking(over), RULES)) == [refusal(most + 1, most, what, path, fix)]
+        assert "GPU003" not in "".join(texts(judge(asking(just), RULES)))
+
+
+def test_names_and_values_that_are_read_have_a_most_together() -> None:
+    refused = mutate(asking(builders.pod(labels={"gpu": "1"}, nodeSelector={"zone": "x" * (256 << 10)})), RULES)
+
+    found, most, what = 262246, 262144, "bytes of names and values that rules read"
+    assert texts(refused) == [refusal(found, most, what, "spec", "write shorter ones")]
+
+
+WITHOUT_GPU = {
+    name: plain
+    for name, monster in MONSTERS.items()
+    if not interpret.concerns_gpus(plain := without_gpu(monster(6000)), RULES)
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_GPU)
+def test_a_pod_that_asks_for_no_gpu_may_be_of_any_size(name: str) -> None:
+    raw = WITHOUT_GPU[name]
+
+    for judge in (mutate, validate):
+        assert judge(asking(raw), RULES) == UNTOUCHED
+    assert workloads.warn(template_of(raw), RULES) == UNTOUCHED
+
+
+def test_what_mutate_adds_to_a_pod_takes_it_over_no_limit() -> None:
+    raw = MONSTERS["labels of others"](499)
+    raw["metadata"]["annotations"] = {f"a{number}": "1" for number in range(1000)}
+
+    stored = jsonpatch.apply_patch(raw, mutate(asking(raw), TENANT).patch)
+    stored["metadata"]["uid"] = "u-1"
+
+    assert len(stored["metadata"]["labels"]) > 500
+    assert len(stored["metadata"]["annotations"]) > 1000
+    assert texts(validate(asking(stored), TENANT)) == []
+
+
+def test_claims_without_end_are_refused_where_a_policy_would_have_to_judge_them() -> None:
+    raw = without_gpu(MONSTERS["resourceClaims"](101))
+
+    assert validate(asking(raw), RULES) == UNTOUCHED
+    assert texts(validate(asking(raw), TENANT)) == [
+        refusal(101, 100, "resource claims", "spec.resourceClaims", FEWER)
+    ]
+
+
+def stored_pod(labels: int, **metadata: Any) -> Object:
+    """A pod with a whole device that exists."""
+    raw = builders.pod(builders.container(limits={"nvidia.com/gpu": "1"}))
+    many = {f"gpu-{number}": "1" for number in range(labels)}
+    return {**raw, "metadata": {"uid": "u-1", "labels": many, **metadata}}
+
+
+def test_a_pod_that_is_over_the_budget_can_lose_its_finalizers() -> None:
+    old, new = stored_pod(2000, finalizers=["a.b/c"]), stored_pod(2000, finalizers=[])
+
+    assert validate(builders.updating(old, new), RULES) == UNTOUCHED
+
+
+def test_an_update_to_more_than_the_budget_is_refused_and_one_back_is_not() -> None:
+    few, many = stored_pod(10), stored_pod(1001)
+
+    assert texts(validate(builders.updating(few, many), RULES)) == [
+        refusal(1001, 1000, "labels", "metadata.labels", UNREAD)
+    ]
+    assert validate(builders.updating(many, few), RULES) == UNTOUCHED
+
+
+def test_the_count_of_a_pod_that_was_over_the_budget_cannot_be_changed() -> None:
+    old = stored_pod(2000, annotations={"gpu.gpu-webhook.io/main": "1"})
+
+    refused = validate(builders.updating(old, stored_pod(10)), RULES)
+
+    assert [violation.code for violation in refused.violations] == ["GPU109"]
+
+
+def test_an_update_of_a_pod_without_a_gpu_is_free_at_any_size() -> None:
+    old = {"metadata": {"uid": "u-1", "labels": {f"gpu-{number}": "1" for number in range(2000)}}, "spec": {}}
+    new = {**old, "metadata": {"uid": "u-1", "labels": {f"gpu-{number}": "2" for number in range(3000)}}}
+
+    assert validate(builders.updating(old, new), RULES) == UNTOUCHED
+
+
+def test_observe_mode_says_it_as_a_warning() -> None:
+    observing = rules(*TENANT.tenancy.policies, observing=True)
+    said = (
+        "would be refused: [GPU003] the pod has 129 containers, and one that asks for a GPU may have 128: "
+        "all other reviews wait while they are read; make several pods of it"
+    )
+
+    for judge in (mutate, validate):
+        assert judge(asking(MONSTERS["containers"](129)), observing) == Decision(
+            allowed=True, warnings=[said], findings=[]
+        )
+
+
+def template_of(raw: Object) -> Any:
+    deployment = {"metadata": {"name": "d"}, "spec": {"template": raw}}
+    return replace(asking(raw), resource="deployments", pod=deployment)
+
+
+def test_the_author_of_a_template_is_told() -> None:
+    warned = workloads.warn(template_of(MONSTERS["containers"](129)), RULES)
+
+    said = (
+        "pods of this template will be refused: [GPU003] the pod has 129 containers, and one that asks for a GPU may "
+        "have 128: all other reviews wait while they are read; make several pods of it"
+    )
+    assert warned.warnings == [said]
+
+
+# What it costs
+
+
+def calls(work: Callable[[], object], *, to: str = "") -> int:
+    """How many functions are called, or how many times those of a name."""
+    made = 0
+
+    def count(frame: Any, event: str, _argument: object) -> None:
+        nonlocal made
+        made += (event == "call" and frame.f_code.co_name == to) if to else event in {"call", "c_call"}
+
+    work()  # what is made once for a rulebook is made
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+def unlimited(raw: Object, rulebook: Rulebook) -> None:
+    """What both webhooks do with a pod that is within the budget, here of any size; and what a settler counts."""
+    seen = pod.read(raw, "vision-dev")
+    defaults.plan_for_tenant(seen, rulebook)
+    checked = shortfall.check(seen, rulebook)
+    holdings.holdings(seen, rulebook, checked.interpretation, checked.allocations)
+    holdings.count(holdings.holdings(pod.read(raw, "vision-dev"), rulebook))
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+def test_a_pod_of_twice_the_size_takes_twice_the_calls_at_most(name: str) -> None:
+    once, twice = (MONSTERS[name](count) for count in (150, 300))
+
+    assert calls(lambda: unlimited(twice, TENANT)) <= 2 * calls(lambda: unlimited(once, TENANT))
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+def test_a_review_of_twice_the_size_takes_twice_the_calls_at_most(name: str) -> None:
+    once, twice = (MONSTERS[name](count) for count in (4000, 8000))
+
+    for judge in (mutate, validate, workloads.warn):
+        first, second = (asking(raw) if judge is not workloads.warn else template_of(raw) for raw in (once, twice))
+        assert calls(lambda: judge(second, TENANT)) <= 2 * calls(lambda: judge(first, TENANT))  # noqa: B023 - called here
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+def test_no_review_costs_more_than_two_hundred_thousand_calls(name: str) -> None:
+    for raw in (MONSTERS[name](count) for count in (100, 128, 499, 1000, 20_000)):
+        for judge in (mutate, validate):
+            assert calls(lambda: judge(asking(raw), TENANT)) < 200_000  # noqa: B023 - called here
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+def test_the_nearest_word_is_looked_for_a_few_times_in_a_review(name: str) -> None:
+    raw = MONSTERS[name](120)
+
+    for judge in (mutate, validate):
+        reviews = 2  # with a policy a pod is read again, with the policy's labels
+        assert calls(lambda: judge(asking(raw), TENANT), to="nearest") <= reviews * interpret.WORDS  # noqa: B023

@@ -1,0 +1,176 @@
+"""No type of JSON value in any field that is read makes a review fail: the pod is refused by the field's path."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests import builders
+from tests.core.policy.tenants import RULES, ceiling, policy, quota, rules
+from webhook.core import projection
+from webhook.core.decision import Decision
+from webhook.core.kube.node_affinity import TERMS
+from webhook.core.mutate import mutate
+from webhook.core.reports import workloads
+from webhook.core.rules import index
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import Defaults, Kinds
+from webhook.core.validate import validate
+
+Object = dict[str, Any]
+Steps = tuple[str | int, ...]
+
+TENANT = policy(
+    labels={"queue": "vision"},
+    annotations={"cost": "42"},
+    affinity=[
+        {"key": "zone", "operator": "In", "values": ["a"]},
+        {"key": "pool", "operator": "NotIn", "values": ["b"]},
+    ],
+    quota=quota(devices=100, memory=1 << 50),
+    container=ceiling(devices=Fraction(9)),
+    allowed=Kinds(sharing=frozenset({"exclusive", "fractional"}), rule="vision (tenants.yaml:9)"),
+    defaults=Defaults(memory=4 << 30, rule="vision (tenants.yaml:20)"),
+)
+RULEBOOKS: Mapping[str, Rulebook] = {
+    "the shipped rules": RULES,
+    "a policy": rules(TENANT),
+    "observe mode": rules(TENANT, observing=True),
+    "every back end": index.every(RULES),
+}
+VALUES: tuple[Any, ...] = (None, True, 0.5, "text", [], [[]], [{}], {}, {"name": []})
+EXPRESSION = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-A100-SXM4-80GB"]}
+TOLERATION = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 5}
+VOLUME = "/tmp/nvidia-mps"  # noqa: S108 - a path that a rule asks for
+
+
+def whole_pod(**main: Any) -> Object:
+    """A pod with every field that anything reads."""
+    resources = {
+        "limits": {"nvidia.com/gpu": "1"},
+        "requests": {"nvidia.com/gpu": "1"},
+        "claims": [{"name": "claim", "resourceClaimTemplateName": "template"}],
+    }
+    container = {
+        "name": "main",
+        "restartPolicy": "Always",
+        "resources": resources,
+        "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "all"}],
+        "securityContext": {"privileged": False, "runAsUser": 1000},
+        "volumeMounts": [{"name": "mps", "mountPath": VOLUME}],
+        **main,
+    }
+    required = {"nodeSelectorTerms": [{"matchExpressions": [EXPRESSION], "matchFields": [EXPRESSION]}]}
+    return {
+        "metadata": {
+            "name": "train",
+            "uid": "u-1",
+            "namespace": "vision-dev",
+            "creationTimestamp": "2026-11-22T08:00:05Z",
+            "labels": {"gpu-sharing": "exclusive", "queue": "vision", "aliyun.com/gpu-count": "1"},
+            "annotations": {
+                "gpu.gpu-webhook.io/main": "1",
+                "gpu-webhook.io/card": "A100-80GB",
+                "gpu-webhook.io/translated": "gpu=1 -> nvidia-gpu",
+                "kubectl.kubernetes.io/default-container": "main",
+                "elasticgpu.io/egpuc-main": "claim",
+                "cost": "42",
+            },
+        },
+        "spec": {
+            "containers": [container],
+            "initContainers": [{**container, "name": "init"}],
+            "ephemeralContainers": [{"name": "debug", "resources": {"limits": {}}}],
+            "nodeSelector": {"zone": "a"},
+            "tolerations": [TOLERATION],
+            "schedulerName": "default-scheduler",
+            "runtimeClassName": "nvidia",
+            "nodeName": "",
+            "hostIPC": True,
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+            "securityContext": {"runAsUser": 1000},
+            "resourceClaims": [{"name": "claim", "resourceClaimTemplateName": "template"}],
+            "volumes": [{"name": "mps", "hostPath": {"path": VOLUME}}],
+        },
+    }
+
+
+PODS: Mapping[str, Object] = {
+    "its own words": whole_pod(),
+    "shorthand": whole_pod(resources={"limits": {"gpu": "300m", "gpu-memory": "8Gi"}, "claims": [{"name": "claim"}]}),
+}
+
+
+def places(value: Any, path: Steps = ()) -> Iterator[Steps]:
+    """The path of every value in an object."""
+    if path:
+        yield path
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in entries:
+        yield from places(inner, (*path, step))
+
+
+def with_value(pod: Object, path: Steps, value: Any) -> Object:
+    changed = copy.deepcopy(pod)
+    at: Any = changed
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    return changed
+
+
+def answers(pod: Object, before: Object, rulebook: Rulebook) -> Iterator[Decision]:
+    """What is said of a pod that is created, by both webhooks and in a template, and of updates to it and from it."""
+    request = builders.creating(pod, "vision-dev")
+    for judge in (mutate, validate):
+        yield judge(request, rulebook)
+    yield workloads.warn(
+        replace(request, resource="deployments", pod={"metadata": {}, "spec": {"template": pod}}), rulebook
+    )
+    for old, new in ((before, pod), (pod, before)):
+        yield validate(replace(builders.updating(old, new), namespace="vision-dev"), rulebook)
+
+
+@pytest.mark.parametrize("rulebook", RULEBOOKS)
+@pytest.mark.parametrize("asked", PODS)
+def test_a_value_of_any_type_in_any_field_is_answered(rulebook: str, asked: str) -> None:
+    pod, failed = PODS[asked], []
+    for path in places(pod):
+        for value in VALUES:
+            try:
+                list(answers(with_value(pod, path, value), pod, RULEBOOKS[rulebook]))
+            except Exception as error:  # noqa: BLE001 - any is a fault
+                failed.append((path, value, repr(error)))
+
+    assert failed == []
+
+
+def test_the_pod_of_these_tests_has_every_field_that_is_read() -> None:
+    assert projection.prune(PODS["shorthand"], projection.allow_list(RULES)).keys() == {"metadata", "spec"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "shape"),
+    [
+        (("spec", "schedulerName"), [], "a string"),
+        (("spec", "runtimeClassName"), {}, "a string"),
+        (("spec", "tolerations", 0, "tolerationSeconds"), {}, "a whole number"),
+        (("spec", "tolerations", 0, "effect"), [], "a string"),
+        (
+            (*TERMS, 0, "matchExpressions", 0, "operator"),
+            [],
+            "a string",
+        ),
+    ],
+)
+def test_a_field_of_another_type_is_refused_by_its_path(path: Steps, value: Any, shape: str) -> None:
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+    refused = mutate(builders.creating(with_value(PODS["its own words"], path, value)), RULES)
+
+    assert [str(violation) for violation in refused.violations] == [
+        f"[GPU001] {where} is not {shape}\n  at   {where}\n  fix  write {where} as {shape}"
+    ]
