@@ -200,7 +200,7 @@ def test_a_remembered_decision_is_said_of_the_pod_there_is() -> None:
         reservation=Reservation(tenant="vision", ask=ask, path="spec", rule="vision"),
     )
     request = asking(made({"metadata": {}, "spec": {"containers": []}}))
-    named = replace(ask, name="train-7d9f8-x2x9q", uid="u-1", created=1_795_334_405.0)
+    named = replace(ask, name="train-7d9f8-x2x9q", uid="u-1", author=request.author, created=1_795_334_405.0)
     assert projection.readdressed(decision, request) == Decision(
         allowed=True,
         audit={"decision": "review-1", "rules": "hami-vgpu"},

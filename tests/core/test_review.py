@@ -148,3 +148,32 @@ def test_what_is_wrong_with_a_request_is_named(request_: dict[str, Any], message
         )
 
     assert str(refused.value) == message
+
+
+def test_a_name_that_is_taken_is_refused_as_the_api_server_does_it() -> None:
+    taken = Violation(code="GPU115", path="metadata.name", message='pods "train" already exists', fix="take another")
+    status = _answer(denied([taken]))["status"]
+    assert (status["code"], status["reason"]) == (409, "AlreadyExists")
+
+
+def _author(user: str, *owners: Any, namespace: str = "dev") -> str:
+    pod = {"metadata": {"ownerReferences": list(owners)}}
+    return replace(review.creating(pod, "review-1", namespace), user=user).author
+
+
+REPLICA_SETS = "system:serviceaccount:kube-system:replicaset-controller"
+
+
+def test_an_author_is_a_user_or_the_object_of_a_controller_for_which_the_pod_is_made() -> None:
+    one, two = {"controller": True, "uid": "one"}, {"controller": True, "uid": "two"}
+    own = "system:serviceaccount:dev:default"
+    assert _author("ann") == _author("ann", one) == "8d3adf6abf23f3a5"
+    assert _author(own, one) == _author(own, two)
+    assert len({_author(REPLICA_SETS, each) for each in (one, two, {"uid": "one"})}) == 3
+    assert _author(own, one, namespace="ci") != _author(own, two, namespace="ci")
+
+
+@pytest.mark.parametrize("owners", [None, 3, "x", [3, None, {}], {"controller": True}])
+def test_owners_of_another_shape_are_none(owners: Any) -> None:
+    pod = {"metadata": {"ownerReferences": owners}}
+    assert replace(review.creating(pod, "review-1", "dev"), user=REPLICA_SETS).author == _author(REPLICA_SETS)

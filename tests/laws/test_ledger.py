@@ -51,6 +51,7 @@ def moves(weighted: dict[Action, int]) -> st.SearchStrategy[tuple[Move, Move]]:
 CREATE = moves(
     {
         World.ask: 3,
+        World.attack: 1,
         World.reserve: 4,
         World.write: 3,
         World.answer: 3,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -35,12 +35,18 @@ class Shelf:
     before_writes: list[Callable[[], None]] = field(default_factory=list)
     after_writes: list[Callable[[], None]] = field(default_factory=list)
     given_back: asyncio.Event = field(default_factory=asyncio.Event)
+    pods: dict[str, str | None] = field(default_factory=dict)
 
     async def read(self, tenant: str) -> Versioned:
         assert tenant == "vision"
         self.reads += 1
         await asyncio.sleep(0)
         return Versioned(self.ledger, str(self.version))
+
+    async def uid(self, name: str) -> str | None:
+        if name in self.pods and self.pods[name] is None:
+            raise ApiError("the pods cannot be read")
+        return self.pods.get(name)
 
     async def write(self, tenant: str, ledger: Ledger, version: str) -> Versioned:
         assert tenant == "vision"
@@ -66,7 +72,7 @@ class Shelf:
         self.put(replace(self.ledger, recounted=self.ledger.recount))
 
 
-def ask(name: str, devices: int | Fraction = 1, **more: bool) -> Ask:
+def ask(name: str, devices: int | Fraction = 1, **more: Any) -> Ask:
     return Ask(namespace="vision", name=name, uid=f"uid-{name}", amount={"devices": Fraction(devices)}, **more)
 
 
@@ -139,6 +145,21 @@ def test_an_escrow_is_not_closed_into_a_ledger_that_cannot_be_read() -> None:
     run(drawn_from)
 
     assert "vision/drawn" in shelf.ledger.pending
+
+
+def test_nothing_is_reserved_for_a_name_that_another_pod_has() -> None:
+    shelf = Shelf(pods={"vision/a": "uid-of-another", "vision/b": "uid-b"})
+
+    answers = together(Reservations(shelf, Metrics([])), ask("a"), ask("b"), ask("c"))
+
+    assert verdicts(answers) == ["taken", "admit", "admit"]
+    assert {*shelf.ledger.pending} == {"vision/b", "vision/c"}
+
+
+def test_a_pod_is_reserved_for_where_its_name_cannot_be_looked_for() -> None:
+    shelf = Shelf(pods={"vision/a": None})
+
+    assert verdicts(together(Reservations(shelf, Metrics([])), ask("a"))) == ["admit"]
 
 
 def test_a_conflict_is_retried_on_what_the_other_writer_wrote() -> None:

@@ -30,9 +30,12 @@ class Store(Protocol):
     async def write(self, tenant: str, ledger: Ledger, version: str) -> Versioned:
         """Replace it; raises ConflictError, or ApiError where it may or may not have been replaced."""
 
+    async def uid(self, name: str) -> str | None:
+        """The UID of the pod that has a name (`namespace/name`) now; raises ApiError."""
+
 
 class TenantUsages:
-    """The ledgers of a cluster; every method raises ApiError."""
+    """The ledgers of a cluster, and the pods they reserve for; every method raises ApiError."""
 
     def __init__(self, cluster: Api) -> None:
         self._api = cluster
@@ -65,6 +68,15 @@ class TenantUsages:
             await self._api.delete(f"{COLLECTION}/{tenant}", version)
         except MissingError:
             return
+
+    async def uid(self, name: str) -> str | None:
+        """The UID of the pod that has a name (`namespace/name`) now: a quorum read."""
+        namespace, _, pod = name.partition("/")
+        try:
+            found = await self._api.get(f"/api/v1/namespaces/{namespace}/pods/{pod}")
+        except MissingError:
+            return None
+        return str(found["metadata"]["uid"])
 
     async def all(self) -> dict[str, Ledger]:
         """All ledgers, of one moment: a consistent list."""

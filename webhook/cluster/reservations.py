@@ -1,8 +1,9 @@
 """Reservations of this replica in the ledgers of a cluster, which are written by compare-and-swap.
 
     draw        a pod is admitted at once, from the replica's escrow (core/quota/escrow.py)
-    reserve     if the escrow does not suffice the request waits, and starts the task of its tenant, which runs while
-                requests wait or the escrow is open:
+    reserve     a name that another pod has is refused: so would the API server do, a moment later, and nobody would
+                tell that the reservation stands for nothing. Else, if the escrow does not suffice, the request waits,
+                and starts the task of its tenant, which runs while requests wait or the escrow is open:
     _serve      turn after turn, a pause between:
     _round      all requests that wait are judged by one state of the ledger, and written into it at once
     _renew      no request waits: drawn pods are written down as reservations, and the escrow is opened anew
@@ -45,6 +46,8 @@ LONGEST_PAUSE: Final = 0.25
 """Seconds between two looks whether the settler has counted the tenant anew."""
 
 log = logging.getLogger(__name__)
+
+TAKEN: Final = Outcome("taken")
 
 TOO_LATE: Final = Outcome("again", why="the ledger did not answer in time")
 
@@ -140,19 +143,36 @@ class Reservations:
 
     async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:
         """Reserve in the ledger and answer before the deadline, in the monotonic clock's seconds."""
+        began = monotonic()
+        try:
+            async with asyncio.timeout(deadline - began):
+                taken = await self._is_taken(ask)
+            return Answered(TAKEN, Ledger()) if taken else await self._reserved(tenant, ask, deadline)
+        except TimeoutError:
+            return Answered(TOO_LATE, Ledger())
+        finally:
+            self._metrics.reservation_seconds.observe(monotonic() - began)
+
+    async def _is_taken(self, ask: Ask) -> bool:
+        """Whether another pod has the name; no where this replica may not read pods: suspects are bounded still."""
+        try:
+            return await self._store.uid(ask.place) not in {None, ask.uid}
+        except ApiError as error:
+            self._metrics.ledger_errors += 1
+            log.warning("whether a pod has the name is not known: %s", error)
+            return False
+
+    async def _reserved(self, tenant: str, ask: Ask, deadline: float) -> Answered:
         queue = self._queues.setdefault(tenant, _Queue(Account(self._replica)))
         waiting = _Waiting(ask, asyncio.get_running_loop().create_future())
         queue.waiting.append(waiting)
         queue.more.set()
         if queue.task is None or queue.task.done():
             queue.task = asyncio.create_task(self._serve(tenant, queue))
-        began = monotonic()
         try:
-            return await asyncio.wait_for(waiting.answer, deadline - began)
+            return await asyncio.wait_for(waiting.answer, deadline - monotonic())
         except TimeoutError:
             return Answered(waiting.late, queue.ledger)
-        finally:
-            self._metrics.reservation_seconds.observe(monotonic() - began)
 
     async def preview(self, tenant: str, ask: Ask, deadline: float) -> Answered:
         """What would become of an ask by the ledger as it is now; of one over the limit, by what it is soon."""

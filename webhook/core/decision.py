@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
 from webhook.core.quota.ledger import Ask
-from webhook.core.violations import LATER, Action, Violation
+from webhook.core.violations import LATER, TAKEN, Action, Violation
 
 Operation = Mapping[str, Any]
 """One JSON Patch operation (RFC 6902): `{"op": "add", "path": "/spec/...", "value": ...}`."""
@@ -75,12 +75,14 @@ def denied(
 ) -> Decision:
     """A denial that names every violation.
 
-    Its code is 503 if all violations are in LATER, 403 if all are of policy and quota, else 422: a request that
-    cannot be understood or satisfied has to be fixed whatever a policy says.
+    Its code is 503 if all violations are in LATER, 409 if the name is taken, 403 if all are of policy and quota, else
+    422: a request that cannot be understood or satisfied has to be fixed whatever a policy says.
     """
     code = HTTPStatus.UNPROCESSABLE_ENTITY
     if all(violation.code in LATER for violation in violations):
         code = HTTPStatus.SERVICE_UNAVAILABLE
+    elif all(violation.code == TAKEN for violation in violations):
+        code = HTTPStatus.CONFLICT
     elif all(violation.code.startswith(POLICY) for violation in violations):
         code = HTTPStatus.FORBIDDEN
     return Decision(allowed=False, code=code, violations=violations, warnings=warnings, findings=findings)

@@ -154,6 +154,7 @@ def _named(reservation: Reservation, request: AdmissionRequest) -> Reservation:
         reservation.ask,
         name=str(metadata.get("name") or ""),
         uid=str(metadata.get("uid") or ""),
+        author=request.author,
         created=_seconds(metadata.get("creationTimestamp")),
     )
     return replace(reservation, ask=ask)

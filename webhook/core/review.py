@@ -11,12 +11,14 @@ import base64
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, Final
 
 import orjson
 
 from webhook.core.decision import Decision
+from webhook.core.kube import paths
 from webhook.core.violations import Violation
 
 WARNING_LENGTH: Final = 256
@@ -30,6 +32,11 @@ READ: Final = 2 * WARNING_LENGTH
 RETRY_SECONDS: Final = 1
 VIOLATIONS: Final = 20
 """The most violations in a denial: a hostile pod may have any number, and API servers hold answers in memory."""
+
+
+REASONS: Final = {HTTPStatus.FORBIDDEN: "Forbidden", HTTPStatus.CONFLICT: "AlreadyExists"}
+"""The reasons of a Status by its code. Clients look at AlreadyExists, and so does the API server: it takes another
+name for a pod with generateName."""
 
 
 class NotAReviewError(ValueError):
@@ -60,6 +67,21 @@ class AdmissionRequest:
     at: float = 0.0
     projection: object = field(default=None, compare=False, repr=False)
     text: bytes = field(default=b"", compare=False, repr=False)
+
+    @property
+    def author(self) -> str:
+        """Who creates the pod, in one word that nobody else has.
+
+        That is the user. A controller is one user for all its objects, so for programs outside of the namespace it is
+        also the object that the pod says it is controlled by.
+        """
+        name = self.user
+        if name.startswith("system:") and not name.startswith(f"system:serviceaccount:{self.namespace}:"):
+            owners = paths.at(self.pod, "metadata", "ownerReferences")
+            all_of_them = owners if isinstance(owners, list) else ()
+            controlling = (each for each in all_of_them if paths.at(each, "controller") is True)
+            name = " ".join([name, *(str(paths.at(each, "uid")) for each in controlling)])
+        return blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
 
     @property
     def is_of_a_pod(self) -> bool:
@@ -178,8 +200,8 @@ def _status(decision: Decision) -> dict[str, Any]:
     if decision.code == HTTPStatus.SERVICE_UNAVAILABLE:
         # Kubernetes clients, kubectl among them, retry because of this [measured].
         status["details"]["retryAfterSeconds"] = RETRY_SECONDS
-    if decision.code == HTTPStatus.FORBIDDEN:
-        status["reason"] = "Forbidden"
+    if reason := REASONS.get(HTTPStatus(decision.code)):
+        status["reason"] = reason
     return status
 
 

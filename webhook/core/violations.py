@@ -23,6 +23,7 @@ CODES: Final = {
     "GPU112": "what a policy puts on the pod is not there yet; whoever asked tries again by itself",
     "GPU113": "the policy of the namespace cannot be used, and until it is mended nobody gets a GPU there",
     "GPU114": "a resource looks like a GPU, no rule knows it, and nothing counts it",
+    "GPU115": "another pod has the name; the API server would say so, too, after a quota has reserved for the pod",
     "GPU201": "a value of the shorthand cannot be understood",
     "GPU202": "two places ask for different things",
     "GPU203": "the shorthand and a resource on the container disagree",
@@ -55,6 +56,9 @@ ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 QUOTA: Final = "GPU104"
 """The code of a refusal by the ledger; no other violation has it."""
+
+TAKEN: Final = "GPU115"
+"""The code of a refusal because of the name; no other violation has it."""
 
 LATER: Final = frozenset({"GPU111", "GPU112", "GPU205"})
 """Codes of violations that may be gone a second later. If a pod has no other, the client is told to retry."""

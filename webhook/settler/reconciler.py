@@ -6,7 +6,7 @@ import logging
 from time import monotonic
 from typing import Final
 
-from webhook.cluster.client import Api, ConflictError, MissingError, Object
+from webhook.cluster.client import Api, ConflictError, Object
 from webhook.cluster.ledgers import TenantUsages, Versioned
 from webhook.core.kube.quantity import shown
 from webhook.core.quota import tally
@@ -114,23 +114,14 @@ class Reconciler:
         if step.newest:
             self._settlement.newest(tenant, ledger.view, await self._api.version(PODS))
         for name in step.get:
-            namespace, _, pod = name.partition("/")
             asked = monotonic()
-            self._settlement.found(tenant, name, await self._uid(namespace, pod), asked)
+            self._settlement.found(tenant, name, await self._store.uid(name), asked)
         if step.roll:
             self._settlement.roll(await self._store.all(), monotonic())
         for namespace in step.look:
             asked = monotonic()
             pods = await self._api.list(f"/api/v1/namespaces/{namespace}/pods")
             self._settlement.looked(namespace, [found["metadata"]["uid"] for found in pods], asked)
-
-    async def _uid(self, namespace: str, name: str) -> str | None:
-        """The UID of the pod that has a name now."""
-        try:
-            found = await self._api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
-        except MissingError:
-            return None
-        return str(found["metadata"]["uid"])
 
 
 def _tell(tenant: str, before: Ledger, after: Ledger) -> None:
@@ -140,5 +131,7 @@ def _tell(tenant: str, before: Ledger, after: Ledger) -> None:
             log.warning("TenantUsage %s was edited, and nobody is admitted until it is counted: %s", tenant, problem)
     if after.repaired != before.repaired and after.repaired:
         log.warning("TenantUsage %s is counted anew: %s", tenant, after.repaired)
+    for key in [key for key, times in after.suspects.items() if times > before.suspects.get(key, 0)]:
+        log.warning("tenant %s: pods of %s were admitted and never stored (%d)", tenant, key, after.suspects[key])
     if before.unread and not after.unread:
         log.warning("TenantUsage %s: the lines that could not be read are removed", tenant)

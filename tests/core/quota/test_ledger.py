@@ -18,8 +18,8 @@ def devices(count: float) -> Tally:
     return {"devices": Fraction(count)}
 
 
-def ask(name: str, amount: Tally, uid: str = "", *, namespace: str = "dev", enforced: bool = True) -> Ask:
-    return Ask(namespace=namespace, name=name, uid=uid or f"uid-{name}", amount=amount, enforced=enforced)
+def ask(name: str, amount: Tally, uid: str = "", *, namespace: str = "dev", **more: Any) -> Ask:
+    return Ask(namespace=namespace, name=name, uid=uid or f"uid-{name}", amount=amount, **more)
 
 
 def holding(count: float, pending: core.Pending | None = None) -> Ledger:
@@ -178,3 +178,53 @@ def test_an_ask_that_only_advances_stand_in_the_way_of_is_not_refused_but_has_to
     after, outcomes = reserve(known, asks)
     assert outcomes == [ADMIT, Outcome("wait", why=core.AWAY), Outcome("over", ("devices",)), ADMIT]
     assert (after.used, after.advances) == (devices(2.5), known.advances)
+
+
+SUSPECT = Outcome(
+    "again",
+    why="pods of this user were admitted and never stored, again and again, so for a while no more than 1/8 of the "
+    "quota is reserved for such pods, until they are stored",
+)
+
+
+@pytest.mark.parametrize("suspects", [{"dev ann": 2}, {"dev": 4}], ids=["a user", "all of a namespace"])
+def test_all_suspects_together_reserve_a_part_of_the_limit_and_others_the_rest(suspects: dict[str, int]) -> None:
+    known = replace(holding(1, {"dev/z": {"u": devices(0.25)}}), authors={"u": "ann"}, suspects=suspects)
+    after, outcomes = reserve(
+        known,
+        [
+            ask("a", devices(0.5), author="ann"),
+            ask("b", devices(0.25), author="ann"),
+            ask("c", {"memory": Fraction(12)}, author="ann"),
+            ask("d", {"memory": Fraction(1)}, author="ann"),
+            ask("e", devices(2.5), author="ann", namespace="ci"),
+        ],
+    )
+    assert outcomes == [SUSPECT, ADMIT, ADMIT, SUSPECT, ADMIT]
+    assert after.authors == {"u": "ann", "uid-b": "ann", "uid-c": "ann", "uid-e": "ann"}
+
+
+def test_who_was_unlucky_once_is_no_suspect() -> None:
+    unlucky = replace(holding(0), suspects={"dev ann": 1, "dev": 3})
+    assert reserve(unlucky, [ask("a", devices(4), author="ann")])[1] == [ADMIT]
+
+
+def test_suspects_fill_only_a_part_of_the_room_for_reservations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "MOST_PENDING", 16)
+    known = replace(holding(0), suspects={"dev ann": 2})
+    asks = [ask(name, devices(0.01), author="ann") for name in "abc"]
+    assert reserve(known, asks)[1] == [ADMIT, ADMIT, SUSPECT]
+
+
+def test_of_many_users_of_a_namespace_some_are_kept_in_mind_and_for_others_the_namespace_is_blamed() -> None:
+    suspects = {f"dev {number}": 2 for number in range(core.MOST_SUSPECTS)}
+    known = replace(holding(0), suspects=suspects, authors={"u-1": "0", "u-2": "new"})
+    assert [known.blamed("dev/a", uid) for uid in ("u-1", "u-2")] == [["dev 0"], ["dev"]]
+    assert known.blamed("ci/a", "u-2") == ["ci new", "ci"]
+
+
+def test_many_who_are_blamed_at_once_are_not_all_kept_in_mind() -> None:
+    blamed = frozenset({"dev", "ci", *(f"dev {number}" for number in range(100))})
+    after = settle(replace(holding(0), suspects={"ci x": 1}), HARD, Seen(9, {}, set(), blamed=blamed))
+    assert after is not None
+    assert len(after.suspects) == core.MOST_SUSPECTS + 3

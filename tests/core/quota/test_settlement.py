@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger
+from webhook.core.quota.ledger import FORGET, UNKNOWN_VIEW, Ledger
 from webhook.core.quota.settlement import Settlement, Step
 from webhook.core.quota.tally import Tally
 from webhook.core.quota.view import Pod
@@ -52,7 +52,57 @@ def test_a_reservation_of_a_pod_that_never_came_ends_after_a_read_that_was_sent_
     me.found("vision", "dev/one", "never", asked=111)
     assert me.step("vision", HARD, ["dev"], now=112) == Step(get=frozenset({"dev/one"}))
     me.found("vision", "dev/one", "of another pod", asked=111)
-    assert me.step("vision", HARD, ["dev"], now=112) == Step(counted(view=5))
+    blamed = {"dev": 1, "dev ": 1}
+    assert me.step("vision", HARD, ["dev"], now=112) == Step(counted(view=5, suspects=blamed))
+
+
+def came_to_nothing(me: Settlement, ledger: Ledger, now: float) -> Ledger:
+    """The ledger after all that is pending in it was found to have no pod, a grace after `now`."""
+    me.read("vision", ledger, now)
+    for name in ledger.pending:
+        me.found("vision", name, None, asked=now + GRACE + 1)
+    written = me.step("vision", HARD, ["dev"], now + GRACE + 1).ledger
+    assert written is not None
+    me.read("vision", written, now + GRACE + 1)
+    return written
+
+
+def test_reservations_that_come_to_nothing_count_once_against_their_author_and_the_namespace() -> None:
+    me = settler()
+    pending = {"dev/one": {"u-1": ONE, "u-2": ONE}, "dev/two": {"u-3": ONE}}
+    authors = {"u-1": "ann", "u-2": "ann", "u-3": "bob"}
+    after = came_to_nothing(me, counted(pending=pending, authors=authors), 100)
+    assert after == counted(view=5, suspects={"dev": 1, "dev ann": 1, "dev bob": 1})
+
+
+def test_only_reservations_that_were_made_after_the_last_ones_came_to_nothing_count_again() -> None:
+    me = settler()
+    first = counted(pending={"dev/one": {"u-1": ONE}}, authors={"u-1": "ann", "u-2": "ann"})
+    me.read("vision", first, 100)
+    me.read("vision", replace(first, pending={**first.pending, "dev/two": {"u-2": ONE}}), 105)
+    me.found("vision", "dev/one", None, asked=111)
+    after = me.step("vision", HARD, ["dev"], 111).ledger
+    assert after is not None
+    me.read("vision", after, 111)
+    me.found("vision", "dev/two", None, asked=116)
+    before = me.step("vision", HARD, ["dev"], 116).ledger
+    assert before == counted(view=5, suspects={"dev": 1, "dev ann": 1})
+    later = came_to_nothing(me, replace(before, pending={"dev/one": {"u-3": ONE}}, authors={"u-3": "ann"}), 120)
+    assert later.suspects == {"dev": 2, "dev ann": 2}
+    last = came_to_nothing(me, replace(later, pending={"dev/one": {"u-4": ONE}}, authors={"u-4": "ann"}), 140)
+    assert last.suspects == {"dev": 2, "dev ann": 3}
+
+
+def test_what_came_to_nothing_is_forgotten_after_a_while() -> None:
+    me = settler()
+    ledger = counted(view=5, suspects={"dev": 1, "dev ann": 2})
+    me.read("vision", ledger, 100)
+    me.read("vision", replace(ledger, suspects={"dev": 1, "dev ann": 3}), 150)
+    due = 100 + FORGET * GRACE
+    assert me.step("vision", HARD, ["dev"], due) == Step(wake=due)
+    assert me.step("vision", HARD, ["dev"], due + 1) == Step(
+        replace(ledger, suspects={"dev ann": 3}), wake=150 + FORGET * GRACE
+    )
 
 
 def test_an_advance_is_taken_away_after_the_grace_and_a_look_at_the_pods_that_may_be_of_it() -> None:

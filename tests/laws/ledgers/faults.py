@@ -30,6 +30,21 @@ class _Unread(Settlement):
         return super().step(tenant, hard, wanted, now)
 
 
+class _Eager(Settlement):
+    """Drops a reservation as soon as it finds another pod of the name: that create can only be refused, it thinks."""
+
+    def step(self, tenant: str, hard: Tally, wanted: Collection[str], now: float) -> Step:
+        step = super().step(tenant, hard, wanted, now)
+        known = self._tenants.get(tenant)
+        return step if known is None else step._replace(get=frozenset(known.ledger.pending))
+
+    def found(self, tenant: str, name: str, uid: str | None, asked: float) -> None:
+        known = self._tenants.get(tenant)
+        if known is not None and uid is not None:
+            known.phantoms |= known.ledger.pending.get(name, {}).keys() - {uid}
+        super().found(tenant, name, uid, asked)
+
+
 class _Forgetful(Settlement):
     """Never drops a reservation whose pod it has not seen."""
 
@@ -145,6 +160,7 @@ FAULTS: Final[Mapping[str, tuple[Making, type[AssertionError]]]] = {
     "no fence of views": (partial(World, making=_Unfenced), OvershootError),
     "no read before a reservation is dropped": (partial(World, making=_Unread), OvershootError),
     "no grace before a reservation is dropped": (partial(World, making=_hasty), OvershootError),
+    "a reservation is dropped as soon as another pod has the name": (partial(World, making=_Eager), OvershootError),
     "reservations of pods that never came are kept": (partial(World, making=_Forgetful), LeakError),
     "a lost answer is taken for a good one": (partial(World, trusting=True), OvershootError),
     "no look at the pods before a namespace comes in": (partial(World, making=_Unlooked), OvershootError),

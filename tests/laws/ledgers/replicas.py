@@ -14,7 +14,7 @@ from webhook.core.quota.ledger import Ask, Ledger, reserve
 class Create:
     """A pod on its way; `made`: when its namespace was made. Once admitted it can be written until `limit`.
 
-    `slow`: it takes nearly all of that time.
+    `slow`: it takes nearly all of that time. `doomed`: it is refused after it was admitted.
     """
 
     ask: Ask
@@ -22,6 +22,7 @@ class Create:
     admitted: bool = False
     reserved: bool = False
     slow: bool = False
+    doomed: bool = False
     limit: int = 0
 
     @property
@@ -47,7 +48,8 @@ class Clients:
     def write(self, create: Create) -> None:
         """Write it, unless it is too late or the name is taken."""
         self.creates.remove(create)
-        self.store.create_pod(create.ask, create.limit, reserved=create.reserved)
+        if not create.doomed:
+            self.store.create_pod(create.ask, create.limit, reserved=create.reserved)
 
 
 Opening = Callable[..., Account]
@@ -57,7 +59,7 @@ Opening = Callable[..., Account]
 class Replica:
     """One process of the webhook; `name` is one that no other has or had.
 
-    `trusting`: it takes a lost answer for a good one.
+    `trusting`: it takes a lost answer for a good one. `looks`: it refuses a name that a pod has.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Replica:
     network: Network
     clients: Clients
     trusting: bool = False
+    looks: bool = False
     opening: Opening = Account
     policy: int = 0
     accounts: dict[str, Account] = field(default_factory=dict)
@@ -83,7 +86,9 @@ class Replica:
     def review(self, create: Create) -> None:
         """Judge a create: admit it where nobody counts, or let it wait for a reservation."""
         owner = self.policies.owner.get(create.ask.namespace)
-        if owner == OPEN:
+        if owner not in {OPEN, None} and self.looks and create.ask.place in self.store.pods:
+            self.clients.creates.remove(create)
+        elif owner == OPEN:
             latest = self.policy == len(self.store.policies) - 1
             since = self.store.now if latest else self.store.superseded[self.policy]
             self.clients.admit(create, since + GRACE, reserved=False)

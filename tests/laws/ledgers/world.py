@@ -49,7 +49,8 @@ class World:
     def _replica(self) -> Replica:
         self.starts += 1
         name = f"replica-{self.starts}"
-        return Replica(name, self.store, self.network, self.clients, self.trusting, self.opening)
+        looks = self.starts % 3 == 0
+        return Replica(name, self.store, self.network, self.clients, self.trusting, looks, self.opening)
 
     # What can happen
 
@@ -72,9 +73,15 @@ class World:
             for call in self.network.calls[before:]:
                 self.network.finish(call)
 
-    def _create(self, ask: Ask, replica: Replica, *, slow: bool) -> None:
+    def attack(self, one: int, two: int) -> None:
+        """Somebody creates large pods that are refused after they were admitted, or whose name a pod has."""
+        for number in range(3):
+            asked = replace(self._asked(one, two + number), author=f"mallory-{one % 2}", amount=AMOUNTS[2])
+            self._create(asked, self.replicas[(two + number) % len(self.replicas)], slow=False, doomed=one % 4 > 0)
+
+    def _create(self, ask: Ask, replica: Replica, *, slow: bool, doomed: bool = False) -> None:
         if ask.namespace in self.store.namespaces:
-            create = Create(ask, self.store.namespaces[ask.namespace], slow=slow)
+            create = Create(ask, self.store.namespaces[ask.namespace], slow=slow, doomed=doomed)
             self.clients.creates.append(create)
             replica.review(create)
 
@@ -88,6 +95,7 @@ class World:
             namespace=NAMESPACES[two % len(NAMESPACES)],
             name=NAMES[one % len(NAMES)],
             uid=f"uid-{self.uids}",
+            author=f"user-{one % 3}",
             amount=AMOUNTS[(one + two) % len(AMOUNTS)],
         )
 
@@ -246,6 +254,7 @@ class World:
             hard=policies.hard[tenant],
             held=held,
             pending={},
+            authors={},
             advances={},
             joining={},
             recounted=ledger.recount,
@@ -262,6 +271,7 @@ WEIGHTS: Final[dict[Action, int]] = {
     World.time: 40,
     World.ask: 80,
     World.crowd: 30,
+    World.attack: 8,
     World.review_again: 12,
     World.reserve: 90,
     World.renew: 60,

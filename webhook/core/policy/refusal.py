@@ -13,7 +13,7 @@ from webhook.core.kube.quantity import GIB, MIB, show, show_size
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger, Outcome, fitting
 from webhook.core.quota.tally import Tally
-from webhook.core.violations import LATER_FIX, QUOTA, Violation
+from webhook.core.violations import LATER_FIX, QUOTA, TAKEN, Violation
 
 NAMED: Final = 5
 """How many namespaces a message names, the largest holders first."""
@@ -43,6 +43,16 @@ def again(reservation: Reservation, why: str) -> Violation:
     """The answer (GPU111) while it is unknown whether the pod is within the quota; the client retries."""
     message = f'the quota of the tenant "{reservation.tenant}" cannot be asked now: {why}'
     return Violation(code="GPU111", path=reservation.path, message=message, fix=LATER_FIX, rule=reservation.rule)
+
+
+def taken(reservation: Reservation) -> Violation:
+    """The answer (GPU115) to a pod whose name another pod has, in the words of the API server."""
+    return Violation(
+        code=TAKEN,
+        path="metadata.name",
+        message=f'pods "{reservation.ask.name}" already exists',
+        fix="take another name, or delete that pod first",
+    )
 
 
 def _without(reservation: Reservation, ledger: Ledger) -> Ledger:
@@ -155,6 +165,8 @@ def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: 
     """The final decision about a pod, after the ledger's outcome."""
     if outcome.verdict in ("again", "wait"):
         return denied([again(wanted, outcome.why)], decision.warnings)
+    if outcome.verdict == "taken":
+        return denied([taken(wanted)], decision.warnings)
     findings = [*decision.findings, *(_finding(wanted) for _ in outcome.exceeded[:1])]
     if outcome.verdict == "over":
         violations = over(wanted, ledger, outcome.exceeded)

@@ -19,21 +19,18 @@ small requests do not starve a large one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
 from typing import Final
 
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import MOST_PENDING, Ask, Draft, Ledger, Pending
+from webhook.core.quota.ledger import MOST_PENDING, PART, Ask, Draft, Ledger, Pending
 from webhook.core.quota.tally import NOTHING, Tally
 
 USE_SECONDS: Final = 2.0
 """How long pods may be drawn. The settlers' grace is that much longer than any create takes."""
-
-PART: Final = 8
-"""At most one PARTth of what is free is set aside at once."""
 
 LEAST: Final = 4
 """Fewer pods than this are not worth an escrow."""
@@ -71,8 +68,10 @@ class _Advance:
     drawn: int = 0
 
     def draw(self, ask: Ask, now: float) -> bool:
-        """Admit a pod, if it can be. A name with a reservation needs `reserve`, which knows how many there are."""
+        """Admit a pod, if it can be. Others, and who is suspect, need `reserve`, which knows what is pending."""
         if now > self.until or ask.created > self.created or ask.place in self.reserved:
+            return False
+        if self.draft.suspects(ask):
             return False
         if self.drawn >= MOST_DRAWN or not ask.amount.keys() <= self.amount.keys():
             return False
@@ -137,7 +136,11 @@ class Account:
         self._advances[self._offered] = _Advance(
             token=self._offered,
             amount=amount,
-            draft=Draft(Ledger(hard=amount, held=dict.fromkeys(ledger.held, NOTHING), view=ledger.view)),
+            draft=Draft(
+                Ledger(
+                    hard=amount, held=dict.fromkeys(ledger.held, NOTHING), view=ledger.view, suspects=ledger.suspects
+                )
+            ),
             reserved=ledger.pending,
             until=now + self._use,
             created=max(ask.created for ask in recent) + self._use + CLOCK_SECONDS,
@@ -175,13 +178,14 @@ class Account:
         mine = [token for token, amount in ledger.advances.items() if amount and self._is_closing(token)]
         if not mine:
             return ledger
-        pending, advances = dict(ledger.pending), dict(ledger.advances)
+        pending, advances, authors = dict(ledger.pending), dict(ledger.advances), dict(ledger.authors)
         for token in mine:
             del advances[token]
+            authors |= self._authors(token)
             for place, by_uid in self._drawn(token).items():
                 pending[place] = {**pending.get(place, {}), **by_uid}
                 advances[token] = NOTHING
-        return replace(ledger, pending=pending, advances=advances)
+        return replace(ledger, pending=pending, advances=advances, authors=authors)
 
     def _is_closing(self, token: str) -> bool:
         return token.rpartition("-")[0] == self._me and token != self.present
@@ -189,6 +193,10 @@ class Account:
     def _drawn(self, token: str) -> Pending:
         advance = self._advances.get(token)
         return advance.draft.pending if advance else {}
+
+    def _authors(self, token: str) -> Mapping[str, str]:
+        advance = self._advances.get(token)
+        return advance.draft.authors if advance else {}
 
     def _amount(self, ledger: Ledger, recent: Sequence[Ask]) -> Tally | None:
         """A multiple of the largest of the recent pods; None if an escrow is not worth while."""

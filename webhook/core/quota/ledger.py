@@ -11,11 +11,28 @@ doubled or killed, because of two invariants:
     no reservation and no escrow lets the sum of the three exceed `hard`
 
 Only one pod can have a name at a time, so of several reservations of one name the largest counts.
+
+A reservation costs its client nothing if the create is refused afterwards: its name is taken, a ResourceQuota or
+another webhook refuses it. The API server tells nobody, so the reservation stands until no such create can be under
+way any more. Three things bound what can be kept reserved in this way:
+
+    a name that a pod has is not reserved for: the replica looks first, and answers as the API server would a moment
+    later (`taken`, cluster/reservations.py). It may be taken after the look. Then the rest bounds it
+    a user whose reservations in a namespace came to nothing twice within `FORGET` graces is suspect there, and so is
+    a namespace whose users' did four times. Times are counted so that reservations that are made before the last one
+    came to nothing add nothing. So an overloaded API server or a client that hangs up makes nobody suspect at once
+    all suspects of a tenant together reserve at most one PARTth of each limit, and of the room for reservations. Any
+    other user may reserve the rest
+
+So a user keeps more than that part reserved without pods for three graces out of FORGET at most (the reservations of
+the grace in which he becomes suspect stand for one more), and all users of a namespace together for five. A suspect
+gets his pods all the same if they fit into that part: a reservation whose pod comes is gone within a second.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -33,6 +50,21 @@ write takes some 40 ms. Only while no settler runs a ledger becomes so full."""
 MOST_OF_NAME: Final = 16
 """Reservations of one name: a client may create a pod again and again whose name is taken, and the API server has
 each create reviewed before it refuses it."""
+
+PART: Final = 8
+"""What is kept for a moment for some, suspects or the pods of an escrow, is at most one PARTth."""
+
+HABIT: Final = 2
+"""How often reservations of a user come to nothing in a namespace until he is suspect there."""
+
+HABIT_OF_NAMESPACE: Final = 4
+"""The same of all users of a namespace who are not suspect yet: anybody may have many names."""
+
+MOST_SUSPECTS: Final = 8
+"""Users of one namespace who are kept in mind; for others the namespace is blamed."""
+
+FORGET: Final = 16
+"""Graces until what came to nothing is forgotten."""
 
 UNKNOWN_VIEW: Final = 1 << 63
 """Stands for a view that cannot be read: later than any, so that no settler takes its own for later."""
@@ -56,6 +88,8 @@ class Ledger:
              until the settler has made sure that no pod of theirs can appear, and has removed them
     problems what else of the object cannot be read. Nothing is reserved, and no replica writes the object, until the
              settler has written it anew
+    authors  the author of each reservation that has one, by UID
+    suspects how often reservations came to nothing, by `namespace author` and by namespace
     repaired what the settler last found to be wrong and wrote anew, for people
     recount  how many recounts replicas have requested. A replica requests one before it refuses a pod, and until the
              settler has counted no escrow is opened. `recounted`: how many of them are done
@@ -65,6 +99,8 @@ class Ledger:
     held: Mapping[str, Tally] = field(default_factory=dict)
     view: int = 0
     pending: Pending = field(default_factory=dict)
+    authors: Mapping[str, str] = field(default_factory=dict)
+    suspects: Mapping[str, int] = field(default_factory=dict)
     advances: Mapping[str, Tally] = field(default_factory=dict)
     joining: Mapping[str, str] = field(default_factory=dict)
     recount: int = 0
@@ -78,6 +114,20 @@ class Ledger:
         """What counts against the limits: held and reserved. Escrow is not in it, as it may be closed unused."""
         reserved = (_largest(by_uid) for by_uid in self.pending.values())
         return tally.plus(tally.total(self.held.values()), tally.total(reserved))
+
+    def suspects_author(self, namespace: str, author: str) -> bool:
+        """Whether what an author reserves in a namespace is bounded."""
+        of_author = self.suspects.get(f"{namespace} {author}", 0)
+        return of_author >= HABIT or self.suspects.get(namespace, 0) >= HABIT_OF_NAMESPACE
+
+    def blamed(self, name: str, uid: str) -> list[str]:
+        """Who is to blame that a reservation came to nothing: its author, and until he is suspect the namespace."""
+        namespace = name.partition("/")[0]
+        author = f"{namespace} {self.authors.get(uid, '')}"
+        known = [key for key in self.suspects if key.startswith(f"{namespace} ")]
+        if author not in known and len(known) >= MOST_SUSPECTS:
+            return [namespace]
+        return [author] if self.suspects.get(author, 0) >= HABIT else [author, namespace]
 
     @property
     def by_namespace(self) -> Mapping[str, Tally]:
@@ -102,14 +152,15 @@ def _largest(by_uid: Mapping[str, Tally]) -> Tally:
 class Ask:
     """A pod that is about to be created. Without a name and a UID it stands for any pod like it.
 
-    `enforced`: the pod is refused if it exceeds a limit. `created`: when the API server began to create it, by the
-    API server's clock in seconds since 1970; 0 if unknown.
+    `author`: who creates it, in one word. `enforced`: the pod is refused if it exceeds a limit. `created`: when the
+    API server began to create it, by the API server's clock in seconds since 1970; 0 if unknown.
     """
 
     namespace: str
     amount: Tally
     name: str = ""
     uid: str = ""
+    author: str = ""
     enforced: bool = True
     created: float = 0.0
 
@@ -155,11 +206,12 @@ class Outcome(NamedTuple):
     over   the limits in `exceeded` would be exceeded
     wait   the pod would be over a limit if replicas use up their escrows, or because pods may be counted twice
     again  the ledger cannot decide now
+    taken  another pod has the name
 
     `why` has the reason of `wait` and `again`.
     """
 
-    verdict: Literal["admit", "over", "wait", "again"]
+    verdict: Literal["admit", "over", "wait", "again", "taken"]
     exceeded: tuple[str, ...] = ()
     why: str = ""
 
@@ -175,7 +227,9 @@ def reserve(ledger: Ledger, asks: Iterable[Ask]) -> tuple[Ledger, list[Outcome]]
     """Reserve for pods, one after the other. Returns the ledger to write, and the result for each pod."""
     draft = Draft(ledger)
     outcomes = [draft.reserve(ask) for ask in asks]
-    return (replace(ledger, pending=draft.pending) if draft.pending != ledger.pending else ledger), outcomes
+    if draft.pending == ledger.pending:
+        return ledger, outcomes
+    return replace(ledger, pending=draft.pending, authors=draft.authors), outcomes
 
 
 def fitting(ledger: Ledger, amount: Tally) -> int | None:
@@ -194,6 +248,7 @@ class Draft:
 
     def __init__(self, ledger: Ledger) -> None:
         self.pending: dict[str, Mapping[str, Tally]] = dict(ledger.pending)
+        self.authors: dict[str, str] = dict(ledger.authors)
         self._ledger = ledger
         self._used = dict(ledger.used)
         self._advanced = tally.total(ledger.advances.values())
@@ -207,7 +262,7 @@ class Draft:
             return Outcome("again", why=why)
         if ask.uid in by_uid:
             return Outcome("admit")
-        if why := self._full(by_uid):
+        if why := self._full(by_uid) or self._suspect(ask):
             return Outcome("again", why=why)
         before, after = _largest(by_uid), _largest({**by_uid, ask.uid: ask.amount})
         grown = {key: self._used.get(key, Fraction(0)) + amount - before.get(key, 0) for key, amount in after.items()}
@@ -219,6 +274,8 @@ class Draft:
         self._used |= grown
         self._many += 1
         self.pending[ask.place] = {**by_uid, ask.uid: ask.amount}
+        if ask.author:
+            self.authors[ask.uid] = ask.author
         return Outcome("admit", exceeded)
 
     def _over(self, used: Tally, ask: Ask) -> tuple[str, ...]:
@@ -236,6 +293,28 @@ class Draft:
             return f"{MOST_OF_NAME} pods of this name wait to be counted"
         return f"{MOST_PENDING} pods of the tenant wait to be counted" if self._many >= MOST_PENDING else ""
 
+    def suspects(self, ask: Ask) -> bool:
+        """Whether what the author of a pod reserves is bounded."""
+        return bool(self._ledger.suspects) and self._ledger.suspects_author(ask.namespace, ask.author)
+
+    def _suspect(self, ask: Ask) -> str:
+        """Why a suspect has to wait; empty for anybody else."""
+        if not self.suspects(ask):
+            return ""
+        reserved = [
+            amount
+            for name, by_uid in self.pending.items()
+            for uid, amount in by_uid.items()
+            if self._ledger.suspects_author(name.partition("/")[0], self.authors.get(uid, ""))
+        ]
+        most = {key: limit / PART for key, limit in self._ledger.hard.items() if ask.amount.get(key)}
+        if len(reserved) < MOST_PENDING // PART and not tally.over(tally.total([*reserved, ask.amount]), most):
+            return ""
+        return (
+            "pods of this user were admitted and never stored, again and again, so for a while "
+            f"no more than 1/{PART} of the quota is reserved for such pods, until they are stored"
+        )
+
 
 class Seen(NamedTuple):
     """What a settler knows of one tenant.
@@ -245,6 +324,8 @@ class Seen(NamedTuple):
     settled  the UIDs of pods that need no reservation any more: live pods, and pods that are gone
     phantoms the UIDs of reservations that are older than any create can take, and whose pod was not found by a read
              sent after that time
+    blamed   the suspects against whom phantoms count
+    forgiven the suspects of whom nothing was heard for long
     expired  the tokens of escrows that are as old, and the lines that cannot be read; all of their pods were seen
     """
 
@@ -253,6 +334,8 @@ class Seen(NamedTuple):
     settled: Collection[str]
     phantoms: Collection[str] = frozenset()
     expired: Collection[str] = frozenset()
+    blamed: frozenset[str] = frozenset()
+    forgiven: Collection[str] = frozenset()
 
 
 def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
@@ -275,9 +358,23 @@ def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
         held=seen.held,
         view=seen.version,
         pending=pending,
+        authors={uid: ledger.authors[uid] for by_uid in pending.values() for uid in by_uid if uid in ledger.authors},
+        suspects=_suspects(ledger.suspects, seen),
         advances=advances,
         recounted=ledger.recount,
         unread=tuple(line for line in ledger.unread if line not in seen.expired),
         problems=(),
         repaired="; ".join(ledger.problems) or ledger.repaired,
     )
+
+
+def _suspects(before: Mapping[str, int], seen: Seen) -> Mapping[str, int]:
+    """The suspects after a settlement. New ones are added as far as there is room in their namespace."""
+    after = {key: times + (key in seen.blamed) for key, times in before.items() if key not in seen.forgiven}
+    room = Counter(key.partition(" ")[0] for key in after if " " in key)
+    for key in sorted(seen.blamed - before.keys()):
+        namespace, of_author, _ = key.partition(" ")
+        if not of_author or room[namespace] < MOST_SUSPECTS:
+            after[key] = 1
+            room[namespace] += bool(of_author)
+    return after

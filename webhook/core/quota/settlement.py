@@ -36,7 +36,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final, NamedTuple
 
-from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger, Seen, settle
+from webhook.core.quota.ledger import FORGET, UNKNOWN_VIEW, Ledger, Seen, settle
 from webhook.core.quota.tally import Tally
 from webhook.core.quota.view import View
 
@@ -61,6 +61,7 @@ class _Tenant:
     first    when each of its reservations and escrows was first seen
     phantoms the reservations that no pod has
     unseen   for each escrow and namespace, the pods that a list found after the escrow's time and the view lacked
+    blamed   when each number of a suspect was first seen
     newest   a view in the ledger, and the version of the cluster's pods some time after that view was read
     """
 
@@ -69,6 +70,7 @@ class _Tenant:
     phantoms: set[str] = field(default_factory=set)
     unseen: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     joining: dict[str, _Joining] = field(default_factory=dict)
+    blamed: dict[str, float] = field(default_factory=dict)
     newest: tuple[int, int] = 0, 0
 
     def fenced(self) -> Ledger:
@@ -121,8 +123,10 @@ class Settlement:
                 self._where[namespace].discard(tenant)
         if ledger is None:
             return
-        known = known or _Tenant(ledger)
-        known.ledger = ledger
+        known = known or _Tenant(Ledger())
+        before, known.ledger = known.ledger.suspects, ledger
+        same = {key for key, times in ledger.suspects.items() if before.get(key) == times}
+        known.blamed = {key: known.blamed[key] if key in same else now for key in ledger.suspects}
         uids = [uid for by_uid in ledger.pending.values() for uid in by_uid]
         lost = (*ledger.advances, *ledger.unread)
         known.first = {each: known.first.get(each, now) for each in (*uids, *lost)}
@@ -208,7 +212,9 @@ class Settlement:
         advanced = any(each not in expired for each in open_lines)
         staying = ledger.held.keys() - set(wanted) if advanced else set()
         counted = [name for name in (*wanted, *sorted(staying)) if name in ledger.held or name in ready]
-        after = settle(ledger, hard, self.seen(tenant, counted)._replace(expired=expired))
+        forgiven, forget = self._forgiven(known, now)
+        seen = self.seen(tenant, counted)._replace(expired=expired, blamed=_blamed(known), forgiven=forgiven)
+        after = settle(ledger, hard, seen)
         if after is not None:
             after = replace(after, joining=self._joining(tenant, ledger, wanted, ready))
             if staying:  # while a recount is open no replica opens an escrow
@@ -216,7 +222,7 @@ class Settlement:
                 after = replace(after, recount=recount, recounted=ledger.recounted)
             if known.ledger.view and after == replace(known.ledger, view=after.view):
                 after = None
-        wakes = [each for each in (wake, later, due) if each is not None]
+        wakes = [each for each in (wake, later, due, forget) if each is not None]
         newest = ledger.view > self.view.version and known.newest[0] != known.ledger.view
         return Step(after, get, roll, look | overdue, newest, min(wakes, default=None))
 
@@ -243,6 +249,12 @@ class Settlement:
             else:
                 expired.add(token)
         return frozenset(expired), frozenset(look), wake
+
+    def _forgiven(self, known: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
+        """The suspects to forget, and when the next one is due."""
+        due = {key: at + FORGET * self._grace for key, at in known.blamed.items()}
+        over = frozenset(key for key, at in due.items() if now > at)
+        return over, min((at for key, at in due.items() if key not in over), default=None)
 
     def _waits(self, unseen: Collection[str] | None) -> bool:
         """Whether a namespace was not listed yet, or the view lacks a pod of the list."""
@@ -294,6 +306,17 @@ class Settlement:
                 self._tokens += 1
                 joining[namespace] = f"{self._me}-{self._tokens}"
         return joining
+
+
+def _blamed(known: _Tenant) -> frozenset[str]:
+    """Against whom the phantoms count: reservations made before he was blamed last add nothing."""
+    return frozenset(
+        key
+        for name, by_uid in known.ledger.pending.items()
+        for uid in by_uid.keys() & known.phantoms
+        for key in known.ledger.blamed(name, uid)
+        if known.first[uid] > known.blamed.get(key, -inf)
+    )
 
 
 def _sooner(wake: float | None, due: float) -> float:

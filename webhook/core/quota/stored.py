@@ -2,7 +2,8 @@
 
 The API server's work for a write grows with the number of values in the object, some 10 µs each [measured]. So a
 reservation, of which there may be hundreds, is one line, `namespace/name uid devices=0.3 memory=8Gi`, and so is an
-escrow, `token devices=8`.
+escrow, `token devices=8`. The UIDs of one author are a line, `author uid uid`, that a program of an older version may
+leave out.
 
 Anybody with the right to write the object may have edited it, so every value is read with bounds, and nothing raises.
 What a settler knows better is noted in `Ledger.problems` if it cannot be read, and is written anew by the next count.
@@ -36,7 +37,8 @@ PROBLEMS: Final = 8
 """How many problems are told of one object."""
 
 FIELDS: Final = frozenset(
-    {"hard", "used", "percent", "held", "view", "pending", "advances", "joining", "recount", "recounted", "repaired"}
+    {"hard", "used", "percent", "held", "view", "pending", "authors", "suspects", "advances", "joining"}
+    | {"recount", "recounted", "repaired"}
 )
 
 _VERSION: Final = re.compile(r"[0-9]{1,18}")
@@ -89,6 +91,8 @@ def read(status: Any) -> Ledger:
         held=found.by_namespace("held", _amounts, tally.NOTHING),
         view=found.value("view", _version, 0, UNKNOWN_VIEW),
         pending=_by_name(found.lines("pending", _reservation)),
+        authors=_authors(found.value("authors", _list, [], [])),
+        suspects=found.value("suspects", _counts, {}, {}),
         advances=dict(found.lines("advances", _escrow)),
         joining=found.by_namespace("joining", _text, ""),
         recount=found.value("recount", _count, 0, 0),
@@ -132,6 +136,16 @@ def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_COUNTS:
         raise ValueError(f"{shown(str(value))} is no number of counts")
     return value
+
+
+def _counts(value: Any) -> dict[str, int]:
+    return {str(key): _count(times) for key, times in _mapping(value).items()}
+
+
+def _authors(lines: Iterable[Any]) -> dict[str, str]:
+    """The author of each UID; a line that cannot be read says nothing."""
+    words = [line.split(" ") for line in lines if isinstance(line, str)]
+    return {uid: author for author, *uids in words for uid in uids}
 
 
 def _amounts(value: Any) -> Tally:
@@ -185,12 +199,21 @@ def write(ledger: Ledger) -> dict[str, Any]:
             for uid, amount in by_uid.items()
         ]
         + list(ledger.unread),
+        **_by_author(ledger.authors),
+        **({"suspects": dict(ledger.suspects)} if ledger.suspects else {}),
         "advances": [_line(token, amount=amount) for token, amount in ledger.advances.items()],
         "joining": dict(ledger.joining),
         "recount": ledger.recount,
         "recounted": ledger.recounted,
         **({"repaired": ledger.repaired} if ledger.repaired else {}),
     }
+
+
+def _by_author(authors: Mapping[str, str]) -> dict[str, list[str]]:
+    uids: dict[str, list[str]] = {}
+    for uid, author in authors.items():
+        uids.setdefault(author, []).append(uid)
+    return {"authors": [" ".join([author, *found]) for author, found in uids.items()]} if uids else {}
 
 
 def _line(*words: str, amount: Tally) -> str:
