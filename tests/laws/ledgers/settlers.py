@@ -51,6 +51,11 @@ class Settler:
         self.settlement.view.listed([pod.seen for pod in self.store.pods.values()], self.store.version)
         self.events = len(self.store.events)
 
+    def catch_up(self) -> None:
+        """List the pods if a ledger is of a later view, as nothing else may tell that this settler missed nothing."""
+        if any(stored.ledger.view > self.settlement.view.version for stored in self.store.ledgers.values()):
+            self.list_pods()
+
     def watch(self, most: int) -> None:
         """Some more of what happened to pods; a bookmark if that is all."""
         if self.store.now < self.blind:

@@ -241,6 +241,7 @@ class World:
             self.network.finish(call)
         for one in range(len(self.settlers)):
             self.settlers[one].watch(len(self.store.events))
+            self.settlers[one].catch_up()
             for two in range(len(TENANTS)):
                 self.settle(one, two)
 
