@@ -220,6 +220,17 @@ def test_what_the_cluster_says_of_a_tie_is_passed_on_where_namespaces_are_not_at
             id="left over",
         ),
         pytest.param(
+            (
+                policy("vision", "v*", quota={"devices": 4}),
+                usage(
+                    "vision", hard={"devices": "4"}, held={"v": {}}, suspects={"v": 3, "v ann": 2, "w": 4, "x b": 1}
+                ),
+            ),
+            "vision: pods in v, w were admitted and never stored, again and again, as their creates were "
+            "refused after the review: for whoever made them no more than 1/8 of the quota is reserved at once",
+            id="reservations that came to nothing",
+        ),
+        pytest.param(
             (policy("vision", "v"), usage("vision", held={"v": {"devices": "x"}})),
             "vision: its TenantUsage holds what nobody can read: held.v: "
             'devices: "x" is no amount, as "3", "0.5" or "8Gi"',

@@ -204,6 +204,11 @@ def test_all_suspects_together_reserve_a_part_of_the_limit_and_others_the_rest(s
     assert after.authors == {"u": "ann", "uid-b": "ann", "uid-c": "ann", "uid-e": "ann"}
 
 
+def test_a_suspect_who_is_not_held_to_the_limit_is_not_held_to_a_part_of_it() -> None:
+    known = replace(holding(0), suspects={"dev ann": 2})
+    assert reserve(known, [ask("a", devices(4), author="ann", enforced=False)])[1] == [ADMIT]
+
+
 def test_who_was_unlucky_once_is_no_suspect() -> None:
     unlucky = replace(holding(0), suspects={"dev ann": 1, "dev": 3})
     assert reserve(unlucky, [ask("a", devices(4), author="ann")])[1] == [ADMIT]

@@ -272,7 +272,7 @@ WEIGHTS: Final[dict[Action, int]] = {
     World.time: 40,
     World.ask: 80,
     World.crowd: 30,
-    World.attack: 8,
+    World.attack: 4,
     World.review_again: 12,
     World.reserve: 90,
     World.renew: 60,

@@ -120,6 +120,12 @@ class Ledger:
         of_author = self.suspects.get(f"{namespace} {author}", 0)
         return of_author >= HABIT or self.suspects.get(namespace, 0) >= HABIT_OF_NAMESPACE
 
+    @property
+    def suspected(self) -> list[str]:
+        """The namespaces in which what somebody reserves is bounded."""
+        keys = (key.partition(" ") for key in self.suspects)
+        return sorted({namespace for namespace, _, who in keys if self.suspects_author(namespace, who)})
+
     def blamed(self, name: str, uid: str) -> list[str]:
         """Who is to blame that a reservation came to nothing: its author, and until he is suspect the namespace."""
         namespace = name.partition("/")[0]
@@ -307,7 +313,7 @@ class Draft:
             for uid, amount in by_uid.items()
             if self._ledger.suspects_author(name.partition("/")[0], self.authors.get(uid, ""))
         ]
-        most = {key: limit / PART for key, limit in self._ledger.hard.items() if ask.amount.get(key)}
+        most = {key: limit / PART for key, limit in self._ledger.hard.items() if ask.enforced and ask.amount.get(key)}
         if len(reserved) < MOST_PENDING // PART and not tally.over(tally.total([*reserved, ask.amount]), most):
             return ""
         return (
