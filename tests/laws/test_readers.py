@@ -92,8 +92,8 @@ def test_any_status_of_a_tenant_usage_is_a_ledger(status: Any) -> None:
     ledger = stored.read(status)
 
     assert_small([getattr(ledger, name) for name in ledger.__slots__])
-    written = stored.write(ledger)
-    assert stored.write(stored.read(written)) == written
+    again = stored.read(stored.write(ledger))
+    assert stored.read(stored.write(again)) == again
 
 
 @tried(200)
