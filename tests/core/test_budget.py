@@ -108,7 +108,7 @@ def test_names_and_values_that_are_read_have_a_most_together() -> None:
 WITHOUT_GPU = {
     name: plain
     for name, monster in MONSTERS.items()
-    if not interpret.concerns_gpus(plain := without_gpu(monster(6000)), RULES)
+    if not interpret.amounts_concern_gpus(interpret.amounts(plain := without_gpu(monster(6000))), RULES)
 }
 
 

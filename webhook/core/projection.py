@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 import orjson
@@ -121,10 +122,14 @@ def _depends(request: AdmissionRequest, rulebook: Rulebook) -> bool:
 
 def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
     """Whether anything in a pod of any size may concern a rule or a policy."""
-    if interpret.concerns_gpus(pod, rulebook):
+    labels, annotations = mapping(pod, "metadata", "labels"), mapping(pod, "metadata", "annotations")
+    if interpret.metadata_concerns_gpus(labels, annotations, rulebook):
         return True
-    names = "\n".join(name for section in interpret.amounts(pod) for name in section)
-    if unknown_devices.are_in(names, rulebook):
+    sections = interpret.amounts(pod)
+    if interpret.amounts_concern_gpus(sections, rulebook):
+        return True
+    names = "\n".join(chain.from_iterable(sections)).lower()
+    if unknown_devices.may_be_in(names, rulebook):
         return True
     claims = bool(mapping(pod, "spec").get("resourceClaims")) or extended_resources.DEVICE_CLASS in names
     return claims and not rulebook.tenancy.silent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -138,34 +138,14 @@ def _about_nothing(pod: Pod, general: Mapping[str, FieldValue], result: Interpre
 
 def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
     """Whether nothing in the pod concerns GPUs. This is true of most pods, and quick to tell."""
-    amounts = (section for container in pod.containers for section in (container.limits, container.requests))
-    return not _concerns(pod.labels, pod.annotations, amounts, rulebook)
+    if metadata_concerns_gpus(pod.labels, pod.annotations, rulebook):
+        return False
+    sections = (section for container in pod.containers for section in (container.limits, container.requests))
+    return not amounts_concern_gpus(sections, rulebook)
 
 
-def concerns_gpus(raw: Mapping[str, Any], rulebook: Rulebook) -> bool:
-    """Whether anything in a pod of any size and shape concerns GPUs, but for claims and unknown devices."""
-    labels, annotations = mapping(raw, "metadata", "labels"), mapping(raw, "metadata", "annotations")
-    return _concerns(labels, annotations, amounts(raw), rulebook)
-
-
-def amounts(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The limits and requests of all containers of a pod of any shape."""
-    for found in map(mapping(raw, "spec").get, SECTIONS):
-        try:
-            there = [one["resources"] for one in found or () if "resources" in one]
-        except TypeError:  # they are no list of objects
-            continue
-        for resources in filter(None, there):
-            for part in ("limits", "requests"):
-                yield mapping(resources, part)
-
-
-def _concerns(
-    labels: Mapping[str, Any],
-    annotations: Mapping[str, Any],
-    amounts: Iterable[Mapping[str, Any]],
-    rulebook: Rulebook,
-) -> bool:
+def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, Any], rulebook: Rulebook) -> bool:
+    """Whether a label or an annotation concerns GPUs."""
     if not labels.keys().isdisjoint(shorthand.KEYS.keys()) or PREFIX in "\n".join(labels):
         return True
     said = "\n".join(annotations)
@@ -173,13 +153,31 @@ def _concerns(
         return True
     if any(prefix in said for source in rulebook.sources for prefix in source.prefixes):
         return True
-    if any(rulebook.spoken.values()) and not rulebook.heard["annotation"].keys().isdisjoint(annotations):
-        return True
-    for section in amounts:
+    spoken = any(rulebook.spoken.values())
+    return spoken and not rulebook.heard["annotation"].keys().isdisjoint(annotations)
+
+
+def amounts_concern_gpus(sections: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> bool:
+    """Whether limits or requests of containers concern GPUs."""
+    known = rulebook.resources.keys()
+    for section in sections:
         names = section.keys()
-        if not names.isdisjoint(rulebook.resources.keys()) or not names.isdisjoint(locations.RESOURCES):
+        if names and not (names.isdisjoint(known) and names.isdisjoint(locations.RESOURCES)):
             return True
     return False
+
+
+def amounts(raw: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The limits and requests of all containers of a pod of any size and shape, those that are not empty."""
+    found: list[Mapping[str, Any]] = []
+    for containers in map(mapping(raw, "spec").get, SECTIONS):
+        try:
+            there = [one["resources"] for one in containers or () if "resources" in one]
+            parts = [resources.get(part) for resources in there if resources for part in ("limits", "requests")]
+        except (AttributeError, TypeError):  # they are no list of objects
+            continue
+        found += [part for part in parts if part and isinstance(part, dict)]
+    return found
 
 
 def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, FieldValue]:
