@@ -32,7 +32,12 @@ GROUPS: Sequence[Sequence[str]] = (
 Every other file is a group of its own.
 """
 
-ALONE = ("tests/bench/", "tests/cluster/tenancy/test_storm.py", "tests/cluster/tenancy/test_faults.py")
+ALONE = (
+    "tests/attacks/",
+    "tests/bench/",
+    "tests/cluster/tenancy/test_storm.py",
+    "tests/cluster/tenancy/test_faults.py",
+)
 """Tests that measure, or fill the machine: one worker runs them last, and nothing runs beside them."""
 
 _turn = pytest.StashKey[IO[bytes]]()

@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ def main() -> int:
     if folder := given.pop("modules_to", None):
         atexit.register(list_modules, Path(folder))
     seconds = given.pop("followed_for", None)
+    if descriptors := given.pop("descriptors", None):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     files = ("rules", "surroundings", "state", "tls_cert", "tls_key", "client_ca")
     paths = {name: Path(given[name]) for name in files if name in given}
     return serve(Settings(**{**given, **paths}), None if seconds is None else lambda _: Falling(seconds))

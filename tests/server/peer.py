@@ -38,8 +38,8 @@ class Peer:
         self._buffer = b""
 
     @classmethod
-    def connect(cls, port: int, context: ssl.SSLContext) -> Self:
-        raw = socket.create_connection(("127.0.0.1", port), PATIENCE)
+    def connect(cls, port: int, context: ssl.SSLContext, source: str = "127.0.0.1") -> Self:
+        raw = socket.create_connection(("127.0.0.1", port), PATIENCE, (source, 0))
         context.sslsocket_class = _Socket
         try:
             return cls(context.wrap_socket(raw, server_hostname="localhost"))

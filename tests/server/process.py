@@ -91,10 +91,10 @@ class Server:
         finally:
             resource.prlimit(self.worker, resource.RLIMIT_NOFILE, limits)
 
-    def connect(self) -> Peer:
+    def connect(self, source: str = "127.0.0.1") -> Peer:
         """A new TLS connection that trusts the certificate now on disk."""
         context = ssl.create_default_context(cafile=str(self.folder / "tls.crt"))
-        return Peer.connect(self.port, context)
+        return Peer.connect(self.port, context, source)
 
     def get(self, path: str) -> str:
         """The body of a page, over a connection of its own."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.peer import Peer, request
-from tests.server.process import Server, running
+from tests.server.process import Server
 
 
 def test_a_connection_serves_many_reviews(peer: Peer, fraction: bytes) -> None:
@@ -91,27 +91,3 @@ def test_http_2_is_not_offered(server: Server) -> None:
     with contextlib.closing(Peer.connect(server.port, context)) as peer:
         assert isinstance(peer.socket, ssl.SSLSocket)
         assert peer.socket.selected_alpn_protocol() == "http/1.1"
-
-
-def test_when_all_places_are_taken_the_longest_idle_connection_makes_room(folder: Path) -> None:
-    with running(folder, connections=3) as server:
-        peers = [server.connect() for _ in range(3)]
-        try:
-            assert [peer.ask("GET", "/healthz").status for peer in peers] == [200, 200, 200]
-            with contextlib.closing(server.connect()) as late:
-                assert late.ask("GET", "/healthz").status == 200
-            assert peers[0].ended()
-            assert peers[2].ask("GET", "/healthz").status == 200
-        finally:
-            for peer in peers:
-                peer.close()
-        assert len(server.lines("all 3 connections are taken")) == 1
-
-
-def test_a_request_under_way_keeps_its_place(folder: Path) -> None:
-    alone = {"connections": 1, "body_seconds": 0.5}
-    with running(folder, **alone) as server, contextlib.closing(server.connect()) as holder:
-        holder.send(b"POST /mutate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
-        with contextlib.closing(server.connect()) as late:  # waits in the kernel until the holder is sent away
-            assert late.ask("GET", "/healthz").status == 200
-        assert holder.answer().status == 408

@@ -26,6 +26,9 @@ class Wire(asyncio.Transport):
         self.written = b""
         self.closed = False
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing waits here."""
+
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         self.written += bytes(data)
 
@@ -49,8 +52,18 @@ class Owner:
 
     lane: Lane
     settings: Settings = field(default_factory=lambda: Settings(body_bytes=1000))
-    connections: set[Connection] = field(default_factory=set)
     date: bytes = b"today"
+
+    def establish(self, connection: Connection) -> None: ...
+
+    def admit(self, _: Connection, __: int) -> bool:
+        return True
+
+    def release_body(self, connection: Connection) -> None: ...
+
+    def release(self, connection: Connection) -> None: ...
+
+    def ended(self, connection: Connection) -> None: ...
 
 
 def answers(pieces: list[bytes]) -> bytes:
@@ -58,7 +71,7 @@ def answers(pieces: list[bytes]) -> bytes:
 
     async def served() -> bytes:
         with open("/dev/null", "wb") as nowhere:  # noqa: ASYNC230, PTH123 - nothing waits here
-            connection = Connection(Owner(Echo({}, None, Lines(nowhere.fileno()))))
+            connection = Connection(Owner(Echo({}, None, Lines(nowhere.fileno()))), ("127.0.0.1",))
             wire = Wire()
             connection.connection_made(wire)
             for piece in pieces:

@@ -85,6 +85,29 @@ def test_a_body_that_is_too_long_gets_no_permission(limited: Peer) -> None:
     assert limited.answer().status == 413
 
 
+def test_another_expectation_is_refused(limited: Peer) -> None:
+    limited.send(f"{HEAD}Content-Length: 5\r\nExpect: foo\r\n\r\n".encode())
+    answered = limited.answer()
+
+    assert (answered.status, answered.body) == (417, b"the only expectation known here is 100-continue\n")
+
+
+@pytest.mark.parametrize("size", ["10000000000000007", "0000000000000000000000007", "7" * 9, "0x7", "-7", "+7", "7 "])
+def test_a_chunk_of_a_size_that_others_read_differently_is_refused(limited: Peer, size: str) -> None:
+    limited.send(f"{HEAD}Transfer-Encoding: chunked\r\n\r\n{size}\r\n1234567\r\n0\r\n\r\n".encode())
+    answered = limited.answer()
+
+    assert (answered.status, answered.closes) == (400, True)
+    assert answered.body == b"not HTTP/1.1: no chunk begins where one should\n"
+
+
+def test_a_chunk_may_have_an_extension(limited: Peer) -> None:
+    limited.send(f"{HEAD}Transfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0;c\r\n\r\n".encode())
+    limited.send(request("GET", "/healthz"))
+
+    assert [limited.answer().status for _ in range(2)] == [400, 200]
+
+
 def test_endless_framing_is_not_collected(limited: Peer) -> None:
     limited.send(f"{HEAD}Transfer-Encoding: chunked\r\n\r\n1;".encode())
     with contextlib.suppress(ConnectionError, socket.timeout):  # the server may end it while we still send
@@ -116,6 +139,7 @@ def test_an_endless_head_is_not_collected(peer: Peer) -> None:
         (f"{HEAD}Transfer-Encoding: gzip\r\n\r\nxxx".encode(), 501),
         (f"{HEAD}Transfer-Encoding: chunked\r\n\r\nxyz\r\n".encode(), 400),
         (f"{HEAD}Transfer-Encoding: chunked\r\n\r\n1\r\nabc".encode(), 400),
+        (f"{HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\nX: trailer\r\n\r\n".encode(), 400),
     ],
     ids=lambda value: value[:60].decode("ascii", "backslashreplace") if isinstance(value, bytes) else str(value),
 )

@@ -4,6 +4,8 @@ import contextlib
 import ssl
 from pathlib import Path
 
+import pytest
+
 from tests.cluster import credentials
 from tests.cluster.credentials import Credentials
 from tests.server.peer import Peer
@@ -22,6 +24,7 @@ def test_a_stranger_gets_no_answer_to_a_review(folder: Path, tmp_path: Path, fra
     with running(folder, client_ca=str(made.authority)) as server:
         with contextlib.closing(peer(server, None)) as stranger:
             refused = stranger.ask("POST", "/validate", fraction)
+        with contextlib.closing(peer(server, None)) as stranger:
             well = stranger.ask("GET", "/healthz")
         with contextlib.closing(peer(server, made)) as known:
             answered = known.ask("POST", "/validate", fraction)
@@ -29,3 +32,17 @@ def test_a_stranger_gets_no_answer_to_a_review(folder: Path, tmp_path: Path, fra
     assert refused.status == 403
     assert refused.body == b"reviews are answered to clients with a certificate of --client-ca only\n"
     assert (well.status, answered.status) == (200, 200)
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 1000", "Transfer-Encoding: chunked", "Content-Length: 0"])
+def test_a_stranger_is_refused_before_a_byte_of_the_body_is_there(folder: Path, tmp_path: Path, framing: str) -> None:
+    made = credentials.issue(tmp_path)
+    with (
+        running(folder, client_ca=str(made.authority)) as server,
+        contextlib.closing(peer(server, None)) as stranger,
+    ):
+        stranger.send(f"POST /mutate HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n".encode())
+        refused = stranger.answer()
+
+        assert (refused.status, refused.closes) == (403, True)
+        assert stranger.ended()

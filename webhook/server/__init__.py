@@ -5,8 +5,11 @@ about a pod (`webhook.core`), and the Kubernetes API (`webhook.cluster`), whose 
 
     serve       starts the server: certificate, rules, gunicorn
     settings    every setting, with the reason for its default
-    worker      the process that serves: event loop, places, drain
+    worker      the process that serves: event loop, changed files, drain
+    door        accepts connections, and says which may stay
+    shares      who gives way if connections want more than there is
     connection  one TLS connection, with a deadline for every wait
+    chunks      a body in chunks
     lane        what each request is answered
     memo        decisions, remembered by projection
     quotas      keeps a lane in step with the policies and ledgers of a cluster

@@ -5,6 +5,7 @@ what it does through gunicorn's ASGI worker: 22,300 reviews/s against 10,850 wit
 gunicorn 27.0.1, one core of two]. Deadlines are numbers that the worker compares with the clock a few times a second;
 timers would cost one each per request. Only an answer that has to wait for the ledger takes a task.
 
+    handshake ---> idle                         the client's first bytes, and TLS
     idle ---> header ---> body ---> idle        a request and its answer
                   \          \---> answer ---> idle       the same, and the answer has to wait
                    \          \---> write       the peer does not read its answers
@@ -15,6 +16,7 @@ timers would cost one each per request. Only an answer that has to wait for the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from math import inf
@@ -23,10 +25,11 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 import gunicorn_h1c
 
-from webhook.server.lane import Answer, Lane
+from webhook.server.chunks import Chunks
+from webhook.server.lane import JSON, Answer, Lane
 from webhook.server.settings import KIBIBYTE, Settings
 
-State = Literal["idle", "header", "body", "answer", "write", "linger", "close"]
+State = Literal["handshake", "idle", "header", "body", "answer", "write", "linger", "close"]
 
 HEAD_BYTES: Final = 32 * KIBIBYTE
 """Longest head of a request. The API server's is 0.3 KiB; Go's default is 1 MiB. The parser checks its limits only
@@ -37,7 +40,13 @@ FIELD_BYTES: Final = 8 * KIBIBYTE
 FIELDS: Final = 100
 
 CHUNKING_BYTES: Final = 64 * KIBIBYTE
-"""What the framing of a chunked body may add: the parser itself would buffer endless chunk extensions."""
+"""What the framing of a chunked body may add: the extensions of a chunk may be endless."""
+
+UNSENT_BYTES: Final = 64 * KIBIBYTE
+"""With more unsent than this a connection reads no further request. The loop's own 512 KiB would be half a GiB for a
+thousand peers that do not read."""
+
+CROWDED: Final = "bodies that are being received take all memory there is for them; retry"
 
 STRANGER: Final = "reviews are answered to clients with a certificate of --client-ca only"
 
@@ -49,8 +58,22 @@ class Owner(Protocol):
 
     settings: Settings
     lane: Lane
-    connections: set[Connection]
     date: bytes
+
+    def establish(self, connection: Connection) -> None:
+        """It has shown who it is: it keeps its place."""
+
+    def admit(self, connection: Connection, size: int) -> bool:
+        """Whether a body of this size may be kept."""
+
+    def release_body(self, connection: Connection) -> None:
+        """The body is kept no longer."""
+
+    def release(self, connection: Connection) -> None:
+        """The place is free: the connection is about to end."""
+
+    def ended(self, connection: Connection) -> None:
+        """The connection is gone."""
 
 
 class RefusedError(Exception):
@@ -70,21 +93,34 @@ class _Form(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """One connection, from the end of its TLS handshake."""
+    """One connection, from accept."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, address: tuple[object, ...]) -> None:
         self.owner = owner
+        self.address = address
+        self.established = False
+        self.cut: Callable[[], None]
+        """Ends it without ceremony."""
+        self.handshake: asyncio.Task[None]
         self.settings = owner.settings
-        self.state: State = "idle"
-        self.deadline = inf
-        self.gone = asyncio.get_running_loop().create_future()
+        self._enter("handshake", self.settings.handshake_seconds)
         self._transport: asyncio.Transport
         self._trusted = False
         self._received = 0
-        self._chunks: list[bytes] = []
+        self._parts: list[bytes] = []
+        self._chunks: Chunks | None = None
         self._size = 0
         self._unread = b""
         self._later: asyncio.Future[Answer]
+        self._parser: Any = None
+
+    # From asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin idle: Go's client opens connections before it has a request for them (net/http, dialConnFor)."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(UNSENT_BYTES)
+        self.cut = self._transport.abort
         self._parser = gunicorn_h1c.H1CProtocol(
             on_headers_complete=self._on_head,
             on_body=self._on_body,
@@ -93,20 +129,15 @@ class Connection(asyncio.Protocol):
             limit_request_fields=FIELDS,
             limit_remaining=0,  # what follows a request is at most one read of TLS, 256 KiB in uvloop
         )
-
-    # From asyncio
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin idle: Go's client opens connections before it has a request for them (net/http, dialConnFor)."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._trusted = self.settings.client_ca is None or bool(transport.get_extra_info("peercert"))
+        known = bool(transport.get_extra_info("peercert"))
+        self._trusted = known or self.settings.client_ca is None
         self._enter("idle", self.settings.keepalive_seconds)
-        self.owner.connections.add(self)
+        if known:
+            self.owner.establish(self)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Stop counting against the limit on connections."""
-        self.owner.connections.discard(self)
-        self.gone.set_result(None)
+        """Leave no trace."""
+        self.owner.ended(self)
         # gunicorn_h1c's parser takes no part in garbage collection: with the callbacks it holds, the connection and
         # its last body would stay for ever, 56 to 72 KiB each [measured, 0.6.9].
         self._parser = None
@@ -157,10 +188,15 @@ class Connection(asyncio.Protocol):
             self._close()
             self.abort()
 
+    def give_way(self) -> None:
+        """Refuse the request whose body is being received: others need the memory."""
+        self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, CROWDED)
+
     def abort(self) -> None:
         """Cut the connection."""
         self.deadline = inf
-        self._transport.abort()
+        self.owner.release(self)
+        self.cut()
 
     # Requests
 
@@ -170,14 +206,26 @@ class Connection(asyncio.Protocol):
             self._enter("header", self.settings.header_seconds)
             self._received = 0
         self._received += len(data)
-        self._parser.feed(data)
-        if not self._parser.is_complete:
+        rest = self._read(data)
+        if rest is None:
             self._check_size()
             return b""
-        rest: bytes = self._parser.remaining()
         self._respond()
         self._parser.reset()
         return rest
+
+    def _read(self, data: bytes) -> bytes | None:
+        """What follows the request; None if that is not whole yet."""
+        if self._chunks is None:
+            self._parser.feed(data)
+            if not self._parser.is_complete:
+                return None
+            data = self._parser.remaining()
+        if self._chunks is None:
+            return data
+        for part in self._chunks.feed(data):
+            self._on_body(part)
+        return self._chunks.rest
 
     def _check_size(self) -> None:
         if self.state == "header" and self._received > HEAD_BYTES:
@@ -187,24 +235,35 @@ class Connection(asyncio.Protocol):
             raise self._too_large(self._received)
 
     def _on_head(self) -> bool:
-        """The parser has a whole head."""
+        """The parser has a whole head. Returns whether it should take the request for one without a body."""
         self._enter("body", self.settings.body_seconds)
-        self._chunks, self._size = [], 0
+        self._parts, self._size = [], 0
         parser = self._parser
-        if (parser.content_length or 0) > self.settings.body_bytes:
-            raise self._too_large(parser.content_length)
+        if not self._trusted and parser.method not in (b"GET", b"HEAD"):
+            raise RefusedError(HTTPStatus.FORBIDDEN, STRANGER)
         if parser.get_header(b"transfer-encoding") and not parser.is_chunked:  # h1c 0.6.9 takes it for no body
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "the only transfer coding known here is chunked")
-        if parser.get_header(b"expect") and parser.http_version >= (1, 1):
+        self._admit(parser.content_length or 0)
+        if parser.http_version >= (1, 1) and (expected := parser.get_header(b"expect")):
+            if expected.lower() != b"100-continue":
+                raise RefusedError(HTTPStatus.EXPECTATION_FAILED, "the only expectation known here is 100-continue")
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return False  # False: a body follows, as the head says
+        self._chunks = Chunks() if parser.is_chunked else None
+        return self._chunks is not None
 
-    def _on_body(self, chunk: bytes) -> None:
-        """The parser has a part of the body."""
-        self._size += len(chunk)
-        if self._size > self.settings.body_bytes:
-            raise self._too_large(self._size)
-        self._chunks.append(chunk)
+    def _on_body(self, part: bytes) -> None:
+        """A part of the body is there."""
+        self._size += len(part)
+        if self._chunks is not None:
+            self._admit(self._size)
+        self._parts.append(part)
+
+    def _admit(self, size: int) -> None:
+        """Refuse a body that is too long, or for which there is no memory."""
+        if size > self.settings.body_bytes:
+            raise self._too_large(size)
+        if size and not self.owner.admit(self, size):
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, CROWDED)
 
     def _too_large(self, size: int) -> RefusedError:
         self.owner.lane.metrics.refused_bytes += size
@@ -216,11 +275,10 @@ class Connection(asyncio.Protocol):
     def _respond(self) -> None:
         parser = self._parser
         self._enter("idle", self.settings.keepalive_seconds)
-        body, self._chunks = b"".join(self._chunks), []
-        if self._trusted or parser.method in (b"GET", b"HEAD"):
-            answer = self.owner.lane.answer(parser.method, parser.path, body)
-        else:
-            answer = self.owner.lane.refuse(HTTPStatus.FORBIDDEN, STRANGER)
+        body, self._parts, self._chunks = b"".join(self._parts), [], None
+        answer = self.owner.lane.answer(parser.method, parser.path, body)
+        if self._size:
+            self.owner.release_body(self)
         kept = b"" if parser.http_version >= (1, 1) else b"Connection: keep-alive\r\n"
         form = _Form(keeps=bool(parser.should_keep_alive), kept=kept, with_body=parser.method != b"HEAD")
         if isinstance(answer, Answer):
@@ -241,6 +299,8 @@ class Connection(asyncio.Protocol):
         self.data_received(b"")
 
     def _reply(self, answer: Answer, form: _Form) -> None:
+        if answer.content_type is JSON:  # a review, and not of a stranger
+            self.owner.establish(self)
         ends = self.owner.lane.draining or not form.keeps
         self._write(answer, b"Connection: close\r\n" if ends else form.kept, with_body=form.with_body)
         if ends:
@@ -251,13 +311,15 @@ class Connection(asyncio.Protocol):
         if self.state not in ("header", "body"):
             return
         self._enter("linger", self.settings.linger_seconds)
-        self._chunks = []
+        self._parts, self._chunks = [], None
+        self.owner.release_body(self)
         self._write(self.owner.lane.refuse(status, text), b"Connection: close\r\n")
 
     def _write(self, answer: Answer, connection: bytes, *, with_body: bool = True) -> None:
         allow = b"Allow: %b\r\n" % answer.allow if answer.allow else b""
+        again = b"Retry-After: 1\r\n" if answer.status == HTTPStatus.SERVICE_UNAVAILABLE else b""
         self._transport.write(
-            b"HTTP/1.1 %d %b\r\nDate: %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n%b"
+            b"HTTP/1.1 %d %b\r\nDate: %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b%b%b\r\n%b"
             % (
                 answer.status,
                 REASONS[answer.status],
@@ -265,6 +327,7 @@ class Connection(asyncio.Protocol):
                 answer.content_type,
                 len(answer.body),
                 allow,
+                again,
                 connection,
                 answer.body if with_body else b"",
             )

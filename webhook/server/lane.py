@@ -160,7 +160,7 @@ class Lane:
             return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
         drawn = None if judged.request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
         if drawn is None:
-            return self._reserve(judged, decision, wanted, target)
+            return self._reserve(judged._replace(request=_named(judged.request)), decision, wanted, target)
         return self._conclude(judged, decision, wanted, drawn)
 
     async def _reserve(self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
@@ -232,6 +232,13 @@ class Lane:
 def _is_named(request: review.AdmissionRequest) -> bool:
     """Whether the names in a Binding can be those of a pod: they become part of a path."""
     return names_a_pod(request.namespace, request.object_name)
+
+
+def _named(request: review.AdmissionRequest) -> review.AdmissionRequest:
+    """A request with as much of its pod as a log line and an event read: any number may wait for a ledger."""
+    metadata = (request.pod or {}).get("metadata") or {}
+    kept = {key: metadata[key] for key in ("generateName", "ownerReferences") if key in metadata}
+    return replace(request, pod={"metadata": kept}, old_pod=None)
 
 
 def _seconds(target: bytes) -> float:

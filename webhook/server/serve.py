@@ -124,6 +124,7 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
     certificate, key = settings.certificate
     return {
         "bind": settings.bind,
+        "backlog": 4096,  # what Linux allows (net.core.somaxconn); who does not fit tries again a second later
         "workers": 1,  # one process keeps counters simple; a Deployment scales by replicas
         "worker_class": "webhook.server.worker.AdmissionWorker",
         "worker_tmp_dir": _heartbeat_directory(),

@@ -62,9 +62,16 @@ class Settings:
     apiserver/pkg/server/config.go: 3 * 1024 * 1024) and a review of an UPDATE holds two, plus the envelope and
     room for strings that grow when they are escaped anew."""
 
+    bodies_bytes: int = 64 * MEBIBYTE
+    """All bodies that are being received together: so much for newcomers, and as much for established connections."""
+
     connections: int = 1000
-    """Connections held at once, those in their handshake included; more wait in the kernel. One API server has
+    """Established connections: with a certificate of `client_ca`, or a review that was answered. One API server has
     at most 200 mutating requests in flight by default (`--max-mutating-requests-inflight`), so this is five."""
+
+    newcomers: int = 1000
+    """All other connections, those in their handshake included, and as many that wait for it. So many that
+    five API servers have room that connect anew at the same moment."""
 
     handshake_seconds: float = 10
     """For the TLS handshake, from accept."""

@@ -1,4 +1,4 @@
-"""The process that serves: a gunicorn worker with an event loop, a limit on connections, deadlines and a drain.
+"""The process that serves: a gunicorn worker with an event loop, deadlines, changed files and a drain.
 
 gunicorn's own ASGI worker accepts without limit, never reloads its TLS context, serves without TLS if the context
 cannot be made, and stops accepting at once on SIGTERM (gunicorn/workers/gasgi.py, 27.0.1). Of gunicorn remain the
@@ -12,8 +12,6 @@ import faulthandler
 import logging
 import os
 import signal
-import socket
-import ssl
 from email.utils import formatdate
 from math import inf
 from time import monotonic
@@ -25,21 +23,14 @@ from gunicorn.workers.base import Worker
 
 from webhook.files import file_stamps, surroundings
 from webhook.server import tls
-from webhook.server.connection import Connection
+from webhook.server.door import Door, within_descriptors
 from webhook.server.lane import Lane
 from webhook.server.settings import Settings
 
 log = logging.getLogger(__name__)
 
-RECEIVE_BYTES: Final = 32 * 1024
-"""What the kernel keeps of a connection until it is read. uvloop reads all of it at once and keeps buffers of that
-size: with the kernel's default, bodies of 200 KB on 1,000 connections leave 300 MiB; with this, 180 [measured]."""
-
 JUST_MADE_SECONDS: Final = 0.5
 """A connection this young probably has a request on its way, so it is not closed as idle."""
-
-FULL_EVERY: Final = 60.0
-"""Seconds between two warnings that the limit on connections is reached."""
 
 
 class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
@@ -49,14 +40,9 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         super().__init__(*args, **kwargs)
         self.settings: Settings = self.app.settings
         self.lane: Lane = self.app.lane
-        self.connections: set[Connection] = set()
-        self.date = b""
-        self._held: set[asyncio.Task[None]] = set()
-        self._listening = self._left = False
+        self._door: Door
         self._stops_accepting = self._gives_up = inf
-        self._warn_again = 0.0
         self._loop: asyncio.AbstractEventLoop
-        self._context: ssl.SSLContext
         self._certificate, self._surroundings = file_stamps.Change(), file_stamps.Change()
         self._attached: asyncio.Task[None] | None = None
 
@@ -70,13 +56,14 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._loop.add_signal_handler(signal.SIGTERM, self._begin_to_leave)
         for at_once in (signal.SIGINT, signal.SIGQUIT):
             self._loop.add_signal_handler(at_once, self._stop)
+        self._door = Door(within_descriptors(self.settings), self.lane)
         self._load_certificate()
         self._look_around()
         if self.app.attach is not None:
             self._attached = self._loop.create_task(self.app.attach(self.lane).run())
         if self.settings.surroundings is not None and not self.settings.surroundings.exists():
             log.info("nothing is known of the cluster's nodes yet: %s is not there", self.settings.surroundings)
-        self._listen()
+        self._door.open([listener.sock for listener in self.sockets])
         log.info("serving on %s", ", ".join(str(listener) for listener in self.sockets))
         while self.alive:
             self._tick(monotonic())
@@ -86,94 +73,20 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
     def _tick(self, now: float) -> None:
         """The periodic work: heartbeat, deadlines, changed files, the drain."""
         self.notify()
-        self.date = formatdate(usegmt=True).encode()
+        self._door.date = formatdate(usegmt=True).encode()
         if self.ppid != os.getppid() and not self.lane.draining:
             log.warning("the parent process is gone")
             self._begin_to_leave()
         if self._attached is not None and self._attached.done() and not self.lane.draining:
             self._leave_if_failed(self._attached)
-        for connection in [each for each in self.connections if each.deadline < now]:
+        for connection in [each for each in self._door.connections if each.deadline < now]:
             connection.expire()
         self._reload_certificate()
         self._look_around()
         if now > self._stops_accepting:
             self._leave(now)
-        elif not self._listening:
-            self._make_room()
-
-    # Accepting
-
-    def _listen(self) -> None:
-        self._listening = True
-        for listener in self.sockets:
-            self._loop.add_reader(listener.sock, self._accept, listener.sock)
-
-    def _stop_listening(self) -> None:
-        """Stop accepting; new connections stay in the kernel's queue."""
-        self._listening = False
-        for listener in self.sockets:
-            self._loop.remove_reader(listener.sock)
-
-    def _accept(self, listener: socket.socket) -> None:
-        """Accept the connections that wait, up to the limit; at the limit close an idle one."""
-        if self._full():
-            self._stop_listening()
-            self._make_room()
-        while not self._full():
-            try:
-                accepted, _ = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:  # no descriptors or memory; the next tick retries
-                log.warning("accept failed: %s", error)
-                self._stop_listening()
-                return
-            accepted.settimeout(0)
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
-            held = self._loop.create_task(self._hold(accepted))
-            self._held.add(held)
-            self.lane.metrics.connections += 1
-            held.add_done_callback(self._free)
-
-    async def _hold(self, accepted: socket.socket) -> None:
-        """Count one connection against the limit, from accept to its end."""
-        connection = Connection(self)
-        try:
-            await self._loop.connect_accepted_socket(
-                lambda: connection,  # uvloop returns its TLS protocol instead of this one
-                accepted,
-                ssl=self._context,
-                ssl_handshake_timeout=self.settings.handshake_seconds,
-                ssl_shutdown_timeout=self.settings.linger_seconds,
-            )
-        except ConnectionAbortedError:  # what asyncio raises for a handshake that took too long
-            self.lane.metrics.timeouts[("handshake",)] += 1
-        except OSError as error:  # not TLS, no common version, or the peer does not trust the certificate
-            log.debug("handshake failed: %s", error)
-            self.lane.metrics.failed_handshakes += 1
         else:
-            await connection.gone
-
-    def _free(self, held: asyncio.Task[None]) -> None:
-        self._held.discard(held)
-        self.lane.metrics.connections -= 1
-        if not self._listening and not self._left:
-            self._listen()
-
-    def _full(self) -> bool:
-        return len(self._held) >= self.settings.connections
-
-    def _make_room(self) -> None:
-        """Close the connection that has been idle longest, so that a new one can be accepted."""
-        if not self._full():
-            self._listen()
-            return
-        if monotonic() > self._warn_again:
-            self._warn_again = monotonic() + FULL_EVERY
-            log.warning("all %d connections are taken; the longest idle one makes room", self.settings.connections)
-        idle = [connection for connection in self.connections if connection.state == "idle"]
-        if idle:
-            min(idle, key=lambda connection: connection.deadline).retire(JUST_MADE_SECONDS)
+            self._door.resume()
 
     # Leaving
 
@@ -198,40 +111,33 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
 
     def _leave(self, now: float) -> None:
         """After the drain: accept no more, close idle connections, end when none is left."""
-        if not self._left:
-            for listener in self.sockets:
-                self._accept(listener.sock)
-            self._close_listeners()
-        for connection in list(self.connections):
+        self._door.close()
+        for connection in list(self._door.connections):
             connection.retire(JUST_MADE_SECONDS)
-        if now > self._gives_up or not self._held:
+        if now > self._gives_up or not self._door.connections:
             self.alive = False
-
-    def _close_listeners(self) -> None:
-        if not self._left:
-            self._left = True
-            self._stop_listening()
-            for listener in self.sockets:
-                listener.close()
 
     async def _abandon(self) -> None:
         """Cut the connections that are still open, and wait until they are closed."""
-        self._close_listeners()
-        for connection in list(self.connections):
+        self._door.close()
+        open_still = list(self._door.connections)
+        for connection in open_still:
             connection.abort()
         if self._attached is not None:
             self._attached.cancel()
             await asyncio.wait([self._attached], timeout=self.settings.linger_seconds)
-        if self._held:
-            log.warning("%d connections are cut", len(self._held))
-            await asyncio.wait(self._held, timeout=1)
+        if open_still:
+            log.warning("%d connections are cut", len(open_still))
+        for _ in range(100):
+            if self._door.connections:
+                await asyncio.sleep(0.01)
 
     # The certificate
 
     def _load_certificate(self) -> None:
         self._certificate.due(tls.stamp(self.settings.certificate, self.settings.client_ca))
         try:
-            self._context = tls.context(self.settings.certificate, self.settings.client_ca)
+            self._door.context = tls.context(self.settings.certificate, self.settings.client_ca)
         except tls.CertificateError as error:
             log.critical("no certificate: %s", error)
             raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
@@ -241,7 +147,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         if not self._certificate.due(tls.stamp(self.settings.certificate, self.settings.client_ca)):
             return
         try:
-            self._context = tls.context(self.settings.certificate, self.settings.client_ca)
+            self._door.context = tls.context(self.settings.certificate, self.settings.client_ca)
         except tls.CertificateError as error:
             if self._certificate.failed(error):
                 self.lane.metrics.reloads["certificate", "failed"] += 1

@@ -62,6 +62,7 @@ class Metrics:
         self.translations: Counter[Labels] = Counter()
         self.refused: Counter[Labels] = Counter()
         self.timeouts: Counter[Labels] = Counter()
+        self.displaced: Counter[Labels] = Counter()
         self.reloads: Counter[Labels] = Counter()
         self.seconds = {path: Histogram() for path in paths}
         self.reservation_seconds = Histogram()
@@ -121,6 +122,7 @@ def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
     yield from family("refused_requests_total", "Requests refused as HTTP.", ("status",), metrics.refused)
     yield from _single("refused_bytes_total", "Bytes of bodies over the limit.", metrics.refused_bytes)
     yield from family("timeouts_total", "Connections closed by a deadline.", ("waiting_for",), metrics.timeouts)
+    yield from family("displaced_total", "Connections and bodies that gave way.", ("what",), metrics.displaced)
     yield from _single("connections", "Connections held now.", metrics.connections)
     yield from _single("failed_handshakes_total", "TLS handshakes not made.", metrics.failed_handshakes)
     yield from family("reloads_total", "Reloads of changed files.", ("what", "result"), metrics.reloads)

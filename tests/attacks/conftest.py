@@ -1,0 +1,3 @@
+from tests.server.conftest import fraction
+
+__all__ = ["fraction"]

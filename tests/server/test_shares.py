@@ -1,0 +1,79 @@
+"""Who gives way when a total is used up."""
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.server.shares import Shares
+
+
+@dataclass(frozen=True)
+class Holder:
+    address: str
+    number: int = 0
+
+
+def holders(address: str, count: int) -> list[Holder]:
+    return [Holder(address, number) for number in range(count)]
+
+
+def filled(total: int, *given: Holder, amount: int = 1) -> Shares[Holder]:
+    shares = Shares[Holder](total)
+    for each in given:
+        shares.hold(each, amount)
+    return shares
+
+
+def test_an_address_that_is_alone_may_use_everything() -> None:
+    assert filled(5, *holders("proxy", 5)).giving_way() is None
+
+
+def test_the_oldest_of_the_address_that_has_most_gives_way() -> None:
+    flood = holders("flood", 4)
+
+    assert filled(5, Holder("api"), *flood, Holder("probe")).giving_way() == flood[0]
+
+
+def test_a_known_address_may_hold_a_hundred_times_as_much_as_another() -> None:
+    shares = Shares[Holder](104, {"proxy"})
+    for each in (*holders("proxy", 99), *holders("a", 2), *holders("b", 4)):
+        shares.hold(each, 1)
+    assert shares.giving_way() == Holder("b", 0)
+    shares.release(Holder("b", 0))
+    for each in holders("proxy", 301)[99:]:
+        shares.hold(each, 1)
+
+    assert shares.giving_way() == Holder("proxy", 0)
+
+
+def test_of_one_address_the_largest_gives_way() -> None:
+    shares = filled(10, *holders("a", 3))
+    shares.hold(Holder("a", 1), 9)
+
+    assert shares.giving_way() == Holder("a", 1)
+
+
+def test_who_grows_is_counted_once() -> None:
+    shares = filled(10, Holder("a"))
+    for amount in (3, 7, 10):
+        shares.hold(Holder("a"), amount)
+
+    assert (shares.used, shares.giving_way()) == (10, None)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 9), st.booleans())))
+def test_what_is_used_is_the_sum_of_what_is_held(steps: list[tuple[str, int, int, bool]]) -> None:
+    shares, expected = Shares[Holder](20), dict[Holder, int]()
+    for address, number, amount, releases in steps:
+        holder = Holder(address, number)
+        if releases:
+            shares.release(holder)
+            expected.pop(holder, None)
+        else:
+            shares.hold(holder, amount)
+            expected[holder] = amount
+        while (late := shares.giving_way()) is not None:
+            assert expected.pop(late) > 0
+            shares.release(late)
+        assert shares.used == sum(expected.values()) <= 20
