@@ -51,6 +51,14 @@ def _with(limits: Object, labels: Object | None = None, annotations: Object | No
     return builders.pod(builders.container(limits=limits), labels=labels or {}, annotations=annotations or {})
 
 
+def _on_nodes(*strategies: str, labels: Object | None = None) -> Object:
+    """A pod that asks for one, on nodes that share their cards in one of these ways."""
+    expression = {"key": "nvidia.com/gpu.sharing-strategy", "operator": "In", "values": list(strategies)}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return builders.pod(builders.container(limits={GPU: "1"}), labels=labels or {}, affinity=affinity)
+
+
 def _counted(raw: Object, rulebook: Rulebook = RULES) -> dict[str, str]:
     """The tally, as it stands in a TenantUsage."""
     raw = as_served(raw)
@@ -99,7 +107,8 @@ def test_resources_of_the_whole_pod_are_none_of_devices() -> None:
     ("backend", "raw", "counted"),
     [
         pytest.param("nvidia-gpu", _with({GPU: "2"}), {"devices": "2"}, id="whole devices"),
-        pytest.param("nvidia-time-slicing", _with({GPU: "1"}), {"devices": "0.1"}, id="a turn"),
+        pytest.param("nvidia-time-slicing", _on_nodes("time-slicing"), {"devices": "0.1"}, id="a turn"),
+        pytest.param("nvidia-time-slicing", _with({GPU: "1"}), {"devices": "1"}, id="a turn, or a card elsewhere"),
         pytest.param(
             "hami-vgpu",
             _with({GPU: "2", MEMORY: "1024"}, ON_T4),
@@ -155,9 +164,14 @@ def test_the_shorthand_says_what_resources_alone_do_not_tell(labels: Object, dev
     assert _counted(edited(plan.make(pod.read(raw), TURNS).edits, raw), TURNS) == {"devices": devices}
 
 
-def test_own_words_that_may_be_two_things_are_counted_as_the_cluster_would_serve_them() -> None:
+def test_own_words_that_may_be_two_things_are_counted_as_the_nodes_in_reach_give_them() -> None:
+    named = {"gpu-backend": "nvidia-time-slicing"}
+
     assert _counted(_with({GPU: "1"}), TURNS) == {"devices": "1"}
-    assert _counted(_with({GPU: "1"}, {"gpu-backend": "nvidia-time-slicing"}), TURNS) == {"devices": "0.1"}
+    assert _counted(_with({GPU: "1"}, named), TURNS) == {"devices": "1"}
+    assert _counted(_on_nodes("time-slicing", labels=named), TURNS) == {"devices": "0.1"}
+    assert _counted(_on_nodes("time-slicing"), TURNS) == {"devices": "0.1"}
+    assert _counted(_on_nodes("time-slicing", "none"), TURNS) == {"devices": "1"}
 
 
 def test_of_back_ends_that_are_preferred_alike_the_one_that_reads_more_counts() -> None:

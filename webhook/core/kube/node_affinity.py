@@ -34,6 +34,10 @@ class Requirement:
     rule: str
     container: str = ""
 
+    def __str__(self) -> str:
+        """The nodes in words: `with card=T4 or A10`, `without the label card`."""
+        return f"with {self.key}={_one_of(self.values)}" if self.values else f"without the label {self.key}"
+
     def expression(self) -> dict[str, Any]:
         """The requirement as Kubernetes writes it."""
         if not self.values:
@@ -46,10 +50,39 @@ def selects(pod: Pod) -> bool:
     return bool(pod.spec.get("nodeSelector") or pod.spec.get("affinity"))
 
 
-def keys(pod: Pod) -> set[str]:
-    """The node labels that the pod selects its nodes by."""
-    expressions = (one for term in terms(pod) for one in term.get("matchExpressions") or ())
-    return {*(pod.spec.get("nodeSelector") or ()), *(str(one.get("key")) for one in expressions)}
+Bounds = Mapping[str, frozenset[str]]
+"""Node labels, each with all values that it may have; without values the label is absent."""
+
+
+def bounds(pod: Pod) -> Bounds:
+    """What the pod's own selection says of every node on which it may run; `NotIn` and its like say too little."""
+    each = [_bounds(term) for term in terms(pod) if binds_something(term)]
+    common = [key for key in each[0] if all(key in one for one in each)] if each else []
+    found = {key: frozenset().union(*(one[key] for one in each)) for key in common if _alike(key, each)}
+    selector: Mapping[str, str] = pod.spec.get("nodeSelector") or {}
+    return {**found, **{key: frozenset({value}) for key, value in selector.items()}}
+
+
+def _bounds(term: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for expression in term.get("matchExpressions") or ():
+        key, values = str(expression.get("key")), frozenset(expression.get("values") or ())
+        if expression.get("operator") == "In":
+            found[key] = found.get(key, values) & values or values
+        elif expression.get("operator") == "DoesNotExist":
+            found[key] = frozenset()
+    return found
+
+
+def _alike(key: str, each: Sequence[Bounds]) -> bool:
+    """Whether the label is absent in all of them, or in none."""
+    return len({bool(one[key]) for one in each}) == 1
+
+
+def within(known: Bounds, requirement: Requirement) -> bool:
+    """Whether all nodes within these bounds meet a requirement."""
+    values = known.get(requirement.key)
+    return values is not None and bool(values) == bool(requirement.values) and values.issubset(requirement.values)
 
 
 def require(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Violation]:
@@ -224,9 +257,6 @@ def _presence(present: Expressions, requirement: Requirement) -> str | None:
 
 
 def _excluded(requirement: Requirement, path: Path, said: str) -> Violation:
-    nodes = f"nodes with {requirement.key}={_one_of(requirement.values)}"
-    if not requirement.values:
-        nodes = f"nodes without the label {requirement.key}"
-    message = f"the pod's {said}, and the GPU it asks for is on {nodes}"
+    message = f"the pod's {said}, and the GPU it asks for is on nodes {requirement}"
     fix = f"remove {requirement.key} from the pod's node selection, or ask for another GPU"
     return Violation(code="GPU502", path=field(path), message=message, fix=fix, rule=requirement.rule)

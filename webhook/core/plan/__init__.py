@@ -5,6 +5,7 @@ one back end translates (`webhook.core.backends`), and what a tenant may have (`
 
     plan              the plan of a pod: edits, warnings, violations
     choose            which back end serves a container
+    reach             on whose nodes a pod may run
     inject            runtime class, scheduler, env, tolerations, node affinity, labels, annotations
     text              the text that rules write there
     resource_claims   devices by a claim template (DRA)

@@ -7,7 +7,10 @@ shorthand for them. The check of a stored pod, the policies and the reports shar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
 from typing import NamedTuple
 
 from webhook.core.backends import cards, charge, partitions, read_back, translate
@@ -18,11 +21,13 @@ from webhook.core.interpret.container_request import ContainerRequest
 from webhook.core.kube.pod import Pod
 from webhook.core.plan import choose, resource_claims
 from webhook.core.plan.choose import Assignment
+from webhook.core.plan.reach import Reach
 from webhook.core.request import shorthand
 from webhook.core.request.request import PREFIX, GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook, Surroundings
+from webhook.core.rules.vocabulary import Slot
 
 
 class Found(NamedTuple):
@@ -32,18 +37,27 @@ class Found(NamedTuple):
     profile: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a container has: `request` is the meaning of its resources, `card` its card if that is known.
+    """What a container has: how a back end serves it, and what that counts as."""
 
-    `served` is the translation of its shorthand, if that gives exactly these resources.
-    """
-
-    backend: Backend
-    card: Card | None
-    request: GpuRequest
+    served: Assignment
     measure: Measure
-    served: Assignment | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """The back end."""
+        return self.served.backend
+
+    @property
+    def card(self) -> Card | None:
+        """The card, if it is known."""
+        return self.served.card
+
+    @property
+    def request(self) -> GpuRequest:
+        """The meaning of the container's resources."""
+        return self.served.request
 
 
 def lasting(seen: Pod, rulebook: Rulebook) -> Rulebook:
@@ -61,26 +75,80 @@ def lasting(seen: Pod, rulebook: Rulebook) -> Rulebook:
     return known
 
 
-def of(asked: ContainerRequest, rulebook: Rulebook) -> Allocation:
-    """The allocation of a container: by its shorthand if that gives its resources, else by its resources alone.
+def of(asked: ContainerRequest, reach: Reach, said: Allocation | None = None) -> Allocation:
+    """The allocation of a container: the largest that any node gives on which its pod may run.
 
-    If several back ends can read the resources, the cluster's order decides; between equal ranks the largest counts.
-    Raises CannotExpressError.
+    The shorthand (`said`, if it was read before) is not undercut. Resources alone are those of the owner to whose
+    nodes the pod is bound; else the cluster's order decides, between equal ranks the largest. If labels tell each
+    owner's nodes and the pod is bound to none of them, it may get what any known back end gives. Raises
+    CannotExpressError.
     """
-    found = written(asked, rulebook)
-    if found is not None:
-        return found
-    readings: list[tuple[int, Allocation]] = []
+    rulebook = reach.rulebook
+    meant = said or written(asked, rulebook) or _preferred(_ranked_readings(asked, rulebook))
+    if _is_sure(asked, meant, rulebook):
+        return meant
+    owners = _with_the_card(_owners_on_nodes(asked, rulebook), meant, reach)
+    enabled = [owner for owner in owners if owner.name in rulebook.orders["whole"]]
+    found = _readings(asked, enabled, rulebook)
+    bound = [one for one in found if reach.stays_with(one.served)]
+    if reach.stays_with(meant.served):
+        bound = [meant, *(one for one in bound if one.backend.name != meant.backend.name)]
+    if bound and asked.request is None and "gpu-backend" not in asked.stated:
+        return _largest(bound)
+    if not bound and all(reach.pool(one.served) for one in found):
+        found += _readings(asked, [owner for owner in owners if owner not in enabled], rulebook)
+    return _largest([meant, *(bound or found)])
+
+
+def _owners_on_nodes(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Backend]:
+    """All back ends whose nodes have the container's resources; its annotations and labels may be those of others."""
+    names = {name for name in asked.extended.amounts if not isinstance(name, Slot)}
+    return [owner for owner in rulebook.resources[next(iter(names))].known if names <= owner.owns]
+
+
+def _with_the_card(owners: Sequence[Backend], meant: Allocation, reach: Reach) -> Sequence[Backend]:
+    """Those that serve a card that the container asks for, if its pod is bound to such cards; else all of them."""
+    if not reach.stays_on_card(meant.served):
+        return owners
+    there = [reach.rulebook.devices[model.lower()] for model in models(meant.served.asked, None)]
+    return [owner for owner in owners if any(owner.serves(one) for one in there)]
+
+
+def _is_sure(asked: ContainerRequest, meant: Allocation, rulebook: Rulebook) -> bool:
+    """Whether no node can give more or less: nobody else owns the resources, or all owners count whole devices."""
+    known = [rulebook.resources[name] for name in asked.extended.amounts if not isinstance(name, Slot)]
+    if not known or not all(resource.shared for resource in known):
+        return True
+    return meant.request.devices == "whole" and all(resource.only_counts for resource in known)
+
+
+def _largest(found: Sequence[Allocation]) -> Allocation:
+    """The first of the largest; where the first has a card of unknown size, sizes do not count."""
+    sized = not found[0].measure.unsized
+    return max(found, key=lambda one: (one.measure.devices, one.measure.memory if sized else 0))
+
+
+def _ranked_readings(asked: ContainerRequest, rulebook: Rulebook) -> list[tuple[int, Allocation]]:
+    """What the resources alone mean, by the rank of each owner; raises the first's reason if nobody can read them."""
+    found: list[tuple[int, Allocation]] = []
     failed = CannotExpressError("GPU405", "no back end owns all of it", "use two containers")
     for rank, owner in reversed(_ranked_owners(asked, rulebook)):
         try:
-            readings.append((rank, _as_read(asked, owner, Found(card(asked, owner, rulebook)))))
+            found.append((rank, _as_read(asked, owner, Found(card(asked, owner, rulebook)), rulebook)))
         except CannotExpressError as reason:
             failed = reason
-    preferred = _preferred(readings)
-    if preferred is None:
+    if not found:
         raise failed
-    return preferred
+    return found
+
+
+def _readings(asked: ContainerRequest, owners: Iterable[Backend], rulebook: Rulebook) -> list[Allocation]:
+    """What each of these owners' nodes give for the resources, if they give anything."""
+    found: list[Allocation] = []
+    for owner in owners:
+        with suppress(CannotExpressError):
+            found.append(_as_read(asked, owner, Found(card(asked, owner, rulebook)), rulebook))
+    return found
 
 
 def written(asked: ContainerRequest, rulebook: Rulebook) -> Allocation | None:
@@ -97,8 +165,8 @@ def written(asked: ContainerRequest, rulebook: Rulebook) -> Allocation | None:
             break
         served = as_written(bare, owner, rulebook)
         if served is not None and served.amounts == asked.extended.amounts:
-            found.append((rank, _as_served(served)))
-    return _preferred(found)
+            found.append((rank, _as_served(served, rulebook)))
+    return _preferred(found) if found else None
 
 
 def as_written(bare: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Assignment | None:
@@ -109,15 +177,15 @@ def as_written(bare: ContainerRequest, backend: Backend, rulebook: Rulebook) -> 
         return None
 
 
-def _preferred(found: Sequence[tuple[int, Allocation]]) -> Allocation | None:
-    return max(found, key=lambda one: (-one[0], one[1].measure.devices))[1] if found else None
+def _preferred(found: Sequence[tuple[int, Allocation]]) -> Allocation:
+    return max(found, key=lambda one: (-one[0], one[1].measure.devices))[1]
 
 
 def _ranked_owners(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[tuple[int, Backend]]:
-    """The back ends that own all of a container's resources, with their ranks; else one that is not enabled."""
+    """The back ends that own all of a container's resources, with their ranks; else those that are not enabled."""
     owners = enabled_owners(asked, rulebook)
     if not owners:
-        return [(0, owner) for owner in known_owners(asked, rulebook)[:1]]
+        return [(0, owner) for owner in known_owners(asked, rulebook)]
     named = asked.stated.get("gpu-backend")
     chosen = [owner for owner in owners if named is not None and owner.name == named.value]
     ranks = rulebook.ranks["whole" if asked.request is None else asked.request.devices]
@@ -137,7 +205,9 @@ def known_owners(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Backen
     return [owner for owner in rulebook.resources[next(iter(names))].known if names <= owner.owns]
 
 
-def read(asked: ContainerRequest, owners: Iterable[Backend], find: Callable[[Backend], Found]) -> Allocation:
+def read(
+    asked: ContainerRequest, owners: Iterable[Backend], find: Callable[[Backend], Found], rulebook: Rulebook
+) -> Allocation:
     """The allocation by the first owner that can read the container's resources; raises CannotExpressError.
 
     `find` returns the card that a container of a back end gets.
@@ -145,7 +215,7 @@ def read(asked: ContainerRequest, owners: Iterable[Backend], find: Callable[[Bac
     reasons: list[CannotExpressError] = []
     for backend in owners:
         try:
-            return _as_read(asked, backend, find(backend))
+            return _as_read(asked, backend, find(backend), rulebook)
         except CannotExpressError as reason:
             reasons.append(reason)
     if reasons:
@@ -154,20 +224,44 @@ def read(asked: ContainerRequest, owners: Iterable[Backend], find: Callable[[Bac
     raise CannotExpressError("GPU405", f"no enabled back end owns {names}", "enable one that does")
 
 
-def _as_read(asked: ContainerRequest, backend: Backend, found: Found) -> Allocation:
-    request, mode = read_back.understand(asked.extended.amounts, cards.for_card(backend, found.card), asked.marks)
+def _as_read(asked: ContainerRequest, backend: Backend, found: Found, rulebook: Rulebook) -> Allocation:
+    said = asked.extended.amounts
+    amounts = {name: said[name] for name in said if name in backend.owns or not isinstance(name, Slot)}
+    request, mode = read_back.understand(amounts, cards.for_card(backend, found.card), asked.marks)
     if found.profile is not None and request.devices == "whole":
         request = replace(request, profile=found.profile)
     if backend.partitions is not None and mode.when.devices == "profile" and found.card and request.devices == "part":
         request = partitions.cut(request, found.card, backend)
-    return Allocation(backend=backend, card=found.card, request=request, measure=charge.asked(request, found.card))
-
-
-def _as_served(served: Assignment) -> Allocation:
-    measure = charge.asked(served.request, served.card)
-    return Allocation(
-        backend=served.backend, card=served.card, request=served.request, measure=measure, served=served
+    return _as_served(
+        Assignment(asked=asked, backend=backend, request=request, mode=mode, card=found.card, amounts=amounts),
+        rulebook,
     )
+
+
+def _as_served(served: Assignment, rulebook: Rulebook) -> Allocation:
+    return Allocation(served, measure(served.asked, served.request, served.backend, served.card, rulebook))
+
+
+def measure(
+    asked: ContainerRequest, request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook
+) -> Measure:
+    """What a request counts as; on an unknown card the largest of those that it may be."""
+    plain = charge.asked(request, card)
+    if card is not None:
+        return plain
+    named = models(asked, None)
+    if request.profile is not None:
+        having = [one for one in cards.served(backend, rulebook) if request.profile in one.profiles]
+        could_be = [one for one in having if not named or one.model in named] or having
+        return reduce(Measure.at_least, (charge.asked(request, one) for one in could_be)) if could_be else plain
+    sizes = [charge.asked(request, rulebook.devices[model.lower()]).memory for model in named]
+    return replace(plain, memory=max(sizes), unsized=Fraction(0)) if sizes else plain
+
+
+def models(asked: ContainerRequest, card: Card | None) -> tuple[str, ...]:
+    """The card models that a container may get, if it names any or its card is known; none: any."""
+    said = asked.stated.get("gpu-model")
+    return (said.value if said else ()) or ((card.model,) if card else ())
 
 
 def card(asked: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Card | None:
@@ -183,7 +277,7 @@ def claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocatio
         if isinstance(candidate, Assignment) and there.issuperset(
             resource_claims.templates(candidate, rulebook) or [""]
         ):
-            return _as_served(candidate)
+            return _as_served(candidate, rulebook)
     return None
 
 

@@ -32,16 +32,24 @@ Candidate = Assignment | tuple[Backend, CannotExpressError]
 
 
 def choose(
-    asked: ContainerRequest, rulebook: Rulebook, preferred: str | None, reachable: Callable[[Assignment], bool]
+    asked: ContainerRequest,
+    rulebook: Rulebook,
+    preferred: str | None,
+    reachable: Callable[[Assignment], bool],
+    stays: Callable[[Assignment], bool] | None,
 ) -> Assignment | None:
     """The first candidate that can serve; None for resources of back ends that this cluster does not enable.
 
-    A candidate that is not `reachable`, as the pod excludes its nodes, is taken only if no other can serve.
-    Raises Refusal with the reason of every candidate.
+    A candidate that is not `reachable`, as the pod excludes its nodes, is taken only if no other can serve. Resources
+    that several back ends own are of the one whose nodes the pod `stays` on (None: it selects no nodes). Raises
+    Refusal with the reason of every candidate.
     """
     lost: list[tuple[Backend, CannotExpressError]] = []
     excluded: Assignment | None = None
-    for candidate in candidates(asked, rulebook, preferred):
+    found: Iterable[Candidate] = candidates(asked, rulebook, preferred)
+    if stays is not None and asked.request is None and told_by_nodes(asked, rulebook):
+        found = sorted(found, key=lambda one: not (isinstance(one, Assignment) and stays(one)))
+    for candidate in found:
         if isinstance(candidate, Assignment):
             if reachable(candidate):
                 return candidate
@@ -53,6 +61,12 @@ def choose(
     if excluded is not None or (not lost and asked.request is None):
         return excluded
     raise Refusal(_nobody(asked, lost))
+
+
+def told_by_nodes(asked: ContainerRequest, rulebook: Rulebook) -> bool:
+    """Whether what a container's resources are depends on its node, in a pod of which nothing else tells."""
+    known = [rulebook.resources[name] for name in asked.extended.amounts]
+    return all(one.shared for one in known) and not all(one.only_counts for one in known)
 
 
 def candidates(asked: ContainerRequest, rulebook: Rulebook, preferred: str | None = None) -> Iterator[Candidate]:

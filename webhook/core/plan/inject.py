@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from webhook.core.backends import cards
 from webhook.core.kube import node_affinity
+from webhook.core.kube.node_affinity import Requirement
 from webhook.core.kube.patch import Append, Edit, Put, Remove
 from webhook.core.kube.paths import Path, field
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.plan import text
 from webhook.core.plan.choose import Assignment
+from webhook.core.plan.reach import Reach, requirements
 from webhook.core.rules.outputs import Constant, Output
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.vocabulary import Slot, SlotKind
@@ -29,10 +30,11 @@ _LABEL = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 Injected = Edit | Violation
 
 
-def inject(pod: Pod, served: Sequence[Assignment], rulebook: Rulebook) -> Iterator[Injected]:
+def inject(reach: Reach, served: Sequence[Assignment]) -> Iterator[Injected]:
     """The edits that the back ends' rules require, and a violation for each that cannot be made."""
     if not served:
         return
+    pod, rulebook = reach.pod, reach.rulebook
     yield from _scheduler(pod, served)
     yield from _runtime_class(pod, served)
     yield from _tolerations(pod, served)
@@ -41,29 +43,9 @@ def inject(pod: Pod, served: Sequence[Assignment], rulebook: Rulebook) -> Iterat
             yield from _env(one, rulebook)
     yield from _metadata(pod.annotations, "annotation", served, rulebook)
     yield from _metadata(pod.labels, "label", served, rulebook)
-    requirements = list(_node_affinity(pod, served, rulebook))
-    if requirements:
-        yield from node_affinity.require(pod, requirements)
-
-
-def reachable(pod: Pod, rulebook: Rulebook, known: dict[object, bool], served: Assignment) -> bool:
-    """Whether the pod's own node selection leaves any node of a back end, whatever card is asked for.
-
-    `known` caches the answers for this pod, which may have many containers and many terms of node affinity.
-    """
-    if not served.mode.outputs.node_affinity or not node_affinity.selects(pod):
-        return True
-    which = (served.backend.name, id(served.mode), served.request.models, served.request.profile)
-    if which not in known:
-        known[which] = not _excludes(pod, served, served.mode.outputs.node_affinity, rulebook)
-    return known[which]
-
-
-def _excludes(pod: Pod, served: Assignment, keys: Iterable[str], rulebook: Rulebook) -> bool:
-    """Whether the pod excludes the nodes that the constants among these lines of a rule ask for."""
-    lines = served.mode.outputs.node_affinity
-    wanted = _requirements(served, {key: lines[key] for key in keys if not lines[key].what}, rulebook)
-    return any(isinstance(found, Violation) for found in node_affinity.require(pod, wanted))
+    wanted = list(_node_affinity(served, reach))
+    if wanted:
+        yield from node_affinity.require(pod, wanted)
 
 
 def _wanted(served: Sequence[Assignment], attribute: str) -> list[tuple[Assignment, Constant]]:
@@ -194,24 +176,16 @@ def _differ(path: Path, who: str, values: tuple[Any, str], fix: str, rule: str) 
     return Violation(code="GPU503", path=field(path), message=message, fix=fix, rule=rule)
 
 
-def _node_affinity(pod: Pod, served: Iterable[Assignment], rulebook: Rulebook) -> Iterator[node_affinity.Requirement]:
-    contradicted: dict[int, set[str]] = {}
+def _node_affinity(served: Iterable[Assignment], reach: Reach) -> Iterator[Requirement]:
+    dropped: dict[int, set[str]] = {}
     for one in served:
         lines = one.mode.outputs.node_affinity
-        if one.asked.request is None and "gpu-backend" not in one.asked.stated and node_affinity.selects(pod):
-            # A pod with the back end's own resources may choose other nodes of it. A pod that names the back end may
-            # not: the name decides what it is charged.
-            if id(one.mode) not in contradicted:
-                contradicted[id(one.mode)] = {key for key in lines if _excludes(pod, one, [key], rulebook)}
-            lines = {key: line for key, line in lines.items() if key not in contradicted[id(one.mode)]}
-        yield from _requirements(one, lines, rulebook)
-
-
-def _requirements(
-    served: Assignment, lines: Mapping[str, Output], rulebook: Rulebook
-) -> Iterator[node_affinity.Requirement]:
-    for key, output in lines.items():
-        values = text.texts(output, served, rulebook)
-        if values or (isinstance(output, Constant) and output.value == ()):
-            labels = tuple(map(cards.as_label, values))
-            yield node_affinity.Requirement(key, labels, output.rule, served.asked.container.name)
+        if one.asked.request is None and "gpu-backend" not in one.asked.stated and reach.selects:
+            # A pod with the back end's own resources may choose other nodes, and counts what they give. A pod that
+            # names the back end or the card may not: the name decides what it is charged.
+            if id(one.mode) not in dropped:
+                dropped[id(one.mode)] = {
+                    key for key, line in lines.items() if not line.words and reach.excludes(one, [key])
+                }
+            lines = {key: line for key, line in lines.items() if key not in dropped[id(one.mode)]}
+        yield from requirements(one, lines, reach.rulebook)

@@ -16,6 +16,7 @@ from webhook.core.kube.patch import Edit, Put, Remove
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.plan import choose, inject, pod_requirements, resource_claims
 from webhook.core.plan.choose import Assignment
+from webhook.core.plan.reach import Reach
 from webhook.core.request.request import FieldValue, GpuRequest
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.core.violations import Refusal, Violation
@@ -51,33 +52,33 @@ def make(
     """
     interpretation = interpretation or interpret(pod, rulebook)
     plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
-    known: dict[object, bool] = {}
+    reach = Reach(pod, rulebook)
 
     def suitable(served: Assignment) -> bool:
-        return (lets is None or lets(served)) and inject.reachable(pod, rulebook, known, served)
+        return (lets is None or lets(served)) and reach.leaves(served)
 
     for asked in interpretation.asked:
         if len(plan.violations) > MOST:
             break
         plan.edits += _without(asked.container, locations.RESOURCES)
-        served = _serve(asked, plan, rulebook, preferred, suitable)
+        served = _serve(asked, plan, rulebook, preferred, suitable, reach)
         done = served.amounts if served else {}
         plan.edits += [repair for name, repair in asked.extended.repairs.items() if name not in done]
-    _inject(pod, plan, rulebook)
+    _inject(reach, plan)
     plan.violations += pod_requirements.check(pod, plan.served)
     plan.edits += _notes(pod, plan)
     plan.edits += _card(pod, plan, rulebook)
     return plan
 
 
-def _inject(pod: Pod, plan: Plan, rulebook: Rulebook) -> None:
+def _inject(reach: Reach, plan: Plan) -> None:
     try:
-        for injected in inject.inject(pod, plan.served, rulebook):
+        for injected in inject.inject(reach, plan.served):
             if isinstance(injected, Violation):
                 plan.violations.append(injected)
             else:
                 plan.edits.append(injected)
-        plan.edits += resource_claims.claim(pod, plan.served, rulebook)
+        plan.edits += resource_claims.claim(reach.pod, plan.served, reach.rulebook)
     except CannotExpressError as reason:
         violation = Violation(code=reason.code, path="spec", message=reason.message, fix=reason.fix)
         plan.violations.append(violation)
@@ -89,11 +90,12 @@ def _serve(
     rulebook: Rulebook,
     preferred: str | None,
     suitable: Callable[[Assignment], bool],
+    reach: Reach,
 ) -> Assignment | None:
     if not asked.anything or plan.unknown:
         return None
     try:
-        served = choose.choose(asked, rulebook, preferred, suitable)
+        served = choose.choose(asked, rulebook, preferred, suitable, reach.stays_with if reach.selects else None)
     except Refusal as refusal:
         plan.violations += refusal.violations
         return None
@@ -101,9 +103,20 @@ def _serve(
         plan.warnings += _not_enabled(asked, rulebook)
         return None
     plan.served.append(served)
-    plan.warnings += served.warnings
+    plan.warnings += [*served.warnings, *_elsewhere(served, reach)]
     plan.edits += _resources(served)
     return served
+
+
+def _elsewhere(served: Assignment, reach: Reach) -> Iterator[str]:
+    """A warning for a share in a back end's own resources, in a pod that keeps off the nodes with such shares."""
+    own = served.asked.request is None and "gpu-backend" not in served.asked.stated
+    if own and served.request.devices == "part" and not reach.leaves(served):
+        nodes = " and ".join(map(str, reach.pool(served)))
+        yield (
+            f'the container "{served.asked.container.name}" asks for a share on nodes {nodes}; '
+            "the pod excludes them, so it counts as what other nodes may give"
+        )
 
 
 def _not_enabled(asked: ContainerRequest, rulebook: Rulebook) -> Iterator[str]:

@@ -62,7 +62,7 @@ def _checked(seen: Pod, rulebook: Rulebook) -> Checked:
         there = allocation.written(asked, lasting)
         if there is not None:
             allocations[asked.container.name] = there
-        if there is None or there.served is None or not _claimed(there.served, asked, seen, rulebook):
+        if there is None or not _claimed(there.served, asked, seen, rulebook):
             violations += _given(asked, seen, rulebook)
     return Checked(violations, found, rulebook, allocations)
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import reduce
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from webhook.core.backends import charge
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.backends.cards import served
 from webhook.core.backends.charge import Measure
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.container_request import ContainerRequest
@@ -26,6 +23,7 @@ from webhook.core.kube import pod
 from webhook.core.kube.pod import EPHEMERAL, Container, Pod
 from webhook.core.plan import allocation
 from webhook.core.plan.allocation import Allocation
+from webhook.core.plan.reach import Reach
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 from webhook.core.request.request import GpuRequest
@@ -130,10 +128,11 @@ def holdings(
     able = [container for container in seen.containers if container.kind != EPHEMERAL]
     wrong = any(container.name not in understood for container in able)
     spoken = extended_resources.spoken(seen, known) if wrong else {}
+    reach = Reach(seen, known)
     found: list[Holding] = []
     for container in able:
         asked = understood.get(container.name) or _bare(container, spoken.get(container.name, {}), seen, known)
-        found += _held(asked, already, seen, known)
+        found += _held(asked, already.get(container.name), reach)
     return found
 
 
@@ -149,19 +148,18 @@ def _bare(container: Container, spoken: Mapping[str, str], seen: Pod, rulebook: 
     )
 
 
-def _held(
-    asked: ContainerRequest, already: Mapping[str, Allocation], seen: Pod, rulebook: Rulebook
-) -> Iterator[Holding]:
+def _held(asked: ContainerRequest, said: Allocation | None, reach: Reach) -> Iterator[Holding]:
+    rulebook = reach.rulebook
     if not asked.extended.amounts and not asked.extended.violations:
-        there = _claimed(asked, seen, rulebook)
+        there = _claimed(asked, reach.pod, rulebook)
         if there is not None:
-            yield _holding(asked, there, rulebook)
+            yield _holding(asked, there)
         return
     if asked.extended.violations:
         yield _unread(asked, asked.extended.violations[0].message, rulebook)
         return
     try:
-        yield _holding(asked, already.get(asked.container.name) or allocation.of(asked, rulebook), rulebook)
+        yield _holding(asked, allocation.of(asked, reach, said))
     except CannotExpressError as reason:
         yield _unread(asked, reason.message, rulebook)
 
@@ -174,29 +172,15 @@ def _claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocati
     return None
 
 
-def _holding(asked: ContainerRequest, there: Allocation, rulebook: Rulebook) -> Holding:
-    said = asked.stated.get("gpu-model")
-    named: tuple[str, ...] = said.value if said else ()
+def _holding(asked: ContainerRequest, there: Allocation) -> Holding:
     return Holding(
         asked=asked,
         backend=there.backend,
         card=there.card,
-        models=named or ((there.card.model,) if there.card else ()),
+        models=allocation.models(asked, there.card),
         request=there.request,
-        measure=there.measure if there.card else _of_any(there, named, rulebook),
+        measure=there.measure,
     )
-
-
-def _of_any(there: Allocation, named: Sequence[str], rulebook: Rulebook) -> Measure:
-    """The measure on an unknown card: the largest of those it may be."""
-    profile = there.request.profile
-    if profile is not None:
-        having = [card for card in served(there.backend, rulebook) if profile in card.profiles]
-        could_be = [card for card in having if not named or card.model in named] or having
-        each = [charge.asked(there.request, card) for card in could_be]
-        return reduce(Measure.at_least, each) if each else there.measure
-    sizes = [charge.asked(there.request, rulebook.devices[model.lower()]).memory for model in named]
-    return replace(there.measure, memory=max(sizes), unsized=Fraction(0)) if sizes else there.measure
 
 
 def _unread(asked: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
@@ -209,8 +193,15 @@ def _unread(asked: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
     card = allocation.card(asked, backend, rulebook)
     devices = sum(_most(group, asked, rulebook) for group in _systems(asked, rulebook)) or 1
     request = GpuRequest(count=min(devices, MAX_DEVICES))
-    there = Allocation(backend=backend, card=card, request=request, measure=charge.asked(request, card))
-    return replace(_holding(asked, there, rulebook), unread=why)
+    return Holding(
+        asked=asked,
+        backend=backend,
+        card=card,
+        models=allocation.models(asked, card),
+        request=request,
+        measure=allocation.measure(asked, request, backend, card, rulebook),
+        unread=why,
+    )
 
 
 def _systems(asked: ContainerRequest, rulebook: Rulebook) -> Iterator[set[str]]:
@@ -306,7 +297,7 @@ def _kind(raw: Mapping[str, Any], rulebook: Rulebook) -> Hashable:
     """The key of a pod: everything that its count depends on. None for a pod without devices."""
     spec, metadata = raw["spec"], raw["metadata"]
     known = rulebook.resources
-    asking = False
+    asking = shared = False
     containers: list[object] = []
     for section in ("initContainers", "containers"):
         for container in spec.get(section) or ():
@@ -316,13 +307,20 @@ def _kind(raw: Mapping[str, Any], rulebook: Rulebook) -> Hashable:
                 for name, value in (resources.get(part) or _NONE).items():
                     if name in known:
                         there += (part, name, value)
+                        shared = shared or known[name].shared
             asking = asking or bool(there)
             containers.append((section, container.get("name"), container.get("restartPolicy"), *there))
     said = tuple(_counted_metadata(metadata, rulebook)) if asking or any(rulebook.spoken.values()) else ()
     claims = spec.get("resourceClaims")
     if not asking and not said and not claims:
         return None
-    return tuple(containers), said, repr(claims) if claims else ""
+    return tuple(containers), said, repr(claims) if claims else "", repr(_selection(spec)) if shared else ""
+
+
+def _selection(spec: Mapping[str, Any]) -> object:
+    """The fields by which a pod selects its nodes."""
+    node = (spec.get("affinity") or _NONE).get("nodeAffinity") or _NONE
+    return spec.get("nodeSelector"), node.get("requiredDuringSchedulingIgnoredDuringExecution")
 
 
 def _counted_metadata(metadata: Mapping[str, Any], rulebook: Rulebook) -> Iterator[object]:

@@ -81,8 +81,8 @@ def _contradicted(path: Path, there: str, wanted: str, policy: TenantPolicy) -> 
 
 
 def _elsewhere(found: Violation, key: str, values: Sequence[str], policy: TenantPolicy) -> Violation:
-    nodes = f"nodes with {key}={' or '.join(values)}" if values else f"nodes without the label {key}"
-    message = f'the policy "{policy.name}" keeps the pods of its tenant on {nodes}, which this one excludes'
+    nodes = Requirement(key, tuple(values), policy.rule)
+    message = f'the policy "{policy.name}" keeps the pods of its tenant on nodes {nodes}, which this one excludes'
     fix = f"leave {key} out of the pod's node selection; the policy writes it"
     return Violation(code="GPU110", path=found.path, message=message, fix=fix, rule=policy.rule)
 

@@ -148,7 +148,7 @@ def _measured(asked: ContainerRequest, seen: Pod, node: Node | None, rulebook: R
         offer = node.offers.get(_holder(asked, backend.name, node))
         return Found(offer.card, offer.profile) if offer else Found(node.cards.get(backend.name))
 
-    return allocation.read(asked, _owners(asked, node, rulebook), find)
+    return allocation.read(asked, _owners(asked, node, rulebook), find, rulebook)
 
 
 def _owners(asked: ContainerRequest, node: Node | None, rulebook: Rulebook) -> Sequence[Backend]:

@@ -21,6 +21,8 @@ from webhook.core.rules.vocabulary import Slot
 
 _PROFILE: Final = "{profile}"
 _MEMORY: Final = "{memory}"
+_CARD: Final = frozenset({"product", "model"})
+"""Words that name a card."""
 
 
 def complete(backend: Backend, devices: Mapping[str, Card], problems: list[Problem]) -> Backend:
@@ -75,9 +77,14 @@ def _inheriting(mode: Mode, backend: Backend, devices: Mapping[str, Card], probl
         companions=mode.companions.over(backend.companions) if mode.companions else backend.companions,
         selects=_selects(mode, outputs),
         node_numbers=numbers,
+        pool={key: output for key, output in outputs.node_affinity.items() if not _names_card(output)},
         verbs=frozenset(output.what for output in found),
         all_cores=any((output.what, output.absent) == ("cores", "whole") for output in found),
     )
+
+
+def _names_card(output: Output) -> bool:
+    return bool(output.words) and _CARD.issuperset(output.words)
 
 
 def _selects(mode: Mode, outputs: Outputs) -> str | None:

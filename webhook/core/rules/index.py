@@ -115,7 +115,12 @@ def _resource(name: str, served: Sequence[tuple[Backend, Mode]], enabled: set[st
         alone=any(not mode.limits for mode in modes),
         addresses=tuple({key for key, output in annotations if output.what == "container"}),
         refuse_request_only=any(owner.request_only == "refuse" for owner in owners.values()),
+        shared=len(known if all(_has_pool(owner, name) for owner in owners.values()) else owners) > 1,
     )
+
+
+def _has_pool(backend: Backend, name: str) -> bool:
+    return any(mode.pool for mode in backend.modes if name in mode.amounts)
 
 
 def _by_kind(resources: Iterable[Resource]) -> Mapping[SlotKind, Mapping[str, Resource]]:

@@ -285,7 +285,8 @@ class Mode:
     `label KEY` the numbers there. `claims` are templates of resource claims. `marks` are the annotations, as
     `key=value`, without which resources are not meant for it. `selects` is how it steers a pod to a card model: by
     `model` or `product` name, or not at all, None. `node_numbers` are numbers among the labels of its nodes, `verbs`
-    all that numbers are computed from, and `all_cores`: it gives all compute where none is asked.
+    all that numbers are computed from, and `all_cores`: it gives all compute where none is asked. `pool` are the
+    lines of node affinity that tell its nodes from those of other back ends; the rest only name the card.
     """
 
     name: str = take(TEXT, "What messages call it.", "whole cards", default="")
@@ -318,6 +319,7 @@ class Mode:
     marks: frozenset[str] = frozenset()
     selects: str | None = None
     node_numbers: Mapping[str, Output] = field(default_factory=dict)
+    pool: Mapping[str, Output] = field(default_factory=dict)
     verbs: frozenset[str] = frozenset()
     all_cores: bool = False
 
