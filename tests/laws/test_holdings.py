@@ -39,7 +39,7 @@ def _charged(asked: Asking, rulebook: Rulebook) -> tuple[object, object]:
 
 
 UNTOLD = {("aliyun-gpushare-mib", clusters.ALL)}
-"""Back ends whose nodes no label tells from those of another that gives more for the same number, here GiB for MiB."""
+"""Back ends whose nodes no label tells from those of another that gives more for the same number: GiB for MiB."""
 
 
 @every.backend(16, least=4)

@@ -106,3 +106,56 @@ def test_a_node_selector_that_agrees_is_enough() -> None:
 
 def test_a_node_selector_that_differs_is_refused() -> None:
     assert _terms(builders.pod(nodeSelector={"card": "L4"})) == ["GPU502"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "bounds"),
+    [
+        pytest.param([], {}, id="any node"),
+        pytest.param([[_expression("In", "T4", "A10")]], {"card": {"T4", "A10"}}, id="one of two"),
+        pytest.param(
+            [[_expression("In", "T4", "A10"), _expression("In", "A10", "L4")]], {"card": {"A10"}}, id="both"
+        ),
+        pytest.param([[_expression("DoesNotExist")]], {"card": set()}, id="without the label"),
+        pytest.param([[_expression("In", "T4")], [_expression("In", "L4")]], {"card": {"T4", "L4"}}, id="either"),
+        pytest.param([[_expression("In", "T4")], [ELSEWHERE]], {}, id="another term leaves it open"),
+        pytest.param([[_expression("In", "T4")], []], {"card": {"T4"}}, id="a term that matches no node"),
+        pytest.param([[_expression("In", "T4")], [_expression("DoesNotExist")]], {}, id="there or not"),
+        pytest.param([[_expression("NotIn", "T4")]], {}, id="all others"),
+        pytest.param([[_expression("Exists")]], {}, id="any value"),
+        pytest.param([[_expression("Gt", "4")]], {}, id="a number"),
+    ],
+)
+def test_the_bounds_of_a_pod_hold_on_every_node_that_it_may_run_on(
+    terms: list[list[dict[str, Any]]], bounds: dict[str, set[str]]
+) -> None:
+    raw = _pod(*({"matchExpressions": term} if term else {} for term in terms)) if terms else builders.pod()
+
+    assert node_affinity.bounds(pod.read(raw)) == bounds
+
+
+def test_a_node_selector_holds_in_every_term() -> None:
+    raw = _pod({"matchExpressions": [_expression("In", "T4", "A10")]}, {"matchExpressions": [ELSEWHERE]})
+    raw["spec"]["nodeSelector"] = {"card": "T4"}
+
+    assert node_affinity.bounds(pod.read(raw)) == {"card": {"T4"}}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "values", "within"),
+    [
+        ({"card": {"T4"}}, ("T4", "A10"), True),
+        ({"card": {"T4", "L4"}}, ("T4", "A10"), False),
+        ({"card": set()}, ("T4",), False),
+        ({"card": set()}, (), True),
+        ({"card": {"T4"}}, (), False),
+        ({}, ("T4",), False),
+        ({}, (), False),
+    ],
+)
+def test_bounds_are_within_what_is_required_or_not(
+    bounds: dict[str, set[str]], values: tuple[str, ...], *, within: bool
+) -> None:
+    frozen = {key: frozenset(one) for key, one in bounds.items()}
+
+    assert node_affinity.within(frozen, Requirement("card", values, "rule")) == within

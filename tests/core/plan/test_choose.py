@@ -1,11 +1,14 @@
 """Who serves: explicit, then the tenant's, then the cluster's order; and how modes are described."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests import builders
 from tests.core import acme
 from webhook.core.kube import pod
 from webhook.core.plan import plan
+from webhook.core.rules import index
 from webhook.core.rules.modes import When
 
 RULES = builders.rulebook(builders.shipped_files())
@@ -31,6 +34,31 @@ def _serves(preferred: str | None, **labels: str) -> list[str]:
 )
 def test_the_first_that_can_is_taken(preferred: str | None, labels: dict[str, str], backend: str) -> None:
     assert _serves(preferred, **labels) == [backend]
+
+
+SHARED = "nvidia.com/gpu.sharing-strategy"
+
+
+@pytest.mark.parametrize(
+    ("order", "selector", "backend"),
+    [
+        (("nvidia-gpu", "nvidia-time-slicing"), {}, "nvidia-gpu"),
+        (("nvidia-gpu", "nvidia-time-slicing"), {SHARED: "time-slicing"}, "nvidia-time-slicing"),
+        (("nvidia-time-slicing", "nvidia-gpu"), {}, "nvidia-time-slicing"),
+        (("nvidia-time-slicing", "nvidia-gpu"), {SHARED: "none"}, "nvidia-gpu"),
+        (("nvidia-mps", "nvidia-time-slicing"), {SHARED: "time-slicing"}, "nvidia-time-slicing"),
+        (("nvidia-mps",), {SHARED: "none"}, "nvidia-mps"),
+    ],
+)
+def test_a_resource_is_of_the_back_end_to_whose_nodes_the_pod_is_bound(
+    order: tuple[str, ...], selector: dict[str, str], backend: str
+) -> None:
+    cluster = replace(RULES.cluster, backends=order, tiers={}, whole=None, part=None)
+    raw = builders.pod(builders.container(limits={"nvidia.com/gpu": "1"}), nodeSelector=selector)
+
+    planned = plan.make(pod.read(raw), index.index(cluster, RULES.backends, RULES.devices))
+
+    assert [served.backend.name for served in planned.served] == [backend]
 
 
 @pytest.mark.parametrize(

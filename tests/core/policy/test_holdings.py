@@ -43,6 +43,9 @@ def _cluster(text: str) -> Rulebook:
 TURNS = _cluster(SHARED)
 
 
+SHARE = builders.pod(labels={"gpu": "0.1"})
+
+
 def _having(name: str, more: Object | None = None, **fields: Any) -> dict[str, Any]:
     return builders.container(name, limits={GPU: "1"} if more is None else more, **fields)
 
@@ -172,6 +175,42 @@ def test_own_words_that_may_be_two_things_are_counted_as_the_nodes_in_reach_give
     assert _counted(_on_nodes("time-slicing", labels=named), TURNS) == {"devices": "0.1"}
     assert _counted(_on_nodes("time-slicing"), TURNS) == {"devices": "0.1"}
     assert _counted(_on_nodes("time-slicing", "none"), TURNS) == {"devices": "1"}
+
+
+def test_a_share_counts_as_what_was_asked_only_on_the_nodes_of_its_back_end() -> None:
+    translated = edited(plan.make(pod.read(SHARE), TURNS).edits, SHARE)
+    elsewhere = {**translated, "spec": {**translated["spec"], "affinity": {}}}
+
+    assert _counted(translated, TURNS) == {"devices": "0.1"}
+    assert _counted(elsewhere, TURNS) == {"devices": "1"}
+
+
+def test_a_partition_counts_as_the_card_unless_the_pod_is_bound_to_nodes_that_are_cut() -> None:
+    rules = index.only("nvidia-mig-single", RULES)
+    raw = builders.pod(labels={"gpu-profile": "3g.20gb", "gpu-model": "A100-40GB"})
+    translated = edited(plan.make(pod.read(raw), rules).edits, raw)
+    elsewhere = {**translated, "spec": {**translated["spec"], "affinity": {}}}
+
+    assert _counted(translated, rules)["devices"] == "0.5"
+    assert _counted(elsewhere, rules)["devices"] == "1"
+
+
+def test_a_counter_tells_pods_apart_that_only_differ_in_the_nodes_they_select() -> None:
+    counter = holdings.Counter(TURNS)
+    pods = [as_served(raw) for raw in (_on_nodes("time-slicing"), _on_nodes("none"), _with({GPU: "1"}))]
+
+    assert [tally.write(counter.held(raw).tally) for raw in pods] == [{"devices": "0.1"}, *[{"devices": "1"}] * 2]
+
+
+def test_cores_of_another_chip_are_no_cores_of_the_one_that_the_pod_is_bound_to() -> None:
+    order = ("ascend-vnpu-dynamic-910b", "ascend-vnpu-dynamic")
+    cluster = replace(RULES.cluster, backends=order, tiers={}, whole=None, part=None)
+    rules = index.index(cluster, RULES.backends, RULES.devices)
+    chips = builders.pod(labels={"gpu": "2", "gpu-model": "Ascend910B2"})
+    translated = edited(plan.make(pod.read(chips), rules).edits, chips)
+
+    assert _counted(translated, rules)["devices"] == "2"
+    assert _counted(_with({"huawei.com/npu-core": "48"}), rules)["devices"] == "6"
 
 
 def test_of_back_ends_that_are_preferred_alike_the_one_that_reads_more_counts() -> None:
