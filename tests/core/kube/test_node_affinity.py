@@ -116,6 +116,10 @@ def test_a_node_selector_that_differs_is_refused() -> None:
         pytest.param(
             [[_expression("In", "T4", "A10"), _expression("In", "A10", "L4")]], {"card": {"A10"}}, id="both"
         ),
+        pytest.param([[_expression("In", "T4"), _expression("In", "L4")]], {"card": {"T4"}}, id="no node"),
+        pytest.param(
+            [[_expression("In", "T4"), _expression("DoesNotExist")]], {"card": {"T4"}}, id="no node, either"
+        ),
         pytest.param([[_expression("DoesNotExist")]], {"card": set()}, id="without the label"),
         pytest.param([[_expression("In", "T4")], [_expression("In", "L4")]], {"card": {"T4", "L4"}}, id="either"),
         pytest.param([[_expression("In", "T4")], [ELSEWHERE]], {}, id="another term leaves it open"),
@@ -139,6 +143,14 @@ def test_a_node_selector_holds_in_every_term() -> None:
     raw["spec"]["nodeSelector"] = {"card": "T4"}
 
     assert node_affinity.bounds(pod.read(raw)) == {"card": {"T4"}}
+
+
+def test_what_is_added_to_a_gated_pod_never_widens_its_bounds() -> None:
+    """An update may add labels to its nodeSelector, and expressions to its terms (KEP-3838)."""
+    raw = _pod({"matchExpressions": [_expression("In", "T4", "A10")]})
+    raw["spec"]["nodeSelector"] = {"card": "L4"}
+
+    assert node_affinity.bounds(pod.read(raw)) == {"card": {"T4", "A10"}}
 
 
 @pytest.mark.parametrize(

@@ -55,23 +55,29 @@ Bounds = Mapping[str, frozenset[str]]
 
 
 def bounds(pod: Pod) -> Bounds:
-    """What the pod's own selection says of every node on which it may run; `NotIn` and its like say too little."""
+    """What the pod's own selection says of every node on which it may run; `NotIn` and its like say too little.
+
+    More expressions never widen the bounds, not even contradictions: they are all that can be added to a gated pod.
+    """
     each = [_bounds(term) for term in terms(pod) if binds_something(term)]
     common = [key for key in each[0] if all(key in one for one in each)] if each else []
     found = {key: frozenset().union(*(one[key] for one in each)) for key in common if _alike(key, each)}
-    selector: Mapping[str, str] = pod.spec.get("nodeSelector") or {}
-    return {**found, **{key: frozenset({value}) for key, value in selector.items()}}
+    for key, value in (pod.spec.get("nodeSelector") or {}).items():
+        _narrow(found, key, frozenset({value}))
+    return found
 
 
 def _bounds(term: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for expression in term.get("matchExpressions") or ():
-        key, values = str(expression.get("key")), frozenset(expression.get("values") or ())
-        if expression.get("operator") == "In":
-            found[key] = found.get(key, values) & values or values
-        elif expression.get("operator") == "DoesNotExist":
-            found[key] = frozenset()
+        if expression.get("operator") in {"In", "DoesNotExist"}:
+            _narrow(found, str(expression.get("key")), frozenset(expression.get("values") or ()))
     return found
+
+
+def _narrow(found: dict[str, frozenset[str]], key: str, values: frozenset[str]) -> None:
+    there = found.setdefault(key, values)
+    found[key] = there & values or there
 
 
 def _alike(key: str, each: Sequence[Bounds]) -> bool:
