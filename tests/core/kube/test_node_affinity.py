@@ -122,6 +122,11 @@ def test_a_node_selector_that_differs_is_refused() -> None:
         ),
         pytest.param([[_expression("DoesNotExist")]], {"card": set()}, id="without the label"),
         pytest.param([[_expression("In", "T4")], [_expression("In", "L4")]], {"card": {"T4", "L4"}}, id="either"),
+        pytest.param(
+            [[_expression("In", "T4")], [_expression("In", "A10"), _expression("In", "L4")]],
+            {"card": {"T4"}},
+            id="a term that contradicts itself",
+        ),
         pytest.param([[_expression("In", "T4")], [ELSEWHERE]], {}, id="another term leaves it open"),
         pytest.param([[_expression("In", "T4")], []], {"card": {"T4"}}, id="a term that matches no node"),
         pytest.param([[_expression("In", "T4")], [_expression("DoesNotExist")]], {}, id="there or not"),

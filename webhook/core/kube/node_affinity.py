@@ -57,27 +57,35 @@ Bounds = Mapping[str, frozenset[str]]
 def bounds(pod: Pod) -> Bounds:
     """What the pod's own selection says of every node on which it may run; `NotIn` and its like say too little.
 
-    More expressions never widen the bounds, not even contradictions: they are all that can be added to a gated pod.
+    A term that contradicts itself has no nodes. More expressions, which are all that an update can add to a gated pod,
+    never widen the bounds.
     """
-    each = [_bounds(term) for term in terms(pod) if binds_something(term)]
+    every = [_bounds(term) for term in terms(pod) if binds_something(term)]
+    each = [found for found, possible in every if possible] or [found for found, _ in every]
     common = [key for key in each[0] if all(key in one for one in each)] if each else []
-    found = {key: frozenset().union(*(one[key] for one in each)) for key in common if _alike(key, each)}
+    known = {key: frozenset().union(*(one[key] for one in each)) for key in common if _alike(key, each)}
     for key, value in (pod.spec.get("nodeSelector") or {}).items():
-        _narrow(found, key, frozenset({value}))
-    return found
+        _narrow(known, key, frozenset({value}))
+    return known
 
 
-def _bounds(term: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+def _bounds(term: Mapping[str, Any]) -> tuple[Bounds, bool]:
+    """The bounds of a term, and whether any node can be within them."""
     found: dict[str, frozenset[str]] = {}
+    possible = True
     for expression in term.get("matchExpressions") or ():
         if expression.get("operator") in {"In", "DoesNotExist"}:
-            _narrow(found, str(expression.get("key")), frozenset(expression.get("values") or ()))
-    return found
+            values = frozenset(expression.get("values") or ())
+            possible = _narrow(found, str(expression.get("key")), values) and possible
+    return found, possible
 
 
-def _narrow(found: dict[str, frozenset[str]], key: str, values: frozenset[str]) -> None:
+def _narrow(found: dict[str, frozenset[str]], key: str, values: frozenset[str]) -> bool:
+    """Narrow the bounds of one label, unless that contradicts them; then False."""
     there = found.setdefault(key, values)
-    found[key] = there & values or there
+    both = there & values
+    found[key] = both or there
+    return bool(both) or there == values
 
 
 def _alike(key: str, each: Sequence[Bounds]) -> bool:
