@@ -57,8 +57,8 @@ Bounds = Mapping[str, frozenset[str]]
 def bounds(pod: Pod) -> Bounds:
     """What the pod's own selection says of every node on which it may run; `NotIn` and its like say too little.
 
-    A term that contradicts itself has no nodes. More expressions, which are all that an update can add to a gated pod,
-    never widen the bounds.
+    A term that contradicts itself has no nodes. More expressions, all that an update can add to a gated pod, never
+    widen the bounds.
     """
     every = [_bounds(term) for term in terms(pod) if binds_something(term)]
     each = [found for found, possible in every if possible] or [found for found, _ in every]
