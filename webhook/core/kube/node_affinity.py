@@ -65,7 +65,7 @@ def bounds(pod: Pod) -> Bounds:
     common = [key for key in each[0] if all(key in one for one in each)] if each else []
     known = {key: frozenset().union(*(one[key] for one in each)) for key in common if _alike(key, each)}
     for key, value in (pod.spec.get("nodeSelector") or {}).items():
-        _narrow(known, key, frozenset({value}))
+        _narrow(known, key, frozenset({str(value)}))
     return known
 
 
@@ -75,7 +75,7 @@ def _bounds(term: Mapping[str, Any]) -> tuple[Bounds, bool]:
     possible = True
     for expression in term.get("matchExpressions") or ():
         if expression.get("operator") in {"In", "DoesNotExist"}:
-            values = frozenset(expression.get("values") or ())
+            values = frozenset(map(str, expression.get("values") or ()))
             possible = _narrow(found, str(expression.get("key")), values) and possible
     return found, possible
 
