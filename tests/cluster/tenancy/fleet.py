@@ -98,16 +98,16 @@ def _metrics(port: int) -> str:
 
 
 @contextmanager
-def running(plane: ControlPlane, tenants: int) -> Iterator[Fleet]:
-    """Three replicas with one certificate behind one port, registered; a settler, and so many tenants."""
+def running(plane: ControlPlane, tenants: int, *, replicas: int = REPLICAS) -> Iterator[Fleet]:
+    """Replicas with one certificate behind one port, registered; a settler, and so many tenants."""
     world.define(plane.client)
     way = _way(plane)
     settler = world.start_settler(plane, grace=GRACE, kubeconfig=way[1])
     with ExitStack() as stack:
-        replicas = _replicas(plane, stack)
-        processes = [each.process for each in replicas]
+        servers = _replicas(plane, stack, replicas)
+        processes = [each.process for each in servers]
         port = start_relay(plane, "balancer", *map(port_of, processes))[1]
-        register(plane.client, Webhook(f"https://127.0.0.1:{port}", replicas[0].authority, processes[0]))
+        register(plane.client, Webhook(f"https://127.0.0.1:{port}", servers[0].authority, processes[0]))
         yield Fleet(plane, processes, settler, way, _tenants(plane.client, tenants))
 
 
@@ -121,10 +121,10 @@ def _way(plane: ControlPlane) -> tuple[Process, Path]:
     return relay, made
 
 
-def _replicas(plane: ControlPlane, stack: ExitStack) -> list[Webhook]:
+def _replicas(plane: ControlPlane, stack: ExitStack, count: int) -> list[Webhook]:
     """The first makes the certificate; the others are started together."""
     state = plane.processes.folder / "replicas"
-    starts = [world.attached_webhook(plane, f"replica{number}", state=state) for number in range(REPLICAS)]
+    starts = [world.attached_webhook(plane, f"replica{number}", state=state) for number in range(count)]
     first = stack.enter_context(starts[0])
     with ThreadPoolExecutor() as pool:
         return [first, *pool.map(stack.enter_context, starts[1:])]

@@ -1,0 +1,116 @@
+"""Six clients send the most expensive pods they can make; a bystander goes on creating GPU pods."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from http import HTTPStatus
+from time import monotonic
+from typing import Self
+
+import orjson
+import pytest
+
+from tests.attacks import monsters
+from tests.cluster.binaries import Binaries
+from tests.cluster.plane import control_plane
+from tests.cluster.pods import pod
+from tests.cluster.tenancy import fleet
+from tests.cluster.tenancy.crowd import Hand
+from tests.cluster.tenancy.fleet import Fleet
+from tests.laws import SOAK
+
+pytestmark = pytest.mark.cluster
+
+FAMILIES = ("labels gpu-xxxx", "nodeSelectorTerms", "claims and containers", "annotations of absent containers")
+ATTACKERS = 6
+CREATES = 400 if SOAK else 25
+"""How many pods the bystander creates without an attack, under one that does not reach us, and under one that does."""
+
+UNSEEN = "kube-system"
+"""A namespace whose pods the API server does not send us."""
+
+NOT_SENT = ("400", "413")
+"""What the API server answers itself, before it asks a webhook."""
+
+PATIENCE = 35.0
+"""Seconds; the API server itself gives up after 34."""
+
+
+@pytest.fixture(scope="module")
+def served(programs: Binaries, controllers: None) -> Iterator[Fleet]:  # noqa: ARG001 - asked for what it checks
+    """Two replicas, and a tenant for each attack."""
+    with (
+        control_plane(programs, controllers=True) as plane,
+        fleet.running(plane, len(FAMILIES), replicas=2) as running,
+    ):
+        yield running
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_bystander_gets_every_pod_and_waits_little_longer_than_for_the_api_server_alone(
+    served: Fleet, family: str
+) -> None:
+    _, (own, attacked) = served.tenant(3 * CREATES)
+    monster = orjson.dumps(monsters.of_size(monsters.MONSTERS[family], monsters.LARGEST_POD * 9 // 10))
+
+    calm = created(served, own, "calm")
+    with Attack(served, UNSEEN, monster):
+        alone = created(served, own, "alone")
+    with Attack(served, attacked, monster) as attack:
+        troubled = created(served, own, "troubled")
+
+    print(family, *(f"{p99(each):.3f}" for each in (calm, alone, troubled)), attack.answers, sep=" | ")  # noqa: T201 - for pytest -s
+    assert attack.answers.total() >= ATTACKERS
+    assert not any(answer.startswith(NOT_SENT) for answer in attack.answers)
+    assert p99(troubled) <= 5 * max(p99(calm), p99(alone))
+
+
+def created(served: Fleet, namespace: str, name: str) -> list[float]:
+    """Create pods one after the other; how many seconds each took."""
+    hand, seconds = Hand(served.client), []
+    for number in range(CREATES):
+        body = json.dumps(pod(f"{name}-{number}", labels={"gpu": "0.3"})).encode()
+        began = monotonic()
+        code, _, said = hand.send("POST", f"/api/v1/namespaces/{namespace}/pods", body, PATIENCE)
+        seconds.append(monotonic() - began)
+        assert code == HTTPStatus.CREATED, said.decode()
+    hand.close()
+    return seconds
+
+
+def p99(seconds: list[float]) -> float:
+    """What 99 of 100 stay below."""
+    return sorted(seconds)[-1 - len(seconds) // 100]
+
+
+class Attack:
+    """Clients that send one pod as dry runs, again and again, while the block lasts; `answers` by code and text."""
+
+    def __init__(self, served: Fleet, namespace: str, monster: bytes) -> None:
+        self.answers: Counter[str] = Counter()
+        self._client = served.client
+        self._path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+        self._monster = monster
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._send) for _ in range(ATTACKERS)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _send(self) -> None:
+        hand = Hand(self._client)
+        while not self._over.is_set():
+            try:
+                code, _, said = hand.send("POST", self._path, self._monster, PATIENCE)
+                self.answers[f"{code} {said[:150]!r}"] += 1
+            except OSError as error:
+                self.answers[str(error)[:150]] += 1
+        hand.close()
