@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 FAMILIES = ("labels gpu-xxxx", "nodeSelectorTerms", "claims and containers", "annotations of absent containers")
 ATTACKERS = 6
 CREATES = 400 if SOAK else 25
-"""How many pods the bystander creates without an attack, under one that does not reach us, and under one that does."""
+"""How many pods the bystander creates: in peace, under an attack that we do not see, and under one that we do."""
 
 UNSEEN = "kube-system"
 """A namespace whose pods the API server does not send us."""
