@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from http import HTTPStatus
+from statistics import median
 from time import monotonic
 from typing import Self
 
@@ -22,9 +23,13 @@ from tests.laws import SOAK
 
 pytestmark = pytest.mark.cluster
 
-FAMILIES = ("labels gpu-xxxx", "nodeSelectorTerms", "claims and containers", "annotations of absent containers")
+FAMILIES = ("labels gpu-xxxx", "nodeSelectorTerms", "resourceClaims", "annotations of absent containers")
 ATTACKERS = 6
-CREATES = 400 if SOAK else 25
+SIZE = monsters.LARGEST_POD // 30
+"""Bytes of a pod. Larger ones stop the API server itself: without any webhook, 1.6 MB of labels take it 4 s, and
+320 KB of containers with claims 5 s [measured, v1.36]."""
+
+CREATES = 400 if SOAK else 40
 """How many pods the bystander creates: in peace, under an attack that we do not see, and under one that we do."""
 
 UNSEEN = "kube-system"
@@ -52,7 +57,7 @@ def test_a_bystander_gets_every_pod_and_waits_little_longer_than_for_the_api_ser
     served: Fleet, family: str
 ) -> None:
     _, (own, attacked) = served.tenant(3 * CREATES)
-    monster = orjson.dumps(monsters.of_size(monsters.MONSTERS[family], monsters.LARGEST_POD * 9 // 10))
+    monster = orjson.dumps(monsters.of_size(monsters.MONSTERS[family], SIZE))
 
     calm = created(served, own, "calm")
     with Attack(served, UNSEEN, monster):
@@ -60,10 +65,10 @@ def test_a_bystander_gets_every_pod_and_waits_little_longer_than_for_the_api_ser
     with Attack(served, attacked, monster) as attack:
         troubled = created(served, own, "troubled")
 
-    print(family, *(f"{p99(each):.3f}" for each in (calm, alone, troubled)), attack.answers, sep=" | ")  # noqa: T201 - for pytest -s
+    print(family, *(f"{typical(each):.3f}" for each in (calm, alone, troubled)), attack.answers, sep=" | ")  # noqa: T201 - for pytest -s
     assert attack.answers.total() >= ATTACKERS
     assert not any(answer.startswith(NOT_SENT) for answer in attack.answers)
-    assert p99(troubled) <= 5 * max(p99(calm), p99(alone))
+    assert typical(troubled) <= 5 * max(typical(calm), typical(alone))
 
 
 def created(served: Fleet, namespace: str, name: str) -> list[float]:
@@ -79,9 +84,9 @@ def created(served: Fleet, namespace: str, name: str) -> list[float]:
     return seconds
 
 
-def p99(seconds: list[float]) -> float:
-    """What 99 of 100 stay below."""
-    return sorted(seconds)[-1 - len(seconds) // 100]
+def typical(seconds: list[float]) -> float:
+    """What 99 of 100 stay below; of the few creates of a short run the median, as one pause would decide."""
+    return sorted(seconds)[-1 - len(seconds) // 100] if SOAK else median(seconds)
 
 
 class Attack:
