@@ -17,12 +17,5 @@ belong here: what an object means for a pod or a tenant (`webhook.core`), and wh
     offline_reservations    the same in memory, for a server without a cluster; the interface of both
     events                  an Event for the owner of pods that a quota refuses
 
-One reservation: `lane` has a pod judged, and the decision asks for a reservation. `Reservations.draw` admits the pod
-from the replica's escrow if that suffices. If not, `reserve` puts the request into the queue of its tenant. The task
-of the queue reads the ledger (`TenantUsages.read`, a quorum GET), lets `core.quota.ledger.reserve` judge all requests
-that wait, opens or closes the escrow (`core.quota.escrow`), and replaces the status of the TenantUsage (a PUT with
-its resourceVersion). After a conflict it begins again with a GET. A request over the limit raises `recount` in the
-same write, and waits until the settler has counted the pods anew. The deadline of the API server ends every wait,
-with an answer that makes the client retry. The settler sees the pod later, counts it into `held`, and drops the
-reservation.
+`webhook/README.md` follows one reservation from the review to the ledger.
 """

@@ -12,6 +12,9 @@ from webhook.core.policy import status, unknown_devices
 from webhook.core.rules.rulebook import Rulebook
 
 STRANGE = "nvidia.com/gpu-foo"
+FORMER = "kubernetes.io/gpu-core"
+"""Koordinator's former name of koordinator.sh/gpu-core, which it still reads."""
+
 CLASS = "deviceclass.resource.kubernetes.io/"
 QUOTA = tenants.quota(devices=4)
 COUNTED = tenants.rules(tenants.policy(quota=QUOTA))
@@ -44,7 +47,8 @@ def test_of_a_back_end_that_is_not_enabled_the_fix_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["nvidia.com/GA100_A100", "huawei.com/NewCard", "google.com/tpu", "acme.example/vGPU-memory", "xpu.io/a"]
+    "name",
+    ["nvidia.com/GA100_A100", "huawei.com/NewCard", "google.com/tpu", "acme.example/vGPU-memory", "xpu.io/a", FORMER],
 )
 def test_a_domain_of_a_back_end_or_a_word_of_the_name_makes_a_gpu(name: str) -> None:
     assert _fate(name, COUNTED).codes == ["GPU114"]

@@ -50,11 +50,6 @@ class Claim:
     warnings: Sequence[str] = ()
 
 
-def mentions(pod: Pod, rulebook: Rulebook) -> bool:
-    """Whether an annotation of the pod names a claim."""
-    return any(key.startswith(source.prefixes) for source in rulebook.sources for key in pod.annotations)
-
-
 def named(pod: Pod, rulebook: Rulebook) -> Iterator[tuple[str, Reference | Violation]]:
     """The claims that annotations name, each with the container it is for."""
     for source in rulebook.sources:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from math import floor
@@ -12,7 +12,6 @@ from webhook.core.decision import Decision, Finding, Form, Reservation, denied
 from webhook.core.kube.quantity import GIB, MIB, show, show_size
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger, Outcome, fitting
-from webhook.core.quota.tally import Tally
 from webhook.core.violations import LATER_FIX, QUOTA, TAKEN, Violation
 
 NAMED: Final = 5
@@ -152,13 +151,6 @@ def _unit(key: str, limit: Fraction) -> str:
     if what == tally.MEMORY:
         return f" of memory{f' on {model}' if model else ''}"
     return f" {model + ' ' if model else ''}device{'' if limit == 1 else 's'}"
-
-
-def words(amount: Tally) -> Iterator[str]:
-    """The totals of a tally, for people: `4 devices`, `40Gi of memory`."""
-    for key in (tally.DEVICES, tally.MEMORY):
-        if key in amount:
-            yield f"{shown(key, amount[key])}{_unit(key, amount[key])}"
 
 
 def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: Ledger) -> Decision:

@@ -71,8 +71,7 @@ def _looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
     domains = _names(rulebook).domains
     if name.startswith(DEVICE_CLASS):  # a class is called after its driver's domain, as gpu.acme.example
         return _has_a_word(local) or any(f".{local}".endswith(f".{known}") for known in domains)
-    kubernetes = f".{domain}".endswith(".kubernetes.io")
-    return not kubernetes and (domain in domains or _has_a_word(name))
+    return _has_a_word(name) or (domain in domains and not f".{domain}".endswith(".kubernetes.io"))
 
 
 def may_be_in(names: str, rulebook: Rulebook) -> bool:
