@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests import builders
@@ -87,6 +87,7 @@ def assert_small(found: Any) -> None:
 
 
 @tried(300)
+@example({"held": {"dev": {"devices": "0"}}, "advances": ["dev/one 0 devices=0"]})
 @given(st.fixed_dictionaries({}, optional=STATUS) | st.dictionaries(st.sampled_from([*STATUS]), ANYTHING) | ANYTHING)
 def test_any_status_of_a_tenant_usage_is_a_ledger(status: Any) -> None:
     ledger = stored.read(status)

@@ -88,7 +88,7 @@ def read(status: Any) -> Ledger:
     found = _Status(status)
     return Ledger(
         hard=found.value("hard", _amounts, tally.NOTHING, tally.NOTHING),
-        held=found.by_namespace("held", _amounts, tally.NOTHING),
+        held=found.by_namespace("held", _held, tally.NOTHING),
         view=found.value("view", _version, 0, UNKNOWN_VIEW),
         pending=_by_name(found.lines("pending", _reservation)),
         authors=_authors(found.value("authors", _list, [], [])),
@@ -152,6 +152,11 @@ def _amounts(value: Any) -> Tally:
     return tally.read(_mapping(value))
 
 
+def _held(value: Any) -> Tally:
+    """Amounts without those of zero, which are not written either; a limit of zero is one."""
+    return {key: amount for key, amount in _amounts(value).items() if amount}
+
+
 def _by_name(reservations: Iterable[tuple[str, str, Tally]]) -> Pending:
     found: dict[str, dict[str, Tally]] = {}
     for name, uid, amount in reservations:
@@ -165,12 +170,12 @@ def _reservation(line: Any) -> tuple[str, str, Tally]:
     namespace, _, pod = name.partition("/")
     if not names_a_pod(namespace, pod) or not is_uid(uid):
         raise ValueError(f"{shown(line)} is not of a pod")
-    return name, uid, tally.read(dict(map(_pair, amounts)))
+    return name, uid, _held(dict(map(_pair, amounts)))
 
 
 def _escrow(line: Any) -> tuple[str, Tally]:
     token, *amounts = _words(line)
-    return token, tally.read(dict(map(_pair, amounts)))
+    return token, _held(dict(map(_pair, amounts)))
 
 
 def _words(line: Any) -> list[str]:
