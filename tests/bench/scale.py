@@ -26,6 +26,7 @@ from tests.cluster.processes import Process, Processes
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT
 from webhook.cluster import client
+from webhook.core.kube import pod
 from webhook.core.policy import holdings
 from webhook.core.quota.view import Pod, View
 from webhook.core.review import AdmissionRequest, decode
@@ -121,7 +122,7 @@ def recount(cluster: Cluster = LARGE, rounds: int = 3) -> Recount:
 def _kept(found: dict[str, dict[str, str]], counter: holdings.Counter) -> Pod:
     """As the settler does."""
     metadata = found["metadata"]
-    amount = counter.held(found).tally if holdings.live(found) else {}
+    amount = counter.held(found).tally if pod.live(found) else {}
     return Pod(metadata["uid"], metadata["namespace"], metadata["name"], amount)
 
 

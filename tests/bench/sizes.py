@@ -7,45 +7,29 @@ The decoder's part of it is shown by itself.
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from time import process_time_ns
 from typing import Any, Final
 
 import orjson
 
 from tests.attacks.monsters import MIB, MONSTERS, of_size, review_of, without_gpu
-from tests.core.policy.tenants import RULES, ceiling, policy, quota, rules
+from tests.core.policy.tenants import EVERYTHING, RULES
 from webhook.core import review
 from webhook.core.mutate import mutate
 from webhook.core.reports import workloads
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Kinds
 from webhook.core.validate import validate
 from webhook.server.memo import Judge, Memo
 
 ROUNDS: Final = 3
 SIZES: Final = (MIB // 10, MIB, 3 * MIB)
 
-TENANT: Final = rules(
-    policy(
-        labels={"queue": "vision"},
-        affinity=[
-            {"key": "zone", "operator": "In", "values": ["a"]},
-            {"key": "pool", "operator": "NotIn", "values": ["b"]},
-        ],
-        quota=quota(devices=1000),
-        container=ceiling(devices=Fraction(9)),
-        allowed=Kinds(sharing=frozenset({"exclusive", "fractional"}), rule="vision (tenants.yaml:9)"),
-    )
-)
-"""A policy with labels, nodes, ceilings and a quota."""
-
 COLUMNS: Final[Mapping[str, tuple[Judge, Rulebook]]] = {
     "/mutate": (mutate, RULES),
     "/validate": (validate, RULES),
-    "/mutate, a policy": (mutate, TENANT),
-    "/validate, a policy": (validate, TENANT),
-    "/templates, a policy": (workloads.warn, TENANT),
+    "/mutate, a policy": (mutate, EVERYTHING),
+    "/validate, a policy": (validate, EVERYTHING),
+    "/templates, a policy": (workloads.warn, EVERYTHING),
 }
 
 

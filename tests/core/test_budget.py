@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import jsonpatch
@@ -11,7 +10,7 @@ import pytest
 
 from tests import builders
 from tests.attacks.monsters import MONSTERS, NODES, without_gpu
-from tests.core.policy.tenants import RULES, ceiling, policy, quota, rules
+from tests.core.policy.tenants import EVERYTHING, RULES, rules
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.interpret import interpret
 from webhook.core.kube import pod
@@ -20,23 +19,10 @@ from webhook.core.plan import shortfall
 from webhook.core.policy import defaults, holdings
 from webhook.core.reports import workloads
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Kinds
 from webhook.core.validate import validate
 
 Object = dict[str, Any]
 
-TENANT = rules(
-    policy(
-        labels={"queue": "vision"},
-        affinity=[
-            {"key": "zone", "operator": "In", "values": ["a"]},
-            {"key": "pool", "operator": "NotIn", "values": ["b"]},
-        ],
-        quota=quota(devices=1000),
-        container=ceiling(devices=Fraction(9)),
-        allowed=Kinds(sharing=frozenset({"exclusive", "fractional"}), rule="vision (tenants.yaml:9)"),
-    )
-)
 TERMS = ".".join((*NODES, "nodeSelectorTerms"))
 UNREAD = "leave out those that nothing reads"
 FEWER = "make several pods of it"
@@ -125,19 +111,19 @@ def test_what_mutate_adds_to_a_pod_takes_it_over_no_limit() -> None:
     raw = MONSTERS["labels of others"](499)
     raw["metadata"]["annotations"] = {f"a{number}": "1" for number in range(1000)}
 
-    stored = jsonpatch.apply_patch(raw, mutate(asking(raw), TENANT).patch)
+    stored = jsonpatch.apply_patch(raw, mutate(asking(raw), EVERYTHING).patch)
     stored["metadata"]["uid"] = "u-1"
 
     assert len(stored["metadata"]["labels"]) > 500
     assert len(stored["metadata"]["annotations"]) > 1000
-    assert texts(validate(asking(stored), TENANT)) == []
+    assert texts(validate(asking(stored), EVERYTHING)) == []
 
 
 def test_claims_without_end_are_refused_where_a_policy_would_have_to_judge_them() -> None:
     raw = without_gpu(MONSTERS["resourceClaims"](101))
 
     assert validate(asking(raw), RULES) == UNTOUCHED
-    assert texts(validate(asking(raw), TENANT)) == [
+    assert texts(validate(asking(raw), EVERYTHING)) == [
         refusal(101, 100, "resource claims", "spec.resourceClaims", FEWER)
     ]
 
@@ -180,7 +166,7 @@ def test_an_update_of_a_pod_without_a_gpu_is_free_at_any_size() -> None:
 
 
 def test_observe_mode_says_it_as_a_warning() -> None:
-    observing = rules(*TENANT.tenancy.policies, observing=True)
+    observing = rules(*EVERYTHING.tenancy.policies, observing=True)
     said = (
         "would be refused: [GPU003] the pod has 129 containers, and one that asks for a GPU may have 128: "
         "all other reviews wait while they are read; make several pods of it"
@@ -240,7 +226,7 @@ def unlimited(raw: Object, rulebook: Rulebook) -> None:
 def test_a_pod_of_twice_the_size_takes_twice_the_calls_at_most(name: str) -> None:
     once, twice = (MONSTERS[name](count) for count in (150, 300))
 
-    assert calls(lambda: unlimited(twice, TENANT)) <= 2 * calls(lambda: unlimited(once, TENANT))
+    assert calls(lambda: unlimited(twice, EVERYTHING)) <= 2 * calls(lambda: unlimited(once, EVERYTHING))
 
 
 @pytest.mark.parametrize("name", MONSTERS)
@@ -249,14 +235,14 @@ def test_a_review_of_twice_the_size_takes_twice_the_calls_at_most(name: str) -> 
 
     for judge in (mutate, validate, workloads.warn):
         first, second = (asking(raw) if judge is not workloads.warn else template_of(raw) for raw in (once, twice))
-        assert calls(lambda: judge(second, TENANT)) <= 2 * calls(lambda: judge(first, TENANT))  # noqa: B023 - called here
+        assert calls(lambda: judge(second, EVERYTHING)) <= 2 * calls(lambda: judge(first, EVERYTHING))  # noqa: B023 - called here
 
 
 @pytest.mark.parametrize("name", MONSTERS)
 def test_no_review_costs_more_than_two_hundred_thousand_calls(name: str) -> None:
     for raw in (MONSTERS[name](count) for count in (100, 128, 499, 1000, 20_000)):
         for judge in (mutate, validate):
-            assert calls(lambda: judge(asking(raw), TENANT)) < 200_000  # noqa: B023 - called here
+            assert calls(lambda: judge(asking(raw), EVERYTHING)) < 200_000  # noqa: B023 - called here
 
 
 @pytest.mark.parametrize("name", MONSTERS)
@@ -265,4 +251,4 @@ def test_the_nearest_word_is_looked_for_a_few_times_in_a_review(name: str) -> No
 
     for judge in (mutate, validate):
         reviews = 2  # with a policy a pod is read again, with the policy's labels
-        assert calls(lambda: judge(asking(raw), TENANT), to="nearest") <= reviews * interpret.WORDS  # noqa: B023
+        assert calls(lambda: judge(asking(raw), EVERYTHING), to="nearest") <= reviews * interpret.WORDS  # noqa: B023

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from tests.cases.served import as_served
+from tests.core.policy.tenants import held
 from tests.laws import clusters, every
 from tests.laws.asking import Asking
 from tests.laws.outcome import stored
@@ -58,7 +59,7 @@ def test_what_a_pod_counts_does_not_change_with_the_nodes(asked: Asking, then: s
         return False
     raw = as_served(done.pod)
 
-    assert holdings.held(raw, before) == holdings.held(raw, after) == holdings.held(raw, _unsaid(asked.rulebook))
+    assert held(raw, before) == held(raw, after) == held(raw, _unsaid(asked.rulebook))
     return True
 
 
@@ -82,5 +83,5 @@ def test_a_counter_remembers_nothing_wrong(asked: Asking) -> bool:
     counter = holdings.Counter(asked.rulebook)
     raws = [as_served(asked.pod), as_served(done.pod)] * 2
 
-    assert [counter.held(raw) for raw in raws] == [holdings.held(raw, asked.rulebook) for raw in raws]
+    assert [counter.held(raw) for raw in raws] == [held(raw, asked.rulebook) for raw in raws]
     return True

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from tests import builders
 from tests.cases.served import as_served
+from tests.core.policy.tenants import held
 from tests.laws import clusters, tried
 from webhook.core.kube import patch as patches
 from webhook.core.mutate import mutate
-from webhook.core.policy import holdings
 from webhook.core.quota import tally
 from webhook.core.rules import index
 from webhook.core.rules.cluster import Cluster
@@ -247,7 +247,7 @@ def _in_reach(pod: Object, resource: str, order: Sequence[str]) -> Iterator[Frac
 
 
 def _charged(pod: Object, rulebook: Rulebook) -> Fraction:
-    return Fraction(holdings.held(as_served(pod), rulebook).tally.get(tally.DEVICES, 0))
+    return Fraction(held(as_served(pod), rulebook).tally.get(tally.DEVICES, 0))
 
 
 def _as_stored(pod: Object, rulebook: Rulebook) -> Iterator[Object]:

@@ -74,6 +74,13 @@ class Api:
         """One object, as it is now: a quorum read."""
         return await self._send("GET", path)
 
+    async def find(self, path: str) -> Object | None:
+        """One object, as it is now, or None if there is none: a quorum read."""
+        try:
+            return await self.get(path)
+        except MissingError:
+            return None
+
     async def replace(self, path: str, replacement: Object, seconds: float = GET_SECONDS) -> Object:
         """Compare and swap: replace an object if it still has the replacement's version; returns it as stored."""
         return await self._send("PUT", path, replacement, ClientTimeout(seconds))

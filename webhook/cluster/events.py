@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from webhook.cluster.client import Api, ApiError, Object, timestamp
 from webhook.core.decision import Decision
+from webhook.core.kube import paths
 from webhook.core.review import AdmissionRequest
 from webhook.core.violations import QUOTA
 
@@ -44,7 +45,7 @@ class Events:
     def told(self, request: AdmissionRequest, decision: Decision) -> None:
         """Take note of a decision; write an event for the owner of a refused pod if it had none lately."""
         texts = [violation.message for violation in decision.violations if violation.code == QUOTA]
-        owner = _controller(request.pod or {})
+        owner = next(paths.controllers(request.pod), None)
         if not texts or owner is None or len(self._writing) >= AT_ONCE or not self._is_due(str(owner.get("uid"))):
             return
         event = written(owner, request.namespace, f"[{QUOTA}] {'; '.join(texts)}", datetime.now(UTC))
@@ -68,11 +69,6 @@ class Events:
             await self._api.create(f"/api/v1/namespaces/{event['metadata']['namespace']}/events", event)
         except ApiError as error:
             log.warning("an event was not written: %s", error)
-
-
-def _controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    owners = (pod.get("metadata") or {}).get("ownerReferences") or ()
-    return next((owner for owner in owners if owner.get("controller") is True), None)
 
 
 def written(owner: Mapping[str, Any], namespace: str, message: str, now: datetime) -> Object:

@@ -42,10 +42,8 @@ class TenantUsages:
 
     async def read(self, tenant: str) -> Versioned:
         """The ledger as it is now; empty where there is no object."""
-        try:
-            return read(await self._api.get(f"{COLLECTION}/{tenant}"))
-        except MissingError:
-            return Versioned(Ledger(), "")
+        found = await self._api.find(f"{COLLECTION}/{tenant}")
+        return Versioned(Ledger(), "") if found is None else read(found)
 
     async def write(self, tenant: str, ledger: Ledger, version: str) -> Versioned:
         """Replace the ledger if it still has this version; raises ConflictError if it has not.
@@ -72,11 +70,8 @@ class TenantUsages:
     async def uid(self, name: str) -> str | None:
         """The UID of the pod that has a name (`namespace/name`) now: a quorum read."""
         namespace, _, pod = name.partition("/")
-        try:
-            found = await self._api.get(f"/api/v1/namespaces/{namespace}/pods/{pod}")
-        except MissingError:
-            return None
-        return str(found["metadata"]["uid"])
+        found = await self._api.find(f"/api/v1/namespaces/{namespace}/pods/{pod}")
+        return None if found is None else str(found["metadata"]["uid"])
 
     async def all(self) -> dict[str, Ledger]:
         """All ledgers, of one moment: a consistent list."""

@@ -22,7 +22,8 @@ from webhook.core.decision import Decision, Reservation
 from webhook.core.interpret import budget, extended_resources, interpret, locations
 from webhook.core.interpret.budget import ExcessError
 from webhook.core.kube import time
-from webhook.core.kube.paths import mapping
+from webhook.core.kube.paths import mapping, objects
+from webhook.core.kube.pod import SECTIONS
 from webhook.core.policy import unknown_devices
 from webhook.core.request.request import PREFIX
 from webhook.core.review import AdmissionRequest
@@ -278,7 +279,7 @@ def _annotations(annotations: Any, allowed: AllowList) -> Any:
 
 def _spec(spec: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]:
     kept: dict[str, Any] = _only(spec, _SPEC)
-    for section in budget.SECTIONS:
+    for section in SECTIONS:
         if section in spec:
             kept[section] = _each(spec[section], _container, allowed)
     if "affinity" in spec:
@@ -356,7 +357,7 @@ def _claim(claim: Any, _: AllowList) -> Any:
 def _host_volumes(volumes: Any, allowed: AllowList) -> Any:
     return [
         {"name": volume.get("name"), "hostPath": volume["hostPath"]}
-        for volume in _objects(volumes)
+        for volume in objects(volumes)
         if isinstance(volume.get("hostPath"), dict) and str(volume["hostPath"].get("path")) in allowed.host_paths
     ]
 
@@ -364,13 +365,9 @@ def _host_volumes(volumes: Any, allowed: AllowList) -> Any:
 def _mounts(mounts: Any, allowed: AllowList) -> Any:
     return [
         {"name": mount.get("name"), "mountPath": mount["mountPath"]}
-        for mount in _objects(mounts)
+        for mount in objects(mounts)
         if str(mount.get("mountPath")) in allowed.host_paths
     ]
-
-
-def _objects(value: Any) -> Sequence[Mapping[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else ()
 
 
 def _each(value: Any, prune: Callable[[Any, AllowList], Any], allowed: AllowList) -> Any:

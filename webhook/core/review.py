@@ -77,10 +77,7 @@ class AdmissionRequest:
         """
         name = self.user
         if name.startswith("system:") and not name.startswith(f"system:serviceaccount:{self.namespace}:"):
-            owners = paths.at(self.pod, "metadata", "ownerReferences")
-            all_of_them = owners if isinstance(owners, list) else ()
-            controlling = (each for each in all_of_them if paths.at(each, "controller") is True)
-            name = " ".join([name, *(str(paths.at(each, "uid")) for each in controlling)])
+            name = " ".join([name, *(str(owner.get("uid")) for owner in paths.controllers(self.pod))])
         return blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import Final
 
 from webhook.core import projection
@@ -66,7 +65,5 @@ def _key(name: str, request: AdmissionRequest, rulebook: Rulebook) -> Key | None
 
 def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | None:
     """The user and the second of a request, if an exemption may hold for its namespace; else None."""
-    for exemption in rulebook.tenancy.exemptions:
-        if any(fnmatchcase(request.namespace, glob) for glob in exemption.namespaces):
-            return request.user, int(request.at)
-    return None
+    holds = any(exemption.covers(request.namespace) for exemption in rulebook.tenancy.exemptions)
+    return (request.user, int(request.at)) if holds else None

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from webhook.cluster import client
-from webhook.cluster.client import Api, ApiError, MissingError, Object
+from webhook.cluster.client import Api, ApiError, Object
 from webhook.cluster.events import Events
 from webhook.cluster.ledgers import TenantUsages
 from webhook.cluster.policies import Policies
@@ -36,9 +36,7 @@ log = logging.getLogger(__name__)
 async def _stored(cluster: Api, namespace: str, name: str) -> Object | None:
     """A pod as it is now; None if there is none. Raises UnreadError."""
     try:
-        return await cluster.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
-    except MissingError:
-        return None
+        return await cluster.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
     except ApiError as error:
         raise UnreadError(str(error)) from None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from webhook.cluster.client import Object
 from webhook.cluster.follower import Handler
+from webhook.core.kube import pod
 from webhook.core.policy import holdings
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
@@ -30,7 +31,7 @@ class Pods(Handler[Pod]):
 
     def _amount(self, found: Object) -> Tally:
         rulebook = self._rules.rulebook
-        if rulebook is None or not holdings.live(found):
+        if rulebook is None or not pod.live(found):
             return tally.NOTHING
         if self._counter is None or self._counter.rulebook is not rulebook:
             self._counter = holdings.Counter(rulebook)

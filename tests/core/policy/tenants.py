@@ -11,11 +11,14 @@ from tests import builders
 from tests.cases.served import as_served
 from webhook.core.decision import Decision
 from webhook.core.forms.labels import Expression
+from webhook.core.kube import pod
 from webhook.core.mutate import mutate
+from webhook.core.policy import holdings
+from webhook.core.policy.holdings import Count
 from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import Ceiling, Namespaces, Quota, TenantPolicy
+from webhook.core.rules.tenant_policy import Ceiling, Kinds, Namespaces, Quota, TenantPolicy
 from webhook.core.validate import validate
 
 RULES = builders.rulebook(builders.shipped_files())
@@ -60,6 +63,26 @@ def exemption(*lifts: str, **fields: Any) -> Exemption:
 def rules(*policies: TenantPolicy, rulebook: Rulebook = RULES, **tenancy: Any) -> Rulebook:
     """The shipped rules, with these policies in force."""
     return replace(rulebook, tenancy=Tenancy(policies=policies, **tenancy))
+
+
+def held(raw: Mapping[str, Any], rulebook: Rulebook) -> Count:
+    """What a stored pod counts, read anew each time."""
+    return holdings.count(holdings.holdings(pod.read(raw), rulebook))
+
+
+EVERYTHING = rules(
+    policy(
+        labels={"queue": "vision"},
+        affinity=[
+            {"key": "zone", "operator": "In", "values": ["a"]},
+            {"key": "pool", "operator": "NotIn", "values": ["b"]},
+        ],
+        quota=quota(devices=1000),
+        container=ceiling(devices=Fraction(9)),
+        allowed=Kinds(sharing=frozenset({"exclusive", "fractional"}), rule="vision (tenants.yaml:9)"),
+    )
+)
+"""A policy with labels, nodes, ceilings and a quota."""
 
 
 @dataclass(frozen=True, slots=True)

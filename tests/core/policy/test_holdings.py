@@ -8,6 +8,7 @@ import pytest
 
 from tests import builders
 from tests.cases.served import as_served
+from tests.core.policy.tenants import held
 from tests.edited import edited
 from webhook.core.interpret import locations
 from webhook.core.kube import pod
@@ -65,7 +66,7 @@ def _on_nodes(*strategies: str, labels: Object | None = None) -> Object:
 def _counted(raw: Object, rulebook: Rulebook = RULES) -> dict[str, str]:
     """The tally, as it stands in a TenantUsage."""
     raw = as_served(raw)
-    count = holdings.held(raw, rulebook)
+    count = held(raw, rulebook)
     assert holdings.Counter(rulebook).held(raw) == count
     return tally.write(count.tally)
 
@@ -262,7 +263,7 @@ def test_whole_devices_of_several_models_have_the_memory_of_the_largest() -> Non
 def test_what_nobody_can_read_counts_as_whole_devices(limits: Object, devices: str) -> None:
     raw = builders.pod(builders.container(limits=limits))
 
-    assert tally.write(holdings.held(raw, RULES).tally) == {"devices": devices}
+    assert tally.write(held(raw, RULES).tally) == {"devices": devices}
     assert [holding.unread != "" for holding in holdings.holdings(pod.read(raw), RULES)] == [True]
 
 
@@ -272,9 +273,9 @@ def test_shorthand_that_nobody_understands_does_not_hide_what_stands_there() -> 
 
 
 def test_what_a_tally_lacks_is_said() -> None:
-    assert holdings.held(_with({GPU: "1"}), RULES)[1:] == (True, True)
-    assert holdings.held(_with({GPU: "1", MEMORY: "1024"}), RULES)[1:] == (False, True)
-    assert holdings.held(_with({GPU: "1"}, ON_T4), RULES)[1:] == (False, False)
+    assert held(_with({GPU: "1"}), RULES)[1:] == (True, True)
+    assert held(_with({GPU: "1", MEMORY: "1024"}), RULES)[1:] == (False, True)
+    assert held(_with({GPU: "1"}, ON_T4), RULES)[1:] == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -283,8 +284,8 @@ def test_what_a_tally_lacks_is_said() -> None:
 def test_pods_that_are_over_do_not_count(status: Object | None, *, live: bool) -> None:
     deleted = {"metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"}}
 
-    assert holdings.live({"status": status}) == live
-    assert holdings.live({"status": status, **deleted}) == live
+    assert pod.live({"status": status}) == live
+    assert pod.live({"status": status, **deleted}) == live
 
 
 def _on(model: str | None) -> Rulebook:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from webhook.core.kube.node_affinity import TERMS
-from webhook.core.kube.paths import Path, at, field
+from webhook.core.kube.paths import Path, at, field, mapping
+from webhook.core.kube.pod import SECTIONS
 from webhook.core.violations import Violation
 
 
@@ -48,7 +49,6 @@ OF_CONTAINER: Final[Mapping[str, Limit]] = {
     "volumeMounts": Limit(1000, "mounts in a container", "mount the folder above"),
 }
 OF_RESOURCES: Final[Mapping[str, Limit]] = {"claims": Limit(100, "claims in a container", _FEWER)}
-SECTIONS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
 class ExcessError(Exception):
@@ -64,7 +64,7 @@ def check(pod: Mapping[str, Any]) -> None:
 
     A pod with a UID has passed /mutate, which may have added to it, so it may have twice as much.
     """
-    metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
+    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
     room = 2 if metadata.get("uid") else 1
     _lengths(metadata, OF_METADATA, ("metadata",), room)
     _lengths(spec, OF_SPEC, ("spec",), room)
@@ -75,23 +75,19 @@ def check(pod: Mapping[str, Any]) -> None:
         for index, container in enumerate(found):
             if isinstance(container, dict):
                 path: Path = ("spec", section, index)
-                resources = _mapping(container.get("resources"))
+                resources = mapping(container, "resources")
                 _lengths(container, OF_CONTAINER, path, room)
                 _lengths(resources, OF_RESOURCES, (*path, "resources"), room)
-                amounts += len(_mapping(resources.get("limits"))) + len(_mapping(resources.get("requests")))
+                amounts += len(mapping(resources, "limits")) + len(mapping(resources, "requests"))
     within(AMOUNTS, amounts, ("spec", "containers"), room)
     if spec.get("affinity"):
         _check_terms(pod, room)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _lengths(holder: Mapping[str, Any], limits: Mapping[str, Limit], path: Path, room: int) -> None:
     for key, limit in limits.items():
         value = holder.get(key)
-        if value and isinstance(value, dict | list):
+        if isinstance(value, (dict, list)) and len(value) > limit.most:
             within(limit, len(value), (*path, key), room)
 
 
@@ -100,12 +96,12 @@ def _check_terms(pod: Mapping[str, Any], room: int) -> None:
     within(SELECTORS, len(terms), TERMS, room)
     requirements = [one for term in terms for one in _requirements(term)]
     within(REQUIREMENTS, len(requirements), TERMS, room)
-    within(VALUES, sum(len(_list(_mapping(one).get("values"))) for one in requirements), TERMS, room)
+    within(VALUES, sum(len(_list(at(one, "values"))) for one in requirements), TERMS, room)
 
 
 def _requirements(term: Any) -> Iterator[Any]:
     for key in ("matchExpressions", "matchFields"):
-        yield from _list(_mapping(term).get(key))
+        yield from _list(at(term, key))
 
 
 def _list(value: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from webhook.core.backends import read_back
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.forms.document import Problem
 from webhook.core.interpret import extended_resources, locations
+from webhook.core.kube.paths import at
 from webhook.core.kube.paths import field as path_of
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import QuantityError, show, show_size, shown
@@ -188,14 +189,8 @@ def _backend(title: str, raw: Object, reference: Reference, rulebook: Rulebook, 
 
 def _text(raw: Object, fields: Sequence[tuple[str, ...]]) -> str | None:
     """The text of the first field that has one."""
-    found = (_at(raw, path) for path in fields)
+    found = (at(raw, *path) for path in fields)
     return next((text for text in found if isinstance(text, str) and text), None)
-
-
-def _at(raw: Any, path: Sequence[str]) -> Any:
-    for step in path:
-        raw = raw.get(step) if isinstance(raw, Mapping) else None
-    return raw
 
 
 # The content of a claim
@@ -235,7 +230,7 @@ def _stands(source: ClaimSource, raw: Object) -> Container:
 
 
 def _resources(source: ClaimSource, raw: Object, section: str) -> dict[str, Any]:
-    there = _at(raw, (*source.resources, section)) or {}
+    there = at(raw, *source.resources, section) or {}
     if not isinstance(there, Mapping):
         where = ".".join((*source.resources, section))
         raise CannotExpressError("GPU206", f"{where} is not an object", f"write {where} as an object")

@@ -9,13 +9,12 @@ from typing import Any, Final
 
 from webhook.core.forms.document import Nearest
 from webhook.core.interpret import claim_objects, extended_resources, locations
-from webhook.core.interpret.budget import SECTIONS
 from webhook.core.interpret.claim_objects import Claim, Reference
 from webhook.core.interpret.container_request import ContainerRequest, ask, together
 from webhook.core.interpret.locations import Finding
 from webhook.core.kube.paths import field as path_of
 from webhook.core.kube.paths import mapping
-from webhook.core.kube.pod import EPHEMERAL, Pod
+from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Pod
 from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.request import shorthand
 from webhook.core.request.request import ASKING, PREFIX, FieldValue

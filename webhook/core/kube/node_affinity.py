@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.core.kube.patch import Append, Edit, Put
-from webhook.core.kube.paths import Path, field
+from webhook.core.kube.paths import Path, at, field
 from webhook.core.kube.pod import Pod
 from webhook.core.violations import Violation
 
@@ -137,10 +137,7 @@ def _join(requirement: Requirement, together: dict[str, Requirement]) -> Iterato
 
 def terms(pod: Pod) -> Sequence[Mapping[str, Any]]:
     """The terms of the pod's required node affinity, of which one has to match."""
-    at: Any = pod.raw
-    for step in TERMS:
-        at = at.get(step) if isinstance(at, dict) else None
-    return at or ()
+    return at(pod.raw, *TERMS) or ()
 
 
 def placed(pod: Pod, edits: Iterable[Edit]) -> Pod:

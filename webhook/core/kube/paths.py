@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,14 +24,26 @@ def _step(step: str | int) -> str:
 def at(document: Any, *path: str | int) -> Any:
     """What stands in an object at the keys of a path; None where there is nothing."""
     for step in path:
-        document = document.get(step) if isinstance(document, Mapping) else None
+        document = document.get(step) if isinstance(document, dict) else None
     return document
 
 
 def mapping(document: Any, *path: str | int) -> Mapping[str, Any]:
     """The mapping that stands in an object at the keys of a path; an empty one where there is none."""
     found = at(document, *path)
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def objects(value: Any) -> Sequence[Mapping[str, Any]]:
+    """The objects of a list; none where there is no list."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else ()
+
+
+def controllers(document: Any) -> Iterator[Mapping[str, Any]]:
+    """The owners that control an object, as a ReplicaSet does its pods. An API server lets it have one."""
+    for owner in objects(at(document, "metadata", "ownerReferences")):
+        if owner.get("controller") is True:
+            yield owner
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
-from webhook.core.kube.paths import Path
+from webhook.core.kube.paths import Path, at
 from webhook.core.kube.paths import field as path_of
 from webhook.core.violations import Refusal, Violation
 
@@ -25,6 +25,10 @@ _LISTS: Final = (
     ("containers", "container"),
     ("ephemeralContainers", EPHEMERAL),
 )
+SECTIONS: Final = tuple(section for section, _ in _LISTS)
+"""The lists of containers in a pod's spec."""
+
+_OVER: Final = frozenset({"Succeeded", "Failed"})
 _SPEC: Final[Mapping[str, type]] = {"schedulerName": str, "runtimeClassName": str}
 _REQUIREMENT: Final[Mapping[str, type]] = {"key": str, "operator": str}
 _TOLERATION: Final[Mapping[str, type]] = {**_REQUIREMENT, "value": str, "effect": str, "tolerationSeconds": int}
@@ -160,6 +164,11 @@ def _objects(parent: Mapping[str, Any], path: Path) -> Sequence[Mapping[str, Any
         if not isinstance(value, dict):
             _refuse((*path, index), "an object")
     return found
+
+
+def live(raw: Mapping[str, Any]) -> bool:
+    """Whether a stored pod has not ended (Succeeded, Failed); one that is being deleted is live until it is gone."""
+    return at(raw, "status", "phase") not in _OVER
 
 
 def _refuse(path: Path, shape: str) -> NoReturn:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from webhook.core.backends.charge import charge
-from webhook.core.kube.paths import Path, field
+from webhook.core.kube.paths import Path, at, field, mapping
 from webhook.core.kube.pod import INIT, SIDECAR, Pod
 from webhook.core.kube.quantity import show_size
 from webhook.core.plan.choose import Assignment
@@ -105,7 +105,7 @@ def _host_path(pod: Pod, group: Sequence[Assignment], value: str) -> Required:
     named = {
         volume.get("name")
         for volume in (volumes if isinstance(volumes, list) else ())
-        if isinstance(volume, dict) and _mapping(volume.get("hostPath")).get("path") == value
+        if at(volume, "hostPath", "path") == value
     }
     for one in group:
         mounts = one.asked.container.raw.get("volumeMounts")
@@ -152,8 +152,4 @@ FORBIDDABLE: Final[Mapping[str, Callable[[Pod, Sequence[Assignment]], Forbidden]
 
 
 def _context(holder: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _mapping(holder.get("securityContext"))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return mapping(holder, "securityContext")

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.kube.patch import Append, Edit
+from webhook.core.kube.paths import at, objects
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.plan import text
 from webhook.core.plan.choose import Assignment
@@ -31,7 +32,7 @@ def templates(served: Assignment, rulebook: Rulebook) -> Sequence[str]:
 
 def names(container: Container) -> set[str]:
     """The claims that a container has, by their names within the pod."""
-    return {str(claim.get("name")) for claim in _objects(_resources(container).get("claims"))}
+    return {str(claim.get("name")) for claim in objects(at(container.raw, "resources", "claims"))}
 
 
 def used(pod: Pod, container: Container) -> set[str]:
@@ -44,7 +45,7 @@ def _by_name(pod: Pod) -> dict[str, Any]:
     """The template of each claim of the pod; made once for all containers."""
     known: dict[str, Any] | None = pod.memory.get(_by_name)
     if known is None:
-        claims = _objects(pod.spec.get("resourceClaims"))
+        claims = objects(pod.spec.get("resourceClaims"))
         known = {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in claims}
         pod.memory[_by_name] = known
     return known
@@ -81,12 +82,3 @@ def _name(container: str, template: str, taken: Collection[str]) -> str:
     text = f"{container}-{template.replace('.', '-')}"
     numbered = (f"{text[: _LONGEST - 7].rstrip('-')}-{number}" for number in count(len(taken) + 1))
     return next(name for name in chain([text[:_LONGEST].rstrip("-")], numbered) if name not in taken)
-
-
-def _resources(container: Container) -> Mapping[str, Any]:
-    resources = container.raw.get("resources")
-    return resources if isinstance(resources, dict) else {}
-
-
-def _objects(value: Any) -> Sequence[Mapping[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

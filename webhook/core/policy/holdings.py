@@ -35,8 +35,6 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.vocabulary import PERCENT
 from webhook.core.violations import Refusal
 
-_OVER: Final = frozenset({"Succeeded", "Failed"})
-
 REMEMBERED: Final = 20_000
 """How many different pods a Counter remembers; most pods of a cluster are copies of a few."""
 
@@ -252,16 +250,6 @@ def _amount(holding: Holding) -> Tally:
     amounts = {tally.DEVICES: holding.measure.devices, tally.MEMORY: Fraction(holding.measure.memory)}
     by_model = {tally.of_model(what, model): amount for model in holding.models for what, amount in amounts.items()}
     return {key: amount for key, amount in (amounts | by_model).items() if amount}
-
-
-def live(raw: Mapping[str, Any]) -> bool:
-    """Whether a stored pod counts: not if it has ended (Succeeded, Failed), but while it is being deleted."""
-    return (raw.get("status") or {}).get("phase") not in _OVER
-
-
-def held(raw: Mapping[str, Any], rulebook: Rulebook) -> Count:
-    """What a stored pod counts, live or not."""
-    return count(holdings(pod.read(raw), rulebook))
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,9 +148,8 @@ def _in_words(seconds: float) -> str:
 def _in_force(request: AdmissionRequest, namespace: str, tenancy: Tenancy) -> Iterator[Exemption]:
     """The exemptions that are in force for a pod."""
     for exemption in tenancy.exemptions:
-        there = any(fnmatchcase(namespace, glob) for glob in exemption.namespaces)
         whose = not exemption.users or any(fnmatchcase(request.user, glob) for glob in exemption.users)
-        if there and whose and request.at < exemption.expires:
+        if exemption.covers(namespace) and whose and request.at < exemption.expires:
             yield exemption
 
 

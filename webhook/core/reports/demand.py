@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import add
-from typing import Any, Final
+from typing import Any
 
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.charge import Measure
@@ -26,7 +26,6 @@ from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
-_OVER: Final = frozenset({"Succeeded", "Failed"})
 _HASH = re.compile(r"-[a-z0-9]{5,10}$")
 
 
@@ -81,7 +80,7 @@ def demand(pods: Iterable[Mapping[str, Any]], inventory: Inventory, rulebook: Ru
     for raw in pods:
         try:
             seen = pod.read(raw)
-            if paths.at(raw, "status", "phase") not in _OVER and not asks_nothing(seen, rulebook):
+            if pod.live(raw) and not asks_nothing(seen, rulebook):
                 uses += _uses(seen, inventory, rulebook)
         except Refusal as refusal:
             unread.append(Unread(*_named(raw), "; ".join(violation.message for violation in refusal.violations)))
@@ -161,13 +160,12 @@ def _owners(asked: ContainerRequest, node: Node | None, rulebook: Rulebook) -> S
 
 def _application(seen: Pod, namespace: str, name: str) -> Application:
     """The owner that controls the pod; of a ReplicaSet, the Deployment that it is a generation of."""
-    references = paths.at(seen.raw, "metadata", "ownerReferences")
-    for owner in references if isinstance(references, list) else ():
-        if isinstance(owner, Mapping) and owner.get("controller") is True:
-            kind, owner_name = str(owner.get("kind", "")), str(owner.get("name", ""))
-            if kind != "ReplicaSet":
-                return Application(namespace, kind, owner_name)
-            generation = seen.labels.get("pod-template-hash")
-            deployment = owner_name.removesuffix(f"-{generation}") if generation else _HASH.sub("", owner_name)
-            return Application(namespace, "Deployment", deployment)
-    return Application(namespace, "Pod", name)
+    owner = next(paths.controllers(seen.raw), None)
+    if owner is None:
+        return Application(namespace, "Pod", name)
+    kind, owner_name = str(owner.get("kind", "")), str(owner.get("name", ""))
+    if kind != "ReplicaSet":
+        return Application(namespace, kind, owner_name)
+    generation = seen.labels.get("pod-template-hash")
+    deployment = owner_name.removesuffix(f"-{generation}") if generation else _HASH.sub("", owner_name)
+    return Application(namespace, "Deployment", deployment)

@@ -77,10 +77,7 @@ def warn(
 
 def _made(workload: Mapping[str, Any]) -> bool:
     """Whether a controller of Kubernetes has made it, and not a person."""
-    references = paths.at(workload, "metadata", "ownerReferences")
-    return isinstance(references, list) and any(
-        isinstance(one, Mapping) and one.get("controller") is True and one.get("kind") in OWNERS for one in references
-    )
+    return any(owner.get("kind") in OWNERS for owner in paths.controllers(workload))
 
 
 def _with_quota(

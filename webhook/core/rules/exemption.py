@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final
 
 from webhook.core.forms.document import Node
@@ -46,6 +47,10 @@ class Exemption:
     owner: str = need(FILLED, "Whom to ask about it.", "ml-platform@example.com")
     reason: str = need(FILLED, "Why it is there.", "the yearly retraining")
     expires: float = need(TIME, "Until when it holds, with the zone.", "2027-01-31T00:00:00Z")
+
+    def covers(self, namespace: str) -> bool:
+        """Whether it is for pods of a namespace."""
+        return any(fnmatchcase(namespace, glob) for glob in self.namespaces)
 
 
 EXEMPTION: Final = form(Exemption)
