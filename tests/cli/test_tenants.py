@@ -227,7 +227,7 @@ def test_what_the_cluster_says_of_a_tie_is_passed_on_where_namespaces_are_not_at
                 ),
             ),
             "vision: pods in v, w were admitted and never stored, again and again, as their creates were "
-            "refused after the review: for whoever made them no more than 1/8 of the quota is reserved at once",
+            "refused after the review: their authors may reserve no more than 1/8 of the quota at once",
             id="reservations that came to nothing",
         ),
         pytest.param(

@@ -154,7 +154,7 @@ class Reservations:
             self._metrics.reservation_seconds.observe(monotonic() - began)
 
     async def _is_taken(self, ask: Ask) -> bool:
-        """Whether another pod has the name; no where this replica may not read pods: suspects are bounded still."""
+        """Whether another pod has the name; False if this replica cannot read pods: suspects stay limited."""
         try:
             return await self._store.uid(ask.place) not in {None, ask.uid}
         except ApiError as error:

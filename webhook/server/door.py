@@ -7,8 +7,8 @@ of the address that has most is a newcomer again. Memory for bodies is shared li
 established connections.
 
 TLS begins after a newcomer's first byte, for a few at a time: a handshake costs a hundred times what an accept does.
-Who waits for that costs a descriptor and no more, and competes for a place only with others that wait. Addresses
-take turns, known ones apart; of one address the last to come is the first to go on, as its client has waited least.
+A waiting connection costs one descriptor, and competes for a place only with others that wait. Addresses take turns,
+known ones apart. Within one address the newest connection goes first, as its client has waited least.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A total that connections share. When it is used up, whoever holds most gives way.
+"""A total that connections share. When it is used up, the connection that holds most gives way.
 
 What counts is first the address: one that holds much cannot keep the others out, and one that is alone may use
 everything. A known address, one that API servers have come from, may hold a hundred times as much as another. A

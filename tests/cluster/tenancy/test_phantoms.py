@@ -88,7 +88,7 @@ def test_whose_pods_a_resource_quota_refuses_again_and_again_keeps_an_eighth_res
         return max(suspects().values(), default=0) > 1 and float(usage["used"].get("devices", 0)) <= 2
 
     with attacked(here, "x{}", "4"), attacked(here, "y{}", "1"):
-        until(free, "the attacker is suspect, and his large reservations are gone", within=60)
+        until(free, "the attacker is suspect, and the large reservations are gone", within=60)
         for number in range(7):
             create(there, gpu_pod(f"p{number}", "2"))
 

@@ -40,8 +40,7 @@ class Interpretation:
     """What a pod asks.
 
     `chosen` is the container that pod-wide shorthand is for, if the pod names none. `claims`: the pod names claims,
-    so its requests depend on other objects. `nearest` finds the words for
-    its hints.
+    so its requests depend on other objects. `nearest` finds the words for its hints.
     """
 
     asked: list[ContainerRequest] = field(default_factory=list)

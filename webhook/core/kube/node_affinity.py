@@ -57,7 +57,7 @@ Bounds = Mapping[str, frozenset[str]]
 def bounds(pod: Pod) -> Bounds:
     """What the pod's own selection says of every node on which it may run; `NotIn` and its like say too little.
 
-    A term that contradicts itself has no nodes. More expressions, all that an update can add to a gated pod, never
+    A term that contradicts itself has no nodes. An update can only add expressions to a gated pod, and these never
     widen the bounds.
     """
     every = [_bounds(term) for term in terms(pod) if binds_something(term)]

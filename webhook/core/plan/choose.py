@@ -35,14 +35,14 @@ def choose(
     asked: ContainerRequest,
     rulebook: Rulebook,
     preferred: str | None,
-    reachable: Callable[[Assignment], bool],
+    suitable: Callable[[Assignment], bool],
     stays: Callable[[Assignment], bool] | None,
 ) -> Assignment | None:
     """The first candidate that can serve; None for resources of back ends that this cluster does not enable.
 
-    A candidate that is not `reachable`, as the pod excludes its nodes, is taken only if no other can serve. Resources
-    that several back ends own are of the one whose nodes the pod `stays` on (None: it selects no nodes). Raises
-    Refusal with the reason of every candidate.
+    A candidate that is not `suitable`, as the pod excludes its nodes or the tenant's policy forbids it, is taken only
+    if no other can serve. Resources that several back ends own are of the one whose nodes the pod `stays` on (None:
+    it selects no nodes). Raises Refusal with the reason of every candidate.
     """
     lost: list[tuple[Backend, CannotExpressError]] = []
     excluded: Assignment | None = None
@@ -51,7 +51,7 @@ def choose(
         found = sorted(found, key=lambda one: not (isinstance(one, Assignment) and stays(one)))
     for candidate in found:
         if isinstance(candidate, Assignment):
-            if reachable(candidate):
+            if suitable(candidate):
                 return candidate
             excluded = excluded or candidate
             continue
@@ -64,7 +64,7 @@ def choose(
 
 
 def told_by_nodes(asked: ContainerRequest, rulebook: Rulebook) -> bool:
-    """Whether what a container's resources are depends on its node, in a pod of which nothing else tells."""
+    """Whether only the node decides what a container's resources are."""
     known = [rulebook.resources[name] for name in asked.extended.amounts]
     return all(one.shared for one in known) and not all(one.only_counts for one in known)
 

@@ -68,7 +68,7 @@ class _Advance:
     drawn: int = 0
 
     def draw(self, ask: Ask, now: float) -> bool:
-        """Admit a pod, if it can be. Others, and who is suspect, need `reserve`, which knows what is pending."""
+        """Admit a pod if it fits. All others, and suspects, go through `reserve`, which knows what is pending."""
         if now > self.until or ask.created > self.created or ask.place in self.reserved:
             return False
         if self.draft.suspects(ask):

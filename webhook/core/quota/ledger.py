@@ -19,14 +19,14 @@ way any more. Three things bound what can be kept reserved in this way:
     a name that a pod has is not reserved for: the replica looks first, and answers as the API server would a moment
     later (`taken`, cluster/reservations.py). It may be taken after the look. Then the rest bounds it
     a user whose reservations in a namespace came to nothing twice within `FORGET` graces is suspect there, and so is
-    a namespace whose users' did four times. Times are counted so that reservations that are made before the last one
-    came to nothing add nothing. So an overloaded API server or a client that hangs up makes nobody suspect at once
+    a namespace whose users' did four times. After one is counted, only reservations made later can count again. So
+    an overloaded API server, or a client that hangs up, makes nobody suspect at once
     all suspects of a tenant together reserve at most one PARTth of each limit, and of the room for reservations. Any
     other user may reserve the rest
 
 So a user keeps more than that part reserved without pods for three graces out of FORGET at most (the reservations of
-the grace in which he becomes suspect stand for one more), and all users of a namespace together for five. A suspect
-gets his pods all the same if they fit into that part: a reservation whose pod comes is gone within a second.
+the grace in which the user becomes suspect stand for one more), and all users of a namespace together for five. A
+suspect still gets pods that fit into that part: a reservation whose pod comes is gone within a second.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PART: Final = 8
 """What is kept for a moment for some, suspects or the pods of an escrow, is at most one PARTth."""
 
 HABIT: Final = 2
-"""How often reservations of a user come to nothing in a namespace until he is suspect there."""
+"""How often reservations of a user come to nothing in a namespace until the user is suspect there."""
 
 HABIT_OF_NAMESPACE: Final = 4
 """The same of all users of a namespace who are not suspect yet: anybody may have many names."""
@@ -127,7 +127,7 @@ class Ledger:
         return sorted({namespace for namespace, _, who in keys if self.suspects_author(namespace, who)})
 
     def blamed(self, name: str, uid: str) -> list[str]:
-        """Who is to blame that a reservation came to nothing: its author, and until he is suspect the namespace."""
+        """Whom a reservation that came to nothing counts against: its author, first together with the namespace."""
         namespace = name.partition("/")[0]
         author = f"{namespace} {self.authors.get(uid, '')}"
         known = [key for key in self.suspects if key.startswith(f"{namespace} ")]

@@ -309,7 +309,7 @@ class Settlement:
 
 
 def _blamed(known: _Tenant) -> frozenset[str]:
-    """Against whom the phantoms count: reservations made before he was blamed last add nothing."""
+    """Against whom the phantoms count: reservations made before the last that counted add nothing."""
     return frozenset(
         key
         for name, by_uid in known.ledger.pending.items()

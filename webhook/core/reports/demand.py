@@ -66,7 +66,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What all pods ask that are not over."""
+    """What all pods that have not ended ask for."""
 
     uses: Sequence[Use]
     unread: Sequence[Unread]

@@ -89,7 +89,7 @@ def foresee(
     *,
     imagined: bool = False,
 ) -> Foreseen:
-    """What comes of as many pods that were judged so; `ledgers` None: nobody uses anything yet.
+    """The result for so many copies of a pod that was judged so; `ledgers` None: nobody uses anything yet.
 
     `imagined`: the ledgers hold nothing but what was foreseen before, so every namespace is counted.
     """

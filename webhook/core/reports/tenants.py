@@ -212,7 +212,7 @@ def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str
     if ledger is not None and (suspected := ledger.suspected):
         yield (
             f"pods in {', '.join(suspected)} were admitted and never stored, again and again, as their creates were "
-            f"refused after the review: for whoever made them no more than 1/{PART} of the quota is reserved at once"
+            f"refused after the review: their authors may reserve no more than 1/{PART} of the quota at once"
         )
     for total in tenant.every:
         if total.limit is not None and total.used > total.limit:

@@ -31,8 +31,8 @@ class Resource:
 
     `owners` are the enabled back ends in the cluster's order; `known` are all of them, enabled or not. `rule` is the
     line that knows it. `counts`: it is a number of devices in some mode, `only_counts` in all. `memory_unit`: bytes
-    of one, if it is memory; `in_bytes`: it takes `8Gi`; `digits`: decimals that count. `shared`: on some nodes it may
-    be another back end's, that is enabled, or not where each enabled one says which nodes are its own.
+    of one, if it is memory; `in_bytes`: it takes `8Gi`; `digits`: decimals that count. `shared`: on some nodes
+    another enabled back end may own it; if every enabled owner says which nodes are its own, a disabled one, too.
     `alone`: an annotation or label that asks without any resource beside it, and `addresses` the annotations that
     may name the container it is for.
     """
