@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from tests.cases import golden
 from tests.cases.golden import Case
 from tests.cases.served import NeverServedError, as_served
 from webhook.core import projection
-from webhook.core.decision import Decision, Reservation
 from webhook.core.mutate import mutate
-from webhook.core.quota.ledger import Ask
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
@@ -190,19 +187,3 @@ def test_a_field_of_another_shape_is_refused_as_if_nothing_were_left_out(field: 
 def test_a_container_of_another_shape_is_refused_as_if_nothing_were_left_out(field: str, value: Any) -> None:
     pod = {"metadata": POD["metadata"], "spec": {"containers": [{"name": "main", field: value}]}}
     assert mutate(asking(pod), RULES) == mutate(whole(asking(pod), RULES), RULES)
-
-
-def test_a_remembered_decision_is_said_of_the_pod_there_is() -> None:
-    ask = Ask(namespace="vision-dev", amount={"devices": Fraction(1)})
-    decision = Decision(
-        allowed=True,
-        audit={"decision": "", "rules": "hami-vgpu"},
-        reservation=Reservation(tenant="vision", ask=ask, path="spec", rule="vision"),
-    )
-    request = asking(made({"metadata": {}, "spec": {"containers": []}}))
-    named = replace(ask, name="train-7d9f8-x2x9q", uid="u-1", author=request.author, created=1_795_334_405.0)
-    assert projection.readdressed(decision, request) == Decision(
-        allowed=True,
-        audit={"decision": "review-1", "rules": "hami-vgpu"},
-        reservation=Reservation(tenant="vision", ask=named, path="spec", rule="vision"),
-    )

@@ -1,13 +1,15 @@
 """Decisions that are remembered: of whom, and for how long."""
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from tests import builders
 from tests.core.policy.tenants import exemption
-from webhook.core.decision import Decision
+from webhook.core.decision import Decision, Reservation
+from webhook.core.quota.ledger import Ask
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
@@ -85,6 +87,25 @@ def test_each_is_told_of_its_own_review() -> None:
     judge, known = Judge(), Memo()
     told = [known.decide("mutate", judge, review(name), RULES).audit for name in ("a", "b")]
     assert told == [{"decision": "review of a"}, {"decision": "review of b"}]
+
+
+def test_a_remembered_decision_is_said_of_the_pod_there_is() -> None:
+    ask = Ask(namespace="dev", amount={"devices": Fraction(1)})
+    decision = Decision(
+        allowed=True,
+        audit={"decision": "", "rules": "hami-vgpu"},
+        reservation=Reservation(tenant="vision", ask=ask, path="spec", rule="vision"),
+    )
+    created = {"uid": "u-1", "creationTimestamp": "2026-11-22T08:00:05Z"}
+    request = review("a")
+    request = replace(request, pod={**(request.pod or {}), "metadata": {"name": "a", **created}})
+    named = replace(ask, name="a", uid="u-1", author=request.author, created=1_795_334_405.0)
+
+    assert Memo().decide("validate", lambda *_: decision, request, RULES) == Decision(
+        allowed=True,
+        audit={"decision": "review of a", "rules": "hami-vgpu"},
+        reservation=Reservation(tenant="vision", ask=named, path="spec", rule="vision"),
+    )
 
 
 def test_what_was_refused_is_judged_again() -> None:

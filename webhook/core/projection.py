@@ -2,7 +2,7 @@
 
 The allow-list of what may be read is made from a rulebook when it is first used. A rule or policy that reads another
 label, annotation, env name or host path extends the list by being loaded. So no decision can depend on what is not
-listed, and pods with equal projections get equal decisions, which the server remembers (`server.memo`).
+listed, and pods with equal projections get equal decisions, which the server remembers (`server/memo.py`).
 
 A pruned pod keeps its shape: mappings and lists stay where they are, and elements keep their index. So an edit of the
 pruned pod is the same edit of the whole pod. A field of a wrong shape is kept whole, so that `kube.pod` refuses it by
@@ -18,10 +18,9 @@ from typing import Any, Final
 
 import orjson
 
-from webhook.core.decision import Decision, Reservation
-from webhook.core.interpret import budget, extended_resources, interpret, locations
-from webhook.core.interpret.budget import ExcessError
-from webhook.core.kube import time
+from webhook.core import budget
+from webhook.core.budget import ExcessError
+from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.kube.paths import mapping, objects
 from webhook.core.kube.pod import SECTIONS
 from webhook.core.policy import unknown_devices
@@ -134,44 +133,6 @@ def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
         return True
     claims = bool(mapping(pod, "spec").get("resourceClaims")) or extended_resources.DEVICE_CLASS in names
     return claims and not rulebook.tenancy.silent
-
-
-def readdressed(decision: Decision, request: AdmissionRequest) -> Decision:
-    """The decision about an equal projection, with this pod's name and UID and the UID of this review."""
-    audit, reservation = decision.audit, decision.reservation
-    if reservation is None and "decision" not in audit:
-        return decision
-    return Decision(
-        allowed=decision.allowed,
-        code=decision.code,
-        violations=decision.violations,
-        warnings=decision.warnings,
-        patch=decision.patch,
-        backends=decision.backends,
-        audit={**audit, "decision": request.uid} if "decision" in audit else audit,
-        reservation=None if reservation is None else _named(reservation, request),
-        findings=decision.findings,
-    )
-
-
-def _named(reservation: Reservation, request: AdmissionRequest) -> Reservation:
-    metadata: Mapping[str, Any] = (request.pod or {}).get("metadata") or {}
-    ask = replace(
-        reservation.ask,
-        name=str(metadata.get("name") or ""),
-        uid=str(metadata.get("uid") or ""),
-        author=request.author,
-        created=_seconds(metadata.get("creationTimestamp")),
-    )
-    return replace(reservation, ask=ask)
-
-
-def _seconds(stamp: Any) -> float:
-    """A time of the API server in seconds since 1970; 0 if there is none."""
-    try:
-        return time.seconds(stamp)
-    except (TypeError, ValueError):
-        return 0.0
 
 
 # The allow-list

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 from webhook.core import projection
-from webhook.core.decision import Decision
+from webhook.core.decision import Decision, Reservation
+from webhook.core.kube import time
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
@@ -45,7 +47,7 @@ class Memo:
         if decision is None:
             decision = judge(projected, rulebook)
             self._remember(key, decision)
-        return projection.readdressed(decision, request)
+        return _readdressed(decision, request)
 
     def _remember(self, key: Key | None, decision: Decision) -> None:
         """Keep a decision; if there is no room, forget the oldest."""
@@ -67,3 +69,41 @@ def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | 
     """The user and the second of a request, if an exemption may hold for its namespace; else None."""
     holds = any(exemption.covers(request.namespace) for exemption in rulebook.tenancy.exemptions)
     return (request.user, int(request.at)) if holds else None
+
+
+def _readdressed(decision: Decision, request: AdmissionRequest) -> Decision:
+    """The decision about an equal projection, with this pod's name and UID and the UID of this review."""
+    audit, reservation = decision.audit, decision.reservation
+    if reservation is None and "decision" not in audit:
+        return decision
+    return Decision(
+        allowed=decision.allowed,
+        code=decision.code,
+        violations=decision.violations,
+        warnings=decision.warnings,
+        patch=decision.patch,
+        backends=decision.backends,
+        audit={**audit, "decision": request.uid} if "decision" in audit else audit,
+        reservation=None if reservation is None else _named(reservation, request),
+        findings=decision.findings,
+    )
+
+
+def _named(reservation: Reservation, request: AdmissionRequest) -> Reservation:
+    metadata: Mapping[str, Any] = (request.pod or {}).get("metadata") or {}
+    ask = replace(
+        reservation.ask,
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        author=request.author,
+        created=_seconds(metadata.get("creationTimestamp")),
+    )
+    return replace(reservation, ask=ask)
+
+
+def _seconds(stamp: Any) -> float:
+    """A time of the API server in seconds since 1970; 0 if there is none."""
+    try:
+        return time.seconds(stamp)
+    except (TypeError, ValueError):
+        return 0.0

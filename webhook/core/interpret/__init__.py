@@ -3,7 +3,6 @@
 Belongs here: the places where a request may be written, which of them wins, and what contradicts. Does not belong
 here: which back end serves a request (`webhook.core.plan`).
 
-    budget              how many of everything a pod that asks for a GPU may have
     locations           the places of the shorthand (labels, annotations, resources), and hints for misspelt ones
     extended_resources  the back ends' own resources on a container
     claim_objects       requests by reference to an ElasticGPUClaim or its like
