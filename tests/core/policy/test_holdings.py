@@ -157,6 +157,38 @@ def test_every_back_end_is_read_in_its_own_words(backend: str, raw: Object, coun
     assert _counted(raw, index.only(backend, RULES)) == counted
 
 
+def _half(memory: str, *models: str) -> Object:
+    """Half of a card of any of these models."""
+    return {
+        f"{key}{model}": amount
+        for key, amount in (("devices", "0.5"), ("memory", memory))
+        for model in ("", *(f"/{model}" for model in models))
+    }
+
+
+NAMED_LIKE_AN_A10 = {
+    card.model for card in RULES.devices.values() if any(name.lower().startswith("nvidia a10") for name in card.names)
+}
+
+
+@pytest.mark.parametrize(
+    ("backend", "model", "counted"),
+    [
+        pytest.param("hami-vgpu", "A10", _half("11514Mi", "A10"), id="others are excluded"),
+        pytest.param("volcano-vgpu", "A10", _half("40Gi", *NAMED_LIKE_AN_A10), id="others are taken, too"),
+        pytest.param("volcano-vgpu", "T4", _half("7680Mi", "T4"), id="a name that no other has"),
+        pytest.param("hami-amd", "MI250", _half("32760Mi", "MI250", "MI250X"), id="by the name of the model"),
+    ],
+)
+def test_a_model_counts_as_every_model_that_the_back_end_may_give_for_its_name(
+    backend: str, model: str, counted: Object
+) -> None:
+    rulebook = index.only(backend, RULES)
+    raw = builders.pod(labels={"gpu": "0.5", "gpu-model": model})
+
+    assert _counted(edited(plan.make(pod.read(raw), rulebook).edits, raw), rulebook) == counted
+
+
 @pytest.mark.parametrize(
     ("labels", "devices"),
     [({"gpu": "0.1"}, "0.1"), ({"gpu": "1"}, "1"), ({"gpu": "2"}, "2")],

@@ -19,13 +19,14 @@ from webhook.core.backends.charge import Measure
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.container_request import ContainerRequest
 from webhook.core.kube.pod import Pod
-from webhook.core.plan import choose, resource_claims
+from webhook.core.plan import choose, resource_claims, text
 from webhook.core.plan.choose import Assignment
 from webhook.core.plan.reach import Reach
 from webhook.core.request import shorthand
 from webhook.core.request.request import PREFIX, GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
+from webhook.core.rules.modes import Mode
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.core.rules.vocabulary import Slot
 
@@ -110,7 +111,7 @@ def _with_the_card(owners: Sequence[Backend], meant: Allocation, reach: Reach) -
     """Those that serve a card that the container asks for, if its pod is bound to such cards; else all of them."""
     if not reach.stays_on_card(meant.served):
         return owners
-    there = [reach.rulebook.devices[model.lower()] for model in models(meant.served.asked, None)]
+    there = [reach.rulebook.devices[model.lower()] for model in _named(meant.served.asked)]
     return [owner for owner in owners if any(owner.serves(one) for one in there)]
 
 
@@ -239,17 +240,32 @@ def _as_read(asked: ContainerRequest, backend: Backend, found: Found, rulebook: 
 
 
 def _as_served(served: Assignment, rulebook: Rulebook) -> Allocation:
-    return Allocation(served, measure(served.asked, served.request, served.backend, served.card, rulebook))
+    return Allocation(
+        served, measure(served.asked, served.request, served.backend, served.card, [served.mode], rulebook)
+    )
 
 
 def measure(
-    asked: ContainerRequest, request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook
+    asked: ContainerRequest,
+    request: GpuRequest,
+    backend: Backend,
+    card: Card | None,
+    modes: Sequence[Mode],
+    rulebook: Rulebook,
 ) -> Measure:
     """What a request counts as; on an unknown card the largest of those that it may be."""
+    others = text.taken_for(_named(asked), modes, rulebook)
+    sure = _on_card(asked, request, backend, card, rulebook)
+    return reduce(Measure.at_least, (charge.asked(request, other) for other in others), sure)
+
+
+def _on_card(
+    asked: ContainerRequest, request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook
+) -> Measure:
     plain = charge.asked(request, card)
     if card is not None:
         return plain
-    named = models(asked, None)
+    named = _named(asked)
     if request.profile is not None:
         having = [one for one in cards.served(backend, rulebook) if request.profile in one.profiles]
         could_be = [one for one in having if not named or one.model in named] or having
@@ -258,16 +274,22 @@ def measure(
     return replace(plain, memory=max(sizes), unsized=Fraction(0)) if sizes else plain
 
 
-def models(asked: ContainerRequest, card: Card | None) -> tuple[str, ...]:
+def models(asked: ContainerRequest, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook) -> tuple[str, ...]:
     """The card models that a container may get, if it names any or its card is known; none: any."""
+    named = _named(asked)
+    others = [other.model for other in text.taken_for(named, modes, rulebook)]
+    return (*named, *others) or ((card.model,) if card else ())
+
+
+def _named(asked: ContainerRequest) -> tuple[str, ...]:
+    """The card models that a container asks for."""
     said = asked.stated.get("gpu-model")
-    return (said.value if said else ()) or ((card.model,) if card else ())
+    return said.value if said else ()
 
 
 def card(asked: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Card | None:
     """The card if the node is unknown: the model that is asked for, or the cluster's."""
-    said = asked.stated.get("gpu-model")
-    return translate.find_card(GpuRequest(models=said.value if said else ()), rulebook, backend)
+    return translate.find_card(GpuRequest(models=_named(asked)), rulebook, backend)
 
 
 def claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocation | None:

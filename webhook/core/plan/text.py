@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from webhook.core.backends import amounts, cards
 from webhook.core.kube.quantity import show_size
 from webhook.core.plan.choose import Assignment
 from webhook.core.rules.catalog import Card
+from webhook.core.rules.modes import Mode
 from webhook.core.rules.outputs import Constant, Output
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.vocabulary import holes
@@ -56,7 +57,7 @@ def _of_models(what: str, form: str, models: Sequence[str], rulebook: Rulebook) 
     if what == "product":
         names = [name for model in models for name in rulebook.devices[model.lower()].names]
     else:
-        names = _lookalikes(models, rulebook)
+        names = [name for _, name in _lookalikes("product", models, rulebook)]
     return [cards.as_label(name) for name in names] if form == "label" else names
 
 
@@ -77,15 +78,24 @@ def tells_model(output: Output) -> bool:
     return output.what in {"model", "product"}
 
 
-def _lookalikes(models: Sequence[str], rulebook: Rulebook) -> list[str]:
-    """Products of other cards whose names contain a requested one, as `NVIDIA A100` contains `NVIDIA A10`."""
+def taken_for(models: Sequence[str], modes: Iterable[Mode], rulebook: Rulebook) -> Sequence[Card]:
+    """The cards that a system with one of these modes may give, beside the models that it is asked for."""
+    loosely = {mode.loosely for mode in modes if mode.loosely} if models else ()
+    found = (card for what in loosely for card, _ in _lookalikes(what, models, rulebook))
+    return list({card.model: card for card in found}.values())
+
+
+def _lookalikes(what: str, models: Sequence[str], rulebook: Rulebook) -> list[tuple[Card, str]]:
+    """Other cards and their products whose names contain a requested one, as `NVIDIA A100` contains `NVIDIA A10`.
+
+    `what` is `product` or `model`: the names by which they are requested.
+    """
     asked = {card.model: card for card in (rulebook.devices[model.lower()] for model in models)}
     vendors = {card.vendor for card in asked.values()}
     products = _products(rulebook)
-    found = (
-        products[place] for place in sorted({place for card in asked.values() for place in _like(card, rulebook)})
-    )
-    return [name for card, name in found if card.vendor in vendors and card.model not in asked]
+    places = {place for card in asked.values() for place in _like(what, card, rulebook)}
+    found = (products[place] for place in sorted(places))
+    return [(card, name) for card, name in found if card.vendor in vendors and card.model not in asked]
 
 
 def _products(rulebook: Rulebook) -> Sequence[tuple[Card, str]]:
@@ -97,14 +107,14 @@ def _products(rulebook: Rulebook) -> Sequence[tuple[Card, str]]:
     return known
 
 
-def _like(card: Card, rulebook: Rulebook) -> Sequence[int]:
+def _like(what: str, card: Card, rulebook: Rulebook) -> Sequence[int]:
     """The places of the products whose names contain one of the card's; found once for each card."""
-    known: list[int] | None = rulebook.memory.get((_like, card.model))
+    known: list[int] | None = rulebook.memory.get((_like, what, card.model))
     if known is None:
-        parts = [name.lower() for name in card.names]
+        parts = [name.lower() for name in (card.names if what == "product" else [card.model])]
         lower = [name.lower() for _, name in _products(rulebook)]
         known = [place for place, name in enumerate(lower) if any(part in name for part in parts)]
-        rulebook.memory[_like, card.model] = known
+        rulebook.memory[_like, what, card.model] = known
     return known
 
 

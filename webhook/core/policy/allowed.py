@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from webhook.core.plan import text
 from webhook.core.plan.choose import Assignment
 from webhook.core.policy.holdings import Holding
 from webhook.core.request.request import FieldValue, GpuRequest
@@ -71,13 +72,15 @@ def check(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) -> 
                     yield Breach(one.lift, one.kinds.action, violation)
 
 
-def lets(policy: TenantPolicy, served: Assignment) -> bool:
+def lets(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool:
     """Whether a policy allows how a back end serves a container, as far as that is known.
 
     Rules with `enforcementAction: dryrun` are not applied.
     """
     vendor = served.card.vendor if served.card else None
-    use = _use(served.backend, served.request, served.asked.stated, served.request.models, vendor)
+    others = text.taken_for(served.request.models, [served.mode], rulebook)
+    models = [*served.request.models, *(card.model for card in others)]
+    use = _use(served.backend, served.request, served.asked.stated, models, vendor)
     allowed, forbidden = _in_force(policy.allowed), _in_force(policy.forbidden)
     for respect in RESPECTS:
         found: frozenset[str] = getattr(use, respect.field)

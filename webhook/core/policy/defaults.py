@@ -92,7 +92,7 @@ def _plan(seen: Pod, policy: TenantPolicy, rulebook: Rulebook, found: Interpreta
     A quota alone has none: it only excludes back ends with claims, and resources tell the rest.
     """
     preferred = policy.defaults.backend
-    planned = plan.make(seen, rulebook, preferred, partial(_lets, policy), found)
+    planned = plan.make(seen, rulebook, preferred, partial(_lets, policy, rulebook), found)
     if preferred is not None or policy.allowed is not None or policy.forbidden is not None:
         for served in planned.served:
             if "gpu-backend" not in served.asked.stated:
@@ -105,8 +105,8 @@ def _kept(served: Assignment, policy: TenantPolicy) -> Edit:
     return Put(("metadata", "annotations", key), served.backend.name, policy.defaults.rule or policy.rule)
 
 
-def _lets(policy: TenantPolicy, served: Assignment) -> bool:
+def _lets(policy: TenantPolicy, rulebook: Rulebook, served: Assignment) -> bool:
     """Whether the policy allows a candidate. With a quota none with claims, as these cannot be counted."""
     if served.mode.claims and policy.quota is not None and policy.quota.action != "dryrun":
         return False
-    return (policy.allowed is None and policy.forbidden is None) or allowed.lets(policy, served)
+    return (policy.allowed is None and policy.forbidden is None) or allowed.lets(policy, served, rulebook)

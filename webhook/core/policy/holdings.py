@@ -151,13 +151,13 @@ def _held(asked: ContainerRequest, said: Allocation | None, reach: Reach) -> Ite
     if not asked.extended.amounts and not asked.extended.violations:
         there = _claimed(asked, reach.pod, rulebook)
         if there is not None:
-            yield _holding(asked, there)
+            yield _holding(asked, there, rulebook)
         return
     if asked.extended.violations:
         yield _unread(asked, asked.extended.violations[0].message, rulebook)
         return
     try:
-        yield _holding(asked, allocation.of(asked, reach, said))
+        yield _holding(asked, allocation.of(asked, reach, said), rulebook)
     except CannotExpressError as reason:
         yield _unread(asked, reason.message, rulebook)
 
@@ -170,12 +170,12 @@ def _claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocati
     return None
 
 
-def _holding(asked: ContainerRequest, there: Allocation) -> Holding:
+def _holding(asked: ContainerRequest, there: Allocation, rulebook: Rulebook) -> Holding:
     return Holding(
         asked=asked,
         backend=there.backend,
         card=there.card,
-        models=allocation.models(asked, there.card),
+        models=allocation.models(asked, there.card, [there.served.mode], rulebook),
         request=there.request,
         measure=there.measure,
     )
@@ -195,9 +195,9 @@ def _unread(asked: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
         asked=asked,
         backend=backend,
         card=card,
-        models=allocation.models(asked, card),
+        models=allocation.models(asked, card, backend.modes, rulebook),
         request=request,
-        measure=allocation.measure(asked, request, backend, card, rulebook),
+        measure=allocation.measure(asked, request, backend, card, backend.modes, rulebook),
         unread=why,
     )
 

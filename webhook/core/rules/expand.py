@@ -79,6 +79,7 @@ def _inheriting(mode: Mode, backend: Backend, devices: Mapping[str, Card], probl
         node_numbers=numbers,
         pool={key: output for key, output in outputs.node_affinity.items() if not _names_card(output)},
         verbs=frozenset(output.what for output in found),
+        loosely=_loosely(outputs),
         all_cores=any((output.what, output.absent) == ("cores", "whole") for output in found),
     )
 
@@ -91,6 +92,13 @@ def _selects(mode: Mode, outputs: Outputs) -> str | None:
     written = [*outputs.annotations.values(), *outputs.labels.values(), *outputs.node_affinity.values(), *mode.claims]
     words = {word for output in written for word in output.words}
     return next((word for word in ("product", "model") if word in words), "model" if mode.when.models else None)
+
+
+def _loosely(outputs: Outputs) -> str | None:
+    written = [*outputs.annotations.values(), *outputs.labels.values()]
+    if any("lookalikes" in output.words for output in written):
+        return None
+    return next((output.what for output in written if isinstance(output, Amount) and output.substring), None)
 
 
 def _of_sizes(mode: Mode) -> Iterator[Mode]:

@@ -287,6 +287,7 @@ class Mode:
     `model` or `product` name, or not at all, None. `node_numbers` are numbers among the labels of its nodes, `verbs`
     all that numbers are computed from, and `all_cores`: it gives all compute where none is asked. `pool` are the
     lines of node affinity that tell its nodes from those of other back ends; the rest only name the card.
+    `loosely` is `selects` if the system also takes cards whose names only contain the text.
     """
 
     name: str = take(TEXT, "What messages call it.", "whole cards", default="")
@@ -322,6 +323,7 @@ class Mode:
     pool: Mapping[str, Output] = field(default_factory=dict)
     verbs: frozenset[str] = frozenset()
     all_cores: bool = False
+    loosely: str | None = None
 
 
 def _numbers(kind: SlotKind, outputs: Mapping[str, Output]) -> dict[str, Output]:

@@ -38,6 +38,7 @@ class Amount:
     lenient     the system rounds up by itself: values in between are legal, and stand for what they become
     digits      decimals that are written; the number counts in the last of them
     absent      what a missing resource means: `whole`, `none`, a count, or None: it has to be there
+    substring   the system also takes cards whose names only contain the text
     """
 
     what: str
@@ -56,6 +57,7 @@ class Amount:
     absent: str | int | None = None
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     form: Literal["label", "name"] = "label"
+    substring: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -231,6 +233,11 @@ class _Word:
         "Other words to say it in; for node affinity several, as a list.",
         {"topology": "topology-aware"},
     )
+    substring: bool = take(
+        FLAG,
+        "Of models and product names: the system takes every card whose name contains the text. Unless the mode"
+        " writes `lookalikes`, too, a container counts as all of these models.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +252,9 @@ class _LabelWord(_Word):
 def _text(verb: str, options: type[_Word]) -> Shape[Amount]:
     def made(read: _Word, section: Section, scope: Scope) -> Amount:
         rule = origin(section.node, scope)
-        return Amount(what=verb, at=section.node.at, rule=rule, form=read.form, values=read.values)
+        return Amount(
+            what=verb, at=section.node.at, rule=rule, form=read.form, values=read.values, substring=read.substring
+        )
 
     return strict(form(options, _OR_NOTHING, after=made))
 
