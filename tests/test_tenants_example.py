@@ -1,6 +1,5 @@
 """The tenant that rules/README.md shows to policy authors, and what becomes of pods in its namespaces."""
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -29,11 +28,11 @@ def _admitted(
 ) -> tuple[Any, Decision]:
     """The pod as it would be stored, and whether it may be."""
     made = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main"}]}}
-    asking = replace(builders.creating(made, namespace), user=user, at=at)
+    asking = builders.creating(made, namespace)._replace(user=user, at=at)
     mutated = mutate(asking, _rulebook())
     assert mutated.allowed, mutated.violations
     stored = jsonpatch.apply_patch(made, mutated.patch)
-    return stored, validate(replace(asking, pod=stored), _rulebook())
+    return stored, validate(asking._replace(pod=stored), _rulebook())
 
 
 def test_a_pod_gets_the_tenants_model_queue_and_nodes_and_is_counted() -> None:

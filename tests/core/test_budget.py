@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import jsonpatch
@@ -180,7 +179,7 @@ def test_observe_mode_says_it_as_a_warning() -> None:
 
 def template_of(raw: Object) -> Any:
     deployment = {"metadata": {"name": "d"}, "spec": {"template": raw}}
-    return replace(asking(raw), resource="deployments", pod=deployment)
+    return asking(raw)._replace(resource="deployments", pod=deployment)
 
 
 def test_the_author_of_a_template_is_told() -> None:

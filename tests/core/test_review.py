@@ -35,7 +35,7 @@ def test_yes_is_short() -> None:
 def test_a_patch_is_base64() -> None:
     patch = [{"op": "add", "path": "/spec/schedulerName", "value": "ünï"}]
 
-    answer = _answer(Decision(allowed=True, patch=patch, audit={"decision": "some-uid"}))
+    answer = _answer(Decision(allowed=True, patch=patch, audit={"rules": "hami.yaml:1"}))
 
     encoded = answer.pop("patch")
     assert orjson.loads(base64.b64decode(encoded)) == patch
@@ -43,7 +43,7 @@ def test_a_patch_is_base64() -> None:
         "uid": "some-uid",
         "allowed": True,
         "patchType": "JSONPatch",
-        "auditAnnotations": {"decision": "some-uid"},
+        "auditAnnotations": {"decision": "some-uid", "rules": "hami.yaml:1"},
     }
 
 
@@ -158,7 +158,7 @@ def test_a_name_that_is_taken_is_refused_as_the_api_server_does_it() -> None:
 
 def _author(user: str, *owners: Any, namespace: str = "dev") -> str:
     pod = {"metadata": {"ownerReferences": list(owners)}}
-    return replace(review.creating(pod, "review-1", namespace), user=user).author
+    return review.creating(pod, "review-1", namespace)._replace(user=user).author
 
 
 REPLICA_SETS = "system:serviceaccount:kube-system:replicaset-controller"
@@ -176,4 +176,4 @@ def test_an_author_is_a_user_or_the_object_of_a_controller_for_which_the_pod_is_
 @pytest.mark.parametrize("owners", [None, 3, "x", [3, None, {}], {"controller": True}])
 def test_owners_of_another_shape_are_none(owners: Any) -> None:
     pod = {"metadata": {"ownerReferences": owners}}
-    assert replace(review.creating(pod, "review-1", "dev"), user=REPLICA_SETS).author == _author(REPLICA_SETS)
+    assert review.creating(pod, "review-1", "dev")._replace(user=REPLICA_SETS).author == _author(REPLICA_SETS)

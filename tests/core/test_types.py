@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -128,10 +127,10 @@ def answers(pod: Object, before: Object, rulebook: Rulebook) -> Iterator[Decisio
     for judge in (mutate, validate):
         yield judge(request, rulebook)
     yield workloads.warn(
-        replace(request, resource="deployments", pod={"metadata": {}, "spec": {"template": pod}}), rulebook
+        request._replace(resource="deployments", pod={"metadata": {}, "spec": {"template": pod}}), rulebook
     )
     for old, new in ((before, pod), (pod, before)):
-        yield validate(replace(builders.updating(old, new), namespace="vision-dev"), rulebook)
+        yield validate(builders.updating(old, new)._replace(namespace="vision-dev"), rulebook)
 
 
 @pytest.mark.parametrize("rulebook", RULEBOOKS)

@@ -70,24 +70,31 @@ def check(pod: Mapping[str, Any]) -> None:
     _lengths(spec, OF_SPEC, ("spec",), room)
     lists = [(section, found) for section in SECTIONS if isinstance(found := spec.get(section), list)]
     within(CONTAINERS, sum(len(found) for _, found in lists), ("spec", "containers"), room)
-    amounts = 0
-    for section, found in lists:
-        for index, container in enumerate(found):
-            if isinstance(container, dict):
-                path: Path = ("spec", section, index)
-                resources = mapping(container, "resources")
-                _lengths(container, OF_CONTAINER, path, room)
-                _lengths(resources, OF_RESOURCES, (*path, "resources"), room)
-                amounts += len(mapping(resources, "limits")) + len(mapping(resources, "requests"))
+    amounts = sum(
+        _container(container, ("spec", section, index), room)
+        for section, found in lists
+        for index, container in enumerate(found)
+        if isinstance(container, dict)
+    )
     within(AMOUNTS, amounts, ("spec", "containers"), room)
     if spec.get("affinity"):
         _check_terms(pod, room)
 
 
+def _container(container: Mapping[str, Any], path: Path, room: int) -> int:
+    """How many limits and requests a container has, if it has not too much of anything else."""
+    _lengths(container, OF_CONTAINER, path, room)
+    resources = container.get("resources")
+    if not isinstance(resources, dict):
+        return 0
+    if "claims" in resources:
+        _lengths(resources, OF_RESOURCES, (*path, "resources"), room)
+    return sum([len(part) for key in ("limits", "requests") if isinstance(part := resources.get(key), dict)])
+
+
 def _lengths(holder: Mapping[str, Any], limits: Mapping[str, Limit], path: Path, room: int) -> None:
     for key, limit in limits.items():
-        value = holder.get(key)
-        if isinstance(value, (dict, list)) and len(value) > limit.most:
+        if key in holder and isinstance(value := holder[key], (dict, list)) and len(value) > limit.most:
             within(limit, len(value), (*path, key), room)
 
 

@@ -45,7 +45,7 @@ def decide(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Deci
         warnings=planned.warnings,
         patch=patch.to_patch(planned.edits, request.pod or {}),
         backends={served.asked.container.name: served.backend.name for served in planned.served},
-        audit=_audit(planned, request, rulebook),
+        audit=_audit(planned, rulebook),
     )
 
 
@@ -64,8 +64,8 @@ def _at_once(refused: Decision, planned: Plan, request: AdmissionRequest, rulebo
     )
 
 
-def _audit(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> dict[str, str]:
+def _audit(planned: Plan, rulebook: Rulebook) -> dict[str, str]:
     if not planned.served:
         return {}
     rules = dict.fromkeys(served.backend.rule for served in planned.served)
-    return {"decision": request.uid, "rules": ", ".join(rules), "rulebook": rulebook.digest[:12]}
+    return {"rules": ", ".join(rules), "rulebook": rulebook.digest[:12]}

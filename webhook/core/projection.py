@@ -12,7 +12,7 @@ its path. Nothing depends on a pod that is over the budget and asks for no GPU: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -79,7 +79,7 @@ def project(request: AdmissionRequest, rulebook: Rulebook) -> AdmissionRequest:
         if _depends(request, rulebook):
             raise Refusal(excess.violation) from None
         pod, old_pod, text = _EMPTY, None if request.old_pod is None else _EMPTY, b""
-    return replace(request, pod=pod, old_pod=old_pod, projection=allowed, text=text)
+    return request._replace(pod=pod, old_pod=old_pod, projection=allowed, text=text)
 
 
 def _pruned(pod: Mapping[str, Any], allowed: AllowList) -> tuple[Mapping[str, Any], bytes]:
@@ -303,12 +303,15 @@ def _env(env: Any, allowed: AllowList) -> Any:
     """The variables that rules write, at their index; those after the last of them go."""
     if not isinstance(env, list):
         return env
-    names = allowed.env
     try:
-        read = {index for index, variable in enumerate(env) if variable.get("name") in names}
+        names = [variable.get("name") for variable in env]
+        read = allowed.env.intersection(names)
     except (AttributeError, TypeError):  # they are no objects with a name
         return env
-    return [env[index] if index in read else _UNREAD for index in range(max(read, default=-1) + 1)]
+    if not read:
+        return []
+    last = max(index for index, name in enumerate(names) if name in read)
+    return [env[index] if names[index] in read else _UNREAD for index in range(last + 1)]
 
 
 def _claim(claim: Any, _: AllowList) -> Any:

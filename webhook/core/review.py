@@ -10,10 +10,10 @@ from __future__ import annotations
 import base64
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import blake2b
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -43,8 +43,7 @@ class NotAReviewError(ValueError):
     """The body is not an `AdmissionReview` v1 that this program can answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionRequest:
+class AdmissionRequest(NamedTuple):
     """One review as the API server sent it.
 
     `pod` and `old_pod` are decoded JSON objects, None where the review has none (`object` on DELETE,
@@ -65,8 +64,8 @@ class AdmissionRequest:
     old_pod: Mapping[str, Any] | None
     user: str = ""
     at: float = 0.0
-    projection: object = field(default=None, compare=False, repr=False)
-    text: bytes = field(default=b"", compare=False, repr=False)
+    projection: object = None
+    text: bytes = b""
 
     @property
     def author(self) -> str:
@@ -173,7 +172,7 @@ def encode(uid: str, decision: Decision) -> bytes:
     if decision.warnings:
         response["warnings"] = list(printable(decision.warnings))
     if decision.audit:
-        response["auditAnnotations"] = dict(decision.audit)
+        response["auditAnnotations"] = {"decision": uid, **decision.audit}
     if not decision.allowed:
         response["status"] = _status(decision)
     return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})

@@ -121,5 +121,5 @@ def _observed(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         if planned.violations:
             return UNTOUCHED
         raw = request.pod or {}
-        request = replace(request, pod=patch.applied(patch.to_patch(planned.edits, raw), raw))
+        request = request._replace(pod=patch.applied(patch.to_patch(planned.edits, raw), raw))
     return observe.as_warnings(_judged(request, acting))

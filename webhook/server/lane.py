@@ -177,7 +177,7 @@ class Lane:
         try:
             async with asyncio.timeout(_seconds(target)):
                 pod = await stored(request.namespace, request.object_name)
-            return self._tell(judged, judge(replace(request, old_pod=pod), judged.rulebook))
+            return self._tell(judged, judge(request._replace(old_pod=pod), judged.rulebook))
         except (UnreadError, TimeoutError) as error:
             return self._tell(
                 judged, denied([immutable.unread(str(error) or "the API server did not answer in time")])
@@ -238,7 +238,7 @@ def _named(request: review.AdmissionRequest) -> review.AdmissionRequest:
     """A request with as much of its pod as a log line and an event read: any number may wait for a ledger."""
     metadata = (request.pod or {}).get("metadata") or {}
     kept = {key: metadata[key] for key in ("generateName", "ownerReferences") if key in metadata}
-    return replace(request, pod={"metadata": kept}, old_pod=None)
+    return request._replace(pod={"metadata": kept}, old_pod=None)
 
 
 def _seconds(target: bytes) -> float:

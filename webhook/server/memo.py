@@ -47,7 +47,9 @@ class Memo:
         if decision is None:
             decision = judge(projected, rulebook)
             self._remember(key, decision)
-        return _readdressed(decision, request)
+        if decision.reservation is None:
+            return decision
+        return replace(decision, reservation=_named(decision.reservation, request))
 
     def _remember(self, key: Key | None, decision: Decision) -> None:
         """Keep a decision; if there is no room, forget the oldest."""
@@ -71,25 +73,8 @@ def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | 
     return (request.user, int(request.at)) if holds else None
 
 
-def _readdressed(decision: Decision, request: AdmissionRequest) -> Decision:
-    """The decision about an equal projection, with this pod's name and UID and the UID of this review."""
-    audit, reservation = decision.audit, decision.reservation
-    if reservation is None and "decision" not in audit:
-        return decision
-    return Decision(
-        allowed=decision.allowed,
-        code=decision.code,
-        violations=decision.violations,
-        warnings=decision.warnings,
-        patch=decision.patch,
-        backends=decision.backends,
-        audit={**audit, "decision": request.uid} if "decision" in audit else audit,
-        reservation=None if reservation is None else _named(reservation, request),
-        findings=decision.findings,
-    )
-
-
 def _named(reservation: Reservation, request: AdmissionRequest) -> Reservation:
+    """The reservation of an equal projection, with this pod's name, UID and author."""
     metadata: Mapping[str, Any] = (request.pod or {}).get("metadata") or {}
     ask = replace(
         reservation.ask,

@@ -107,13 +107,13 @@ class Fate:
 def fate(pod: Mapping[str, Any], rulebook: Rulebook, namespace: str = "vision-dev", **request: Any) -> Fate:
     """What becomes of a pod that is created there."""
     fields: dict[str, Any] = {"at": NOW, "user": "bob"} | request
-    asked = replace(builders.creating(as_served(pod), namespace), **fields)
+    asked = builders.creating(as_served(pod), namespace)._replace(**fields)
     mutated = mutate(asked, rulebook)
     if not mutated.allowed:
         return Fate(mutated, pod, Decision(allowed=True))
     stored = as_served(jsonpatch.apply_patch(asked.pod, mutated.patch))
     stored["metadata"] |= {"uid": "u-1", "namespace": namespace}
-    return Fate(mutated, stored, validate(replace(asked, pod=stored), rulebook))
+    return Fate(mutated, stored, validate(asked._replace(pod=stored), rulebook))
 
 
 def whole(count: int = 1, **limits: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def _pod(labels: Object, annotations: Object, *, gpu: bool = True) -> Object:
 
 def _updated(old: Object, new: Object, user: str = "alice", rulebook: Any = RULES) -> list[str]:
     """The code and path of each violation."""
-    request = replace(builders.updating(old, new), user=user)
+    request = builders.updating(old, new)._replace(user=user)
     return [f"{v.code} {v.path}" for v in validate(request, rulebook).violations]
 
 
@@ -211,7 +211,7 @@ def test_what_a_system_is_told_of_the_card_cannot_change(after: Object) -> None:
 def _bound(stored: Object, user: str = "scheduler", rulebook: Any = RULES, **metadata: Any) -> list[str]:
     """The code and path of each violation of a Binding of the stored pod, with the pod's UID unless told."""
     binding = {"kind": "Binding", "metadata": {"name": "train", "uid": "u-1", **metadata}, "target": {"name": "n1"}}
-    request = replace(builders.creating(binding), subresource="binding", old_pod=stored, user=user)
+    request = builders.creating(binding)._replace(subresource="binding", old_pod=stored, user=user)
     return [f"{v.code} {v.path}" for v in validate(request, rulebook).violations]
 
 
@@ -263,14 +263,14 @@ def test_labels_of_the_tenants_policy_stay_when_a_pod_is_bound() -> None:
 
 @pytest.mark.parametrize("binding", [{}, {"metadata": None}, {"metadata": {"labels": [], "uid": "u-1"}}])
 def test_a_binding_of_another_form_changes_nothing(binding: Object) -> None:
-    request = replace(builders.creating(binding), subresource="binding", old_pod=_stored(_pod({"gpu": "1"}, {})))
+    request = builders.creating(binding)._replace(subresource="binding", old_pod=_stored(_pod({"gpu": "1"}, {})))
 
     assert validate(request, RULES).allowed
 
 
 def test_a_pods_status_is_written_with_what_it_counts_by() -> None:
     before, after = _pod({"gpu-memory": "8Gi"}, {}), _pod({"gpu-memory": "1Gi"}, {})
-    request = replace(builders.updating(before, after), subresource="status")
+    request = builders.updating(before, after)._replace(subresource="status")
 
     assert [v.path for v in validate(request, RULES).violations] == ["metadata.labels.gpu-memory"]
 
@@ -279,7 +279,7 @@ def test_while_policies_are_tried_a_binding_is_only_warned_of() -> None:
     observing = replace(RULES, tenancy=Tenancy(observing=True))
     binding = {"metadata": {"name": "train", "labels": {"gpu-memory": "1Gi"}}}
     stored = _stored(_pod({"gpu-memory": "8Gi"}, {}))
-    request = replace(builders.creating(binding), subresource="binding", old_pod=stored)
+    request = builders.creating(binding)._replace(subresource="binding", old_pod=stored)
 
     decision = validate(request, observing)
 

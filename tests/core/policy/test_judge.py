@@ -168,7 +168,7 @@ def test_what_cannot_be_understood_makes_it_no_matter_of_policy_alone() -> None:
     untranslated = builders.pod(
         builders.container(limits={"nvidia.com/gpu": "2"}), labels={"gpu": "4", "gpu-backend": "nvidia-gpu"}
     )
-    review = replace(builders.creating(untranslated, "vision-dev"), at=NOW)
+    review = builders.creating(untranslated, "vision-dev")._replace(at=NOW)
     decision = validate(review, tenants.rules(policy(pod=ceiling(devices=Fraction(1)))))
 
     assert ([violation.code for violation in decision.violations], decision.code) == (["GPU602", "GPU103"], 422)

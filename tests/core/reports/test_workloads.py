@@ -39,8 +39,7 @@ def workload(kind: str, pod: Mapping[str, Any], **metadata: Any) -> dict[str, An
 
 def review(kind: str, new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> AdmissionRequest:
     """The review of it, created or, where there is an old one, updated."""
-    return replace(
-        builders.creating(new, "vision"),
+    return builders.creating(new, "vision")._replace(
         operation="UPDATE" if old else "CREATE",
         resource=f"{kind.lower()}s",
         old_pod=old,
@@ -100,7 +99,7 @@ def test_what_a_policy_will_refuse_is_announced() -> None:
     none = under(container=Ceiling(devices=Fraction(1, 10), rule="vision (a.yaml:9)"))
 
     [over] = workloads.warn(ASKING, none).warnings
-    [elsewhere] = workloads.warn(replace(ASKING, namespace="other"), none).warnings
+    [elsewhere] = workloads.warn(ASKING._replace(namespace="other"), none).warnings
 
     assert over.startswith(
         'pods of this template will be refused: [GPU102] the container "main" asks for 0.3 devices, and the policy'
@@ -221,10 +220,10 @@ def test_shorthand_on_the_workload_instead_of_its_template_is_pointed_out() -> N
 @pytest.mark.parametrize(
     "request_",
     [
-        pytest.param(replace(ASKING, namespace="kube-system"), id="exempt"),
-        pytest.param(replace(ASKING, subresource="scale"), id="scale"),
-        pytest.param(replace(ASKING, resource="pods"), id="another kind"),
-        pytest.param(replace(review("Deployment", {}), pod=None), id="nothing"),
+        pytest.param(ASKING._replace(namespace="kube-system"), id="exempt"),
+        pytest.param(ASKING._replace(subresource="scale"), id="scale"),
+        pytest.param(ASKING._replace(resource="pods"), id="another kind"),
+        pytest.param(review("Deployment", {})._replace(pod=None), id="nothing"),
         pytest.param(review("Deployment", {"spec": {"template": "x"}}), id="no template"),
         pytest.param(review("Deployment", {"metadata": {"ownerReferences": "x"}, "spec": None}), id="no spec"),
     ],

@@ -9,7 +9,6 @@ A Binding is an update, too: the API server merges its labels and annotations in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -72,7 +71,7 @@ def update_by_binding(request: AdmissionRequest) -> AdmissionRequest | None:
         return None
     merged = {section: {**_entries(stored, section), **_entries(request.pod, section)} for section, _ in _SECTIONS}
     bound = {**stored, "metadata": {**_metadata(stored), **merged}}
-    return replace(request, operation="UPDATE", resource="pods", subresource="", pod=bound)
+    return request._replace(operation="UPDATE", resource="pods", subresource="", pod=bound)
 
 
 def unnamed(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:

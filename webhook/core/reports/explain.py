@@ -121,7 +121,7 @@ def explain_pod(
     title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook, setting: Setting = NOWHERE
 ) -> Explanation:
     """Explain one pod; a `title` that does not begin with `Pod ` is of something that makes pods."""
-    review = replace(creating(raw, "explain", namespace, setting.at), user=setting.user)
+    review = creating(raw, "explain", namespace, setting.at)._replace(user=setting.user)
     return replace(explain_review(title, review, rulebook), namespace=namespace)
 
 
@@ -168,7 +168,7 @@ def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explan
         decision = observe.mutation_as_warnings(decision, planned.served, rulebook)
     if decision.allowed:
         after = patch.applied(decision.patch, review.pod or {}) if decision.patch else review.pod
-        decision = _judged(decision, replace(review, pod=after), rulebook)
+        decision = _judged(decision, review._replace(pod=after), rulebook)
     return Explanation(title=title, decision=decision, before=raw, after=raw, planned=planned)
 
 

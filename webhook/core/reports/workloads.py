@@ -59,8 +59,7 @@ def warn(
     if request.operation == "UPDATE" and template == paths.at(request.old_pod, *path):
         return UNTOUCHED
     # As the pods of the workload will be created: by its controller, and not as a trial.
-    review = replace(
-        request,
+    review = request._replace(
         operation="CREATE",
         resource="pods",
         pod=template,
