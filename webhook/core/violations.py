@@ -27,7 +27,7 @@ CODES: Final = {
     "GPU201": "a value of the shorthand cannot be understood",
     "GPU202": "two places ask for different things",
     "GPU203": "the shorthand and a resource on the container disagree",
-    "GPU204": "the container that the shorthand names does not exist, or cannot have a GPU",
+    "GPU204": "the container that is named for a GPU does not exist, or cannot have one",
     "GPU205": "the claim that the pod names, or its class, is not there yet; whoever asked tries again by itself",
     "GPU206": "the claim that the pod names cannot be understood, or nothing here knows claims",
     "GPU301": "no back end of this cluster can serve the request",

@@ -18,6 +18,7 @@ from webhook.core.kube.paths import Path
 from webhook.core.kube.paths import field as path_of
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import QuantityError
+from webhook.core.request.request import FieldValue
 from webhook.core.request.shorthand import MAX_DEVICES, MAX_MEMORY
 from webhook.core.rules.rulebook import Resource, Rulebook
 from webhook.core.rules.vocabulary import Slot, SlotKind
@@ -215,6 +216,12 @@ def _addressed(pod: Pod, resource: Resource) -> Sequence[str]:
     if having or not resource.alone:
         return having
     return [one.name for one in pod.containers if one.kind == "container"][:1]
+
+
+def address(pod: Pod, container: str, resource: Resource) -> FieldValue:
+    """The annotation that names the container for which an annotation or label of the pod asks."""
+    key = next(key for key in resource.addresses if str(pod.annotations.get(key)) == container)
+    return FieldValue(container, path_of(("metadata", "annotations", key)), quantity.shown(container))
 
 
 def _is_some(container: Container, name: str) -> bool:

@@ -78,6 +78,12 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
             result.warnings += result.asked[-1].warnings
     missed = [said for left in annotated.values() for said in list(left.values())[:1]]
     missed += [reference.said for left in claims.values() for reference in left[:1]]
+    there = {container.name for container in pod.containers}
+    missed += [
+        extended_resources.address(pod, name, rulebook.resources[next(iter(numbers))])
+        for name, numbers in spoken.items()
+        if name not in there
+    ]
     result.violations += [_no_such_container(pod, said) for said in missed[:MOST]]
     result.warnings += _about_nothing(pod, general, result)
     return result
