@@ -27,19 +27,21 @@ def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
             return UNTOUCHED
         planned = defaults.plan_for_tenant(seen, rulebook)
     except Refusal as refusal:
-        refused = denied(refusal.violations)
-        return observe.as_warnings(refused) if rulebook.tenancy.observing else refused
-    decision = decide(planned, request, rulebook)
-    return (
-        observe.mutation_as_warnings(decision, planned.served, rulebook) if rulebook.tenancy.observing else decision
-    )
+        return observe.refused(refusal, rulebook)
+    return decide(planned, request, rulebook)
 
 
 def decide(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-    """The decision for a plan."""
+    """The decision for the plan of a request's projection."""
+    return observe.enforced_mutation(_decision(planned, request, rulebook), planned.served, rulebook)
+
+
+def _decision(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     if planned.violations:
         refused = denied(planned.violations, planned.warnings)
-        return _at_once(refused, planned, request, rulebook) if refused.code == HTTPStatus.FORBIDDEN else refused
+        return (
+            _with_judgement(refused, planned, request, rulebook) if refused.code == HTTPStatus.FORBIDDEN else refused
+        )
     return Decision(
         allowed=True,
         warnings=planned.warnings,
@@ -49,7 +51,7 @@ def decide(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Deci
     )
 
 
-def _at_once(refused: Decision, planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+def _with_judgement(refused: Decision, planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """A refusal by the policy alone, with everything else that the policy would refuse after that is fixed."""
     before = request.pod or {}
     translated = pod.read(patch.applied(patch.to_patch(planned.edits, before), before), request.namespace)

@@ -23,6 +23,7 @@ from webhook.core.budget import ExcessError
 from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.kube.paths import mapping, objects
 from webhook.core.kube.pod import SECTIONS
+from webhook.core.plan import allocation
 from webhook.core.policy import unknown_devices
 from webhook.core.request.request import PREFIX
 from webhook.core.review import AdmissionRequest
@@ -164,12 +165,7 @@ def _allow_list(rulebook: Rulebook) -> AllowList:
                 locations.DEFAULT_CONTAINER,
                 *(key for mode in modes for key in mode.outputs.annotations),
                 *(key for policy in policies for key in policy.annotations),
-                *(
-                    key
-                    for by_key in rulebook.heard.values()
-                    for number in by_key.values()
-                    for key in number.addresses
-                ),
+                *allocation.addresses(rulebook),
                 *rulebook.heard["annotation"],
                 *rulebook.all_marked,
                 *(key for key in reserved if not key.endswith("*")),

@@ -38,8 +38,7 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     try:
         request = projection.project(request, rulebook)
     except Refusal as refusal:
-        refused = denied(refusal.violations)
-        return observe.as_warnings(refused) if rulebook.tenancy.observing else refused
+        return observe.refused(refusal, rulebook)
     if rulebook.tenancy.observing:
         return _observed(request, rulebook)
     return _judged(request, rulebook)
@@ -51,8 +50,7 @@ def _bound(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     if update is None:
         return UNTOUCHED
     unnamed = immutable.unnamed(request, rulebook)
-    decision = denied(unnamed) if unnamed else validate(update, rulebook)
-    return observe.as_warnings(decision) if rulebook.tenancy.observing else decision
+    return observe.enforced(denied(unnamed), rulebook) if unnamed else validate(update, rulebook)
 
 
 def _judged(request: AdmissionRequest, rulebook: Rulebook) -> Decision:

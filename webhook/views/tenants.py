@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, Final
 
+from webhook.core.kube.time import duration
 from webhook.core.quota import tally
 from webhook.core.reports import tenants
 from webhook.core.reports.tenants import Lapse, Tenant, Tenants, Totals
@@ -127,7 +128,7 @@ def _of_exemption(lapse: Lapse) -> Sequence[str]:
 
 def ends(lapse: Lapse) -> str:
     """When an exemption ends, or how long ago it has."""
-    when = tenants.duration(abs(lapse.seconds))
+    when = duration(abs(lapse.seconds))
     return f"ended {when} ago" if lapse.state == "ended" else f"in {when}"
 
 

@@ -18,6 +18,7 @@ from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import QuantityError
 from webhook.core.request import shorthand
 from webhook.core.request.request import PREFIX, Devices, FieldValue
+from webhook.core.rules.vocabulary import METADATA, SlotKind
 from webhook.core.violations import Violation
 
 SUFFIX: Final = "." + PREFIX
@@ -59,26 +60,25 @@ class Finding(NamedTuple):
 
 def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Finding | Violation]:
     """The keys for the whole pod in labels and annotations; a violation for each unknown key of our prefix."""
-    for section, entries in (("labels", pod.labels), ("annotations", pod.annotations)):
-        for key, text in entries.items():
+    for section, kind in METADATA:
+        for key, text in getattr(pod, section).items():
             if key.startswith("gpu"):
-                yield from _found(section, key, text, nearest)
+                yield from _found(kind, key, text, ("metadata", section, key), nearest)
 
 
-def _found(section: str, key: str, text: Any, nearest: Nearest) -> Iterator[Finding | Violation]:
-    path: Path = ("metadata", section, key)
-    plain = key in shorthand.KEYS if section == "labels" else key == "gpu"
+def _found(kind: SlotKind, key: str, text: Any, path: Path, nearest: Nearest) -> Iterator[Finding | Violation]:
+    plain = shorthand.is_plain_key(kind, key)
     short = key if plain else _QUALIFIED.get(key)
     if short is not None:
         yield Finding(short, text, path, tolerant=plain) if isinstance(text, str) else no_string(text, path)
-    elif key.startswith(PREFIX) and key != NOTE and path != ("metadata", "annotations", CARD):
+    elif key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
         yield _unknown_key(key, _QUALIFIED, path, nearest)
 
 
 def misspelt(pod: Pod, nearest: Nearest) -> Iterator[str]:
     """A warning for each label that is nearly a key of the shorthand, while `nearest` finds words."""
     for key in pod.labels if nearest.left else ():
-        if key.startswith("gpu-") and key not in shorthand.KEYS and not key.startswith(PREFIX):
+        if key.startswith("gpu-") and not shorthand.is_key("label", key):
             hint = nearest(key, shorthand.KEYS, cutoff=0.8)
             if hint:
                 yield f"the label {key} means nothing here{hint}"

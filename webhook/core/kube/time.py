@@ -1,4 +1,4 @@
-"""Times as Kubernetes writes them (RFC 3339), in seconds since 1970."""
+"""Times as Kubernetes writes them (RFC 3339), in seconds since 1970; and durations for people."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ FORM: Final = (
 )
 _FORM = re.compile(FORM)
 _EARLIEST: Final = 2000
+
+HOUR: Final = 3_600
+DAY: Final = 24 * HOUR
 
 
 @lru_cache(64)
@@ -32,4 +35,13 @@ def _ahead(sign: str | None, hours: str, minutes: str) -> int:
     """How many seconds a zone is ahead of UTC."""
     if sign is None:
         return 0
-    return (1 if sign == "+" else -1) * (int(hours) * 3600 + int(minutes) * 60)
+    return (1 if sign == "+" else -1) * (int(hours) * HOUR + int(minutes) * 60)
+
+
+def duration(seconds: float) -> str:
+    """A duration in one unit, rounded down: `3 days`, `1 hour`, `20 minutes`."""
+    for unit, size in (("day", DAY), ("hour", HOUR), ("minute", 60)):
+        if seconds >= size:
+            number = int(seconds // size)
+            return f"{number} {unit}{'' if number == 1 else 's'}"
+    return "less than a minute"

@@ -23,12 +23,12 @@ from webhook.core.plan import choose, resource_claims, text
 from webhook.core.plan.choose import Assignment
 from webhook.core.plan.reach import Reach
 from webhook.core.request import shorthand
-from webhook.core.request.request import PREFIX, GpuRequest
+from webhook.core.request.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode
 from webhook.core.rules.rulebook import Rulebook, Surroundings
-from webhook.core.rules.vocabulary import Slot
+from webhook.core.rules.vocabulary import Slot, SlotKind
 
 
 class Found(NamedTuple):
@@ -303,19 +303,19 @@ def claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocatio
     return None
 
 
-def depends(kind: str, key: str, rulebook: Rulebook) -> bool:
+def depends(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
     """Whether what a pod holds may depend on its `label` or `annotation` of this key, by any loaded rule."""
-    if kind == "label":
-        return key in shorthand.KEYS or key.startswith(PREFIX) or key in rulebook.heard["label"]
-    if key == "gpu" or (PREFIX in key and key != locations.NOTE):
+    if shorthand.is_key(kind, key):
+        return (kind, key) != ("annotation", locations.NOTE)
+    if key in rulebook.heard[kind]:
         return True
-    return key in rulebook.all_marked or key in rulebook.heard["annotation"] or key in _addresses(rulebook)
+    return kind == "annotation" and (key in rulebook.all_marked or key in addresses(rulebook))
 
 
-def _addresses(rulebook: Rulebook) -> frozenset[str]:
+def addresses(rulebook: Rulebook) -> frozenset[str]:
     """The annotations that may name the container that another is for; found once for each rulebook."""
-    known: frozenset[str] | None = rulebook.memory.get(_addresses)
+    known: frozenset[str] | None = rulebook.memory.get(addresses)
     if known is None:
         resources = [resource for by_key in rulebook.heard.values() for resource in by_key.values()]
-        known = rulebook.memory[_addresses] = frozenset(key for each in resources for key in each.addresses)
+        known = rulebook.memory[addresses] = frozenset(key for each in resources for key in each.addresses)
     return known

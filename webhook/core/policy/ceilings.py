@@ -11,7 +11,7 @@ from typing import Final
 from webhook.core.backends.charge import counted
 from webhook.core.kube.pod import effective
 from webhook.core.kube.quantity import MIB, show, show_size
-from webhook.core.policy.holdings import Holding, count
+from webhook.core.policy.holdings import Holding, count, unknown_size
 from webhook.core.quota import tally
 from webhook.core.rules.tenant_policy import Ceiling, TenantPolicy
 from webhook.core.violations import Breach, Violation
@@ -71,7 +71,8 @@ def _memory(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whos
         return
     unsized = next((holding for holding in held if holding.measure.unsized), None)
     if unsized is not None:
-        yield _unknown_size(unsized, f"{whose} {f'{show_size(most)} of' if most else 'no'} memory", ceiling)
+        most_of = f"{show_size(most)} of" if most else "no"
+        yield unknown_size(unsized, f"{whose} {most_of} memory, and how much memory", ceiling.rule)
         return
     asked = count(held).tally.get(tally.MEMORY, Fraction(0))
     if asked > most:
@@ -87,18 +88,6 @@ def _less(most: int, held: Sequence[Holding]) -> str:
     if not each:
         return "ask for no GPU here: the policy lets nobody have any of its memory"
     return f"ask for gpu-memory: {show_size(each)} or less{' of each device' if devices > 1 else ''}"
-
-
-def _unknown_size(holding: Holding, why: str, rule: Ceiling) -> Violation:
-    """The violation (GPU107) where a ceiling depends on the memory of an unknown card."""
-    return Violation(
-        code="GPU107",
-        path=holding.path("gpu-memory", "gpu"),
-        message=f'{why}, and how much memory the container "{holding.container.name}" gets depends on its card, '
-        "which nothing says",
-        fix="add gpu-model, or ask for a size, as gpu-memory: 8Gi",
-        rule=rule.rule,
-    )
 
 
 def _cores(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:

@@ -32,8 +32,8 @@ from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.outputs import Constant, Output
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.vocabulary import PERCENT
-from webhook.core.violations import Refusal
+from webhook.core.rules.vocabulary import METADATA, PERCENT
+from webhook.core.violations import Refusal, Violation
 
 REMEMBERED: Final = 20_000
 """How many different pods a Counter remembers; most pods of a cluster are copies of a few."""
@@ -248,8 +248,19 @@ def count(held: Sequence[Holding]) -> Count:
 def _amount(holding: Holding) -> Tally:
     """The amounts of one holding, also by model: under each model that it may be."""
     amounts = {tally.DEVICES: holding.measure.devices, tally.MEMORY: Fraction(holding.measure.memory)}
-    by_model = {tally.of_model(what, model): amount for model in holding.models for what, amount in amounts.items()}
+    by_model = {tally.key(what, model): amount for model in holding.models for what, amount in amounts.items()}
     return {key: amount for key, amount in (amounts | by_model).items() if amount}
+
+
+def unknown_size(holding: Holding, why: str, rule: str) -> Violation:
+    """The violation (GPU107) where a limit depends on the memory of an unknown card; `why` says which limit."""
+    return Violation(
+        code="GPU107",
+        path=holding.path("gpu-memory", "gpu"),
+        message=f'{why} the container "{holding.container.name}" gets depends on its card, which nothing says',
+        fix="add gpu-model, or ask for a size, as gpu-memory: 8Gi",
+        rule=rule,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +324,7 @@ def _selection(spec: Mapping[str, Any]) -> object:
 
 def _counted_metadata(metadata: Mapping[str, Any], rulebook: Rulebook) -> Iterator[object]:
     """The labels and annotations that a count may depend on."""
-    for section, kind in (("labels", "label"), ("annotations", "annotation")):
+    for section, kind in METADATA:
         for key, value in (metadata.get(section) or _NONE).items():
             if key == locations.DEFAULT_CONTAINER or allocation.depends(kind, key, rulebook):
                 yield key

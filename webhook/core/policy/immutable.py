@@ -21,15 +21,13 @@ from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.plan import allocation
 from webhook.core.policy import holdings
 from webhook.core.policy.membership import member
-from webhook.core.request.shorthand import KEYS
+from webhook.core.request.shorthand import KEYS, is_plain_key
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import TenantPolicy
-from webhook.core.rules.vocabulary import Slot, SlotKind
+from webhook.core.rules.vocabulary import METADATA, Slot, SlotKind
 from webhook.core.violations import LATER_FIX, Violation
-
-_SECTIONS: Final[tuple[tuple[str, SlotKind], ...]] = (("labels", "label"), ("annotations", "annotation"))
 
 
 class Change(NamedTuple):
@@ -69,7 +67,7 @@ def update_by_binding(request: AdmissionRequest) -> AdmissionRequest | None:
     stored, uid = request.old_pod, _metadata(request.pod).get("uid")
     if uid and uid != _metadata(stored).get("uid"):
         return None
-    merged = {section: {**_entries(stored, section), **_entries(request.pod, section)} for section, _ in _SECTIONS}
+    merged = {section: {**_entries(stored, section), **_entries(request.pod, section)} for section, _ in METADATA}
     bound = {**stored, "metadata": {**_metadata(stored), **merged}}
     return request._replace(operation="UPDATE", resource="pods", subresource="", pod=bound)
 
@@ -82,7 +80,7 @@ def unnamed(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
     policy = _policy(request, rulebook)
     carried = (
         Change(section, kind, key, "", value)
-        for section, kind in _SECTIONS
+        for section, kind in METADATA
         for key, value in _entries(binding, section).items()
     )
     wrong = (change for change in carried if any(_judged(change, request.user, policy, rulebook)))
@@ -109,7 +107,7 @@ def _policy(request: AdmissionRequest, rulebook: Rulebook) -> TenantPolicy | Non
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
-    for section, kind in _SECTIONS:
+    for section, kind in METADATA:
         before, after = _entries(old, section), _entries(new, section)
         if before != after:
             for key in sorted(before.keys() | after.keys()):
@@ -159,7 +157,7 @@ def _judged(change: Change, user: str, policy: TenantPolicy | None, rulebook: Ru
 
 def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:
     """Whether a value has a meaning; `gpu: "true"`, a label from before this webhook, has none."""
-    plain = change.key in KEYS if change.section == "labels" else change.key == "gpu"
+    plain = is_plain_key(change.kind, change.key)
     if value is None or not plain or change.key in rulebook.heard[change.kind]:
         return value is not None
     try:
@@ -194,7 +192,7 @@ def _index(rulebook: Rulebook) -> _Index:
     if known is None:
         known = rulebook.memory[_Index] = _Index({}, {}, {})
         for backend in rulebook.enabled:
-            for section, kind in _SECTIONS:
+            for section, kind in METADATA:
                 outputs = [each for mode in backend.modes for each in getattr(mode.outputs, section).items()]
                 for key, output in outputs:
                     _enter(known.injecting, kind, key, backend)

@@ -13,6 +13,7 @@ from typing import Final
 from webhook.core.decision import Finding, Reservation
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
+from webhook.core.kube.time import DAY, HOUR, duration
 from webhook.core.policy import allowed, ceilings, placement, totals, unknown_devices
 from webhook.core.policy.holdings import Holding, count
 from webhook.core.policy.membership import Membership, member
@@ -24,8 +25,7 @@ from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import RULES, TenantPolicy
 from webhook.core.violations import LATER_FIX, Breach, Violation
 
-_DAY: Final = 86_400
-SOON: Final = 7 * _DAY
+SOON: Final = 7 * DAY
 """How long before its end an exemption makes a warning, in seconds."""
 
 
@@ -137,12 +137,8 @@ class _Case:
             left = exemption.expires - self.at
             if left <= SOON:
                 message = next(text for lift, text in self.needed.items() if lift in exemption.lifts)
-                yield f"the exemption {exemption.rule} of {exemption.owner} ends in {_in_words(left)}; then {message}"
-
-
-def _in_words(seconds: float) -> str:
-    number, unit = (int(seconds // _DAY), "day") if seconds >= _DAY else (max(1, int(seconds // 3600)), "hour")
-    return f"{number} {unit}{'' if number == 1 else 's'}"
+                ends = f"ends in {duration(max(left, HOUR))}"
+                yield f"the exemption {exemption.rule} of {exemption.owner} {ends}; then {message}"
 
 
 def _in_force(request: AdmissionRequest, namespace: str, tenancy: Tenancy) -> Iterator[Exemption]:

@@ -6,23 +6,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from webhook.core.backends.amounts import as_text
-from webhook.core.decision import Decision, Finding
+from webhook.core.decision import Decision, Finding, denied
 from webhook.core.plan import resource_claims
 from webhook.core.plan.choose import Assignment
 from webhook.core.review import line
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.violations import Refusal
 
 
-def mutation_as_warnings(decision: Decision, served: Sequence[Assignment], rulebook: Rulebook) -> Decision:
-    """The decision of /mutate, as warnings."""
-    if not decision.allowed:
-        return as_warnings(decision)
+def refused(refusal: Refusal, rulebook: Rulebook) -> Decision:
+    """The denial for a refusal; as warnings in observe mode."""
+    return enforced(denied(refusal.violations), rulebook)
+
+
+def enforced(decision: Decision, rulebook: Rulebook) -> Decision:
+    """A decision of /validate; as warnings in observe mode."""
+    return as_warnings(decision) if rulebook.tenancy.observing else decision
+
+
+def enforced_mutation(decision: Decision, served: Sequence[Assignment], rulebook: Rulebook) -> Decision:
+    """A decision of /mutate; as warnings in observe mode."""
+    if not rulebook.tenancy.observing or not decision.allowed:
+        return enforced(decision, rulebook)
     warnings = [*_becomes(served, rulebook), *decision.warnings] if decision.patch else decision.warnings
     return replace(decision, patch=(), warnings=warnings)
 
 
 def as_warnings(decision: Decision) -> Decision:
-    """The decision of /validate, as warnings; nothing is reserved."""
+    """The decision, as warnings; nothing is reserved."""
     return Decision(
         allowed=True,
         warnings=[*(line(violation, "would be refused: ") for violation in decision.violations), *decision.warnings],

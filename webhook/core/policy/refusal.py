@@ -93,7 +93,7 @@ def _fix(reservation: Reservation, ledger: Ledger, key: str) -> str:
 def _fewer(reservation: Reservation, ledger: Ledger, key: str) -> str:
     """How many of the requested devices would fit; empty if none, or if each counts as 1 device of the quota."""
     each = {name: asked / reservation.count for name, asked in reservation.ask.amount.items()}
-    if key.partition("/")[0] == tally.DEVICES and each[key] == 1:
+    if tally.parts(key)[0] == tally.DEVICES and each[key] == 1:
         return ""
     fit = fitting(ledger, each)
     counts = f"as each counts {shown(key, each[key])}"
@@ -102,7 +102,7 @@ def _fewer(reservation: Reservation, ledger: Ledger, key: str) -> str:
 
 def _instead(form: Form, key: str, left: Fraction) -> str:
     """What to ask for instead, in the form of the request; empty if nothing would fit."""
-    most, in_memory = _most(key, left), key.partition("/")[0] == tally.MEMORY
+    most, in_memory = _most(key, left), tally.parts(key)[0] == tally.MEMORY
     if form == "partition of any card" or (form == "size of any card" and not in_memory):
         return "add gpu-model: without it this counts as on the smallest card"
     if form == "partition" and most:
@@ -114,7 +114,7 @@ def _instead(form: Form, key: str, left: Fraction) -> str:
 
 def _most(key: str, left: Fraction) -> str:
     """The most that fits into what is left, in round numbers; empty if that is nothing."""
-    what, _, model = key.partition("/")
+    what, model = tally.parts(key)
     of_model = f" of {model}" if model else ""
     if what == tally.MEMORY:
         unit = GIB if left >= GIB else MIB
@@ -139,7 +139,7 @@ def _holders(ledger: Ledger, key: str) -> str:
 
 def shown(key: str, amount: Fraction) -> str:
     """An amount, exact if that is short: `14`, `0.3`, `8Gi`, `about 0.33`, `about 12.4Gi`."""
-    if key.partition("/")[0] != tally.MEMORY:
+    if tally.parts(key)[0] != tally.MEMORY:
         exact = show(amount)
         return exact if len(exact) <= _LONG and "/" not in exact else f"about {float(amount):.2f}"
     size = show_size(floor(amount)) if amount else "0"
@@ -147,7 +147,7 @@ def shown(key: str, amount: Fraction) -> str:
 
 
 def _unit(key: str, limit: Fraction) -> str:
-    what, _, model = key.partition("/")
+    what, model = tally.parts(key)
     if what == tally.MEMORY:
         return f" of memory{f' on {model}' if model else ''}"
     return f" {model + ' ' if model else ''}device{'' if limit == 1 else 's'}"

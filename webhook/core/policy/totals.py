@@ -12,7 +12,7 @@ from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.plan.resource_claims import names as claimed_by
 from webhook.core.policy import unknown_devices
-from webhook.core.policy.holdings import Count, Holding
+from webhook.core.policy.holdings import Count, Holding, unknown_size
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ask
 from webhook.core.rules.rulebook import Rulebook
@@ -81,27 +81,16 @@ def _claims(claims: Sequence[str], lift: str, policy: TenantPolicy, rule: str) -
 
 
 def _uncounted(policy: TenantPolicy, quota: Quota, held: Sequence[Holding], counted: Count) -> Iterator[Violation]:
-    if counted.unsized and any(key.partition("/")[0] == tally.MEMORY for key in quota.hard):
-        yield _unsized(held, policy, quota)
-    if counted.unknown and any("/" in key for key in quota.hard):
+    if counted.unsized and any(tally.parts(key)[0] == tally.MEMORY for key in quota.hard):
+        first = next(holding for holding in held if holding.measure.unsized)
+        yield unknown_size(first, f'the quota of the tenant "{policy.name}" counts memory, and how much', quota.rule)
+    if counted.unknown and tally.models(quota.hard):
         yield _unknown(held, policy, quota)
-
-
-def _unsized(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Violation:
-    first = next(holding for holding in held if holding.measure.unsized)
-    return Violation(
-        code="GPU107",
-        path=first.path("gpu-memory", "gpu"),
-        message=f'the quota of the tenant "{policy.name}" counts memory, and how much the container '
-        f'"{first.container.name}" gets depends on its card, which nothing says',
-        fix="add gpu-model, or ask for a size, as gpu-memory: 8Gi",
-        rule=quota.rule,
-    )
 
 
 def _unknown(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Violation:
     first = next(holding for holding in held if not holding.models)
-    models = sorted({key.partition("/")[2] for key in quota.hard} - {""})
+    models = tally.models(quota.hard)
     return Violation(
         code="GPU107",
         path=first.path("gpu-model", "gpu"),

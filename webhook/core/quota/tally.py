@@ -30,9 +30,20 @@ of all known cards, decimals, sevenths and eighths it has less than 500 digits. 
 _NUMBER: Final = re.compile(rf"[0-9]{{1,{DIGITS}}}(?:\.[0-9]{{1,18}}|/[1-9][0-9]{{0,{DIGITS - 1}}})?")
 
 
-def of_model(what: str, model: str) -> str:
-    """The key of `devices` or `memory` for one card model."""
-    return f"{what}/{model}"
+def key(what: str, model: str) -> str:
+    """The key of `devices` or `memory`, of one card model or, if that is empty, of all."""
+    return f"{what}/{model}" if model else what
+
+
+def parts(key: str) -> tuple[str, str]:
+    """`devices` or `memory`, and the card model; empty if the key is that of all."""
+    what, _, model = key.partition("/")
+    return what, model
+
+
+def models(keys: Iterable[str]) -> list[str]:
+    """The card models that have a key of their own."""
+    return sorted({parts(key)[1] for key in keys} - {""})
 
 
 def plus(one: Tally, other: Tally) -> Tally:
@@ -78,7 +89,7 @@ def write(tally: Tally) -> dict[str, str]:
 
 def text_of(key: str, amount: Fraction) -> str:
     """One amount for people and for `read`: `0.3`, `1/3`, `8Gi`."""
-    return _text(key.partition("/")[0], amount.numerator, amount.denominator)
+    return _text(parts(key)[0], amount.numerator, amount.denominator)
 
 
 @lru_cache(REMEMBERED)
@@ -101,7 +112,7 @@ def read(written: Mapping[Any, Any]) -> Tally:
 
 @lru_cache(REMEMBERED)
 def _amount(key: str, text: str) -> Fraction:
-    if key.partition("/")[0] not in (DEVICES, MEMORY):
+    if parts(key)[0] not in (DEVICES, MEMORY):
         raise ValueError(f"{shown(key)} is neither devices nor memory, of all cards or of one, as devices/A100-80GB")
     size = size_shown(text)
     if size is not None:

@@ -156,16 +156,11 @@ def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explan
     try:
         review = projection.project(review, rulebook)
         seen = pod.read(review.pod or {}, review.namespace)
-        rejected = [] if title.startswith("Pod ") else list(_not_in_a_template(seen))
         planned = defaults.plan_for_tenant(seen, rulebook)
     except Refusal as refusal:
-        refused = denied(refusal.violations)
-        refused = observe.as_warnings(refused) if rulebook.tenancy.observing else refused
-        return Explanation(title=title, decision=refused, before=raw, after=raw)
-    planned.violations += rejected
+        return Explanation(title=title, decision=observe.refused(refusal, rulebook), before=raw, after=raw)
+    planned.violations += () if title.startswith("Pod ") else _not_in_a_template(seen)
     decision = decide(planned, review, rulebook)
-    if rulebook.tenancy.observing:
-        decision = observe.mutation_as_warnings(decision, planned.served, rulebook)
     if decision.allowed:
         after = patch.applied(decision.patch, review.pod or {}) if decision.patch else review.pod
         decision = _judged(decision, review._replace(pod=after), rulebook)

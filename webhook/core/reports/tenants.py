@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
+from webhook.core.kube.time import duration
 from webhook.core.policy import membership
 from webhook.core.policy.judge import SOON
 from webhook.core.quota import tally
@@ -162,7 +163,7 @@ def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger | None, names
     ledger = ledger or Ledger()
     hard = ledger.hard or (policy.quota.hard if policy and policy.quota else {})
     held = ledger.by_namespace
-    models = sorted({key.partition("/")[2] for key in (*ledger.used, *hard)} - {""})
+    models = tally.models((*ledger.used, *hard))
     return Tenant(
         name=name,
         policy=policy,
@@ -183,7 +184,7 @@ def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger | None, names
 
 
 def _totals(used: tally.Tally, hard: tally.Tally, model: str = "") -> Totals:
-    keys = {what: tally.of_model(what, model) if model else what for what in (tally.DEVICES, tally.MEMORY)}
+    keys = {what: tally.key(what, model) for what in (tally.DEVICES, tally.MEMORY)}
     return {what: Total(key=key, used=used.get(key, Fraction(0)), limit=hard.get(key)) for what, key in keys.items()}
 
 
@@ -226,12 +227,3 @@ def _ended(lapse: Lapse) -> str:
     if lapse.state == "ended":
         return f"the exemption {one.name} ended {duration(-lapse.seconds)} ago and lifts nothing: delete or renew it"
     return f"the exemption {one.name} ends in {duration(lapse.seconds)}: ask {one.owner} whether it is still needed"
-
-
-def duration(seconds: float) -> str:
-    """A time in one unit, rounded down: `3 days`, `1 hour`, `20 minutes`."""
-    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= size:
-            number = int(seconds // size)
-            return f"{number} {unit}{'' if number == 1 else 's'}"
-    return "less than a minute"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from webhook.core.forms import labels
 from webhook.core.kube.quantity import QuantityError, decimal, show, shown, size
-from webhook.core.request.request import Devices
+from webhook.core.request.request import PREFIX, Devices
 
 MAX_DEVICES: Final = 1024
 """No node has more devices, time-slicing replicas included; a larger number is a typing error."""
@@ -156,6 +156,9 @@ KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 """Every key in its short form, with the parser of its value."""
 
+LIKE_A_KEY: Final = "^gpu$|^gpu-|" + PREFIX.replace(".", r"\.")
+"""A regular expression for labels and annotations that are keys of the shorthand, or may become some."""
+
 QUALIFIERS: Final = frozenset({"gpu-model", "gpu-sharing", "gpu-backend", "gpu-placement"})
 """Keys that qualify a request without an amount. Written for the whole pod they hold for all its containers."""
 
@@ -173,3 +176,13 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "gpu-placement": f"gpu-placement: {PLACEMENTS[0]} (or {', '.join(PLACEMENTS[1:])})",
 }
 """An example of every key, for messages about a value that means nothing."""
+
+
+def is_plain_key(kind: str, key: str) -> bool:
+    """Whether a `label` or `annotation` is a key without our prefix; other plain annotations belong to back ends."""
+    return key in KEYS if kind == "label" else key == "gpu"
+
+
+def is_key(kind: str, key: str) -> bool:
+    """Whether a `label` or `annotation` is of the shorthand; known keys or not, and of one container or the pod."""
+    return is_plain_key(kind, key) or (key.startswith(PREFIX) if kind == "label" else PREFIX in key)

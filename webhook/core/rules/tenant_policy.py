@@ -27,7 +27,6 @@ MAX_PRIORITY: Final = 1_000_000
 _EMPTY: Final = "has to name something"
 _GLOB = re.compile("[a-z0-9*?](?:[a-z0-9*?-]{0,61}[a-z0-9*?])?")
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-_SHORTHAND: Final = r"^gpu$|^gpu-|gpu-webhook\.io/"
 
 
 # What stands in a policy
@@ -67,12 +66,12 @@ def _of_pods(value: Shape[str], keys: Shape[str]) -> Shape[Mapping[str, str]]:
 
     def harmless(node: Node, scope: Scope) -> str:
         key = keys.read(node, scope)
-        if re.search(_SHORTHAND, key) or key in scope.known.asking:
+        if re.search(shorthand.LIKE_A_KEY, key) or key in scope.known.asking:
             hint = "what is meant where a pod does not say stands in defaults"
             raise node.problem(f'"{key}" asks for devices; {hint}')
         return key
 
-    return each(value, Shape(harmless, {**keys.schema, "not": {"pattern": _SHORTHAND}}))
+    return each(value, Shape(harmless, {**keys.schema, "not": {"pattern": shorthand.LIKE_A_KEY}}))
 
 
 _NAMED: Final = 'write the name of a namespace, or a pattern with * or ?, as "vision-*"'
@@ -166,7 +165,7 @@ def _models(node: Node, scope: Scope) -> Tally:
         if model and spelled.setdefault(model, name) != name:
             message = f'"{name}" and "{spelled[model]}" are the same model, {model}'
             scope.problems.append(Problem(at.at, at.path, message))
-        held |= {tally.of_model(what, model): amount for what, amount in amounts.items()}
+        held |= {tally.key(what, model): amount for what, amount in amounts.items()}
     return held
 
 

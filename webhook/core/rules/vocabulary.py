@@ -45,6 +45,9 @@ _HOLE = re.compile(r"\{([A-Za-z]+)\}")
 
 SlotKind = Literal["annotation", "label"]
 
+METADATA: Final[tuple[tuple[str, SlotKind], ...]] = (("labels", "label"), ("annotations", "annotation"))
+"""Where a slot may be: the section of a pod's metadata, and what one entry of it is called."""
+
 
 class Slot(str):
     """The name, among those of resources, of a number that stands in an annotation or label of the pod."""
