@@ -43,7 +43,7 @@ FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, 
 
 NO_POD: Final = "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
 
-TIMEOUT_SECONDS: Final = 5.0
+TIMEOUT_SECONDS: Final = 3.0
 """How long the API server waits if its call has no `?timeout=`: `timeoutSeconds` of the manifests."""
 
 MARGIN_SECONDS: Final = 0.5

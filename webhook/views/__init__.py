@@ -9,5 +9,6 @@ belong here: what is said (`core/reports`), where it is read from (`files`, `clu
     inventory    what nodes have and pods ask, as tables
     tenants      what tenants hold of what they may, as tables and for scripts
     rules        what a directory of rules holds, in numbers and for scripts
+    manifest     objects for the API server as YAML
     table        columns, and the numbers in them
 """

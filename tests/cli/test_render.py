@@ -1,0 +1,49 @@
+"""`gpu-webhook render webhooks`."""
+
+from pathlib import Path
+
+import yaml
+
+from tests.cli.program import SHIPPED, run
+from tests.cluster.webhook import MANIFEST
+
+
+def test_the_committed_configurations_are_what_the_shipped_rules_make() -> None:
+    ran = run("render", "webhooks", "--rules", SHIPPED)
+
+    assert ran.code == 0
+    assert ran.out == MANIFEST.read_text(), f"run: gpu-webhook render webhooks > {MANIFEST}"
+
+
+def _with(text: str, folder: Path) -> Path:
+    """The shipped rules with another list of exempt namespaces."""
+    for file in SHIPPED.glob("*.yaml"):
+        lines = file.read_text().splitlines(keepends=True)
+        changed = (f"  systemNamespaces: {text}\n" if "systemNamespaces:" in line else line for line in lines)
+        (folder / file.name).write_text("".join(changed))
+    return folder
+
+
+def test_the_namespaces_left_out_are_the_exempt_ones_of_the_cluster(tmp_path: Path) -> None:
+    rules = _with("[kube-system, mine, storage]", tmp_path)
+
+    ran = run("render", "webhooks", "--rules", rules, "--namespace", "mine")
+
+    hooks = [hook for configuration in yaml.safe_load_all(ran.out) for hook in configuration["webhooks"]]
+    left_out = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": ["kube-system", "mine", "storage"],
+    }
+    assert [hook["namespaceSelector"] for hook in hooks] == [{"matchExpressions": [left_out]}] * 4
+    assert {hook["clientConfig"]["service"]["namespace"] for hook in hooks} == {"mine"}
+
+
+def test_a_cluster_that_could_not_start_while_nobody_answers_is_not_rendered(tmp_path: Path) -> None:
+    ran = run("render", "webhooks", "--rules", _with("[gpu-webhook-system]", tmp_path))
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "gpu-webhook: cluster.yaml:9:3: spec.systemNamespaces has no kube-system: while nobody answers reviews, the "
+        "cluster could not start\n"
+    )

@@ -1,0 +1,39 @@
+"""The commands that write objects for the API server: render webhooks."""
+
+from __future__ import annotations
+
+import argparse
+
+from webhook.commands import options
+from webhook.commands.options import FINE, UsageError
+
+
+def render_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook render` takes."""
+    from webhook.core.registration import configurations
+
+    command.add_argument(
+        "what", choices=("webhooks",), help="webhooks: both webhook configurations, without a caBundle"
+    )
+    options.rules(command)
+    command.add_argument(
+        "--namespace",
+        default=configurations.NAMESPACE,
+        metavar="NAME",
+        help="where the server runs (default: %(default)s)",
+    )
+    command.set_defaults(command=_render)
+
+
+def _render(given: argparse.Namespace) -> int:
+    from webhook.core.registration import configurations
+    from webhook.files import rule_files
+    from webhook.views import manifest
+
+    try:
+        objects = configurations.both(rule_files.load(given.rules), given.namespace)
+    except configurations.NotExemptError as error:
+        raise UsageError(str(error)) from error
+    print("# Printed by `gpu-webhook render webhooks`.")
+    print(manifest.text(objects), end="")
+    return FINE

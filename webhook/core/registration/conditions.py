@@ -1,0 +1,131 @@
+"""Match conditions: what the API server decides alone, so that a pod without a device never needs us.
+
+Each is a superset of what a review may change or refuse, so that new rules need no new configuration. It asks for
+words that all rules have in common. Only keys that lack them are taken from the loaded rules: annotations that name
+a claim, and what a Binding may carry.
+
+The cost has to stay within the API server's budget, and every step costs time: 30 us for each key and `contains`
+[measured]. Who writes a pod chooses how many keys it has. So nothing is looked at of a pod with more of something
+than a review takes of one that asks for a GPU (`core.budget`): it comes to us, who can tell in a millisecond.
+Keys are joined, and the text is searched once. There is no regular expression and no chain over names.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import Final
+
+from webhook.core import budget, projection, review
+from webhook.core.policy import immutable
+from webhook.core.rules import index
+from webhook.core.rules.rulebook import Rulebook
+
+WORD: Final = "gpu"
+"""A label or annotation key with this in it comes to us, wherever in the key it is."""
+
+CORE: Final = ("cpu", "memory", "ephemeral-storage")
+"""Resources of Kubernetes itself, beside those that begin with `hugepages-`. A pod with any other comes to us."""
+
+AMOUNTS: Final = 100
+"""The most limits, or requests, of one container; ordinary ones have three, and one for each size of huge pages."""
+
+WIDTH: Final = 100
+WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob")
+
+Condition = dict[str, str]
+
+CHANGED: Final = """\
+(request.operation != 'UPDATE' || object.spec != oldObject.spec ||
+  object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({}) ||
+  object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}))"""
+"""An update that changes none of these concerns nobody here, such as the status that kubelets write all day. It is
+asked first: of two large pods the rest would be dear."""
+
+BY_A_PERSON: Final = f"""\
+!object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) &&
+  owner.kind in {[*WORKLOADS]})"""
+"""Not what the controllers of Deployments and CronJobs make, which their author has read about already."""
+
+OF_A_CRONJOB: Final = "request.resource.resource == 'cronjobs'"
+NEW_TEMPLATE: Final = f"""\
+request.operation == 'CREATE' || ({OF_A_CRONJOB} ?
+  object.spec.jobTemplate.spec.template != oldObject.spec.jobTemplate.spec.template :
+  object.spec.template != oldObject.spec.template)"""
+"""Scaling, a controller's status or a new annotation changes no pod."""
+
+
+def of_pods(rulebook: Rulebook) -> list[Condition]:
+    """For pods. An update asks the old pod, too, so that taking a label away is seen."""
+    pods = "(request.operation == 'UPDATE' ? [object, oldObject] : [object])"
+    return [_condition("asks-for-a-device", f"{CHANGED} &&\n{pods}.exists(pod,\n{_indented(_asks(rulebook))})")]
+
+
+def of_bindings(rulebook: Rulebook) -> list[Condition]:
+    """For Bindings, whose labels and annotations the API server merges into the pod."""
+    named = _listed(sorted(key for key in _counting(rulebook) if WORD not in key))
+    found = f"{_joined([WORD])} ||\nentries.exists(key, key in {named})"
+    return [_condition("carries-what-a-pod-counts-by", f"{_metadata('object.?metadata')}\n{_indented(found)})")]
+
+
+def of_workloads(rulebook: Rulebook) -> list[Condition]:
+    """For workloads: their template, and labels of their own where somebody may have meant the template."""
+    own = f"[object.metadata.?labels.orValue({{}})].exists(entries,\n  {_joined([WORD])}) ||"
+    templates = f"[{OF_A_CRONJOB} ? object.spec.jobTemplate.spec.template : object.spec.template]"
+    return [
+        _condition("made-by-a-person", BY_A_PERSON),
+        _condition("changes-the-template", NEW_TEMPLATE),
+        _condition("asks-for-a-device", f"{own}\n{templates}.exists(pod,\n{_indented(_asks(rulebook))})"),
+    ]
+
+
+def _asks(rulebook: Rulebook) -> str:
+    """Whether `pod` has anything that a rule may take for a request."""
+    prefixes = {prefix for source in rulebook.sources for prefix in source.prefixes}
+    heard = set(rulebook.heard["annotation"]) if any(rulebook.spoken.values()) else set()
+    words = [WORD, *sorted(word for word in prefixes | heard if WORD not in word)]
+    return f"""\
+has(pod.spec.resourceClaims) ||
+[[pod.spec] + pod.spec.?containers.orValue([]) + pod.spec.?initContainers.orValue([])].exists(holders,
+  holders.size() > {budget.CONTAINERS.most} || holders.exists(holder,
+    [holder.?resources.?limits.orValue({{}}), holder.?resources.?requests.orValue({{}})].exists(amounts,
+      amounts.size() > {AMOUNTS} ||
+      amounts.exists(name, !(name in {[*CORE]}) && !name.startsWith('hugepages-'))))) ||
+{_metadata("pod.?metadata")}
+  {_joined(words)})"""
+
+
+def _metadata(holder: str) -> str:
+    return f"[{holder}.?labels.orValue({{}}), {holder}.?annotations.orValue({{}})].exists(entries,"
+
+
+def _joined(words: Iterable[str]) -> str:
+    searched = " || ".join(f"keys.contains('{word}')" for word in words)
+    most = max(limit.most for limit in budget.OF_METADATA.values())
+    return f"entries.size() > {most} || [entries.map(key, key).join(' ')].exists(keys, {searched})"
+
+
+def _counting(rulebook: Rulebook) -> set[str]:
+    """The label and annotation keys that a pod with a GPU may count by, whichever back ends are enabled."""
+    every = index.every(rulebook)
+    read = projection.allow_list(every)
+    carried = [("labels", key) for key in read.labels] + [("annotations", key) for key in read.annotations]
+    return {
+        key
+        for section, key in carried
+        if immutable.unnamed(review.creating({"metadata": {section: {key: "1"}}}, uid=""), every)
+    }
+
+
+def _condition(name: str, expression: str) -> Condition:
+    return {"name": name, "expression": expression}
+
+
+def _listed(names: Iterable[str]) -> str:
+    """A list of CEL over as many lines as it needs."""
+    text = textwrap.fill(", ".join(f"'{name}'" for name in names), WIDTH, break_on_hyphens=False)
+    return f"[\n{_indented(text)}]"
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(text, "  ")

@@ -1,0 +1,108 @@
+"""The two webhook configurations: which requests the API server sends us, and what it does if we are away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from webhook.core.registration import conditions
+from webhook.core.registration.conditions import Condition
+from webhook.core.rules.rulebook import Rulebook
+
+NAME: Final = "gpu-webhook"
+"""Of both configurations, and of the Service. Mutating configurations run in the order of their names. Ours comes
+before those of the back ends (hami, kai, koordinator, volcano), which see the pod as we translated it."""
+
+NAMESPACE: Final = "gpu-webhook-system"
+SYSTEM: Final = "kube-system"
+IMMUTABLE: Final = "kubernetes.io/metadata.name"
+"""A label that the API server sets on each namespace, and that nobody can change."""
+
+SECONDS: Final = 3
+WARNING_SECONDS: Final = 2
+"""A warning that comes too late stands in the status and the events of the object, too: nobody waits long for it."""
+
+_PODS: Final = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+_SUBRESOURCES: Final = {**_PODS, "resources": ["pods/ephemeralcontainers", "pods/resize", "pods/status"]}
+"""A rule on pods covers no subresource: each that is looked at is named."""
+
+_BINDINGS: Final = {**_PODS, "resources": ["pods/binding", "bindings"]}
+_APPS: Final = {
+    "apiGroups": ["apps"],
+    "apiVersions": ["v1"],
+    "resources": ["deployments", "statefulsets", "daemonsets", "replicasets"],
+}
+_BATCH: Final = {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs", "cronjobs"]}
+
+
+class NotExemptError(ValueError):
+    """The Cluster document lists a namespace not as exempt that has to be; the message says why."""
+
+
+def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+    """The mutating and the validating configuration for a server in a namespace; raises NotExemptError.
+
+    `caBundle` is not set: whoever issues the certificate writes it into the live objects.
+    """
+    exempt = _exempt(rulebook, namespace)
+
+    def hook(name: str, path: str, rules: Sequence[Any], matching: list[Condition], **changed: Any) -> dict[str, Any]:
+        return {
+            "name": f"{name}.gpu-webhook.io",
+            "clientConfig": {"service": {"namespace": namespace, "name": NAME, "port": 443, "path": f"/{path}"}},
+            "rules": rules,
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": exempt,
+            "matchConditions": matching,
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "timeoutSeconds": SECONDS,
+            "admissionReviewVersions": ["v1"],
+            **changed,
+        }
+
+    pods = conditions.of_pods(rulebook)
+    made, changed = ["CREATE"], ["CREATE", "UPDATE"]
+    # A container that a later webhook adds is seen, too: mutating twice changes nothing.
+    mutate = hook("mutate", "mutate", [_rule(_PODS, made)], pods, reinvocationPolicy="IfNeeded")
+    # Quota is reserved on a real create, never on a dry run.
+    rules = [_rule(_PODS, changed), _rule(_SUBRESOURCES, ["UPDATE"])]
+    validate = hook("validate", "validate", rules, pods, sideEffects="NoneOnDryRun")
+    bindings = hook("bindings", "validate", [_rule(_BINDINGS, made)], conditions.of_bindings(rulebook))
+    # Warnings to whoever writes a Deployment. It never denies, and is not waited for.
+    templates = hook(
+        "templates",
+        "templates",
+        [_rule(_APPS, changed), _rule(_BATCH, changed)],
+        conditions.of_workloads(rulebook),
+        failurePolicy="Ignore",
+        timeoutSeconds=WARNING_SECONDS,
+    )
+    return [
+        _configuration("MutatingWebhookConfiguration", [mutate]),
+        _configuration("ValidatingWebhookConfiguration", [validate, bindings, templates]),
+    ]
+
+
+def _configuration(kind: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": NAME},
+        "webhooks": hooks,
+    }
+
+
+def _rule(resources: dict[str, list[str]], operations: list[str]) -> dict[str, Any]:
+    return {**resources, "operations": operations, "scope": "Namespaced"}
+
+
+def _exempt(rulebook: Rulebook, namespace: str) -> dict[str, Any]:
+    """The selector of all namespaces but the exempt ones, which the server leaves alone, too."""
+    exempt = rulebook.cluster.system_namespaces
+    for needed, why in ((SYSTEM, "the cluster could not start"), (namespace, "this webhook could not start")):
+        if needed not in exempt:
+            raise NotExemptError(
+                f"{rulebook.cluster.at}: spec.systemNamespaces has no {needed}: while nobody answers reviews, {why}"
+            )
+    return {"matchExpressions": [{"key": IMMUTABLE, "operator": "NotIn", "values": sorted(exempt)}]}
