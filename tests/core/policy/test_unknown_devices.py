@@ -57,6 +57,38 @@ def test_a_domain_of_a_back_end_or_a_word_of_the_name_makes_a_gpu(name: str) -> 
 @pytest.mark.parametrize(
     "name",
     [
+        "furiosa.ai/rngd",
+        "furiosa.ai/rngd-4core.24gb",
+        "c600.graphcore.ai/ipu",
+        "qualcomm.com/qaic",
+        "rebellions.ai/ATOM",
+        "tenstorrent.com/n150",
+        "example.com/mig-1g.5gb",
+        "example.com/MIG-3g.20gb.shared",
+        "smarter-devices/nvidia0",
+        "smarter-devices/davinci3",
+        "squat.ai/dri",
+        CLASS + "rngd.furiosa.ai",
+    ],
+)
+def test_what_a_catalogue_lists_is_a_gpu_though_no_back_end_is_asked_by_that_name(name: str) -> None:
+    crowd = {f"example.com/thing-{number}": "1" for number in range(2000)}
+    crowded = builders.pod(builders.container(limits={**crowd, name: "1"}))
+    strict = _with_cluster(tenants.rules(tenants.policy()), unknown_devices="deny")
+
+    assert _fate(name, strict).codes == ["GPU114"]
+    assert tenants.fate(crowded, strict).codes == ["GPU003"]
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/rdma_gpu", "nvidia.com/sriov-vgpu", "amd.com/xilinx-gpu"])
+def test_what_back_ends_list_as_no_gpu_is_one_where_its_wildcard_says_so(name: str) -> None:
+    assert _fate(name, COUNTED).codes == ["GPU114"]
+    assert _fate(name, _with_cluster(COUNTED, other_devices=("*/*",))).codes == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
         "rdma/hca",
         "smarter-devices/fuse",
         "kubernetes.io/batch-cpu",
@@ -68,6 +100,19 @@ def test_a_domain_of_a_back_end_or_a_word_of_the_name_makes_a_gpu(name: str) -> 
         "qat.intel.com/generic",
         "networking.gke.io.networks/vpc1.IP",
         "nvidia.com/hostdev",
+        "intel.com/sriov",
+        "intel.com/intel_sriov_netdevice",
+        "rdma/rdma_shared_device_a",
+        "smarter-devices/snd",
+        "smarter-devices/nvme0n1",
+        "smarter-devices/migrate",
+        "example.com/migration-slot",
+        "example.com/mig-daemon",
+        "vpc.amazonaws.com/efa",
+        "squat.ai/fuse",
+        "hugepages-2Mi",
+        "xilinx.com/fpga-xilinx_u250",
+        "sgx.intel.com/epc",
         "nvidia.com/mlnxnics",
         "amd.com/vnic",
         "tke.cloud.tencent.com/direct-eni",

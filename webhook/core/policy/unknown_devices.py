@@ -1,7 +1,8 @@
 """Resources that look like GPUs and that no rule knows, so that no quota can count them.
 
-A resource looks like a GPU if its domain is one of those in which back ends have resources, enabled or not, or if a
-word of its name says so. Those that are none are listed as data: `otherDevices` of back ends and of the cluster.
+A resource looks like a GPU if its domain is one of those in which back ends have resources, enabled or not, if a word
+of its name says so, or if a catalogue lists it (`resources`). Those that are none are listed as data: `otherDevices`
+of back ends and of the cluster.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ LISTED: Final = 3
 """How many unknown resources are looked for: one is enough for a refusal, and a hostile pod may have thousands."""
 
 _WORD = re.compile("[a-z]+")
+_WILD = re.compile(r"[*?]|\[[^]]*\]")
 
 
 class UnknownDevice(NamedTuple):
@@ -41,10 +43,19 @@ class UnknownDevice(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """What tells GPUs from other devices: the back ends' domains, and a pattern of resources that are no GPUs."""
+    """What tells GPUs from other devices.
+
+    domains  those of the back ends' resources, and those that catalogues list as a whole
+    listed   a pattern of resources that catalogues list, in lower case; `parts` of them are in every such name
+    others   patterns of resources that back ends list as no GPUs, each with the words of a GPU that it has itself
+    sites    a pattern of those that the cluster lists
+    """
 
     domains: frozenset[str]
-    others: re.Pattern[str]
+    listed: re.Pattern[str]
+    parts: frozenset[str]
+    others: Sequence[tuple[re.Pattern[str], frozenset[str]]]
+    sites: re.Pattern[str]
 
 
 def find(seen: Pod, rulebook: Rulebook) -> Sequence[UnknownDevice]:
@@ -68,34 +79,55 @@ def _looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
     domain, _, local = name.partition("/")
     if name in locations.RESOURCES or is_another(name, rulebook):
         return False
-    domains = _names(rulebook).domains
+    names = _names(rulebook)
     if name.startswith(DEVICE_CLASS):  # a class is called after its driver's domain, as gpu.acme.example
-        return _has_a_word(local) or any(f".{local}".endswith(f".{known}") for known in domains)
-    return _has_a_word(name) or (domain in domains and not f".{domain}".endswith(".kubernetes.io"))
+        return bool(_words(local)) or any(f".{local}".endswith(f".{known}") for known in names.domains)
+    if _words(name) or names.listed.match(name.lower()):
+        return True
+    return domain in names.domains and not f".{domain}".endswith(".kubernetes.io")
 
 
 def may_be_in(names: str, rulebook: Rulebook) -> bool:
     """Whether a text of very many names, in lower case, may have an unknown device. It is quick; its no is sure."""
-    return any(word in names for word in WORDS) or any(f"{domain}/" in names for domain in _names(rulebook).domains)
+    known = _names(rulebook)
+    return any(part in names for part in (*WORDS, *known.parts)) or any(f"{one}/" in names for one in known.domains)
 
 
-def _has_a_word(name: str) -> bool:
-    return any(word.startswith(WORDS) or word.endswith(WORDS) for word in _WORD.findall(name.lower()))
+def _words(name: str) -> frozenset[str]:
+    """The words of a name that tell a GPU."""
+    return frozenset(w for w in _WORD.findall(name.lower()) if w.startswith(WORDS) or w.endswith(WORDS))
 
 
 def is_another(name: str, rulebook: Rulebook) -> bool:
-    """Whether a resource is listed as one that is no GPU."""
-    return _names(rulebook).others.match(name) is not None
+    """Whether a resource is listed as one that is no GPU.
+
+    A glob of a back end says nothing of names in which its wildcard stands for a word that tells a GPU.
+    """
+    names = _names(rulebook)
+    if names.sites.match(name):
+        return True
+    said = _words(name)
+    return any(said <= words and glob.match(name) for glob, words in names.others)
 
 
 def _names(rulebook: Rulebook) -> _Names:
     known: _Names | None = rulebook.memory.get(_Names)
     if known is None:
-        globs = [glob for backend in rulebook.backends.values() for glob in backend.other_devices]
-        others = "|".join(map(translate, dict.fromkeys([*globs, *rulebook.cluster.other_devices])))
         domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
-        known = rulebook.memory[_Names] = _Names(frozenset(domains), re.compile(others or "(?!)"))
+        whole = {glob.removesuffix("/*") for glob in rulebook.uncounted if glob.endswith("/*")}
+        globs = dict.fromkeys(glob for backend in rulebook.backends.values() for glob in backend.other_devices)
+        known = rulebook.memory[_Names] = _Names(
+            domains=frozenset(domains | {domain for domain in whole if not _WILD.search(domain)}),
+            listed=_any_of(rulebook.uncounted),
+            parts=frozenset(max(_WILD.split(glob), key=len) for glob in rulebook.uncounted),
+            others=[(_any_of([glob]), _words(glob)) for glob in globs],
+            sites=_any_of(rulebook.cluster.other_devices),
+        )
     return known
+
+
+def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, globs)) or "(?!)")
 
 
 def action(policy: TenantPolicy | None, cluster: Cluster) -> Action:

@@ -74,7 +74,13 @@ class DeviceCatalog:
     """Card models of one vendor."""
 
     vendor: str = need(TEXT, "Who makes these cards; `vendors` of a back end names it.", "nvidia", "amd")
-    devices: tuple[Card, ...] = need(many(DEVICE), "The card models.")
+    devices: tuple[Card, ...] = take(many(DEVICE), "The card models.", default=())
+    resources: tuple[str, ...] = take(
+        many(TEXT),
+        "Resources, as globs in lower case, that are these cards by names which no back end is asked in, so that"
+        " nothing can count them.",
+        ["acme.example/*", "*/acme[0-9]*"],
+    )
 
 
 DEVICE_CATALOG: Final = form(DeviceCatalog)

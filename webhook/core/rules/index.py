@@ -77,7 +77,8 @@ def every(rulebook: Rulebook) -> Rulebook:
 def _of_cluster(cluster: Cluster, rulebook: Rulebook) -> Rulebook:
     """The rulebook of another cluster with the same rules, of whose nodes nothing is known."""
     made = index(cluster, rulebook.backends, rulebook.devices, rulebook.digest, rulebook.sources)
-    return replace(made, surroundings=Surroundings(objects=rulebook.surroundings.objects))
+    surroundings = Surroundings(objects=rulebook.surroundings.objects)
+    return replace(made, surroundings=surroundings, uncounted=rulebook.uncounted)
 
 
 def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:

@@ -14,7 +14,7 @@ from webhook.core.forms.labels import MAX_NAME, is_subdomain
 from webhook.core.forms.shape import Scope
 from webhook.core.rules import catalog, expand, index
 from webhook.core.rules.backend import BACKEND, Backend
-from webhook.core.rules.catalog import DEVICE_CATALOG, Card
+from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog
 from webhook.core.rules.claim_source import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, Cluster
 from webhook.core.rules.exemption import EXEMPTION
@@ -45,7 +45,8 @@ def read(documents: Iterable[Node], digest: str) -> Loaded:
     problems: list[Problem] = []
     specs = _by_kind(documents, problems)
     _exactly_one_cluster(specs["Cluster"], problems)
-    here = _Documents(specs, _devices(specs["DeviceCatalog"], problems), problems)
+    catalogs = [DEVICE_CATALOG.of(*one, problems) for one in specs["DeviceCatalog"].items()]
+    here = _Documents(specs, _devices(catalogs, problems), problems)
     cluster = here.cluster()
     set_here = cluster.parameters if cluster else {}
     backends, sources = here.backends(set_here), here.sources(set_here)
@@ -53,9 +54,10 @@ def read(documents: Iterable[Node], digest: str) -> Loaded:
     if problems or cluster is None:
         raise DocumentError(*sorted(set(problems)))
     rulebook = index.index(cluster, {one.name: one for one in backends}, here.devices, digest, sources)
+    uncounted = tuple(dict.fromkeys(glob for one in catalogs for glob in one.resources))
     written = _Documents(specs, here.devices, [])
     return Loaded(
-        replace(rulebook, tenancy=tenancy),
+        replace(rulebook, tenancy=tenancy, uncounted=uncounted),
         [written.backend(one.name, {}) if one.parametrised else one for one in backends],
         written.sources({}),
     )
@@ -102,10 +104,10 @@ def _exactly_one_cluster(found: Mapping[str, Node], problems: list[Problem]) -> 
         problems.append(Problem(spec.at, "", f"a second Cluster document; the first is at {first}"))
 
 
-def _devices(specs: Mapping[str, Node], problems: list[Problem]) -> dict[str, Card]:
+def _devices(catalogs: Iterable[DeviceCatalog], problems: list[Problem]) -> dict[str, Card]:
     found: dict[str, Card] = {}
-    for catalogue, spec in specs.items():
-        for name, device in catalog.by_name(DEVICE_CATALOG.of(catalogue, spec, problems)).items():
+    for each in catalogs:
+        for name, device in catalog.by_name(each).items():
             if name in found:
                 first = found[name].at.line_only
                 problems.append(Problem(device.at, "spec.devices", f'"{name}" is a device already, at {first}'))

@@ -76,7 +76,8 @@ class Rulebook:
     `devices` is by lower-case model, alias and product name. `spoken` are the numbers in annotations and in labels
     by which an enabled back end is asked, by key, and `marks` those that its modes depend on,
     by key or as `key=value`, and `marked` just the keys of them. `heard`, `all_marks` and `all_marked` are the same
-    of every back end, enabled or not.
+    of every back end, enabled or not. `uncounted` are globs of resources that are cards by names which no back end is
+    asked in.
     """
 
     cluster: Cluster
@@ -94,6 +95,7 @@ class Rulebook:
     all_marks: frozenset[str] = frozenset()
     all_marked: frozenset[str] = frozenset()
     sources: Sequence[ClaimSource] = ()
+    uncounted: Sequence[str] = ()
     digest: str
     surroundings: Surroundings = field(default_factory=Surroundings)
     tenancy: Tenancy = field(default_factory=Tenancy)
