@@ -231,7 +231,8 @@ def test_a_binding_that_carries_any_key_by_which_the_shipped_rules_count_comes_t
     counting = [
         (section, key)
         for section, key in carried
-        if immutable.unnamed(builders.creating({"metadata": {"name": "train", section: {key: "1"}}}), rules)
+        for binding in [builders.creating({"metadata": {"name": "train", section: {key: "1"}}})]
+        if immutable.unnamed(binding, binding, rules)
     ]
     _awaits(partial(_bind, installed, labels={"gpu": "1"}), "bindings.gpu-webhook.io")
 

@@ -164,6 +164,41 @@ def test_an_update_of_a_pod_without_a_gpu_is_free_at_any_size() -> None:
     assert validate(builders.updating(old, new), RULES) == UNTOUCHED
 
 
+def _binding(stored: Object, *, uid: str, **metadata: Any) -> Any:
+    bound = {"kind": "Binding", "metadata": {"name": "train", "uid": uid, **metadata}}
+    return builders.creating(bound)._replace(subresource="binding", old_pod=stored)
+
+
+@pytest.mark.parametrize("uid", ["u-1", ""])
+def test_a_binding_that_makes_a_pod_with_a_gpu_too_large_is_refused_unread(uid: str) -> None:
+    many = {"gpu-memory": "1Gi"} | {f"gpu-memory-{number}": "1" for number in range(3999)}
+
+    refused = validate(_binding(stored_pod(1), uid=uid, labels=many), RULES)
+
+    assert texts(refused) == [refusal(4001, 1000, "labels", "metadata.labels", UNREAD)]
+
+
+@pytest.mark.parametrize("uid", ["u-1", ""])
+def test_of_a_large_binding_of_a_pod_without_a_gpu_nothing_is_looked_at_one_by_one(uid: str) -> None:
+    stored = {"metadata": {"uid": "u-1"}, "spec": {}}
+    once, twice = ({f"note.example/{number}": "1" for number in range(size)} for size in (20_000, 40_000))
+
+    first, second = (_binding(stored, uid=uid, annotations=many) for many in (once, twice))
+
+    assert validate(second, RULES) == UNTOUCHED
+    assert calls(lambda: validate(second, RULES)) == calls(lambda: validate(first, RULES))
+
+
+@pytest.mark.parametrize("wrong", ["text", ["limits"], {"limits": "all"}, None])
+def test_a_wrong_shape_in_one_container_hides_no_other_of_a_pod_that_is_over_the_budget(wrong: Any) -> None:
+    containers = [{"name": f"c{number}", "resources": wrong} for number in range(200)]
+    gpu = builders.container(limits={"nvidia.com/gpu": "1"})
+
+    for judge in (mutate, validate):
+        [violation] = judge(asking(builders.pod(*containers, gpu)), RULES).violations
+        assert violation.code == "GPU003"
+
+
 def test_observe_mode_says_it_as_a_warning() -> None:
     observing = rules(*EVERYTHING.tenancy.policies, observing=True)
     said = (

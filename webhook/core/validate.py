@@ -49,7 +49,11 @@ def _bound(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     update = immutable.update_by_binding(request)
     if update is None:
         return UNTOUCHED
-    unnamed = immutable.unnamed(request, rulebook)
+    try:
+        update = projection.project(update, rulebook)
+    except Refusal as refusal:
+        return observe.refused(refusal, rulebook)
+    unnamed = immutable.unnamed(request, update, rulebook)
     return observe.enforced(denied(unnamed), rulebook) if unnamed else validate(update, rulebook)
 
 

@@ -13,7 +13,7 @@ from webhook.core.interpret.claim_objects import Claim, Reference
 from webhook.core.interpret.container_request import ContainerRequest, ask, together
 from webhook.core.interpret.locations import Finding
 from webhook.core.kube.paths import field as path_of
-from webhook.core.kube.paths import mapping
+from webhook.core.kube.paths import mapping, objects
 from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Pod
 from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.request import shorthand
@@ -178,11 +178,8 @@ def amounts(raw: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The limits and requests of all containers of a pod of any size and shape, those that are not empty."""
     found: list[Mapping[str, Any]] = []
     for containers in map(mapping(raw, "spec").get, SECTIONS):
-        try:
-            there = [one["resources"] for one in containers or () if "resources" in one]
-            parts = [resources.get(part) for resources in there if resources for part in ("limits", "requests")]
-        except (AttributeError, TypeError):  # they are no list of objects
-            continue
+        there = [one["resources"] for one in objects(containers) if "resources" in one]
+        parts = [each.get(part) for each in there if isinstance(each, dict) for part in ("limits", "requests")]
         found += [part for part in parts if part and isinstance(part, dict)]
     return found
 

@@ -72,8 +72,11 @@ def update_by_binding(request: AdmissionRequest) -> AdmissionRequest | None:
     return request._replace(operation="UPDATE", resource="pods", subresource="", pod=bound)
 
 
-def unnamed(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
-    """A violation (GPU109) for what a Binding without a UID carries: another pod may have the name by then."""
+def unnamed(request: AdmissionRequest, update: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
+    """A violation (GPU109) for what a Binding without a UID carries: another pod may have the name by then.
+
+    `update` is the update that it makes, pruned: of any number of labels and annotations those that rules read.
+    """
     binding = request.pod or {}
     if _metadata(binding).get("uid"):
         return []
@@ -81,7 +84,8 @@ def unnamed(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
     carried = (
         Change(section, kind, key, "", value)
         for section, kind in METADATA
-        for key, value in _entries(binding, section).items()
+        for key, value in _entries(update.pod or {}, section).items()
+        if key in _entries(binding, section)
     )
     wrong = (change for change in carried if any(_judged(change, request.user, policy, rulebook)))
     return [

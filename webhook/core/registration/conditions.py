@@ -83,7 +83,8 @@ def _asks(rulebook: Rulebook) -> str:
     """Whether `pod` has anything that a rule may take for a request."""
     prefixes = {prefix for source in rulebook.sources for prefix in source.prefixes}
     heard = set(rulebook.heard["annotation"]) if any(rulebook.spoken.values()) else set()
-    words = [WORD, *sorted(word for word in prefixes | heard if WORD not in word)]
+    alone = {key for numbers in rulebook.heard.values() for key, number in numbers.items() if number.alone}
+    words = [WORD, *sorted(word for word in prefixes | heard | alone if WORD not in word)]
     return f"""\
 has(pod.spec.resourceClaims) ||
 [[pod.spec] + pod.spec.?containers.orValue([]) + pod.spec.?initContainers.orValue([])].exists(holders,
@@ -113,7 +114,8 @@ def _counting(rulebook: Rulebook) -> set[str]:
     return {
         key
         for section, key in carried
-        if immutable.unnamed(review.creating({"metadata": {section: {key: "1"}}}, uid=""), every)
+        for binding in [review.creating({"metadata": {section: {key: "1"}}}, uid="")]
+        if immutable.unnamed(binding, binding, every)
     }
 
 
