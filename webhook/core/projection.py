@@ -126,6 +126,8 @@ def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
     labels, annotations = mapping(pod, "metadata", "labels"), mapping(pod, "metadata", "annotations")
     if interpret.metadata_concerns_gpus(labels, annotations, rulebook):
         return True
+    if unknown_devices.says_it(labels, annotations, rulebook):
+        return True
     sections = interpret.amounts(pod)
     if interpret.amounts_concern_gpus(sections, rulebook):
         return True

@@ -22,7 +22,7 @@ CODES: Final = {
     "GPU111": "whether it is within the quota cannot be said now; whoever asked tries again by itself",
     "GPU112": "what a policy puts on the pod is not there yet; whoever asked tries again by itself",
     "GPU113": "the policy of the namespace cannot be used, and until it is mended nobody gets a GPU there",
-    "GPU114": "a resource looks like a GPU, no rule knows it, and nothing counts it",
+    "GPU114": "a resource looks like a GPU and no rule knows it, or an annotation asks a disabled back end",
     "GPU115": "another pod has the name; the API server would say so, too, after a quota has reserved for the pod",
     "GPU201": "a value of the shorthand cannot be understood",
     "GPU202": "two places ask for different things",

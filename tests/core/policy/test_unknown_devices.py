@@ -1,6 +1,7 @@
 """Resources that look like GPUs and that no rule knows: refused where a quota would have to count them."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from tests import builders
 from tests.core.policy import tenants
 from tests.core.policy.tenants import Fate
 from webhook.core.policy import status, unknown_devices
+from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.validate import validate
 
 STRANGE = "nvidia.com/gpu-foo"
 FORMER = "kubernetes.io/gpu-core"
@@ -227,3 +230,71 @@ def test_a_policys_first_quota_says_what_it_refuses_beside() -> None:
         message="it is in force as it stands; its quota cannot count devices that no rule knows, so pods with one "
         "are refused; list what is no GPU under otherDevices of the Cluster document, or say unknownDevices: warn"
     )
+
+
+FRACTION = {"gpu-fraction": "0.5"}
+STRICT = _with_cluster(tenants.rules(), unknown_devices="deny")
+
+
+def _annotated(rulebook: Rulebook, **spec: Any) -> Fate:
+    return tenants.fate(builders.pod(annotations=FRACTION, **spec), rulebook)
+
+
+def test_an_annotation_that_asks_a_back_end_which_is_not_enabled_is_no_way_round_a_quota() -> None:
+    assert _annotated(COUNTED, schedulerName="kai-scheduler").said == (
+        "[GPU114] the annotation gpu-fraction asks for a GPU of kai or runai, which this cluster does not enable, so "
+        "nothing counts it\n"
+        "  at   metadata.annotations.gpu-fraction\n"
+        "  rule vision (tenants.yaml:41)\n"
+        "  fix  ask for a GPU in shorthand, as gpu: 1, or have spec.backends of the Cluster document enable kai or "
+        'runai, or list "annotation gpu-fraction" there under otherDevices if nothing gives a GPU for it'
+    )
+
+
+@pytest.mark.parametrize(
+    ("rulebook", "scheduler", "codes"),
+    [
+        pytest.param(STRICT, "kai-scheduler", ["GPU114"], id="of the scheduler that reads it"),
+        pytest.param(STRICT, "our-own-kai", ["GPU114"], id="of one that may be it"),
+        pytest.param(STRICT, "default-scheduler", [], id="of one that does not"),
+        pytest.param(STRICT, "hami-scheduler", [], id="of one of an enabled back end"),
+        pytest.param(tenants.rules(), "kai-scheduler", [], id="no quota"),
+        pytest.param(
+            _with_cluster(STRICT, other_devices=("annotation gpu-*",)), "kai-scheduler", [], id="listed as nothing"
+        ),
+    ],
+)
+def test_only_where_its_scheduler_may_read_it(rulebook: Rulebook, scheduler: str, codes: list[str]) -> None:
+    assert _annotated(rulebook, schedulerName=scheduler).codes == codes
+
+
+def test_without_a_quota_its_author_is_warned() -> None:
+    [warning] = _annotated(tenants.rules(), schedulerName="kai-scheduler").validated.warnings
+
+    assert warning.startswith("[GPU114] the annotation gpu-fraction asks for a GPU of kai or runai")
+
+
+def test_where_its_back_end_is_enabled_it_counts() -> None:
+    enabled = replace(index.only("kai", COUNTED), tenancy=COUNTED.tenancy)
+
+    reservation = _annotated(enabled, schedulerName="kai-scheduler").validated.reservation
+
+    assert reservation is not None
+    assert reservation.ask.amount == {"devices": Fraction(1, 2)}
+
+
+@pytest.mark.parametrize(("rulebook", "codes"), [(COUNTED, ["GPU109"]), (tenants.rules(), [])])
+def test_nobody_adds_it_to_a_pod_that_exists(rulebook: Rulebook, codes: list[str]) -> None:
+    before, after = (
+        builders.pod(annotations=annotations, schedulerName="kai-scheduler") for annotations in ({}, FRACTION)
+    )
+    update = builders.updating(before, after)._replace(namespace="vision-dev")
+
+    assert [violation.code for violation in validate(update, rulebook).violations] == codes
+
+
+def test_a_pod_that_is_over_the_budget_is_refused_for_it_too() -> None:
+    many = {f"note-{number}": "" for number in range(2000)}
+    raw = builders.pod(annotations={**many, **FRACTION}, schedulerName="kai-scheduler")
+
+    assert tenants.fate(raw, STRICT).codes == ["GPU003"]

@@ -19,7 +19,7 @@ from webhook.core.kube import pod
 from webhook.core.kube.paths import field
 from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.plan import allocation
-from webhook.core.policy import holdings
+from webhook.core.policy import holdings, unknown_devices
 from webhook.core.policy.membership import member
 from webhook.core.request.shorthand import KEYS, is_plain_key
 from webhook.core.review import AdmissionRequest
@@ -54,7 +54,7 @@ def check(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
         for violation in _judged(change, request.user, policy, rulebook)
     )
     wrong = [*islice(found, MOST)]
-    return wrong if wrong and _has_gpu(request, rulebook) else []
+    return wrong if wrong and (_has_gpu(request, rulebook) or _is_uncounted(request, policy, rulebook)) else []
 
 
 def update_by_binding(request: AdmissionRequest) -> AdmissionRequest | None:
@@ -136,6 +136,13 @@ def _has_gpu(request: AdmissionRequest, rulebook: Rulebook) -> bool:
         for raw in (request.old_pod, request.pod)
         if raw is not None
     )
+
+
+def _is_uncounted(request: AdmissionRequest, policy: TenantPolicy | None, rulebook: Rulebook) -> bool:
+    """Whether the pod would have been refused as it is now, as it asks a back end that is not enabled."""
+    if unknown_devices.action(policy, rulebook.cluster) != "deny":
+        return False
+    return any(unknown_devices.said(pod.read(request.pod or {}, request.namespace), rulebook))
 
 
 def _judged(change: Change, user: str, policy: TenantPolicy | None, rulebook: Rulebook) -> Iterator[Violation]:
