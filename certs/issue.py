@@ -1,39 +1,50 @@
-"""Keys and self-signed certificates, and whether a pair on disk is still good. No file, clock or cluster here.
+"""Keys and certificates, and whether a pair is still good. No file, clock or cluster here.
 
 ECDSA P-256 because every TLS stack that a Kubernetes API server is built with speaks it and a handshake costs a
-tenth of RSA-2048's. The certificate signs itself, so it is its own CA bundle, and is no CA: a client that trusts
+tenth of RSA-2048's. A certificate that `self_signed` makes is its own CA bundle, and is no CA: a client that trusts
 it trusts this server and nothing that a stolen key could sign.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME: Final = timedelta(days=365)
-RENEW_BEFORE: Final = timedelta(days=30)
+"""Of a self-signed certificate."""
+
 CLOCK_SKEW: Final = timedelta(hours=1)
 """A certificate is valid this long before its making: the clocks of API servers and nodes differ."""
 
-_SIGNS_HANDSHAKES: Final = x509.KeyUsage(
-    digital_signature=True,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=False,
-    crl_sign=False,
-    encipher_only=False,
-    decipher_only=False,
-)
+RENEW_AT: Final = 2 / 3
+"""The part of its lifetime after which a certificate is renewed."""
+
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+_NO_USE: Final = dict.fromkeys(
+    (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+        "encipher_only",
+        "decipher_only",
+    ),
+    False,
+)
+_SIGNS_HANDSHAKES: Final = x509.KeyUsage(**{**_NO_USE, "digital_signature": True})
+_SIGNS_CERTIFICATES: Final = x509.KeyUsage(**{**_NO_USE, "key_cert_sign": True, "crl_sign": True})
 
 
 class Pair(NamedTuple):
@@ -43,31 +54,73 @@ class Pair(NamedTuple):
     key: bytes
 
 
+def service_names(service: str, namespace: str) -> tuple[str, ...]:
+    """Every DNS name of a Service; the API server asks for the third."""
+    full = f"{service}.{namespace}.svc"
+    return service, f"{service}.{namespace}", full, f"{full}.cluster.local"
+
+
 def self_signed(names: Iterable[str], now: datetime, lifetime: timedelta = LIFETIME) -> Pair:
     """A new key and a certificate for it that serves `names` (DNS names and IP addresses)."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gpu-webhook")])
-    alternatives = list(map(_general_name, dict.fromkeys(names)))
-    builder = x509.CertificateBuilder(
-        issuer_name=subject,
-        subject_name=subject,
+    key = _new_key()
+    builder = _builder("gpu-webhook", key, now, now + lifetime).issuer_name(_name("gpu-webhook"))
+    return _signed(_serving(builder, names), key, key)
+
+
+def authority(now: datetime, lifetime: timedelta) -> Pair:
+    """A new CA, which signs serving certificates and no other CA."""
+    key = _new_key()
+    builder = _builder("gpu-webhook-ca", key, now, now + lifetime).issuer_name(_name("gpu-webhook-ca"))
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    return _signed(builder.add_extension(_SIGNS_CERTIFICATES, critical=True), key, key)
+
+
+def leaf(signer: Pair, names: Iterable[str], now: datetime, lifetime: timedelta) -> Pair:
+    """A new key and a certificate of `signer` for it that serves `names`; it does not outlive the signer."""
+    key, by = _new_key(), x509.load_pem_x509_certificate(signer.certificate)
+    signing = serialization.load_pem_private_key(signer.key, password=None)
+    if not isinstance(signing, ec.EllipticCurvePrivateKey):
+        raise TypeError("the CA's key is not one of an elliptic curve")
+    end = min(now + lifetime, by.not_valid_after_utc)
+    builder = _serving(_builder("gpu-webhook", key, now, end), names).issuer_name(by.subject)
+    whose = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
+    return _signed(builder.add_extension(whose, critical=False), key, signing)
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _builder(subject: str, key: ec.EllipticCurvePrivateKey, now: datetime, end: datetime) -> x509.CertificateBuilder:
+    """What every certificate has: whose it is, a serial number, its time."""
+    return x509.CertificateBuilder(
+        subject_name=_name(subject),
         public_key=key.public_key(),
         serial_number=x509.random_serial_number(),
         not_valid_before=now - CLOCK_SKEW,
-        not_valid_after=now + lifetime,
-    )
-    builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    for extension, critical in _usage(key.public_key()):
-        builder = builder.add_extension(extension, critical=critical)
-    return Pair(_pem(builder.sign(key, hashes.SHA256())), _key_pem(key))
+        not_valid_after=end,
+    ).add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
 
 
-def _usage(key: ec.EllipticCurvePublicKey) -> Iterable[tuple[x509.ExtensionType, bool]]:
-    """What the certificate is for (RFC 5280, section 4.2.1), and whether a client must understand that."""
-    yield x509.BasicConstraints(ca=False, path_length=None), True
-    yield _SIGNS_HANDSHAKES, True
-    yield x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False
-    yield x509.SubjectKeyIdentifier.from_public_key(key), False
+def _serving(builder: x509.CertificateBuilder, names: Iterable[str]) -> x509.CertificateBuilder:
+    """What a serving certificate is for (RFC 5280, section 4.2.1), and whether a client must understand that."""
+    alternatives = x509.SubjectAlternativeName(list(map(_general_name, dict.fromkeys(names))))
+    server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_SIGNS_HANDSHAKES, critical=True)
+    return builder.add_extension(server, critical=False).add_extension(alternatives, critical=False)
+
+
+def _signed(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey
+) -> Pair:
+    made = builder.sign(by, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    form = serialization.PrivateFormat.PKCS8
+    return Pair(made, key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -77,30 +130,77 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def why_reissue(pair: Pair, names: Iterable[str], now: datetime) -> str | None:
-    """Why a pair should be replaced, or None while it is good: readable, matching, serving `names`, not due."""
+def check(pair: Pair, at: datetime, names: Iterable[str] = ()) -> str | None:
+    """Why a pair is not good at a time, or None: it can be read, fits together, serves `names`, and is valid."""
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = serialization.load_pem_private_key(pair.key, password=None)
-        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        missing = [name for name in names if _general_name(name) not in _alternatives(certificate)]
     except (ValueError, TypeError, x509.ExtensionNotFound) as error:
         return f"it cannot be read: {error}"
     if certificate.public_key() != key.public_key():
         return "the key is not the certificate's"
-    if missing := [name for name in names if _general_name(name) not in alternatives]:
+    if missing:
         return f"it does not serve {', '.join(missing)}"
-    if now < certificate.not_valid_before_utc:
+    return _untimely(certificate, at)
+
+
+def _alternatives(certificate: x509.Certificate) -> x509.SubjectAlternativeName:
+    return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+
+
+def _untimely(certificate: x509.Certificate, at: datetime) -> str | None:
+    if at < certificate.not_valid_before_utc:
         return f"it is valid only from {certificate.not_valid_before_utc:%Y-%m-%d}"
-    if now > certificate.not_valid_after_utc - RENEW_BEFORE:
-        return f"it expires on {certificate.not_valid_after_utc:%Y-%m-%d}"
+    if at > certificate.not_valid_after_utc:
+        return f"it expired on {certificate.not_valid_after_utc:%Y-%m-%d}"
     return None
+
+
+def issued(certificate: bytes) -> datetime:
+    """When a certificate of ours was made."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_before_utc + CLOCK_SKEW
+
+
+def expires(certificate: bytes) -> datetime:
+    """When a certificate ends."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+
+
+def elapsed(certificate: bytes, at: datetime) -> float:
+    """The part of a certificate's lifetime that is over."""
+    began = issued(certificate)
+    return (at - began) / max(expires(certificate) - began, timedelta(seconds=1))
+
+
+def due(certificate: bytes, at: datetime) -> str | None:
+    """Why a good certificate should be renewed, or None."""
+    if elapsed(certificate, at) < RENEW_AT:
+        return None
+    return f"it expires on {expires(certificate):%Y-%m-%d}"
+
+
+def anchor(certificate: bytes, authorities: Iterable[bytes]) -> bytes | None:
+    """The one of `authorities` that signed a certificate; itself, if it is among them and signed itself."""
+    made = x509.load_pem_x509_certificate(certificate)
+    for candidate in authorities:
+        try:
+            made.verify_directly_issued_by(x509.load_pem_x509_certificate(candidate))
+        except (ValueError, TypeError, InvalidSignature):
+            continue
+        return candidate
+    return None
+
+
+def certificates(bundle: bytes) -> Sequence[bytes]:
+    """The certificates of a bundle, each in PEM; none if it is no bundle."""
+    try:
+        found = x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return ()
+    return tuple(each.public_bytes(serialization.Encoding.PEM) for each in found)
+
+
+def split(bundle: bytes, at: datetime) -> Sequence[bytes]:
+    """The certificates of a bundle that are valid at a time."""
+    return [each for each in certificates(bundle) if _untimely(x509.load_pem_x509_certificate(each), at) is None]

@@ -2,7 +2,7 @@ import ssl
 import stat
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.__main__ import keep, main
-from certs.issue import LIFETIME, LOOPBACK, RENEW_BEFORE, Pair, self_signed, why_reissue
+from certs.issue import LIFETIME, LOOPBACK, Pair, check, self_signed
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NAMES = [*LOOPBACK, "gpu-webhook.gpu-system.svc"]
@@ -38,32 +38,6 @@ def test_the_certificate_is_for_serving_those_names_and_for_a_year(pair: Pair) -
     assert extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
 
 
-def test_a_good_pair_stays(pair: Pair) -> None:
-    assert why_reissue(pair, NAMES, NOW) is None
-    assert why_reissue(pair, LOOPBACK, NOW + LIFETIME - RENEW_BEFORE) is None
-
-
-@pytest.mark.parametrize(
-    ("later", "reason"),
-    [
-        (LIFETIME - RENEW_BEFORE + timedelta(seconds=1), "it expires on 2027-11-21"),
-        (LIFETIME * 2, "it expires on 2027-11-21"),
-        (timedelta(days=-1), "it is valid only from 2026-11-21"),
-    ],
-)
-def test_a_pair_that_is_due_is_replaced(pair: Pair, later: timedelta, reason: str) -> None:
-    assert why_reissue(pair, NAMES, NOW + later) == reason
-
-
-def test_a_pair_that_is_no_pair_is_replaced(pair: Pair) -> None:
-    other = self_signed(NAMES, NOW)
-
-    assert why_reissue(Pair(pair.certificate, other.key), NAMES, NOW) == "the key is not the certificate's"
-    assert (why_reissue(Pair(b"garbage", pair.key), NAMES, NOW) or "").startswith("it cannot be read")
-    assert (why_reissue(Pair(pair.certificate, b""), NAMES, NOW) or "").startswith("it cannot be read")
-    assert why_reissue(pair, ["other.example"], NOW) == "it does not serve other.example"
-
-
 def test_a_directory_is_kept(tmp_path: Path) -> None:
     assert keep(tmp_path, NAMES, NOW) == "there was none"
     first = read(tmp_path)
@@ -72,7 +46,9 @@ def test_a_directory_is_kept(tmp_path: Path) -> None:
     (tmp_path / "tls.key").unlink()
     assert keep(tmp_path, NAMES, NOW) == "there was none"
     assert read(tmp_path) != first
-    assert keep(tmp_path, NAMES, NOW + LIFETIME) == "it expires on 2027-11-21"
+    assert keep(tmp_path, NAMES, NOW + LIFETIME / 2) is None
+    assert keep(tmp_path, NAMES, NOW + LIFETIME * 2 / 3) == "it expires on 2027-11-21"
+    assert keep(tmp_path, ["other.example"], NOW + LIFETIME) == "it does not serve other.example"
 
 
 def test_only_its_owner_reads_the_key(tmp_path: Path) -> None:
@@ -98,7 +74,7 @@ def test_many_starts_at_once_leave_one_pair_that_fits(tmp_path: Path) -> None:
     codes = [each.wait(60) for each in started]
 
     assert codes == [0] * 6
-    assert why_reissue(read(tmp_path), LOOPBACK, datetime.now(UTC)) is None
+    assert check(read(tmp_path), datetime.now(UTC), LOOPBACK) is None
 
 
 def test_neither_program_imports_the_other() -> None:

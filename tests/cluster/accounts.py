@@ -13,7 +13,7 @@ BASE = ROOT / "manifests" / "base"
 NAMESPACE = "gpu-webhook-system"
 WEBHOOK = "gpu-webhook"
 SETTLER = "gpu-webhook-settler"
-RIGHTS = {"ClusterRole", "ClusterRoleBinding"}
+RIGHTS = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 DAY = 86_400
 
 

@@ -8,7 +8,7 @@ to every pod and refuses pods until somebody made the account.
 import random
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,21 +47,40 @@ def control_plane(binaries: Binaries, *, controllers: bool = False) -> Iterator[
     """Start one on free loopback ports, await its readiness, and leave nothing of it behind."""
     with Processes() as processes:
         made = credentials.issue(processes.folder)
-        port = free_port()
-        kubeconfig = processes.folder / "kubeconfig"
-        kubeconfig.touch(mode=0o600)
-        kubeconfig.write_text(made.kubeconfig(f"https://127.0.0.1:{port}"))
-        apiserver = _start_apiserver(processes, binaries, made, _start_etcd(processes, binaries), port)
-        client = Client(
-            url=f"https://127.0.0.1:{port}",
-            tls=_tls(made),
-            kubectl_path=binaries.path("kubectl"),
-            kubeconfig=kubeconfig,
-        )
-        _await_ready(client, apiserver)
+        _start_etcd(processes, binaries)
+        plane = _with_apiserver(processes, binaries, made)
         if controllers:
-            _start_controllers(processes, binaries, made, kubeconfig)
-        yield ControlPlane(client, processes, apiserver)
+            _start_controllers(processes, binaries, made, plane.client.kubeconfig)
+        yield plane
+
+
+@contextmanager
+def control_planes(binaries: Binaries, count: int) -> Iterator[list[ControlPlane]]:
+    """Several API servers on one etcd, each seen as a control plane.
+
+    They listen on every address of this machine, and call a Service at the addresses of its EndpointSlices.
+    """
+    outward = ("--bind-address=0.0.0.0", "--enable-aggregator-routing=true")
+    with Processes() as processes:
+        made = credentials.issue(processes.folder)
+        _start_etcd(processes, binaries)
+        yield [_with_apiserver(processes, binaries, made, *outward) for _ in range(count)]
+
+
+def _with_apiserver(processes: Processes, binaries: Binaries, made: Credentials, *options: str) -> ControlPlane:
+    port = free_port()
+    kubeconfig = processes.folder / f"kubeconfig-{port}"
+    kubeconfig.touch(mode=0o600)
+    kubeconfig.write_text(made.kubeconfig(f"https://127.0.0.1:{port}"))
+    apiserver = _start_apiserver(processes, binaries, made, port, options)
+    client = Client(
+        url=f"https://127.0.0.1:{port}",
+        tls=_tls(made),
+        kubectl_path=binaries.path("kubectl"),
+        kubeconfig=kubeconfig,
+    )
+    _await_ready(client, apiserver)
+    return ControlPlane(client, processes, apiserver)
 
 
 def restarted(plane: ControlPlane) -> ControlPlane:
@@ -90,9 +109,9 @@ def accepts(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _start_etcd(processes: Processes, binaries: Binaries) -> str:
+def _start_etcd(processes: Processes, binaries: Binaries) -> None:
     """Etcd on Unix sockets, which nobody else can reach; the addresses it advertises are never used."""
-    client, peer = (f"unix://{processes.folder / name}.sock" for name in ("client", "peer"))
+    client, peer = (_socket(processes, name) for name in ("client", "peer"))
     processes.start(
         "etcd",
         binaries.path("etcd"),
@@ -106,14 +125,19 @@ def _start_etcd(processes: Processes, binaries: Binaries) -> str:
         "--initial-cluster=test=http://localhost:1",
         "--log-level=warn",
     )
-    return client
 
 
-def _start_apiserver(processes: Processes, binaries: Binaries, made: Credentials, etcd: str, port: int) -> Process:
+def _socket(processes: Processes, name: str) -> str:
+    return f"unix://{processes.folder / name}.sock"
+
+
+def _start_apiserver(
+    processes: Processes, binaries: Binaries, made: Credentials, port: int, options: Sequence[str]
+) -> Process:
     return processes.start(
-        "kube-apiserver",
+        f"kube-apiserver-{port}",
         binaries.path("kube-apiserver"),
-        f"--etcd-servers={etcd}",
+        f"--etcd-servers={_socket(processes, 'client')}",
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         f"--tls-cert-file={made.server}",
@@ -127,6 +151,7 @@ def _start_apiserver(processes: Processes, binaries: Binaries, made: Credentials
         "--authorization-mode=RBAC",
         "--disable-admission-plugins=ServiceAccount",
         "--allow-privileged=true",
+        *options,
     )
 
 

@@ -64,9 +64,14 @@ def test_the_deployments_pods_pass_pod_security_and_the_quota_for_critical_pods(
         accounts = sorted(
             each["serviceAccountName"] for each in found if each["priorityClassName"] == "system-cluster-critical"
         )
-        return accounts if len(accounts) >= 3 else []
+        return accounts if len(accounts) >= 4 else []
 
-    assert until(of_all, "the Deployments have pods") == ["gpu-webhook", "gpu-webhook", "gpu-webhook-settler"]
+    assert until(of_all, "the Deployments have pods") == [
+        "gpu-webhook",
+        "gpu-webhook",
+        "gpu-webhook-certs",
+        "gpu-webhook-settler",
+    ]
 
 
 def test_they_can_be_applied_on_the_servers_side(installed: Client) -> None:
@@ -76,11 +81,11 @@ def test_they_can_be_applied_on_the_servers_side(installed: Client) -> None:
     assert all(line.endswith(" serverside-applied (server dry run)") for line in done.stdout.splitlines())
 
 
-def rights(client: Client, account: str) -> set[str]:
+def rights(client: Client, account: str, namespace: str = "default") -> set[str]:
     """What an account may do that one without any role may not, as `kubectl auth can-i --list` prints it."""
+    asking = ("auth", "can-i", "--list", "--no-headers", f"--namespace={namespace}")
     printed = [
-        client.kubectl("auth", "can-i", "--list", "--no-headers", f"--as=system:serviceaccount:{NAMESPACE}:{each}")
-        for each in (account, "nobody")
+        client.kubectl(*asking, f"--as=system:serviceaccount:{NAMESPACE}:{each}") for each in (account, "nobody")
     ]
     assert [one.returncode for one in printed] == [0, 0]
     mine, everybodys = ({" ".join(line.split()) for line in one.stdout.splitlines()} for one in printed)
@@ -112,6 +117,38 @@ def test_the_account_of_the_settler_may_do_what_it_does_and_nothing_else(install
         "tenantusages.gpu-webhook.io [] [] [get list watch create delete]",
         "tenantusages.gpu-webhook.io/status [] [] [update]",
     }
+
+
+def test_the_account_of_the_certificate_program_may_do_what_it_does_and_nothing_else(installed: Client) -> None:
+    everywhere = {
+        f"{kind}webhookconfigurations.admissionregistration.k8s.io [] {names}"
+        for kind in ("mutating", "validating")
+        for names in ("[gpu-webhook] [get patch]", "[] [create]")
+    }
+
+    assert rights(installed, "gpu-webhook-certs", "default") == {
+        "endpointslices.discovery.k8s.io [] [] [list]",
+        *everywhere,
+    }
+    assert rights(installed, "gpu-webhook-certs", NAMESPACE) == {
+        "endpointslices.discovery.k8s.io [] [] [list]",
+        "leases.coordination.k8s.io [] [] [create]",
+        "leases.coordination.k8s.io [] [gpu-webhook-certs] [get update]",
+        "secrets [] [] [create]",
+        "secrets [] [gpu-webhook-ca] [get update]",
+        "secrets [] [gpu-webhook-tls] [get update]",
+        *everywhere,
+    }
+
+
+def test_no_pod_mounts_the_key_of_the_ca(installed: Client) -> None:
+    deployments = installed.list(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": NAMESPACE}}
+    )
+
+    assert len(deployments) == 3
+    assert "gpu-webhook-tls" in str(deployments)
+    assert "'gpu-webhook-ca'" not in str(deployments)
 
 
 def test_the_rules_are_mounted_whole(installed: Client) -> None:

@@ -13,6 +13,12 @@ NAME: Final = "gpu-webhook"
 """Of both configurations, and of the Service. Mutating configurations run in the order of their names. Ours comes
 before those of the back ends (hami, kai, koordinator, volcano), which see the pod as we translated it."""
 
+CERTS: Final = "gpu-webhook-certs"
+"""The Service of the certificate program (`certs/`). `probe` calls it: so it sees which API servers have the
+present CA bundle. Only its own Leases, with the label PROBED, are brought to it. Where others issue the certificates
+nobody writes such a Lease, and `probe` may stay."""
+
+PROBED: Final = "gpu-webhook.io/probe"
 NAMESPACE: Final = "gpu-webhook-system"
 SYSTEM: Final = "kube-system"
 IMMUTABLE: Final = "kubernetes.io/metadata.name"
@@ -32,6 +38,7 @@ _APPS: Final = {
     "apiVersions": ["v1"],
     "resources": ["deployments", "statefulsets", "daemonsets", "replicasets"],
 }
+_LEASES: Final = {"apiGroups": ["coordination.k8s.io"], "apiVersions": ["v1"], "resources": ["leases"]}
 _BATCH: Final = {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs", "cronjobs"]}
 
 
@@ -78,10 +85,27 @@ def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]
         failurePolicy="Ignore",
         timeoutSeconds=WARNING_SECONDS,
     )
+    validating = [validate, bindings, templates, _probe("validating", namespace)]
     return [
-        _configuration("MutatingWebhookConfiguration", [mutate]),
-        _configuration("ValidatingWebhookConfiguration", [validate, bindings, templates]),
+        _configuration("MutatingWebhookConfiguration", [mutate, _probe("mutating", namespace)]),
+        _configuration("ValidatingWebhookConfiguration", validating),
     ]
+
+
+def _probe(configuration: str, namespace: str) -> dict[str, Any]:
+    service = {"namespace": namespace, "name": CERTS, "port": 443, "path": f"/probe/{configuration}"}
+    return {
+        "name": "probe.gpu-webhook.io",
+        "clientConfig": {"service": service},
+        "rules": [_rule(_LEASES, ["CREATE"])],
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {"matchLabels": {IMMUTABLE: namespace}},
+        "objectSelector": {"matchExpressions": [{"key": PROBED, "operator": "Exists"}]},
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "timeoutSeconds": SECONDS,
+        "admissionReviewVersions": ["v1"],
+    }
 
 
 def _configuration(kind: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:

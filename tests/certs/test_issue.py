@@ -1,0 +1,122 @@
+"""CAs and leaves, and what is said of those that are not good."""
+
+import ssl
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from certs.issue import (
+    Pair,
+    anchor,
+    authority,
+    check,
+    due,
+    elapsed,
+    expires,
+    issued,
+    leaf,
+    self_signed,
+    service_names,
+    split,
+)
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+NAMES = service_names("gpu-webhook", "gpu-webhook-system")
+CA = authority(NOW, 1825 * DAY)
+LEAF = leaf(CA, NAMES, NOW, 30 * DAY)
+
+
+def test_the_names_of_a_service_are_those_by_which_it_is_called() -> None:
+    assert NAMES == (
+        "gpu-webhook",
+        "gpu-webhook.gpu-webhook-system",
+        "gpu-webhook.gpu-webhook-system.svc",
+        "gpu-webhook.gpu-webhook-system.svc.cluster.local",
+    )
+
+
+def test_a_leaf_is_verified_as_clients_do_by_its_ca_and_no_other() -> None:
+    def verify(ca: Pair) -> list[x509.Certificate]:
+        store = Store([x509.load_pem_x509_certificate(ca.certificate)])
+        verifier = PolicyBuilder().store(store).time(NOW).build_server_verifier(x509.DNSName(NAMES[2]))
+        return verifier.verify(x509.load_pem_x509_certificate(LEAF.certificate), [])
+
+    assert len(verify(CA)) == 2
+    with pytest.raises(VerificationError):
+        verify(authority(NOW, DAY))
+
+
+def test_openssl_agrees(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    ca = authority(now, DAY)
+    (tmp_path / "ca").write_bytes(authority(now, DAY).certificate + ca.certificate)
+    (tmp_path / "leaf").write_bytes(leaf(ca, NAMES, now, DAY).certificate)
+    options = ["-x509_strict", "-purpose", "sslserver", "-verify_hostname", NAMES[2], "-CAfile", str(tmp_path / "ca")]
+    done = subprocess.run(["openssl", "verify", *options, tmp_path / "leaf"], capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_both_are_valid_an_hour_before_they_are_made() -> None:
+    for pair, lifetime in ((CA, 1825 * DAY), (LEAF, 30 * DAY)):
+        made = x509.load_pem_x509_certificate(pair.certificate)
+        assert made.not_valid_before_utc == NOW - timedelta(hours=1)
+        assert (issued(pair.certificate), expires(pair.certificate)) == (NOW, NOW + lifetime)
+        assert elapsed(pair.certificate, NOW + lifetime / 2) == 0.5
+
+
+def test_a_leaf_does_not_outlive_its_ca() -> None:
+    assert expires(leaf(authority(NOW, 10 * DAY), NAMES, NOW, 30 * DAY).certificate) == NOW + 10 * DAY
+
+
+def test_a_good_pair_is_good_until_it_ends_and_due_at_two_thirds() -> None:
+    assert check(LEAF, NOW, NAMES) is None
+    assert check(CA, NOW) is None
+    assert due(LEAF.certificate, NOW + 19 * DAY) is None
+    assert due(LEAF.certificate, NOW + 20 * DAY) == "it expires on 2026-12-22"
+
+
+@pytest.mark.parametrize(
+    ("pair", "at", "said"),
+    [
+        (LEAF, NOW + 31 * DAY, "it expired on 2026-12-22"),
+        (LEAF, NOW - DAY, "it is valid only from 2026-11-22"),
+        (Pair(LEAF.certificate, CA.key), NOW, "the key is not the certificate's"),
+        (self_signed(["other.example"], NOW), NOW, f"it does not serve {', '.join(NAMES)}"),
+    ],
+)
+def test_what_is_not_good_is_said(pair: Pair, at: datetime, said: str) -> None:
+    assert check(pair, at, NAMES) == said
+
+
+@pytest.mark.parametrize("pair", [Pair(b"", b""), Pair(b"garbage", LEAF.key), Pair(LEAF.certificate, b"garbage")])
+def test_what_cannot_be_read_is_said(pair: Pair) -> None:
+    assert (check(pair, NOW, NAMES) or "").startswith("it cannot be read: ")
+
+
+def test_the_anchor_of_a_leaf_is_found_among_others() -> None:
+    other = authority(NOW, DAY).certificate
+    alone = self_signed(NAMES, NOW).certificate
+
+    assert anchor(LEAF.certificate, [other, CA.certificate]) == CA.certificate
+    assert anchor(LEAF.certificate, [other]) is None
+    assert anchor(alone, [other, alone]) == alone
+
+
+def test_a_bundle_is_split_into_what_is_valid() -> None:
+    other = authority(NOW, DAY).certificate
+
+    assert split(other + CA.certificate, NOW) == [other, CA.certificate]
+    assert split(other + CA.certificate, NOW + 2 * DAY) == [CA.certificate]
+    assert split(b"garbage", NOW) == split(b"", NOW) == []
+
+
+def test_every_handshake_library_here_takes_the_pair(tmp_path: Path) -> None:
+    (tmp_path / "pair").write_bytes(LEAF.certificate + LEAF.key)
+
+    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(tmp_path / "pair")
