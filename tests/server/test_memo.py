@@ -96,7 +96,7 @@ def test_what_is_remembered_is_reserved_for_the_pod_there_is() -> None:
     known = Memo()
     told = [known.decide("validate", judge, made(name), RULES).reservation for name in ("a", "b")]
     author = made("a").author
-    asks = [replace(ask, name=n, uid=f"u-{n}", author=author, created=1_795_348_805.0) for n in ("a", "b")]
+    asks = [ask._replace(name=n, uid=f"u-{n}", author=author, created=1_795_348_805.0) for n in ("a", "b")]
     assert told == [replace(wanted, ask=each) for each in asks]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from webhook.core.quota import ledger as ledgers
 from webhook.core.quota.ledger import Answered, Ask, Ledger
@@ -33,6 +33,9 @@ class Reserves(Protocol):
         """The ledgers that were used of late, by tenant."""
 
 
+_NEW: Final = Ledger(view=1)
+
+
 class OfflineReservations:
     """Reserves in memory, to try the server without a cluster: an admitted pod counts for good."""
 
@@ -55,8 +58,9 @@ class OfflineReservations:
         return self._answered(tenant, ask)
 
     def _answered(self, tenant: str, ask: Ask) -> Answered:
-        before = self._ledgers.get(tenant, Ledger(view=1))
-        known = replace(before, hard=self._limits(tenant), held={ask.namespace: {}, **before.held})
+        known, hard = self._ledgers.get(tenant, _NEW), self._limits(tenant)
+        if known.hard is not hard or ask.namespace not in known.held:
+            known = replace(known, hard=hard, held={ask.namespace: {}, **known.held})
         after, [outcome] = ledgers.reserve(known, [ask])
         return Answered(outcome, after)
 

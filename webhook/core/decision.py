@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from webhook.core.quota.ledger import Ask
@@ -13,6 +14,8 @@ from webhook.core.violations import LATER, TAKEN, Action, Violation
 Operation = Mapping[str, Any]
 """One JSON Patch operation (RFC 6902): `{"op": "add", "path": "/spec/...", "value": ...}`."""
 
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 Form = Literal["", "size of any card", "partition of any card", "partition", "whole"]
 
@@ -43,8 +46,7 @@ class Reservation:
     form: Form = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """Whether a pod is admitted, and with what changes.
 
     `backends` maps container names to the back end that serves each. `code` is the HTTP status inside the answer:
@@ -57,8 +59,8 @@ class Decision:
     violations: Sequence[Violation] = ()
     warnings: Sequence[str] = ()
     patch: Sequence[Operation] = ()
-    backends: Mapping[str, str] = field(default_factory=dict)
-    audit: Mapping[str, str] = field(default_factory=dict)
+    backends: Mapping[str, str] = _NONE
+    audit: Mapping[str, str] = _NONE
     reservation: Reservation | None = None
     findings: Sequence[Finding] = ()
 

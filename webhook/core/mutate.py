@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from http import HTTPStatus
 
 from webhook.core import projection
@@ -57,8 +56,7 @@ def _with_judgement(refused: Decision, planned: Plan, request: AdmissionRequest,
     translated = pod.read(patch.applied(patch.to_patch(planned.edits, before), before), request.namespace)
     judged = judge.judge(translated, holdings.holdings(translated, rulebook), request, rulebook)
     more = [violation for violation in judged.violations if violation not in refused.violations]
-    return replace(
-        refused,
+    return refused._replace(
         violations=[*refused.violations, *more],
         warnings=[*refused.warnings, *judged.warnings],
         findings=judged.findings,

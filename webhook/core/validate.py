@@ -81,7 +81,7 @@ def _together(violations: Sequence[Violation], judged: Judgement) -> Decision:
     audit = judged.audit()
     if violations or judged.violations:
         refused = denied([*violations, *judged.violations], judged.warnings, judged.findings)
-        return replace(refused, audit=audit)
+        return refused._replace(audit=audit)
     return Decision(
         allowed=True,
         warnings=judged.warnings,

@@ -49,7 +49,7 @@ class Memo:
             self._remember(key, decision)
         if decision.reservation is None:
             return decision
-        return replace(decision, reservation=_named(decision.reservation, request))
+        return decision._replace(reservation=_named(decision.reservation, request))
 
     def _remember(self, key: Key | None, decision: Decision) -> None:
         """Keep a decision; if there is no room, forget the oldest."""
@@ -76,8 +76,7 @@ def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | 
 def _named(reservation: Reservation, request: AdmissionRequest) -> Reservation:
     """The reservation of an equal projection, with this pod's name, UID and author."""
     metadata: Mapping[str, Any] = (request.pod or {}).get("metadata") or {}
-    ask = replace(
-        reservation.ask,
+    ask = reservation.ask._replace(
         name=str(metadata.get("name") or ""),
         uid=str(metadata.get("uid") or ""),
         author=request.author,

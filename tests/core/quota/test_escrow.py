@@ -21,7 +21,7 @@ def devices(count: float) -> Tally:
 
 def ask(name: str, count: float = 1, **others: Any) -> Ask:
     plain = Ask(namespace="dev", name=name, uid=f"uid-{name}", amount=devices(count), created=MADE)
-    return replace(plain, **others)
+    return plain._replace(**others)
 
 
 def ledger(**others: Any) -> Ledger:

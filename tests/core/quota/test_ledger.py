@@ -139,7 +139,7 @@ def test_a_pod_may_be_called_so(name: str) -> None:
     ],
 )
 def test_no_pod_is_called_so(wrong: dict[str, Any]) -> None:
-    assert not core.is_of_a_pod(replace(ask("train", devices(1)), **wrong))
+    assert not core.is_of_a_pod(ask("train", devices(1))._replace(**wrong))
 
 
 def test_a_settlement_keeps_what_it_has_not_seen_and_how_namespaces_come_in() -> None:

@@ -131,7 +131,7 @@ class _Generous(Account):
     """Draws more from an advance than was set aside."""
 
     def draw(self, ask: Ask, now: float) -> bool:
-        return super().draw(replace(ask, amount={}), now)
+        return super().draw(ask._replace(amount={}), now)
 
 
 class _Careless(Account):

@@ -76,7 +76,7 @@ class World:
     def attack(self, one: int, two: int) -> None:
         """Somebody creates large pods that are refused after they were admitted, or whose name a pod has."""
         for number in range(3):
-            asked = replace(self._asked(one, two + number), author=f"mallory-{one % 2}", amount=AMOUNTS[2])
+            asked = self._asked(one, two + number)._replace(author=f"mallory-{one % 2}", amount=AMOUNTS[2])
             self._create(asked, self.replicas[(two + number) % len(self.replicas)], slow=False, doomed=one % 4 > 0)
 
     def _create(self, ask: Ask, replica: Replica, *, slow: bool, doomed: bool = False) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from webhook.core.backends.amounts import as_text
 from webhook.core.decision import Decision, Finding, denied
@@ -29,7 +28,7 @@ def enforced_mutation(decision: Decision, served: Sequence[Assignment], rulebook
     if not rulebook.tenancy.observing or not decision.allowed:
         return enforced(decision, rulebook)
     warnings = [*_becomes(served, rulebook), *decision.warnings] if decision.patch else decision.warnings
-    return replace(decision, patch=(), warnings=warnings)
+    return decision._replace(patch=(), warnings=warnings)
 
 
 def as_warnings(decision: Decision) -> Decision:

@@ -162,11 +162,11 @@ def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: 
     findings = [*decision.findings, *(_finding(wanted) for _ in outcome.exceeded[:1])]
     if outcome.verdict == "over":
         violations = over(wanted, ledger, outcome.exceeded)
-        return replace(denied(violations, decision.warnings), findings=findings)
+        return denied(violations, decision.warnings)._replace(findings=findings)
     if wanted.action != "warn" or not outcome.exceeded:
-        return replace(decision, findings=findings)
+        return decision._replace(findings=findings)
     warnings = [*decision.warnings, *admitted_over(wanted, ledger, outcome.exceeded)]
-    return replace(decision, warnings=warnings, findings=findings)
+    return decision._replace(warnings=warnings, findings=findings)
 
 
 def _finding(wanted: Reservation) -> Finding:

@@ -120,7 +120,7 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], counted: Count, n
 
 def lifted(reservation: Reservation) -> Reservation:
     """The reservation of a pod that an exemption spares the quota: it counts, and is never refused."""
-    return replace(reservation, ask=replace(reservation.ask, enforced=False), action="dryrun")
+    return replace(reservation, ask=reservation.ask._replace(enforced=False), action="dryrun")
 
 
 def _form(held: Holding) -> Form:

@@ -75,7 +75,7 @@ class _Advance:
             return False
         if self.drawn >= MOST_DRAWN or not ask.amount.keys() <= self.amount.keys():
             return False
-        if self.draft.reserve(replace(ask, enforced=True)).verdict != "admit":
+        if self.draft.reserve(ask._replace(enforced=True)).verdict != "admit":
             return False
         self.drawn += 1
         return True

@@ -154,8 +154,7 @@ def _largest(by_uid: Mapping[str, Tally]) -> Tally:
     return most
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(NamedTuple):
     """A pod that is about to be created. Without a name and a UID it stands for any pod like it.
 
     `author`: who creates it, in one word. `enforced`: the pod is refused if it exceeds a limit. `created`: when the

@@ -114,7 +114,7 @@ def _with_hint(one: Explanation, document: Mapping[str, Any]) -> Explanation:
     hint = pod_templates.misplaced(document, one.before)
     if hint is None:
         return one
-    return replace(one, decision=replace(one.decision, warnings=[*one.decision.warnings, hint]))
+    return replace(one, decision=one.decision._replace(warnings=[*one.decision.warnings, hint]))
 
 
 def explain_pod(
@@ -182,9 +182,9 @@ def _judged(mutated: Decision, stored: AdmissionRequest, rulebook: Rulebook) -> 
     judged = validate(stored, rulebook)
     warnings = [*mutated.warnings, *judged.warnings]
     if not judged.allowed:
-        return replace(judged, warnings=warnings, reservation=None)
+        return judged._replace(warnings=warnings, reservation=None)
     findings = [*mutated.findings, *judged.findings]
-    return replace(mutated, warnings=warnings, reservation=judged.reservation, findings=findings)
+    return mutated._replace(warnings=warnings, reservation=judged.reservation, findings=findings)
 
 
 def _candidates(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Candidate]:

@@ -126,7 +126,7 @@ def _prospect(policy: TenantPolicy, namespace: str, pods: int) -> Prospect:
 
 def _answered(decision: Decision, wanted: Reservation, ledger: Ledger, pods: int, fit: int | None) -> Decision:
     _, [first] = reserve(ledger, [wanted.ask])
-    answered = replace(refusal.reserved(decision, wanted, first, ledger), reservation=None)
+    answered = refusal.reserved(decision, wanted, first, ledger)._replace(reservation=None)
     if first.verdict != "admit" or first.exceeded or fit is None or fit >= pods:
         return answered
     full = _with(ledger, wanted.ask, fit)
@@ -134,7 +134,7 @@ def _answered(decision: Decision, wanted: Reservation, ledger: Ledger, pods: int
     then = {"deny": "the others will be refused", "warn": "the others are over the quota"}.get(wanted.action)
     over = refusal.over(wanted, full, next_one.exceeded) if then else ()
     said = [f"of its {pods} pods {fit} fit, and {then}: [GPU104] {violation.message}" for violation in over]
-    return replace(answered, warnings=[*answered.warnings, *said])
+    return answered._replace(warnings=[*answered.warnings, *said])
 
 
 def _with(ledger: Ledger, ask: Ask, pods: int) -> Ledger:
