@@ -33,6 +33,7 @@ def _sent(request: AdmissionRequest) -> bytes:
                 "namespace": request.namespace,
                 **({"name": request.name} if request.name else {}),
                 "dryRun": request.dry_run,
+                "userInfo": {"username": request.user},
                 "object": request.pod,
                 "oldObject": request.old_pod,
                 "options": {"kind": "CreateOptions"},
@@ -54,6 +55,10 @@ def _sent(request: AdmissionRequest) -> bytes:
         dry_run=st.booleans(),
         pod=st.none() | surroundings.pods(),
         old_pod=st.none() | surroundings.pods(),
+        user=_TEXT,
+        at=st.just(0.0),
+        projection=st.none(),
+        text=st.just(b""),
     )
 )
 def test_a_review_is_read_as_it_was_sent(request: AdmissionRequest) -> None:

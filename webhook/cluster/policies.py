@@ -88,8 +88,9 @@ class Policies:
         """The objects of a kind as they are in the cluster, by name."""
         return self._collections[kind].objects
 
-    def tenancy(self, rulebook: Rulebook, offline: Tenancy) -> Tenancy:
-        """All of it as values, beside what stands in the rule files."""
+    def tenancy(self, rulebook: Rulebook) -> Tenancy:
+        """All of it as values, beside what the rulebook has from its files."""
+        offline = rulebook.tenancy
         for known in (self._policies, self._exemptions):
             if rulebook.digest != self._digest:
                 known.stale = {*self.objects(known.kind)}

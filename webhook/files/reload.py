@@ -25,15 +25,29 @@ class Rules:
         self.rulebook: Rulebook | None = None
 
     def refresh(self) -> bool:
-        """Read the rules again if the files have changed; returns whether there is news."""
-        if not self._change.due(file_stamps.directory(self._directory)):
+        """Read the rules again if the files have changed; returns whether there is news.
+
+        Files that change while they are read are read again: a directory is replaced whole, and half of each of two
+        versions is neither.
+        """
+        stamp = file_stamps.directory(self._directory)
+        if not self._change.due(stamp):
             return False
         try:
-            self.rulebook = rule_files.load(self._directory)
+            rulebook = rule_files.load(self._directory)
         except rule_files.RuleFilesError as error:
-            if not self._change.failed(error):
-                return False
-            log.error("the rules cannot be used: %s", error)  # noqa: TRY400 - the sentence is all there is to say
-        else:
-            log.info("rules %s", self.rulebook.digest[: logs.DIGEST_LENGTH])
+            return file_stamps.directory(self._directory) == stamp and self._failed(error)
+        if file_stamps.directory(self._directory) != stamp:
+            return False
+        self.rulebook = rulebook
+        digest = rulebook.digest[: logs.DIGEST_LENGTH]
+        log.info("rules %s from %s: %d back ends", digest, self._directory, len(rulebook.backends))
+        return True
+
+    def _failed(self, error: rule_files.RuleFilesError) -> bool:
+        """Retry later. Returns whether this is another error than before."""
+        if not self._change.failed(error):
+            return False
+        what = "no rules" if self.rulebook is None else "the changed rules are not usable, the last good ones stay"
+        log.error("%s: %s", what, error)
         return True

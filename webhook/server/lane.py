@@ -31,7 +31,7 @@ from webhook.core.policy import immutable, refusal
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Answered, is_of_a_pod, names_a_pod
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import UNREADABLE
+from webhook.core.rules.tenancy import UNREADABLE, Tenancy
 from webhook.server.memo import Judge, Memo
 from webhook.telemetry import logs, metrics
 
@@ -85,7 +85,12 @@ class Lane:
 
     def __init__(self, judges: Mapping[str, Judge], rulebook: Rulebook | None, lines: logs.Lines) -> None:
         self.judges = {f"/{name}".encode(): (name, judge) for name, judge in judges.items()}
+        self.rules = rulebook
+        """What the rule files and the nodes say."""
+        self.tenancy: Callable[[Rulebook], Tenancy] = _of_files
+        """The policies to add to the rules."""
         self.rulebook = rulebook
+        """The rules with the policies: what is in force."""
         self.draining = False
         self.good_until = inf
         """Until when (monotonic) the policies may be used: a process that was paused has missed changes."""
@@ -100,6 +105,11 @@ class Lane:
         self.ledger: Reserves = OfflineReservations(self._limits)
         self._memo = Memo()
         self._lines = lines
+
+    def use(self, rules: Rulebook | None) -> None:
+        """Answer by these rules, and the policies as they are now."""
+        self.rules = rules
+        self.rulebook = rules and replace(rules, tenancy=self.tenancy(rules))
 
     def answer(self, method: bytes, target: bytes, body: bytes) -> Answer | Awaitable[Answer]:
         """Answer one whole request. The answer is awaitable if a quota counts the pod of a review."""
@@ -226,7 +236,14 @@ class Lane:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{NEVER_LOADED}\n".encode())
         if path == b"/readyz" and self.waiting:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.waiting}\n".encode())
+        if path == b"/readyz" and self.rulebook is not None:
+            return Answer(HTTPStatus.OK, f"ok, rules {self.rulebook.digest}\n".encode())
         return Answer(HTTPStatus.OK, b"ok\n")
+
+
+def _of_files(rules: Rulebook) -> Tenancy:
+    """The policies that stand in the rule files."""
+    return rules.tenancy
 
 
 def _is_named(request: review.AdmissionRequest) -> bool:

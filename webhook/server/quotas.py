@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -15,6 +16,8 @@ from webhook.cluster.events import Events
 from webhook.cluster.ledgers import TenantUsages
 from webhook.cluster.policies import Policies
 from webhook.cluster.reservations import Reservations
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
 from webhook.server.lane import Lane, UnreadError
 
 LOOK_SECONDS: Final = 1.0
@@ -45,18 +48,19 @@ async def _unread(why: str, *_: str) -> Object | None:
     raise UnreadError(why)
 
 
+def _unknown(why: str, rules: Rulebook) -> Tenancy:
+    return replace(rules.tenancy, unknown=why)
+
+
 class Quotas:
     """Keeps a lane in step with the policies of the cluster while it serves."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         lane.stored = partial(_unread, NOT_YET)
+        lane.waiting = NOT_YET
         self._changed = asyncio.Event()
-        rulebook = lane.rulebook
-        if rulebook is not None:
-            self._offline = rulebook.tenancy
-            lane.rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=NOT_YET))
-            lane.waiting = NOT_YET
+        self._enforce(partial(_unknown, NOT_YET))
 
     async def run(self) -> None:
         """Follow the cluster; ends only when it is cancelled."""
@@ -75,18 +79,17 @@ class Quotas:
                 tasks.create_task(policies.run())
                 tasks.create_task(self._keep(policies))
         finally:
-            self._let_nobody_in()
+            self._enforce(partial(_unknown, NO_MORE))  # clients whose pods would get a GPU get the answer to retry
             self._lane.stored = partial(_unread, NO_MORE)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     await reservations.close()
             await cluster.close()
 
-    def _let_nobody_in(self) -> None:
-        """From now on policies are not followed: clients whose pods would get a GPU get the answer to retry."""
-        rulebook = self._lane.rulebook
-        if rulebook is not None:
-            self._lane.rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=NO_MORE))
+    def _enforce(self, tenancy: Callable[[Rulebook], Tenancy]) -> None:
+        """Answer by these policies, whatever the rules are."""
+        self._lane.tenancy = tenancy
+        self._lane.use(self._lane.rules)
 
     async def _keep(self, policies: Policies) -> None:
         while True:
@@ -98,9 +101,13 @@ class Quotas:
                 continue
             if self._changed.is_set() or rulebook.tenancy.unknown != policies.unknown:
                 self._changed.clear()
-                tenancy = policies.tenancy(rulebook, self._offline)
-                self._lane.rulebook = replace(rulebook, tenancy=tenancy)
-                self._lane.waiting = self._lane.waiting and tenancy.unknown
-                if tenancy.unknown != rulebook.tenancy.unknown:
-                    log.warning("policies: %s", tenancy.unknown or f"{len(tenancy.policies)} are known")
+                self._enforce(policies.tenancy)
+                self._tell(rulebook.tenancy)
+            self._lane.waiting = self._lane.waiting and policies.unknown
             self._lane.good_until = policies.good_until
+
+    def _tell(self, before: Tenancy) -> None:
+        """Log that the policies have become known, or unknown."""
+        now = self._lane.rulebook.tenancy if self._lane.rulebook else before
+        if now.unknown != before.unknown:
+            log.warning("policies: %s", now.unknown or f"{len(now.policies)} are known")

@@ -23,7 +23,7 @@ from webhook.core.reports import workloads
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
-from webhook.files import rule_files
+from webhook.files.reload import Rules
 from webhook.server import tls
 from webhook.server.lane import Lane
 from webhook.server.settings import Settings
@@ -65,8 +65,10 @@ def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) 
         return workloads.warn(request, rulebook, dict(lane.ledger.known()))
 
     judges = {"mutate": mutate, "validate": validate, "templates": warn}
-    lane = Lane(judges, _rulebook(settings.rules), lines)
-    return _run(Application(settings, lane, attach))
+    rules = Rules(settings.rules)
+    rules.refresh()
+    lane = Lane(judges, rules.rulebook, lines)
+    return _run(Application(settings, lane, rules, attach))
 
 
 def _check(settings: Settings) -> None:
@@ -91,19 +93,6 @@ def _keep_self_signed(directory: Path) -> None:
         raise CannotStartError(done.stderr.strip() or f"the certificate program ended with {done.returncode}")
     if said := done.stderr.strip():
         log.info(said)
-
-
-def _rulebook(directory: Path) -> Rulebook | None:
-    """The rules, or None. The server starts all the same, and tells at /readyz and in every answer what is wrong."""
-    try:
-        rulebook = rule_files.load(directory)
-    except rule_files.RuleFilesError as error:
-        log.error("no rules: %s", error)  # noqa: TRY400 - the sentence says it all, a traceback adds nothing
-        return None
-    log.info(
-        "rules %s from %s: %d back ends", rulebook.digest[: logs.DIGEST_LENGTH], directory, len(rulebook.backends)
-    )
-    return rulebook
 
 
 def _run(application: Application) -> int:
@@ -149,9 +138,12 @@ def _heartbeat_directory() -> str | None:
 class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
     """gunicorn's view of this program."""
 
-    def __init__(self, settings: Settings, lane: Lane, attach: Callable[[Lane], Attached] | None) -> None:
+    def __init__(
+        self, settings: Settings, lane: Lane, rules: Rules, attach: Callable[[Lane], Attached] | None
+    ) -> None:
         self.settings = settings
         self.lane = lane
+        self.rules = rules
         self.attach = attach
         super().__init__()
 

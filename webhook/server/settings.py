@@ -108,7 +108,10 @@ class Settings:
     `terminationGracePeriodSeconds` of 30."""
 
     tick_seconds: float = 0.25
-    """How often deadlines and watched files are checked."""
+    """How often deadlines, the certificate and the surroundings are checked."""
+
+    rules_seconds: float = 2
+    """How often the rule files are checked. A kubelet brings a changed ConfigMap within about a minute."""
 
     @property
     def certificate(self) -> tuple[Path, Path]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import logging
 import os
 import signal
+from dataclasses import replace
 from email.utils import formatdate
 from math import inf
 from time import monotonic
@@ -21,7 +23,9 @@ import uvloop
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
+from webhook.core.rules.rulebook import Rulebook
 from webhook.files import file_stamps, surroundings
+from webhook.files.reload import Rules
 from webhook.server import tls
 from webhook.server.door import Door, within_descriptors
 from webhook.server.lane import Lane
@@ -45,6 +49,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._loop: asyncio.AbstractEventLoop
         self._certificate, self._surroundings = file_stamps.Change(), file_stamps.Change()
         self._attached: asyncio.Task[None] | None = None
+        self._rules: Rules = self.app.rules
 
     def run(self) -> None:
         """Serve until a signal ends it; gunicorn calls this once, in the new process."""
@@ -63,11 +68,13 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._attached = self._loop.create_task(self.app.attach(self.lane).run())
         if self.settings.surroundings is not None and not self.settings.surroundings.exists():
             log.info("nothing is known of the cluster's nodes yet: %s is not there", self.settings.surroundings)
+        following = self._loop.create_task(self._follow_rules())
         self._door.open([listener.sock for listener in self.sockets])
         log.info("serving on %s", ", ".join(str(listener) for listener in self.sockets))
         while self.alive:
             self._tick(monotonic())
             await asyncio.sleep(self.settings.tick_seconds)
+        following.cancel()
         await self._abandon()
 
     def _tick(self, now: float) -> None:
@@ -156,22 +163,48 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self.lane.metrics.reloads["certificate", "done"] += 1
             log.info("the certificate was reloaded")
 
-    # The cluster around
+    # The rules, and the cluster around
+
+    async def _follow_rules(self) -> None:
+        """Use changed rules, which a thread reads: meanwhile reviews are answered by those before."""
+        while True:
+            await asyncio.sleep(self.settings.rules_seconds)
+            before = self._rules.rulebook
+            if not await asyncio.to_thread(self._rules.refresh):
+                continue
+            rules = self._rules.rulebook
+            if rules is None or rules is before:
+                self.lane.metrics.reloads["rules", "failed"] += 1
+                continue
+            self.lane.use(await asyncio.to_thread(self._surrounded, rules))
+            self._surroundings = file_stamps.Change()  # the file may have changed meanwhile
+            self.lane.metrics.reloads["rules", "done"] += 1
+            gc.freeze()  # what is loaded stays: the collector would look at all of it, in the midst of a review
+
+    def _surrounded(self, rules: Rulebook) -> Rulebook:
+        """Rules with what is known of the nodes: what the file says now, else what was concluded from it before."""
+        try:
+            if self.settings.surroundings is not None and self.settings.surroundings.exists():
+                return surroundings.around(rules, self.settings.surroundings)
+        except surroundings.SurroundingsError as error:
+            log.warning("the surroundings stay as they were read for the rules before: %s", error)
+        return rules if self.lane.rules is None else replace(rules, surroundings=self.lane.rules.surroundings)
 
     def _look_around(self) -> None:
         """Load the watcher's file if it has changed; if it cannot be read, the last good content stays in force."""
         file = self.settings.surroundings
-        if file is None or self.lane.rulebook is None:
+        if file is None or self.lane.rules is None:
             return
         stamp = file_stamps.file(file)
         if stamp is None or not self._surroundings.due(stamp):
             return
         try:
-            self.lane.rulebook = surroundings.around(self.lane.rulebook, file)
+            found = surroundings.around(self.lane.rules, file)
         except surroundings.SurroundingsError as error:
             if self._surroundings.failed(error):
                 self.lane.metrics.reloads["surroundings", "failed"] += 1
                 log.error("the changed surroundings are not usable, the last good ones stay: %s", error)  # noqa: TRY400 - the sentence is all there is to say
         else:
             self.lane.metrics.reloads["surroundings", "done"] += 1
-            log.info("the surroundings were loaded: %s", surroundings.describe(self.lane.rulebook.surroundings))
+            self.lane.use(found)
+            log.info("the surroundings were loaded: %s", surroundings.describe(found.surroundings))

@@ -85,6 +85,11 @@ class Settler:
         """The time (monotonic) up to which everything was heard of pods, or this was started."""
         return max(self._pods.as_of, self._started)
 
+    @property
+    def digest(self) -> str:
+        """The digest of the rules that pods are counted by; empty without rules."""
+        return self._rules.rulebook.digest if self._rules.rulebook else ""
+
     # What happens
 
     async def _follow_pods(self) -> None:
@@ -152,7 +157,7 @@ class Settler:
         rulebook = self._rules.rulebook
         if rulebook is None or self._policies.unknown:
             return
-        self.tenancy = self._policies.tenancy(rulebook, rulebook.tenancy)
+        self.tenancy = self._policies.tenancy(rulebook)
         self._policy_status.changed(self._policies, rulebook, self.tenancy)
         self._queue.add(self._namespaces.sort(self.tenancy, rulebook.cluster.system_namespaces))
         if not self._sorted:

@@ -128,7 +128,12 @@ def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
     yield from family("reloads_total", "Reloads of changed files.", ("what", "result"), metrics.reloads)
     yield from _single("log_lines_dropped_total", "Lines nobody read in time.", metrics.lines_dropped)
     yield from _single("rules_loaded", "Back ends in the rulebook; 0 if none.", sum(rules.values()))
-    yield from family("rulebook", "The rulebook in use.", ("digest",), {(key,): 1 for key in rules})
+    yield from rulebook(rules)
+
+
+def rulebook(digests: Iterable[str]) -> Iterator[str]:
+    """The lines that say which rules are in use."""
+    yield from family("rulebook", "The rulebook in use.", ("digest",), {(digest,): 1 for digest in digests})
 
 
 def _single(name: str, text: str, value: int) -> Iterator[str]:
