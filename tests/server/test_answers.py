@@ -2,11 +2,13 @@
 
 import base64
 import json
+import re
 
 import pytest
 
 from tests.bench.reviews import PLACEHOLDER
 from tests.server.peer import Peer
+from tests.server.process import Server
 
 ENVELOPE = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
 
@@ -118,11 +120,14 @@ def test_other_methods_are_not_allowed(peer: Peer, method: str, path: str, allow
     assert (answered.status, answered.headers["allow"]) == (405, allowed)
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_the_probes_say_ok(peer: Peer, path: str) -> None:
-    answered = peer.ask("GET", path)
+def test_the_probes_say_ok_and_by_which_rules(peer: Peer, server: Server) -> None:
+    pages = [peer.ask("GET", path) for path in ("/healthz", "/readyz")]
 
-    assert (answered.status, answered.body) == (200, b"ok\n")
+    assert [page.status for page in pages] == [200, 200]
+    assert pages[0].body == b"ok\n"
+    told = re.fullmatch(rb"ok, rules ([0-9a-f]{64})\n", pages[1].body)
+    assert told
+    assert server.metric(f'rulebook{{digest="{told[1].decode()}"}}') == 1
 
 
 def test_head_has_the_length_and_no_body(peer: Peer) -> None:
