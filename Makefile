@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -X dev -m pytest
 WORKERS := --tx '3*popen//python=$(BIN)/python -X dev' --dist load --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test check format cluster bench soak clean
+.PHONY: help setup run quick test check format cluster bench soak release clean
 
 help: ## list these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,5 +52,8 @@ bench: setup ## reviews, pods and tenants a second, beside a no-op server and a 
 soak: setup ## every test with larger numbers: more pods, storms at full size, each of them again and again
 	@SOAK=1 $(PYTEST)
 
+release: setup ## write install.yaml, the chart, an SBOM and checksums into dist/; IMAGE=registry/name:tag or @digest
+	@$(BIN)/python -m tests.release $(if $(IMAGE),--image $(IMAGE))
+
 clean: ## remove what the targets above made inside this folder
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

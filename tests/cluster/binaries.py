@@ -15,10 +15,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path(__file__).with_name("controlplane")
+HELM = Path(__file__).with_name("helm")
 REQUIRED = ("etcd", "kube-apiserver", "kubectl")
 CONTROLLERS = "kube-controller-manager"  # these three are built here, but KUBEBUILDER_ASSETS does not promise them
 SCHEDULER = "kube-scheduler"
@@ -63,31 +65,45 @@ def find(announce: Announce = print) -> Binaries:
         for program in REQUIRED:
             binaries.path(program)
         return binaries
-    folder = _cache() / _digest()
+    text = "building kube-apiserver, etcd and the rest: about five minutes, the first time only"
+    return Binaries(_built(MODULE, _stamped(), partial(announce, text)))
+
+
+def helm(announce: Announce = print) -> Path:
+    """Helm, built now when there is none yet: a module of its own, with other dependencies than Kubernetes."""
+    return _built(HELM, _FLAGS, partial(announce, "building helm: a minute, the first time only")) / "helm"
+
+
+_FLAGS = ["-trimpath", "-modcacherw", "-ldflags", "-s -w"]
+
+
+def _built(module: Path, flags: list[str], announce: Callable[[], object]) -> Path:
+    """The folder with the programs of a module."""
+    folder = _cache(module) / _digest(module, flags)
     if not folder.is_dir():
-        _build_once(folder, announce)
-    return Binaries(folder)
+        _build_once(folder, module, flags, announce)
+    return folder
 
 
-def _cache() -> Path:
+def _cache(module: Path) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "gpu-webhook" / "controlplane"
+    return Path(cache) / "gpu-webhook" / module.name
 
 
-def _digest() -> str:
-    digest = hashlib.sha256("\0".join(_flags()).encode())
+def _digest(module: Path, flags: list[str]) -> str:
+    digest = hashlib.sha256("\0".join(flags).encode())
     for name in ("go.mod", "go.sum"):
-        digest.update((MODULE / name).read_bytes())
+        digest.update((module / name).read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _flags() -> list[str]:
+def _stamped() -> list[str]:
     """What `go build` is told: small programs that know which version they are."""
     version = _required(r"k8s\.io/kubernetes (v[\d.]+)")
     major, minor, _ = version.removeprefix("v").split(".")
     stamp = "k8s.io/component-base/version.git"
     stamps = f"-X {stamp}Version={version} -X {stamp}Major={major} -X {stamp}Minor={minor}"
-    return ["-trimpath", "-modcacherw", "-ldflags", f"-s -w {stamps}"]
+    return [*_FLAGS[:-1], f"{_FLAGS[-1]} {stamps}"]
 
 
 def _required(pattern: str) -> str:
@@ -96,15 +112,15 @@ def _required(pattern: str) -> str:
     return found[1]
 
 
-def _build_once(folder: Path, announce: Announce) -> None:
+def _build_once(folder: Path, module: Path, flags: list[str], announce: Callable[[], object]) -> None:
     """Build into a folder of another name and rename it, alone: a second run waits here and finds it done."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder.with_suffix(".lock")):
         if folder.is_dir():
             return
-        announce("building kube-apiserver, etcd and the rest: about five minutes, the first time only")
+        announce()
         with tempfile.TemporaryDirectory(prefix="build-", dir=folder.parent) as scratch:
-            _build(Path(scratch)).rename(folder)
+            _build(Path(scratch), module, flags).rename(folder)
 
 
 @contextmanager
@@ -114,11 +130,12 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _build(scratch: Path) -> Path:
+def _build(scratch: Path, module: Path, flags: list[str]) -> Path:
     output = scratch / "bin"
     go, environment = _go(scratch)
-    _run([str(go), "build", *_flags(), "-o", f"{output}/", "tool"], MODULE, environment)
-    (output / "server").rename(output / "etcd")
+    _run([str(go), "build", *flags, "-o", f"{output}/", "tool"], module, environment)
+    if (output / "server").exists():
+        (output / "server").rename(output / "etcd")
     return output
 
 
@@ -171,6 +188,7 @@ def main() -> int:
     """Build what is missing before tests are started, as nobody sees what their workers print."""
     try:
         find()
+        helm()
     except UnavailableError as reason:
         sys.stderr.write(f"no control plane: {reason}\n")
         return int("CI" in os.environ)

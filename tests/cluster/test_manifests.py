@@ -72,7 +72,9 @@ def test_the_deployments_pods_pass_pod_security_and_the_quota_for_critical_pods(
 
 def test_requests_of_our_accounts_have_a_priority_level_of_their_own(installed: Client) -> None:
     for account in ("gpu-webhook", "gpu-webhook-certs", "gpu-webhook-settler"):
-        asked = installed.kubectl("get", "--raw=/version", f"--as=system:serviceaccount:{NAMESPACE}:{account}", "-v=8")
+        asked = installed.kubectl(
+            "get", "--raw=/version", f"--as=system:serviceaccount:{NAMESPACE}:{account}", "-v=8"
+        )
         assert asked.returncode == 0, asked.stderr
 
         level = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration"}

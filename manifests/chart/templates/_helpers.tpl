@@ -1,0 +1,19 @@
+{{- define "gpu-webhook.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{- /* One list for both configurations and for the Cluster document. */ -}}
+{{- define "gpu-webhook.exempt" -}}
+{{ append .Values.cluster.systemNamespaces .Release.Namespace | uniq | sortAlpha | toJson }}
+{{- end -}}
+
+{{- define "gpu-webhook.cluster" -}}
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Cluster
+metadata:
+  name: default
+spec:
+  {{- merge (dict "systemNamespaces" (include "gpu-webhook.exempt" . | fromJsonArray)) .Values.cluster | toYaml | nindent 2 }}
+{{- end -}}

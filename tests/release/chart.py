@@ -1,0 +1,210 @@
+"""The Helm chart, made of what kustomize makes: each object of the base, with the lines that components change.
+
+What a component adds, drops or changes is found by comparing lines of YAML, and becomes a condition on
+`.Values.components`. What values set replaces text or values of the base (`_filled`). By hand are only Chart.yaml,
+values.yaml with its schema, the named templates and the notes, in manifests/chart.
+"""
+
+import itertools
+import re
+import shutil
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from tests.cluster.binaries import ROOT
+from tests.release import kustomized
+from tests.release.kustomized import COMPONENTS, Object
+
+BY_HAND = kustomized.MANIFESTS / "chart"
+CLUSTER = ROOT / "rules" / "cluster.yaml"
+NAMESPACE = "gpu-webhook-system"
+RULES = "gpu-webhook-rules"
+OF_PODS = ("imagePullSecrets", "nodeSelector", "tolerations")
+WITH_RESOURCES = ("webhook", "watcher", "settler")
+
+
+class Template(str):
+    """A value of an object that values set: an expression of Go's templates."""
+
+    __slots__ = ()
+
+
+class Edit(NamedTuple):
+    """Lines of the base, from `start` to `end`, that are others with a component."""
+
+    start: int
+    end: int
+    condition: str
+    lines: tuple[str, ...]
+
+
+def write(kubectl: Path, folder: Path) -> None:
+    """Write the chart into a folder that is not there yet."""
+    shutil.copytree(BY_HAND, folder)
+    made = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    described = (folder / "Chart.yaml").read_text()
+    (folder / "Chart.yaml").write_text(described.replace("0.0.0", made))
+    spec = CLUSTER.read_text().partition("\nspec:\n")[2]
+    (folder / "values.yaml").write_text(f"{(BY_HAND / 'values.yaml').read_text()}cluster:\n{spec}")
+    base = _by_name(kustomized.objects(kubectl))
+    with_component = {each: _by_name(kustomized.objects(kubectl, [each])) for each in COMPONENTS}
+    names = dict.fromkeys([*base, *(name for objects in with_component.values() for name in objects)])
+    for name in names:
+        variants = {each: objects.get(name) for each, objects in with_component.items()}
+        _write(folder, base.get(name), variants)
+
+
+def value(component: str) -> str:
+    """The switch of a component: certManager of cert-manager."""
+    first, *rest = component.split("-")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _by_name(objects: Sequence[Object]) -> dict[tuple[str, str, str], Object]:
+    return {
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each
+        for each in objects
+        if each["kind"] != "Namespace"  # Helm's user makes it: a release is stored in it
+    }
+
+
+def _write(folder: Path, base: Object | None, variants: Mapping[str, Object | None]) -> None:
+    """Write the template of one object, which some components have and others have not."""
+    some = base or next(each for each in variants.values() if each)
+    kind, name = some["kind"], some["metadata"]["name"]
+    data = some.pop("data") if kind == "ConfigMap" else None
+    text = "\n".join(_without_empty(_edited(_lines(some), _edits(some, variants))))
+    if data is not None:
+        _write_files(folder / "files" / name, data)
+        text = f"{text}\n{_data(name)}"
+    having = [f".Values.components.{value(each)}" for each, variant in variants.items() if variant]
+    lacking = [f".Values.components.{value(each)}" for each, variant in variants.items() if not variant]
+    if kind == "CustomResourceDefinition":
+        text = _under(".Values.crds", text)
+    if base is None:
+        text = _under(f"or {' '.join(having)} false", text)
+    elif lacking:
+        text = _under(f"not (or {' '.join(lacking)} false)", text)
+    elsewhere = some["metadata"].get("namespace", NAMESPACE).removeprefix(NAMESPACE)
+    path = folder / "templates" / f"{'-'.join(filter(None, [kind.lower(), name, elsewhere]))}.yaml"
+    assert not path.exists(), f"two objects for {path.name}"
+    path.write_text(text + "\n")
+
+
+def _write_files(folder: Path, data: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True)
+    for key, content in data.items():
+        if key != CLUSTER.name:
+            (folder / key).write_text(content)
+
+
+def _under(condition: str, text: str) -> str:
+    return f"{{{{- if {condition} }}}}\n{text}\n{{{{- end }}}}"
+
+
+def _edits(base: Object, variants: Mapping[str, Object | None]) -> list[Edit]:
+    """What components change, in the order of lines; two may not change the same ones."""
+    edits = sorted(
+        edit
+        for each, variant in variants.items()
+        if variant and variant["kind"] != "ConfigMap"
+        for edit in _changes(_lines(base), _lines(variant), f".Values.components.{value(each)}")
+    )
+    for one, other in itertools.pairwise(edits):
+        assert one.end <= other.start, f"{one} and {other} change the same lines"
+    return edits
+
+
+def _changes(before: list[str], after: list[str], condition: str) -> Iterator[Edit]:
+    for tag, start, end, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield Edit(start, end, condition, tuple(after[first:last]))
+
+
+def _edited(body: Sequence[str], edits: Sequence[Edit]) -> Iterator[str]:
+    at = 0
+    for edit in edits:
+        yield from body[at : edit.start]
+        yield f"{{{{- if {edit.condition} }}}}"
+        yield from edit.lines
+        if edit.end > edit.start:
+            yield "{{- else }}"
+            yield from body[edit.start : edit.end]
+        yield "{{- end }}"
+        at = edit.end
+    yield from body[at:]
+
+
+# An object as lines of a template
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, data: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(
+    Template, lambda dumper, data: dumper.represent_scalar("tag:yaml.org,2002:str", f"@{data}@", style="'")
+)
+
+
+def _lines(given: Object) -> list[str]:
+    """The object as lines; where values set something there is a template, which escapes keep apart from text."""
+    text = yaml.dump(_filled(given, ()), Dumper=_Dumper, width=10**6)
+    text = text.replace("{{", '{{ "{{" }}').replace(NAMESPACE, "{{ .Release.Namespace }}")
+    return re.sub("'@(.*)@'", lambda found: "{{ " + found[1].replace("''", "'") + " }}", text).splitlines()
+
+
+def _filled(node: Any, path: tuple[str, ...]) -> Any:
+    """The object with templates for what values set; `path` is without the positions in lists."""
+    match path:
+        case (*_, "namespaceSelector", "matchExpressions", "values"):
+            return Template('include "gpu-webhook.exempt" .')
+        case (*_, "containers", "image"):
+            return Template('include "gpu-webhook.image" .')
+        case (*_, "priorityClassName"):
+            return Template(".Values.priorityClassName")
+        case ("spec", "template", "spec"):
+            node = {**node, **{key: Template(f"toJson .Values.{key}") for key in OF_PODS}}
+    if isinstance(node, list):
+        return [_filled(child, path) for child in node]
+    if not isinstance(node, dict):
+        return node
+    if path[-1:] == ("containers",) and node["name"] in WITH_RESOURCES:
+        node = {**node, "resources": Template(f"toJson .Values.resources.{node['name']}")}
+    if "replicas" in node and node["replicas"] > 1:
+        node = {**node, "replicas": Template(".Values.replicas")}
+    return {
+        key: child if isinstance(child, Template) else _filled(child, (*path, key)) for key, child in node.items()
+    }
+
+
+def _without_empty(lines: Iterable[str]) -> Iterator[str]:
+    """What is empty by default is left out, as in the base."""
+    for line in lines:
+        key = line.strip().partition(":")[0]
+        if key in OF_PODS:
+            yield f"{{{{- if .Values.{key} }}}}"
+            yield line
+            yield "{{- end }}"
+        else:
+            yield line
+
+
+def _data(name: str) -> str:
+    """The data of a ConfigMap: files of the chart, and among the rules what values say."""
+    data = f'data:\n{{{{ (.Files.Glob "files/{name}/*").AsConfig | indent 2 }}}}'
+    if name != RULES:
+        return data
+    cluster = f'  {CLUSTER.name}: |\n{{{{ include "gpu-webhook.cluster" . | indent 4 }}}}'
+    return f"{data}\n{cluster}\n{{{{- with .Values.rules }}}}\n{{{{ toYaml . | indent 2 }}}}\n{{{{- end }}}}"
