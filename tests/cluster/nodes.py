@@ -22,8 +22,8 @@ NOT_READY = "node.kubernetes.io/not-ready"
 _CLEARED = [("v1", "Pod"), ("v1", "Node"), (devices.API, "ResourceSlice"), (devices.API, "DeviceClass")]
 
 
-def start_scheduling(plane: ControlPlane, binaries: Binaries) -> None:
-    """Start the scheduler and KWOK; both end with the control plane."""
+def start_scheduling(plane: ControlPlane, binaries: Binaries, stages: Path = STAGES) -> None:
+    """Start the scheduler and KWOK, which makes of pods what `stages` say; both end with the control plane."""
     folder = plane.processes.folder
     configuration = folder / "scheduler.json"
     configuration.write_text(json.dumps(_scheduler(plane.client.kubeconfig)))
@@ -32,7 +32,7 @@ def start_scheduling(plane: ControlPlane, binaries: Binaries) -> None:
         KWOK,
         binaries.path(KWOK),
         f"--kubeconfig={plane.client.kubeconfig}",
-        f"--config={STAGES}",
+        f"--config={stages}",
         "--manage-all-nodes",
         "--node-lease-duration-seconds=40",
         env={"KWOK_WORKDIR": str(folder / KWOK)},

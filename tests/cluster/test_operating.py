@@ -1,0 +1,140 @@
+"""The commands of manifests/README.md, one after the other, from an empty cluster to one that is empty again.
+
+Nodes and running pods are KWOK's, which starts no program: a server of this machine stands in for the replicas.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import nodes
+from tests.cluster.accounts import NAMESPACE
+from tests.cluster.binaries import ROOT, Binaries
+from tests.cluster.client import RefusedError
+from tests.cluster.plane import ControlPlane, control_plane
+from tests.cluster.pods import pod
+from tests.cluster.waiting import until
+from tests.cluster.webhook import register, running_webhook, unregister
+from tests.release.kustomized import MANIFESTS
+from tests.release.test_monitoring import RULES
+
+pytestmark = pytest.mark.cluster
+
+TEXT = (MANIFESTS / "README.md").read_text()
+POLICY = {
+    "apiVersion": "gpu-webhook.io/v1alpha1",
+    "kind": "TenantPolicy",
+    "metadata": {"name": "vision"},
+    "spec": {"namespaces": {"names": ["vision"]}},
+}
+COMMANDS = dict(re.findall(r"<!-- run (\w+) -->\n```sh\n(.*?)```", TEXT, re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def empty(programs: Binaries) -> Iterator[ControlPlane]:
+    with control_plane(programs, controllers=True) as plane:
+        nodes.start_scheduling(plane, programs, nodes.STAGES.with_name("kubelets.yaml"))
+        zones = [("one", "a"), ("two", "b"), ("three", "c")]
+        made = [nodes.node(name, labels={"topology.kubernetes.io/zone": zone}) for name, zone in zones]
+        nodes.add(plane.client, made)
+        yield plane
+
+
+def _run(plane: ControlPlane, commands: str, folder: Path) -> str:
+    """Run a block as a person does, in a copy of this project; returns what it printed."""
+    environment = {
+        "PATH": f"{plane.client.kubectl_path.parent}:{Path(sys.executable).parent}:/usr/bin:/bin",
+        "KUBECONFIG": str(plane.client.kubeconfig),
+        "KUBECACHEDIR": str(folder / "cache"),
+        "HOME": str(folder),
+    }
+    done = subprocess.run(
+        ["bash", "-euc", commands], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A checkout in which a command may write."""
+    command = f"git ls-files -co --exclude-standard manifests rules | tar -c -T - | tar -x -C {tmp_path}"
+    subprocess.run(["bash", "-euc", command], cwd=ROOT, check=True, env=dict(os.environ))
+    return tmp_path
+
+
+def test_all_commands_do_what_is_said_of_them(empty: ControlPlane, here: Path) -> None:
+    shipped = (MANIFESTS / "base" / "webhook-configurations.yaml").read_text()
+    assert "all fine" in _run(empty, COMMANDS["render"], here)
+    assert (here / "manifests" / "base" / "webhook-configurations.yaml").read_text() == shipped
+
+    apply, ready, attempt = COMMANDS["install"].splitlines()
+    assert "serverside-applied" in _run(empty, apply, here)
+    assert "successfully rolled out" in _run(empty, ready, here)
+    with running_webhook(empty) as webhook:
+        unregister(empty.client)
+        register(empty.client, webhook)
+        assert _run(empty, attempt, here) == '{"nvidia.com/gpu":"1"}'
+        unregister(empty.client)
+    _run(empty, COMMANDS["on"], here)
+    assert "pod/ordinary" in _run(empty, COMMANDS["verify"], here)
+    assert "successfully rolled out" in _run(empty, COMMANDS["upgrade"], here)
+    assert "gpu-webhook" in _run(empty, COMMANDS["replicas"], here)
+    empty.client.create(POLICY)
+    assert "vision" in _run(empty, COMMANDS["ledgers"], here)
+
+    _refuses(empty)
+    assert "patched" in _run(empty, COMMANDS["ignore"], here)
+    _admits(empty)
+    assert "deleted" in _run(empty, COMMANDS["off"], here)
+    _admits(empty)
+    _run(empty, COMMANDS["on"], here)
+    _refuses(empty)
+
+    assert "deleted" in _run(empty, COMMANDS["uninstall"], here)
+    _admits(empty)
+    assert empty.client.exists(POLICY)
+    assert not empty.client.exists({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+
+
+def _admitted(plane: ControlPlane) -> bool:
+    try:
+        plane.client.create(pod("asking", labels={"gpu": "1"}), dry_run=True)
+    except RefusedError as refused:
+        if "gpu-webhook" not in str(refused):
+            raise
+        return False
+    return True
+
+
+def _refuses(plane: ControlPlane) -> None:
+    until(lambda: not _admitted(plane), "pods that ask for a GPU are refused while nobody answers", within=20)
+
+
+def _admits(plane: ControlPlane) -> None:
+    until(lambda: _admitted(plane), "pods that ask for a GPU are admitted as they are", within=20)
+
+
+def test_the_readme_at_the_top_installs_by_the_same_three_lines() -> None:
+    assert f"## Installing\n\n```sh\n{COMMANDS['install']}```\n" in (ROOT / "README.md").read_text()
+    assert len(COMMANDS["install"].splitlines()) == 3
+
+
+def test_each_alert_has_a_section() -> None:
+    headings = re.findall(r"^### (.+)$", TEXT, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9-]", "", heading.lower().replace(" ", "-")) for heading in headings}
+
+    named = {rule["annotations"]["runbook_url"] for rule in RULES}
+    assert {url.partition("#")[2] for url in named} == anchors
+    assert {url.partition("#")[0] for url in named} == {"https://gpu-webhook.io/manifests/README.md"}
+
+
+def test_each_component_is_in_the_table() -> None:
+    there = {path.name for path in (MANIFESTS / "components").iterdir()}
+
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", TEXT, re.MULTILINE)) - {"gpu-webhook-certs"} == there
