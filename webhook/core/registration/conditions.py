@@ -1,8 +1,8 @@
 """Match conditions: what the API server decides alone, so that a pod without a device never needs us.
 
 Each is a superset of what a review may change or refuse, so that new rules need no new configuration. It asks for
-words that all rules have in common. Only keys that lack them are taken from the loaded rules: annotations that name
-a claim, and what a Binding may carry.
+words that all rules have in common. Only keys that lack them are taken from the loaded rules: annotations and labels
+that ask by themselves or name a claim, and what a Binding may carry.
 
 The cost has to stay within the API server's budget, and every step costs time: 30 us for each key and `contains`
 [measured]. Who writes a pod chooses how many keys it has. So nothing is looked at of a pod with more of something
