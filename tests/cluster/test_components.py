@@ -1,0 +1,121 @@
+"""What each component changes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.cluster.binaries import Binaries
+from tests.release import kustomized
+from tests.release.kustomized import Object
+
+pytestmark = pytest.mark.cluster
+
+Changed = Callable[[str], Sequence[Object]]
+
+
+@pytest.fixture
+def changed(programs: Binaries) -> Changed:
+    return lambda component: kustomized.objects(programs.path("kubectl"), [component])
+
+
+def _named(objects: Sequence[Object], kind: str, name: str = "gpu-webhook") -> Any:
+    [found] = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def _hooks(objects: Sequence[Object]) -> dict[str, Any]:
+    """Our webhooks by name, without those that only the certificate program calls."""
+    hooks = [hook for each in objects for hook in each.get("webhooks", ())]
+    return {hook["name"].partition(".")[0]: hook for hook in hooks if not hook["name"].startswith("probe.")}
+
+
+def test_observing_never_fails_a_create(changed: Changed) -> None:
+    policies = {name: hook["failurePolicy"] for name, hook in _hooks(changed("observe-only")).items()}
+
+    assert policies == dict.fromkeys(("mutate", "validate", "bindings", "templates"), "Ignore")
+
+
+def test_opting_in_is_by_a_label_and_exempt_namespaces_stay_exempt(changed: Changed) -> None:
+    selectors = [hook["namespaceSelector"] for hook in _hooks(changed("namespace-opt-in")).values()]
+
+    assert [each["matchLabels"] for each in selectors] == [{"gpu-webhook.io/admission": "enabled"}] * 4
+    assert all(each["matchExpressions"][0]["operator"] == "NotIn" for each in selectors)
+
+
+def _ports(objects: Sequence[Object], name: str) -> tuple[str, int]:
+    container = _named(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"][0]
+    [bound] = [each for each in container["args"] if each.startswith("--bind=")]
+    return bound, container["ports"][0]["containerPort"]
+
+
+def test_on_gke_the_control_plane_comes_to_the_port_that_is_open(changed: Changed) -> None:
+    objects = changed("gke")
+
+    for name in ("gpu-webhook", "gpu-webhook-certs"):
+        assert _ports(objects, name) == ("--bind=0.0.0.0:10250", 10250)
+    policy = _named(objects, "NetworkPolicy", "gpu-webhook-certs")
+    assert {"port": 10250, "protocol": "TCP"} in policy["spec"]["egress"][0]["ports"]
+
+
+def test_on_eks_both_that_the_control_plane_calls_are_on_the_nodes_network_and_fit_on_one(changed: Changed) -> None:
+    objects = changed("eks")
+
+    used = []
+    for name in ("gpu-webhook", "gpu-webhook-certs"):
+        pod = _named(objects, "Deployment", name)["spec"]["template"]["spec"]
+        assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+        used += [port["containerPort"] for container in pod["containers"] for port in container.get("ports", ())]
+    assert len(used) == len(set(used))
+    labels = _named(objects, "Namespace", "gpu-webhook-system")["metadata"]["labels"]
+    assert {value for key, value in labels.items() if key.startswith("pod-security")} == {"privileged"}
+
+
+def test_on_aks_both_configurations_are_left_alone(changed: Changed) -> None:
+    labels = [each["metadata"]["labels"] for each in changed("aks") if "webhooks" in each]
+
+    assert [each["admissions.enforcer/disabled"] for each in labels] == ["true", "true"]
+
+
+def test_a_single_replica_is_replaced_without_a_gap(changed: Changed) -> None:
+    spec = _named(changed("single-replica"), "Deployment")["spec"]
+
+    assert (spec["replicas"], spec["strategy"]["rollingUpdate"]) == (1, {"maxSurge": 1, "maxUnavailable": 0})
+
+
+def test_cert_manager_takes_the_place_of_the_certificate_program(changed: Changed) -> None:
+    objects = changed("cert-manager")
+
+    annotations = [each["metadata"]["annotations"] for each in objects if "webhooks" in each]
+    injected = {"cert-manager.io/inject-ca-from": "gpu-webhook-system/gpu-webhook"}
+    assert annotations == [injected, injected]
+    assert [each["kind"] for each in objects if each["metadata"]["name"].startswith("gpu-webhook-certs")] == []
+    secret = _named(objects, "Certificate")["spec"]["secretName"]
+    volumes = _named(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert [each["secret"]["secretName"] for each in volumes if "secret" in each] == [secret]
+
+
+def test_the_console_listens_on_loopback_and_has_no_token(changed: Changed) -> None:
+    pod = _named(changed("console"), "Deployment", "gpu-webhook-console")["spec"]["template"]["spec"]
+
+    assert pod["automountServiceAccountToken"] is False
+    assert not [each for each in pod["volumes"] if "serviceAccountToken" in str(each)]
+    assert "--bind=127.0.0.1:8080" in pod["containers"][0]["args"]
+
+
+def test_prometheus_comes_to_each_program_by_a_service_and_a_port_that_exist(changed: Changed) -> None:
+    objects = changed("prometheus")
+    services = [each for each in objects if each["kind"] == "Service"]
+    deployments = [each["spec"]["template"] for each in objects if each["kind"] == "Deployment"]
+
+    reached = []
+    for monitor in (each["spec"] for each in objects if each["kind"] == "ServiceMonitor"):
+        wanted = monitor["selector"]["matchLabels"].items()
+        [service] = [each for each in services if wanted <= each["metadata"].get("labels", {}).items()]
+        [port] = [each for each in service["spec"]["ports"] if each["name"] == monitor["endpoints"][0]["port"]]
+        selected = service["spec"]["selector"].items()
+        [pod] = [each for each in deployments if selected <= each["metadata"]["labels"].items()]
+        named = [one["name"] for container in pod["spec"]["containers"] for one in container.get("ports", ())]
+        assert port["targetPort"] in named
+        reached.append(pod["metadata"]["labels"]["app.kubernetes.io/name"])
+    assert sorted(reached) == ["gpu-webhook", "gpu-webhook-certs", "gpu-webhook-settler"]
