@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from webhook.commands import checking, explaining, rendering, running, seeing
+from webhook.commands import checking, examining, explaining, rendering, running, seeing
 from webhook.commands.options import FAILED, FINE, UsageError
 
 
@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     checking.check_options(commands.add_parser("check", help="check rule files and run their examples"))
     checking.schema_options(commands.add_parser("schema", help="print the JSON Schema of rules, for editors"))
     rendering.render_options(commands.add_parser("render", help="print the webhook configurations for this cluster"))
+    examining.doctor_options(commands.add_parser("doctor", help="examine the installation in the current cluster"))
     seeing.inventory_options(
         commands.add_parser("inventory", help="show what nodes have and what pods ask, in one unit")
     )

@@ -49,7 +49,11 @@ def issue(folder: Path) -> Credentials:
     authority = _certificate(name, signer.public_key()).add_extension(unlimited, critical=True)
     _write(folder / "ca.crt", authority.issuer_name(name).sign(signer, hashes.SHA256()))
     loopback = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        [
+            x509.DNSName("kubernetes.default.svc"),
+            x509.DNSName("localhost"),
+            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+        ]
     )
     leaves = {
         "server": (_name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH),

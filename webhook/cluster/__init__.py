@@ -15,6 +15,8 @@ belong here: what an object means for a pod or a tenant (`webhook.core`), and wh
     ledgers                 the ledger of each tenant, the status of its TenantUsage
     reservations            a replica's reservations in those ledgers
     offline_reservations    the same in memory, for a server without a cluster; the interface of both
+    examination             what `gpu-webhook doctor` reads of a cluster and tries there
+    replica_pages           a replica as it is seen by connecting to it
     events                  an Event for the owner of pods that a quota refuses
 
 `webhook/README.md` follows one reservation from the review to the ledger.

@@ -6,14 +6,17 @@ Its import costs 0.5 s and 55 MiB, so the admission server imports this only whe
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import orjson
@@ -37,6 +40,14 @@ It queues a request for 15 s by default: a quarter of --request-timeout (apiserv
 WithPriorityAndFairness). A connection that is silent for longer leads nowhere; the next try takes another one."""
 
 PAGE_SECONDS: Final = 300.0
+
+ANSWER_SECONDS: Final = 15.0
+"""For a create with all webhooks of the cluster: the API server itself gives each of them up to 10 s by default."""
+
+SERVER_NAME: Final = "kubernetes.default.svc"
+"""A name that the certificate of every API server is for, whatever address it has."""
+
+_WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 GROUP: Final = f"/apis/{API_VERSION}"
 
@@ -62,6 +73,15 @@ _ERRORS: Final[Mapping[int, type[ApiError]]] = {
     HTTPStatus.CONFLICT: ConflictError,
     HTTPStatus.GONE: GoneError,
 }
+
+
+class Answer(NamedTuple):
+    """Whatever an API server answers; `at` is its clock, in seconds since 1970, None if it does not say."""
+
+    status: int
+    body: bytes
+    warnings: tuple[str, ...]
+    at: float | None
 
 
 class Api:
@@ -93,6 +113,25 @@ class Api:
         """Delete an object if it still has this version."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
         await self._send("DELETE", path, options)
+
+    async def answer(self, method: str, path: str, body: Object | None = None) -> Answer:
+        """Whatever is answered, a refusal too; raises ApiError where nothing is."""
+        try:
+            async with self._open(method, path, body, ClientTimeout(ANSWER_SECONDS)) as found:
+                content = await found.read()
+        except (ClientError, OSError, TimeoutError, ValueError) as error:
+            raise ApiError(f"{method} {path.partition('?')[0]} failed: {_reason(error)}") from None
+        warnings = _WARNING.findall(", ".join(found.headers.getall("Warning", [])))
+        date = found.headers.get("Date")
+        at = parsedate_to_datetime(date).timestamp() if date else None
+        return Answer(found.status, content, tuple(re.sub(r"\\(.)", r"\1", text) for text in warnings), at)
+
+    def of(self, host: str, port: int) -> Api:
+        """One API server of the cluster, by its address."""
+        settings = copy.copy(self._client.configuration)
+        settings.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        settings.tls_server_name = SERVER_NAME
+        return Api(client.ApiClient(settings))
 
     async def pages(self, path: str, selector: str = "") -> AsyncIterator[Object]:
         """A collection, page by page, all of one moment; `selector`: of fields."""

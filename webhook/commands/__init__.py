@@ -7,6 +7,7 @@ is in the other rooms. Their modules are imported when a command runs, so that e
     checking    check, schema
     seeing      inventory, tenants
     rendering   render
+    examining   doctor
     running     serve, console, settle, watch
     options     options that several commands have, exit codes, and the error of wrong usage
     streams     files and standard input; JSON out

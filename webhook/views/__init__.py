@@ -10,5 +10,6 @@ belong here: what is said (`core/reports`), where it is read from (`files`, `clu
     tenants      what tenants hold of what they may, as tables and for scripts
     rules        what a directory of rules holds, in numbers and for scripts
     manifest     objects for the API server as YAML
+    checkup      the checks of an installation, as a table and for scripts
     table        columns, and the numbers in them
 """

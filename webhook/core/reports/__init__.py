@@ -15,5 +15,11 @@ the server learns its surroundings from an `inventory`, and /templates is answer
     demand     what the pods ask, and which application each belongs to
     workloads  the answer of POST /templates: what becomes of the pods of a workload, as warnings to its author
     overview   both together: the global view of a cluster
+    checkup    one check of an installation: what was found, and the fix
+    registered  the webhook configurations of a cluster beside those rendered, and beside others'
+    replicas   the replicas: certificates, clocks, and the rules that they apply
+    trials     pods that are tried at each API server by a dry run
+    release    what this version of Kubernetes lacks
+    standing   policies, ledgers, and GPU pods that would be refused today
     tenants    what each tenant holds of what it may, and what is wrong
 """

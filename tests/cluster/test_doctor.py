@@ -1,0 +1,434 @@
+"""`gpu-webhook doctor` on an installation behind a Service, with two API servers: whole, then broken in one place."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certs import issue
+from certs.issue import Pair
+from tests.cluster.accounts import BASE, NAMESPACE, kubeconfig_of
+from tests.cluster.binaries import Binaries
+from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.plane import ControlPlane, accepts, control_planes, free_port
+from tests.cluster.pods import pod
+from tests.cluster.processes import Process
+from tests.cluster.tenancy import world
+from tests.cluster.waiting import until
+from tests.cluster.webhook import PROGRAM, ROOT, configurations
+
+pytestmark = pytest.mark.cluster
+
+RULES = ROOT / "rules"
+DAYS = timedelta(days=1)
+ACCOUNT = "gpu-webhook-doctor"
+CHECKS = [
+    "configurations",
+    "failure-policy",
+    "namespaces",
+    "replicas",
+    "certificate",
+    "expiry",
+    "admission",
+    "clocks",
+    "rules",
+    "order",
+    "kubernetes",
+    "policies",
+    "ledgers",
+    "pods",
+]
+Rules = list[dict[str, Any]]
+EVERYWHERE: Rules = [
+    {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["mutatingwebhookconfigurations"],
+        "verbs": ["get", "list"],
+    },
+    {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["validatingwebhookconfigurations"],
+        "resourceNames": ["gpu-webhook"],
+        "verbs": ["get"],
+    },
+    {"apiGroups": [""], "resources": ["namespaces", "nodes", "pods"], "verbs": ["list"]},
+    {
+        "apiGroups": ["gpu-webhook.io"],
+        "resources": ["exemptions", "tenantpolicies", "tenantusages"],
+        "verbs": ["list"],
+    },
+    {"apiGroups": ["elasticgpu.io"], "resources": ["elasticgpuclaims", "elasticgpuclasses"], "verbs": ["list"]},
+]
+ENDPOINTS: Rules = [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}]
+SERVER: Rules = [
+    *ENDPOINTS,
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+    {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["gpu-webhook"], "verbs": ["get"]},
+]
+TRIED: Rules = [*ENDPOINTS, {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
+"""All that it needs, and where: in the whole cluster, in the server's namespace, where pods are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one run printed."""
+
+    code: int
+    out: str
+    checks: Mapping[str, Mapping[str, Any]]
+
+    def by_result(self, result: str) -> set[str]:
+        return {name for name, check in self.checks.items() if check["result"] == result}
+
+
+@dataclass(slots=True)
+class Installation:
+    """The shipped manifests, with one replica that runs on this machine behind the Service."""
+
+    planes: Sequence[ControlPlane]
+    authority: Pair
+    tls: Path
+    port: int
+    replica: Process
+    kubeconfig: Path
+
+    @property
+    def client(self) -> Client:
+        return self.planes[0].client
+
+    def doctor(self, *arguments: str | Path) -> Said:
+        """What it says to scripts, with no other rights than it needs."""
+        done = self.run("--output=json", *(arguments or ("--rules", RULES)))
+        assert done.stdout, done.stderr
+        checks = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
+        return Said(done.returncode, done.stdout, checks)
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PROGRAM, "doctor", *map(str, arguments)],
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    def says(self, name: str, *results: str) -> Said:
+        """What it says as soon as a check has one of these results: a change takes a moment to be in force."""
+        said = [self.doctor()]
+
+        def is_in_force() -> bool:
+            if said[-1].checks[name]["result"] not in results:
+                said.append(self.doctor())
+            return said[-1].checks[name]["result"] in results
+
+        until(is_in_force, f"{name} is one of {results}", within=60)
+        return said[-1]
+
+    def trust(self, bundle: bytes | None) -> None:
+        """Write the caBundle of each of our webhooks."""
+        encoded = None if bundle is None else base64.b64encode(bundle).decode()
+        for made in configurations():
+            hooks = self.client.get(made)["webhooks"]
+            changed = [{**hook, "clientConfig": {**hook["clientConfig"], "caBundle": encoded}} for hook in hooks]
+            self.client.patch(made, {"webhooks": changed})
+
+    def await_health(self) -> None:
+        """Await what takes effect later: API servers hear of configurations, and the replica of its certificate."""
+        certificate = (self.tls / "tls.crt").read_text()
+        until(lambda: accepts(self.port), "the replica listens")
+        until(
+            lambda: ssl.get_server_certificate(("127.0.0.1", self.port)) == certificate, "the certificate is served"
+        )
+        for plane in self.planes:
+            until(partial(_is_translated, plane.client), "pods are translated")
+
+
+def _address() -> str:
+    """An address of this machine that is not of loopback, which an EndpointSlice does not take."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # nothing is sent
+        return str(probe.getsockname()[0])
+
+
+def _is_translated(client: Client) -> bool:
+    try:
+        answer = client.create(pod("probe", labels={"gpu": "1"}), dry_run=True)
+    except RefusedError:
+        return False
+    return "limits" in answer["spec"]["containers"][0]["resources"]
+
+
+def _endpoints(namespace: str, service: str, port: int) -> Object:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": f"{service}-{port}",
+            "namespace": namespace,
+            "labels": {"kubernetes.io/service-name": service},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [_address()], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+
+
+def _may(client: Client, name: str, rules: Rules, namespace: str = "") -> None:
+    """Give the account rights, in a namespace or everywhere."""
+    kind, metadata = ("Role", {"namespace": namespace}) if namespace else ("ClusterRole", {})
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": name, **metadata}}
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+    reference = {"apiGroup": group, "kind": kind, "name": name}
+    client.apply({**role, "rules": rules})
+    client.apply({**role, "kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]})
+
+
+def _replica(plane: ControlPlane, tls: Path, port: int) -> Process:
+    replica = plane.processes.start(
+        "replica",
+        PROGRAM,
+        "serve",
+        f"--bind=0.0.0.0:{port}",
+        f"--rules={RULES}",
+        f"--tls-cert={tls / 'tls.crt'}",
+        f"--tls-key={tls / 'tls.key'}",
+        farewell=signal.SIGINT,
+    )
+    until(lambda: accepts(port), "the replica listens")
+    return replica
+
+
+@pytest.fixture(scope="module")
+def installation(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with control_planes(programs, 2) as planes:
+        plane = planes[0]
+        client = plane.client
+        applied = client.kubectl("apply", "--server-side", "-k", str(BASE))
+        assert applied.returncode == 0, applied.stderr
+        for each in planes:
+            client.create(_endpoints("default", "kubernetes", int(each.client.url.rpartition(":")[2])))
+        _may(client, ACCOUNT, EVERYWHERE)
+        _may(client, ACCOUNT, SERVER, NAMESPACE)
+        _may(client, ACCOUNT, TRIED, "default")
+        tls, port, now = tmp_path_factory.mktemp("tls"), free_port(), datetime.now(UTC)
+        authority = issue.authority(now, 100 * DAYS)
+        _certify(tls, authority, now)
+        client.create(_endpoints(NAMESPACE, "gpu-webhook", port))
+        kubeconfig = kubeconfig_of(plane, ACCOUNT)
+        made = Installation(planes, authority, tls, port, _replica(plane, tls, port), kubeconfig)
+        made.trust(authority.certificate)
+        world.start_settler(plane)
+        made.await_health()
+        yield made
+
+
+def _certify(tls: Path, authority: Pair, issued: datetime) -> None:
+    """Write a certificate that was issued then for 30 days."""
+    pair = issue.leaf(authority, issue.service_names("gpu-webhook", NAMESPACE), issued, 30 * DAYS)
+    (tls / "tls.key").write_bytes(pair.key)
+    (tls / "tls.crt").write_bytes(pair.certificate)
+
+
+@pytest.fixture
+def healthy(installation: Installation) -> Iterator[Installation]:
+    """The installation, which a test mends again."""
+    yield installation
+    installation.await_health()
+
+
+def test_a_whole_installation_is_fine_in_every_check(healthy: Installation) -> None:
+    said = healthy.doctor("--namespace", NAMESPACE)
+
+    assert (said.code, list(said.checks), said.by_result("ok")) == (0, CHECKS, {*CHECKS}), said.out
+    assert said.checks["admission"]["found"] == (
+        "at 2 API servers pods with GPUs are translated or refused, and others are not sent to us"
+    )
+    assert said.checks["replicas"]["found"] == "1 replica is ready"
+    assert said.checks["rules"]["found"].startswith(f"1 replica applies the rules of the ConfigMaps in {NAMESPACE}, ")
+    assert said.checks["certificate"]["found"].endswith(f"for gpu-webhook.{NAMESPACE}.svc")
+
+
+def test_people_read_a_table_with_a_fix_for_whatever_is_wrong(healthy: Installation) -> None:
+    ran = healthy.run("--rules", RULES, "--try-in", "kube-system")
+
+    lines = ran.stdout.splitlines()
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "replicas        ok    1 replica is ready" in lines
+    assert "admission       warn  not tried: pods in kube-system are left alone, by the Cluster document" in lines
+    assert f"{' ' * 22}fix: name another one: --try-in NAMESPACE" in lines
+    assert lines[-1] == "14 checks: none failed, 1 to look at"
+
+
+def test_without_a_ca_bundle_the_certificate_fails_and_nothing_else(healthy: Installation) -> None:
+    healthy.trust(None)
+
+    said = healthy.doctor()
+
+    assert (said.code, said.by_result("fail")) == (1, {"certificate"}), said.out
+    assert "mutate.gpu-webhook.io" in said.checks["certificate"]["found"]
+    assert "gpu-webhook-certs writes it within 15 s" in said.checks["certificate"]["fix"]
+    healthy.trust(healthy.authority.certificate)
+
+
+def test_a_certificate_of_another_ca_fails_and_says_what_verifies_it_not(healthy: Installation) -> None:
+    healthy.trust(issue.authority(datetime.now(UTC), DAYS).certificate)
+
+    said = healthy.says("admission", "warn", "fail")
+
+    assert (said.code, said.by_result("fail"), said.by_result("warn")) == (1, {"certificate"}, {"admission"}), (
+        said.out
+    )
+    assert "by the caBundle of mutate.gpu-webhook.io, " in said.checks["certificate"]["found"]
+    healthy.trust(healthy.authority.certificate)
+
+
+@pytest.mark.parametrize(
+    ("age", "code", "result", "found"),
+    [(40, 1, "fail", "expired 10 days ago"), (25, 0, "warn", "4 days of 30 days are left")],
+)
+def test_a_certificate_that_was_not_renewed(
+    healthy: Installation, age: int, code: int, result: str, found: str
+) -> None:
+    now = datetime.now(UTC)
+    _certify(healthy.tls, healthy.authority, now - age * DAYS)
+    said = healthy.says("expiry", result)
+
+    assert (said.code, said.by_result("fail") | said.by_result("warn") - {"admission"}) == (code, {"expiry"}), (
+        said.out
+    )
+    assert found in said.checks["expiry"]["found"]
+    assert "gpu-webhook-certs" in said.checks["expiry"]["fix"]
+    _certify(healthy.tls, healthy.authority, now)
+
+
+def test_a_server_that_is_down_is_missed_by_every_api_server(healthy: Installation) -> None:
+    healthy.replica.stop()
+
+    said = healthy.doctor()
+
+    unseen = {"replicas", "certificate", "expiry", "rules"}
+    assert (said.code, said.by_result("fail"), said.by_result("warn")) == (1, {"admission"}, unseen), said.out
+    assert said.checks["admission"]["found"].count("failed calling webhook") == 3
+    assert "look whether replicas run" in said.checks["admission"]["fix"]
+    healthy.replica = healthy.planes[0].processes.again(healthy.replica)
+
+
+def test_an_edited_configuration_is_named_with_what_differs(healthy: Installation) -> None:
+    made = configurations()[1]
+    before = healthy.client.get(made)["webhooks"]
+    edited = [{**before[0], "rules": before[0]["rules"][:1], "sideEffects": "None"}, *before[1:]]
+    healthy.client.patch(made, {"webhooks": edited})
+
+    said = healthy.doctor()
+
+    assert (said.code, said.by_result("fail")) == (1, {"configurations"}), said.out
+    assert said.checks["configurations"]["found"] == (
+        "validate.gpu-webhook.io: rules differs from what is rendered; "
+        "validate.gpu-webhook.io: sideEffects is None, rendered NoneOnDryRun"
+    )
+    assert "gpu-webhook render webhooks | kubectl apply" in said.checks["configurations"]["fix"]
+    healthy.client.patch(made, {"webhooks": before})
+
+
+def test_another_webhook_for_gpus_that_runs_first_is_named(healthy: Installation) -> None:
+    other = _another("a-first", "vgpu.hami.io")
+    healthy.client.create(other)
+
+    said = healthy.doctor()
+
+    assert (said.code, said.by_result("fail")) == (1, {"order"}), said.out
+    assert "vgpu.hami.io of a-first" in said.checks["order"]["found"]
+    assert "reinvocationPolicy: IfNeeded" in said.checks["order"]["fix"]
+    healthy.client.delete(other)
+
+
+def _another(name: str, hook: str) -> Object:
+    """A mutating webhook of somebody else, which is called for no pod of these tests."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    made = {
+        "name": hook,
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [rule],
+        "objectSelector": {"matchLabels": {"nobody": "has-this"}},
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    kind = "MutatingWebhookConfiguration"
+    api = "admissionregistration.k8s.io/v1"
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "webhooks": [made]}
+
+
+def test_other_rules_than_those_that_replicas_apply_fail(healthy: Installation, tmp_path: Path) -> None:
+    for file in RULES.glob("*.yaml"):
+        (tmp_path / file.name).write_text(f"{file.read_text()}# changed\n")
+
+    said = healthy.doctor("--rules", tmp_path)
+
+    assert (said.code, said.by_result("fail")) == (1, {"rules"}), said.out
+    assert said.checks["rules"]["found"].startswith(f"{tmp_path} has the rules ")
+    assert "their logs say why the rules do not load" in said.checks["rules"]["fix"]
+
+
+def test_a_policy_that_cannot_be_read_is_named(healthy: Installation) -> None:
+    broken = world.policy("vision", "vision", allowed={"backends": ["nobody-has-this"]})
+    healthy.client.create(broken)
+
+    said = healthy.doctor()
+
+    assert (said.code, said.by_result("fail")) == (1, {"policies"}), said.out
+    assert "nobody-has-this" in said.checks["policies"]["found"]
+    assert "kubectl describe tenantpolicy" in said.checks["policies"]["fix"]
+    healthy.client.delete(broken)
+
+
+def test_gpu_pods_from_before_are_counted_and_named(healthy: Installation) -> None:
+    made = configurations()
+    before = [healthy.client.get(each) for each in made]
+    old = pod("old", labels={"gpu": "1.5"})
+    for each in made:
+        healthy.client.delete(each)
+    until(lambda: _created(healthy.client, old), "nobody judges the pod")
+    for each in before:
+        metadata = {"name": each["metadata"]["name"]}
+        healthy.client.create({**each, "metadata": metadata})
+
+    said = healthy.says("admission", "ok")
+
+    assert (said.code, said.by_result("warn")) == (0, {"pods"}), said.out
+    assert "1 pod of 1 would be refused today: default/old: [GPU" in said.checks["pods"]["found"]
+    healthy.client.delete(old)
+
+
+def _created(client: Client, made: Object) -> bool:
+    try:
+        client.create(made)
+    except RefusedError:
+        return False
+    return True
+
+
+def test_an_account_that_may_not_look_is_an_error_and_no_finding(healthy: Installation) -> None:
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ACCOUNT}}
+    healthy.client.patch(role, {"rules": EVERYWHERE[:2]})
+
+    said = healthy.says("pods", "fail")
+
+    assert (said.code, said.by_result("fail")) == (2, {"policies", "ledgers", "pods"}), said.out
+    assert said.checks["pods"]["examined"] is False
+    healthy.client.patch(role, {"rules": EVERYWHERE})
