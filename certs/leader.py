@@ -11,19 +11,35 @@ import logging
 from typing import Final
 
 from aiohttp import ClientError
+from kubernetes.aio import client
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.leaderelection.electionconfig import Config
 from kubernetes.aio.leaderelection.leaderelection import LeaderElection
+from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
 from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
 
-LEASE_SECONDS: Final = 15.0
-RENEW_SECONDS: Final = 10.0
-RETRY_SECONDS: Final = 2.0
+LEASE_SECONDS: Final = 15
+RENEW_SECONDS: Final = 10
+RETRY_SECONDS: Final = 2
 
 log = logging.getLogger(__name__)
 
 
-async def campaign(lock: LeaseLock, leading: asyncio.Event) -> None:
+class Lock(LeaseLock):
+    """The Lease. The library's own `create` asks for `pretty=True`, which its client refuses (kubernetes 37.0.2)."""
+
+    async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
+        """Create it; False if somebody else has."""
+        made = client.V1Lease(metadata=client.V1ObjectMeta(name=name), spec=self.update_lease(election_record))
+        try:
+            await self.api_instance.create_namespaced_lease(namespace, made)
+        except ApiException as error:
+            log.warning("the Lease %s cannot be created: %s", name, error.reason)
+            return False
+        return True
+
+
+async def campaign(lock: Lock, leading: asyncio.Event) -> None:
     """Keep `leading` set while the Lease is ours; never returns."""
 
     async def lead() -> None:

@@ -17,6 +17,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 from aiohttp import web
@@ -27,6 +28,10 @@ from certs.endpoints import Address
 from certs.issue import Pair
 from certs.problem import Problem
 
+SECONDS: Final = 2.0
+"""For the tries at one API server: it may have come to another copy of this program, behind the same Service."""
+
+PAUSE_SECONDS: Final = 0.1
 LABEL: Final = "gpu-webhook.io/probe"
 
 Arrivals = Mapping[str, set[str]]
@@ -54,20 +59,28 @@ async def refusals(
 async def _refusal(
     api: Api, server: Address, configurations: Collection[str], arrivals: Arrivals, namespace: str
 ) -> Problem | None:
-    """Why one API server does not accept the leaf."""
-    token = secrets.token_hex(16)
-    there = api.of(*server)
+    """Why one API server does not accept the leaf, after a few tries."""
+    there, until = api.of(*server), monotonic() + SECONDS
     try:
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?dryRun=All"
-        await there.send("POST", path, _lease(token, namespace))
-    except ApiError as error:
-        return Problem("api-server", str(server), f"the API server {server} does not accept the new leaf: {error}")
+        why = await _why_not(there, configurations, arrivals, namespace)
+        while why and monotonic() < until:
+            await asyncio.sleep(PAUSE_SECONDS)
+            why = await _why_not(there, configurations, arrivals, namespace)
     finally:
         await there.close()
-    if missing := [each for each in configurations if each not in arrivals[token]]:
-        why = f"the API server {server} has not called {stored.PROBE} of our configuration: {' and '.join(missing)}"
-        return Problem("api-server", str(server), why)
-    return None
+    return Problem("api-server", str(server), f"the API server {server} {why}") if why else None
+
+
+async def _why_not(there: Api, configurations: Collection[str], arrivals: Arrivals, namespace: str) -> str:
+    """Ask once; nothing if the API server came here for each configuration."""
+    token = secrets.token_hex(16)
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?dryRun=All"
+    try:
+        await there.send("POST", path, _lease(token, namespace))
+    except ApiError as error:
+        return f"does not accept the new leaf: {error}"
+    missing = [each for each in configurations if each not in arrivals[token]]
+    return f"has not called {stored.PROBE} of our configuration: {' and '.join(missing)}" if missing else ""
 
 
 def _lease(token: str, namespace: str) -> stored.Object:

@@ -15,8 +15,6 @@ from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from typing import Final
 
-from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
-
 from certs import api, leader, page
 from certs.endpoints import Address
 from certs.rotation import Terms
@@ -82,7 +80,7 @@ async def _run(cluster: api.Api, options: argparse.Namespace) -> None:
     )
     rotator = Rotator(cluster, Network(cluster, site, options.bind), site, terms)
     leading = asyncio.Event()
-    lock = LeaseLock(site.own_service, site.namespace, f"{socket.gethostname()}-{token_hex(4)}", cluster.connected)
+    lock = leader.Lock(site.own_service, site.namespace, f"{socket.gethostname()}-{token_hex(4)}", cluster.connected)
     told = await page.serve(rotator.status, options.metrics)
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -86,6 +86,11 @@ def _with_apiserver(processes: Processes, binaries: Binaries, made: Credentials,
 def restarted(plane: ControlPlane) -> ControlPlane:
     """The same one after its API server was killed, and started again; what etcd stores stays."""
     plane.apiserver.kill()
+    return revived(plane)
+
+
+def revived(plane: ControlPlane) -> ControlPlane:
+    """The same one with its API server, which has ended, started again."""
     apiserver = plane.processes.again(plane.apiserver)
     _await_ready(plane.client, apiserver)
     return replace(plane, apiserver=apiserver)

@@ -1,0 +1,305 @@
+"""All that certificates go through: two API servers, replicas whose kubelets are late, the certificate program.
+
+API servers call our Services at the addresses of EndpointSlices, by the names of the Services, as in a real cluster.
+"""
+
+import base64
+import random
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from certs.endpoints import Address
+from certs.stored import Site
+from tests.cluster.accounts import BASE, NAMESPACE, kubeconfig_of
+from tests.cluster.binaries import Binaries
+from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.plane import ControlPlane, accepts, control_planes, free_port
+from tests.cluster.pods import pod
+from tests.cluster.processes import Process
+from tests.cluster.waiting import until
+from tests.cluster.webhook import PROGRAM, ROOT, configurations
+
+SITE = Site()
+CERTS = Path(sys.executable).with_name("gpu-webhook-certs")
+ACCOUNT = "gpu-webhook-certs"
+SECRET: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": NAMESPACE}}
+SERVING: Object = {**SECRET, "metadata": {"namespace": NAMESPACE, "name": "gpu-webhook-tls"}}
+AUTHORITIES: Object = {**SECRET, "metadata": {"namespace": NAMESPACE, "name": "gpu-webhook-ca"}}
+ASKING = pod("asking", labels={"gpu": "1"})
+LATE_SECONDS = 1.5
+"""The longest that a kubelet takes here."""
+
+
+def here() -> str:
+    """An address of this machine that is not of loopback, which no EndpointSlice may hold."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("203.0.113.1", 9))  # sends nothing
+        return str(probe.getsockname()[0])
+
+
+@dataclass
+class Replica:
+    """An admission server with the Secret mounted as a kubelet does it: a link that changes both files at once."""
+
+    port: int
+    folder: Path
+    process: Process
+    mounted: str = ""
+    due: float = 0.0
+
+    def mount(self, secret: Object) -> None:
+        """Change the files, some time after the Secret has changed."""
+        version = secret["metadata"]["resourceVersion"]
+        if version == self.mounted:
+            self.due = 0.0
+            return
+        self.due = self.due or time.monotonic() + random.uniform(0, LATE_SECONDS)  # noqa: S311  not a secret
+        if time.monotonic() >= self.due:
+            write(self.folder, secret)
+            self.mounted, self.due = version, 0.0
+
+    def metric(self, name: str) -> float:
+        """A value of the page that the replica shows."""
+        return metric(f"https://127.0.0.1:{self.port}/metrics", name)
+
+
+def write(folder: Path, secret: Object) -> None:
+    """Make a volume of a Secret, or change it."""
+    made = folder / secret["metadata"]["resourceVersion"]
+    made.mkdir(parents=True, exist_ok=True)
+    for key, value in secret["data"].items():
+        (made / key).write_bytes(base64.b64decode(value))
+    (folder / "next").symlink_to(made)
+    (folder / "next").rename(folder / "data")
+
+
+def page(url: str) -> str:
+    """What a program shows, whoever signed its certificate."""
+    import ssl  # noqa: PLC0415
+
+    context = ssl._create_unverified_context() if url.startswith("https") else None  # noqa: S323, SLF001
+    with urllib.request.urlopen(url, timeout=10, context=context) as answer:  # noqa: S310
+        return str(answer.read().decode())
+
+
+def metric(url: str, name: str) -> float:
+    """One value of a page, 0 if it is not there."""
+    found = re.search(rf"^gpu_webhook_{re.escape(name)} (\S+)$", page(url), re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+@dataclass
+class Issuer:
+    """A running certificate program."""
+
+    process: Process
+    url: str
+
+    def done(self, action: str) -> float:
+        """How often it has done this."""
+        return metric(self.url, f'certs_actions_total{{action="{action}",result="done"}}')
+
+    def is_up(self) -> bool:
+        """Whether it shows its page."""
+        self.process.assert_running()
+        try:
+            return bool(page(self.url))
+        except OSError:
+            return False
+
+    def problems(self) -> list[str]:
+        """What it says is not as it should be."""
+        return re.findall(r'^gpu_webhook_certs_problems{what="([a-z-]+)"}', page(self.url), re.MULTILINE)
+
+
+class Load:
+    """Clients that create pods with a GPU without a pause, on dry run, through all API servers in turn."""
+
+    def __init__(self, clients: Sequence[Client], count: int) -> None:
+        self.created = 0
+        self.failures: list[str] = []
+        self._clients = clients
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._create, args=(number,)) for number in range(count)]
+
+    def _create(self, number: int) -> None:
+        while not self._ended.is_set():
+            number += 1
+            try:
+                made = self._clients[number % len(self._clients)].create(ASKING, dry_run=True)
+            except (RefusedError, OSError) as error:
+                self.failures.append(f"{error!r}")
+                self._ended.wait(0.1)
+                continue
+            self.created += 1
+            if not rewritten(made):
+                self.failures.append("a pod was not rewritten")
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def rewritten(made: Object) -> bool:
+    """Whether a created pod has been through the webhook."""
+    return "nvidia.com/gpu" in made["spec"]["containers"][0].get("resources", {}).get("limits", {})
+
+
+@dataclass
+class Installation:
+    """API servers and replicas; the certificate program comes and goes."""
+
+    planes: list[ControlPlane]
+    binaries: Binaries
+    replicas: list[Replica] = field(default_factory=list)
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def client(self) -> Client:
+        """An administrator, at the first API server."""
+        return self.planes[0].client
+
+    @property
+    def clients(self) -> list[Client]:
+        """The same at each API server."""
+        return [plane.client for plane in self.planes]
+
+    def lay_out(self) -> None:
+        """What the manifests have for the Services, and the addresses of the API servers."""
+        self.client.in_namespace(NAMESPACE)
+        for manifest in ("deployment.yaml", "certs.yaml"):
+            for each in yaml.safe_load_all((BASE / manifest).read_text()):
+                if each["kind"] == "Service":
+                    self.client.apply(each)
+        for number, plane in enumerate(self.planes):
+            self.slice("kubernetes", "default", number, int(plane.client.url.rpartition(":")[2]))
+
+    def slice(self, service: str, namespace: str, number: int, port: int) -> None:
+        """An address of a Service."""
+        self.client.apply(
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "name": f"{service}-{number}",
+                    "namespace": namespace,
+                    "labels": {"kubernetes.io/service-name": service},
+                },
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": [here()], "conditions": {"ready": True}}],
+                "ports": [{"name": "https", "port": port}],
+            }
+        )
+
+    def bind(self, number: int) -> Address:
+        """A new address for the certificate program's own endpoint, one of its Service."""
+        port = free_port()
+        self.slice(SITE.own_service, NAMESPACE, number, port)
+        return Address(here(), port)
+
+    @contextmanager
+    def issuer(self, *options: str, number: int = 0) -> Iterator[Issuer]:
+        """Run the certificate program, with the rights that the manifests give it."""
+        host, port = self.bind(number)
+        told = f"127.0.0.1:{free_port()}"
+        process = self.planes[0].processes.start(
+            f"certs-{number}-{port}",
+            CERTS,
+            "rotate",
+            f"--bind={host}:{port}",
+            f"--metrics={told}",
+            *options,
+            env={"KUBECONFIG": str(kubeconfig_of(self.planes[0], ACCOUNT, "certs.yaml"))},
+        )
+        made = Issuer(process, f"http://{told}/metrics")
+        try:
+            until(made.is_up, "the certificate program is up")
+            yield made
+        finally:
+            process.stop()
+
+    def start_replicas(self, count: int) -> None:
+        """Start servers as soon as there is a Secret to mount, and keep their mounts."""
+        until(lambda: self.stored(SERVING), "the serving Secret", within=60)
+        secret = self.client.get(SERVING)
+        for number in range(count):
+            port = free_port()
+            folder = self.planes[0].processes.folder / f"replica-{port}"
+            write(folder, secret)
+            process = self.planes[0].processes.start(
+                f"replica-{port}",
+                PROGRAM,
+                "serve",
+                f"--bind=0.0.0.0:{port}",
+                f"--rules={ROOT / 'rules'}",
+                f"--tls-cert={folder}/data/tls.crt",
+                f"--tls-key={folder}/data/tls.key",
+                farewell=signal.SIGINT,
+            )
+            self.replicas.append(Replica(port, folder, process, secret["metadata"]["resourceVersion"]))
+            self.slice(SITE.service, NAMESPACE, number, port)
+        threading.Thread(target=self._keep_mounts, daemon=True).start()
+
+    def _keep_mounts(self) -> None:
+        """All kubelets: each mounts a changed Secret in its own time, and leaves the files of a deleted one."""
+        while not self._ended.wait(0.1):
+            try:
+                secret = self.client.get(SERVING)
+            except (RefusedError, OSError):
+                continue
+            for replica in self.replicas:
+                replica.mount(secret)
+
+    def stored(self, obj: Object) -> dict[str, Any] | None:
+        """An object if it is there."""
+        try:
+            return self.client.get(obj)
+        except RefusedError as refusal:
+            if refusal.code != 404:
+                raise
+            return None
+
+    def works(self) -> bool:
+        """Whether a pod with a GPU comes back rewritten from every API server."""
+        try:
+            return all(rewritten(client.create(ASKING, dry_run=True)) for client in self.clients)
+        except (RefusedError, OSError):
+            return False
+
+    def close(self) -> None:
+        """Keep no mounts any more."""
+        self._ended.set()
+
+
+@contextmanager
+def installation(binaries: Binaries, *options: str) -> Iterator[Installation]:
+    """From nothing to a rewritten pod, with the certificate program for as long as that takes."""
+    with ExitStack() as stack:
+        made = Installation(stack.enter_context(control_planes(binaries, 2)), binaries)
+        stack.callback(made.close)
+        made.lay_out()
+        with made.issuer(*options):
+            made.start_replicas(3)
+            until(lambda: all(accepts(each.port) for each in made.replicas), "all replicas listen")
+            for configuration in configurations():
+                made.client.apply(configuration)
+            until(made.works, "pods are rewritten through both API servers", within=60)
+        yield made

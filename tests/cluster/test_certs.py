@@ -1,0 +1,255 @@
+"""The certificate program on two real API servers: rotations nobody notices, and faults that pass by themselves."""
+
+import asyncio
+import base64
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from kubernetes.aio import client, config
+
+from certs import issue
+from certs.api import Api
+from certs.rotation import Terms
+from certs.rotator import Rotator
+from certs.witness import Network
+from tests.cluster.accounts import kubeconfig_of
+from tests.cluster.binaries import Binaries
+from tests.cluster.installation import (
+    ACCOUNT,
+    AUTHORITIES,
+    SERVING,
+    SITE,
+    Installation,
+    Issuer,
+    Load,
+    installation,
+)
+from tests.cluster.plane import revived
+from tests.cluster.waiting import until
+from tests.cluster.webhook import configurations
+
+pytestmark = [pytest.mark.cluster, pytest.mark.large]
+
+ROTATIONS = 1000 if os.environ.get("SOAK") else 20
+FAST = ("--leaf-lifetime=6h", "--ca-lifetime=12h", "--renew-at=0.0001", "--overlap=1s", "--idle=0.2s")
+"""A leaf is due after 2.2 s, a CA after 4.3 s, and both are valid for long."""
+
+STEADY = ("--overlap=2s", "--idle=1s")
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def installed(programs: Binaries) -> Iterator[Installation]:
+    with installation(programs, *FAST) as made:
+        yield made
+
+
+def handshakes(installed: Installation) -> list[float]:
+    """How many each replica has seen fail: those before the first bundle was published, and none after."""
+    return [each.metric("failed_handshakes_total") for each in installed.replicas]
+
+
+def complaints(installed: Installation) -> list[str]:
+    """What API servers have ever said of webhooks that they could not call, but for the probe."""
+    said = [plane.apiserver.log.read_text(errors="replace") for plane in installed.planes]
+    lines = [line for each in said for line in each.splitlines()]
+    return [line for line in lines if "ailed calling webhook" in line and "probe.gpu-webhook.io" not in line]
+
+
+def test_nobody_notices_rotations_of_leaf_and_ca(installed: Installation) -> None:
+    before = complaints(installed), handshakes(installed)
+    with installed.issuer(*FAST) as issuer, Load(installed.clients, 16) as load:
+        until(lambda: issuer.done("serve") >= ROTATIONS, f"{ROTATIONS} leaves", within=ROTATIONS * 6)
+        authorities, forgotten = issuer.done("start"), issuer.done("forget")
+
+    assert load.failures == []
+    assert load.created > ROTATIONS
+    assert authorities >= ROTATIONS / 4
+    assert forgotten >= authorities - 1
+    assert all(each.metric('reloads_total{what="certificate",result="done"}') > 4 for each in installed.replicas)
+    assert (complaints(installed), handshakes(installed)) == before
+
+
+def test_nobody_notices_two_rotators_at_once(installed: Installation) -> None:
+    """Without a Lease: each takes its turns, and spoils those of the other."""
+    kubeconfig = str(kubeconfig_of(installed.planes[0], ACCOUNT, "certs.yaml"))
+    terms = Terms(
+        leaf=timedelta(hours=6), authority=timedelta(hours=12), renew_at=0.0001, overlap=timedelta(seconds=1)
+    )
+    binds = [installed.bind(number) for number in (0, 1)]
+
+    async def rotate() -> list[Rotator]:
+        connected = client.Configuration()
+        await config.load_kube_config(config_file=kubeconfig, client_configuration=connected)  # type: ignore[no-untyped-call]  # the library leaves it so
+        api, leading = Api(client.ApiClient(connected)), asyncio.Event()
+        leading.set()
+        rotators = [Rotator(api, Network(api, SITE, bind), SITE, terms) for bind in binds]
+        running = [asyncio.create_task(each.run(leading, 0.1)) for each in rotators]
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            if sum(each.status.actions["serve", "done"] for each in rotators) >= 6:
+                break
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await api.close()
+        return rotators
+
+    before = complaints(installed), handshakes(installed)
+    with Load(installed.clients, 4) as load:
+        rotators = asyncio.run(rotate())
+
+    assert load.failures == []
+    assert sum(each.status.actions["serve", "done"] for each in rotators) >= 6
+    assert all(sum(each.status.actions.values()) > 5 for each in rotators)
+    assert (complaints(installed), handshakes(installed)) == before
+
+
+# Faults
+
+
+@pytest.fixture(scope="module")
+def issuer(installed: Installation) -> Iterator[Issuer]:
+    """The program that keeps the installation, and a second copy that waits for its Lease."""
+    with ExitStack() as stack:
+        first = stack.enter_context(installed.issuer(*STEADY, number=0))
+        until(lambda: "this copy works" in first.process.tail(), "the first copy works", within=40)
+        yield first
+
+
+def data(stored: dict[str, Any] | None, key: str) -> bytes:
+    return base64.b64decode((stored or {"data": {}})["data"].get(key, ""))
+
+
+def all_is_well(installed: Installation, issuer: Issuer) -> bool:
+    """Pods are rewritten, the program has nothing to say, one CA is trusted, and replicas have the present leaf."""
+    serving, authorities = installed.stored(SERVING), installed.stored(AUTHORITIES)
+    if serving is None or authorities is None or issuer.problems() or not installed.works():
+        return False
+    bundles = {
+        hook["clientConfig"].get("caBundle", "")
+        for configuration in configurations()
+        for hook in (installed.stored(configuration) or {"webhooks": [{"clientConfig": {}}]})["webhooks"]
+    }
+    mounted = {replica.mounted for replica in installed.replicas}
+    return (
+        bundles == {authorities["data"]["ca.crt"]}
+        and data(authorities, "trusted.crt") == b""
+        and mounted == {serving["metadata"]["resourceVersion"]}
+        and issue.anchor(data(serving, "tls.crt"), [data(authorities, "ca.crt")]) is not None
+    )
+
+
+def corrupt(installed: Installation, obj: Any, key: str) -> None:
+    installed.client.patch(obj, {"data": {key: base64.b64encode(b"garbage").decode()}})
+
+
+def wipe(installed: Installation) -> None:
+    for configuration in configurations():
+        stored = installed.client.get(configuration)
+        for hook in stored["webhooks"]:
+            hook["clientConfig"].pop("caBundle", None)
+        installed.client.update(stored)
+
+
+def grow_old(installed: Installation, days: int) -> None:
+    """What a clock that jumps leaves: a CA and a leaf that were made when it was another time."""
+    then = datetime.now(UTC) - days * DAY
+    authority = issue.authority(then, 1825 * DAY)
+    leaf = issue.leaf(authority, SITE.names, then, 30 * DAY)
+    encoded = {"ca.crt": authority.certificate, "ca.key": authority.key, "trusted.crt": b""}
+    for obj, values in (
+        (AUTHORITIES, encoded),
+        (SERVING, {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": authority.certificate}),
+    ):
+        change = {key: base64.b64encode(value).decode() for key, value in values.items()}
+        installed.client.patch(obj, {"data": change})
+    for configuration in configurations():
+        stored = installed.client.get(configuration)
+        for hook in stored["webhooks"]:
+            hook["clientConfig"]["caBundle"] = base64.b64encode(authority.certificate).decode()
+        installed.client.update(stored)
+
+
+FAULTS: dict[str, tuple[Callable[[Installation], object], str]] = {
+    "the serving Secret is deleted": (
+        lambda installed: installed.client.delete(SERVING),
+        "the serving certificate is not good: there is none",
+    ),
+    "the Secret of CAs is deleted": (
+        lambda installed: installed.client.delete(AUTHORITIES),
+        "the CA cannot sign: there is none",
+    ),
+    "the serving Secret is corrupt": (
+        lambda installed: corrupt(installed, SERVING, "tls.crt"),
+        "the serving certificate is not good: it cannot be read",
+    ),
+    "the Secret of CAs is corrupt": (
+        lambda installed: corrupt(installed, AUTHORITIES, "ca.key"),
+        "the CA cannot sign: it cannot be read",
+    ),
+}
+SEEN_BY_CLIENTS: dict[str, tuple[Callable[[Installation], object], str]] = {
+    "every bundle is wiped": (wipe, "its CA bundle is not what it should be"),
+    "a configuration is deleted": (
+        lambda installed: installed.client.delete(configurations()[1]),
+        "the validating webhook configuration was deleted, and is there again",
+    ),
+    "the clock jumped a year ahead": (lambda installed: grow_old(installed, 365), "it expired on "),
+    "the clock jumped a year back": (lambda installed: grow_old(installed, -365), "it is valid only from "),
+}
+
+
+def recovers(installed: Installation, issuer: Issuer, fault: Callable[[Installation], object], said: str) -> None:
+    """Within a minute, and says so."""
+    until(lambda: all_is_well(installed, issuer), "all is well before", within=60)
+    before = issuer.process.log.read_text()
+    fault(installed)
+    until(lambda: said in issuer.process.log.read_text()[len(before) :], said, within=60)
+    until(lambda: all_is_well(installed, issuer), "all is well again", within=60)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_lost_secret_comes_back_and_nobody_notices(installed: Installation, issuer: Issuer, fault: str) -> None:
+    with Load(installed.clients, 4) as load:
+        recovers(installed, issuer, *FAULTS[fault])
+
+    assert load.failures == []
+    assert load.created > 0
+
+
+@pytest.mark.parametrize("fault", SEEN_BY_CLIENTS)
+def test_what_stops_reviews_passes_within_a_minute(installed: Installation, issuer: Issuer, fault: str) -> None:
+    recovers(installed, issuer, *SEEN_BY_CLIENTS[fault])
+
+
+def test_an_api_server_that_is_away_is_waited_for(installed: Installation, issuer: Issuer) -> None:
+    until(lambda: all_is_well(installed, issuer), "all is well before", within=60)
+    leaf = data(installed.stored(SERVING), "tls.crt")
+    with Load(installed.clients[:1], 4) as load:
+        installed.planes[1].apiserver.kill()
+        installed.client.delete(AUTHORITIES)
+        until(lambda: "api-server" in issuer.problems(), "it says that an API server is away", within=30)
+        assert data(installed.stored(SERVING), "tls.crt") == leaf
+
+        installed.planes[1] = revived(installed.planes[1])
+        until(lambda: all_is_well(installed, issuer), "the new CA", within=60)
+
+    assert data(installed.stored(SERVING), "tls.crt") != leaf
+    assert load.failures == []
+
+
+def test_a_second_copy_takes_over_when_the_first_is_killed(installed: Installation, issuer: Issuer) -> None:
+    with installed.issuer(*STEADY, number=1) as second:
+        assert second.done("serve") == 0
+        issuer.process.kill()
+        installed.client.delete(SERVING)
+
+        until(lambda: all_is_well(installed, second), "the second copy has written it", within=60)
+
+        assert second.done("serve") == 1
+    issuer.process.popen.wait()
