@@ -59,7 +59,10 @@ def test_only_a_part_of_the_back_end_changes_what_the_back_end_is_asked_in(sched
     assert _change(scheduled, stored, "annotations", **less) == "annotation gpu-fraction"
     other = scheduled.acting_as("system:serviceaccount:team:binder")
     assert _change(other, stored, "annotations", **less) == "annotation gpu-fraction"
+    more = {"nvidia.com/container.main.gpu-memory.request": "70Gi"}
+    assert _change(other, stored, "annotations", **more) == f"annotation {next(iter(more))}"
     binder = scheduled.acting_as(BINDER)
+    assert _change(binder, stored, "annotations", **more) == ""
     assert _change(binder, stored, "annotations", **{"received-resource-type": "Fraction"}) == ""
     assert _change(binder, stored, "annotations", **less) == ""
     assert _change(binder, stored, "labels", **{"gpu-model": "T4"}) == "label gpu-model"

@@ -288,6 +288,7 @@ def test_a_pod_in_every_back_ends_own_words_comes_to_us(installed: Client) -> No
         *({"containers": [container("main", resources={"requests": {name: "1"}})]} for name in resources),
         *({"containers": [container("main", resources=limits(**{name: "1"}))]} for name in resources),
         *({"annotations": {key.partition(" ")[2]: "1"}} for key in said if key.startswith("annotation ")),
+        *({"annotations": {slot.named("main"): "1"}} for slot in rules.per_container),
         *({"labels": {key: "1"}} for key in shorthand.KEYS),
         *({kind: {f"gpu-webhook.io/{key.removeprefix('gpu-')}": "1"}} for key in shorthand.KEYS for kind in METADATA),
         *({"annotations": {locations.annotation(key, "main"): "1"}} for key in shorthand.KEYS),

@@ -170,12 +170,13 @@ def _allow_list(rulebook: Rulebook) -> AllowList:
                 *allocation.addresses(rulebook),
                 *rulebook.heard["annotation"],
                 *rulebook.all_marked,
-                *(key for key in reserved if not key.endswith("*")),
+                *(key for key in reserved if "*" not in key),
             }
         ),
         prefixes=(
-            *(key.removesuffix("*") for key in sorted(reserved) if key.endswith("*")),
+            *sorted({key.partition("*")[0] for key in reserved if "*" in key}),
             *(prefix for source in rulebook.sources for prefix in source.prefixes),
+            *sorted({slot.head for slot in rulebook.per_container}),
         ),
         env=frozenset(name for mode in modes for name in mode.outputs.env),
         resources=frozenset(rulebook.resources) | locations.RESOURCES,

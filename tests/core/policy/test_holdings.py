@@ -25,6 +25,7 @@ GPU = "nvidia.com/gpu"
 MEMORY = "nvidia.com/gpumem"
 PERCENTAGE = "nvidia.com/gpumem-percentage"
 KAI = "gpu-fraction"
+OF_MAIN = "nvidia.com/container.main.gpu-memory"
 ON_T4 = {"gpu-model": "T4"}
 
 SHARED = """
@@ -143,6 +144,21 @@ def test_resources_of_the_whole_pod_are_none_of_devices() -> None:
         ),
         pytest.param(
             "kai", _with({}, {}, {KAI: "0.25", f"{KAI}-num-devices": "2"}), {"devices": "0.5"}, id="annotations"
+        ),
+        pytest.param(
+            "kai",
+            _with({}, ON_T4, {f"{OF_MAIN}.request": "2Gi", f"{OF_MAIN}.limit": "3Gi", f"{KAI}-num-devices": "2"}),
+            {"devices": "0.4", "devices/T4": "0.4", "memory": "6Gi", "memory/T4": "6Gi"},
+            id="annotations for one container",
+        ),
+        pytest.param(
+            "kai",
+            _with({}, {}, {KAI: "0.25", f"{OF_MAIN}.request": "3840Mi", f"{OF_MAIN}.limit": "7680Mi"}),
+            {"devices": "0.25"},
+            id="a fraction, and what the binder made of it",
+        ),
+        pytest.param(
+            "kai", _with({}, {}, {KAI: "0.25", f"{KAI}.limit": "0.75"}), {"devices": "0.75"}, id="up to a limit"
         ),
         pytest.param(
             "aliyun-cgpu",

@@ -157,6 +157,33 @@ def test_a_part_of_the_back_end_may_change_what_it_reads(user: str, *, let: bool
     assert (_updated(old, new, user, KAI) == []) == let
 
 
+REQUEST = "nvidia.com/container.main.gpu-memory.request"
+LIMIT = "nvidia.com/container.main.gpu-memory.limit"
+PORTION = "kai.scheduler/container.main.gpu-memory.portion.limit"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        pytest.param({REQUEST: "8Gi"}, {REQUEST: "1Gi"}, REQUEST, id="a request"),
+        pytest.param({REQUEST: "8Gi"}, {REQUEST: "8Gi", LIMIT: "80Gi"}, LIMIT, id="a limit that is added"),
+        pytest.param({REQUEST: "8Gi"}, {}, REQUEST, id="all of it"),
+        pytest.param(FRACTION, {**FRACTION, REQUEST: "70Gi"}, REQUEST, id="what wins over a fraction"),
+        pytest.param(FRACTION, {**FRACTION, PORTION: "0.9"}, PORTION, id="the limit of a fraction"),
+    ],
+)
+def test_an_annotation_for_one_container_changes_by_the_back_end_alone(
+    before: Object, after: Object, refused: str
+) -> None:
+    old, new = _pod({}, before, gpu=False), _pod({}, after, gpu=False)
+
+    assert _updated(old, new, rulebook=KAI) == [f'GPU109 metadata.annotations["{refused}"]']
+    assert _updated(old, new, "system:serviceaccount:kai-scheduler:binder", KAI) == []
+    assert _bound(_stored(old), rulebook=KAI, annotations={PORTION: "0.9"}) == [
+        f'GPU109 metadata.annotations["{PORTION}"]'
+    ]
+
+
 def test_a_part_of_a_back_end_may_not_change_the_shorthand() -> None:
     old, new = _pod({"gpu-memory": "8Gi"}, {}), _pod({"gpu-memory": "1Gi"}, {})
 
@@ -194,11 +221,11 @@ def test_who_only_observes_refuses_nothing() -> None:
 
 
 def test_the_match_condition_sees_every_pod_that_asks_without_a_resource() -> None:
-    """It lets those through that have a resource which is not of Kubernetes, or a key that begins with `gpu`."""
+    """It lets those through that have a resource which is not of Kubernetes, or a key with `gpu` in it."""
     alone = {one.name for by_key in EVERY.heard.values() for one in by_key.values() if one.alone}
 
     assert alone
-    assert {name for name in alone if not name.split()[1].startswith("gpu")} == set()
+    assert {name for name in alone if "gpu" not in name} == set()
 
 
 @pytest.mark.parametrize("after", [{}, {"nvidia.com/use-gputype": "A100"}])

@@ -68,7 +68,7 @@ OTHERS: tuple[Any, ...] = (0, "word", [], {}, None, True, -1, 2.5, "{word}", "co
 NOT_FORM = (
     "^no (rule|catalogue|parameter|back end)|does not enable|has no parameter|nothing under reads",
     "is no multiple of|less than min|^no number is from|has a meaning already",
-    "^two keys become|^the example|^what becomes of",
+    "^two keys become|^the example|^what becomes of|: in a key only",
     "no Cluster document|goes round in a circle|is defined already|is a device already",
 )
 """Problems no schema knows of: names elsewhere; sums; what parameters and examples become; the rules together."""

@@ -21,6 +21,7 @@ from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode, When
 from webhook.core.rules.verbs import Amount
+from webhook.core.rules.vocabulary import Slot
 
 
 def understand(
@@ -32,12 +33,13 @@ def understand(
     """
     said = GpuRequest(marks=marks, models=models)
     reasons: list[CannotExpressError] = []
-    modes = [mode for mode in backend.modes if native.keys() <= mode.amounts.keys()] or list(backend.modes)
+    modes = [mode for mode in backend.modes if _asking(native, mode).keys() <= mode.amounts.keys()]
+    modes = modes or list(backend.modes)
     if not models:
         modes.sort(key=lambda mode: bool(mode.when.models))  # modes for a certain card come last
     for mode in modes:
         try:
-            return _request_of(native, mode, said), mode
+            return _request_of(_asking(native, mode), mode, said), mode
         except CannotExpressError as reason:
             reasons.append(reason)
     # The mode with most of the keys in common is the one that was meant.
@@ -48,6 +50,14 @@ def understand(
         range(len(reasons)), key=lambda i: (common[i], wrong[i], modes[i].profile is None, place[id(modes[i])])
     )
     raise _with_all_near(reasons[meant], reasons, native, modes[meant])
+
+
+def _asking(native: Mapping[str, int], mode: Mode) -> Mapping[str, int]:
+    """The resources without what only the scheduler of the mode writes: it repeats what was asked."""
+    if mode.companions is None or not mode.companions.reserved:
+        return native
+    reserved = {name for name in native if isinstance(name, Slot) and mode.companions.reserves(name.key)}
+    return {name: value for name, value in native.items() if name not in reserved} if reserved else native
 
 
 def _with_all_near(
@@ -69,19 +79,24 @@ def _request_of(native: Mapping[str, int], mode: Mode, said: GpuRequest) -> GpuR
     count = _count(native, mode)
     _check_values(native, mode, count)
     found: dict[str, Any] = {"count": count}
-    for resource, output in mode.amounts.items():
+    for resource, output in sorted(mode.amounts.items(), key=lambda entry: entry[1].most):
         value = native.get(resource)
         if value is not None and isinstance(output, Amount) and output.what != "count":
-            _join(found, amounts.read_back(output, value, count), resource)
+            _join(found, amounts.read_back(output, value, count), resource, most=output.most)
         if value is None and (output.what, output.absent) == ("cores", "whole"):
             found.setdefault("cores", Fraction(100))
     return _normal(found, mode, said)
 
 
-def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str) -> None:
-    """Add the fields of one amount; raises CannotExpressError if they contradict those of others."""
+def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str, *, most: bool) -> None:
+    """Add the fields of one amount; raises CannotExpressError if they contradict those of others.
+
+    Of what a container may take at most, the greater counts.
+    """
     for key, value in more.items():
-        if found.setdefault(key, value) != value:
+        if most:
+            found[key] = max(value, found.get(key, value))
+        elif found.setdefault(key, value) != value:
             message = f"{resource} says another part of a device than the resources beside it"
             raise CannotExpressError("GPU405", message, f"remove {resource}, or make them agree", resource)
 
@@ -89,7 +104,8 @@ def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str) -> None
 def _check_companions(native: Mapping[str, int], mode: Mode, marks: frozenset[str]) -> None:
     """Raise CannotExpressError for a resource that the mode does not write, or without something that it needs."""
     for resource in sorted(native.keys() - mode.amounts.keys()):
-        message = f"{resource} does not go together with {', '.join(mode.amounts)}"
+        others = [name for name, output in mode.amounts.items() if not output.most]
+        message = f"{resource} does not go together with {', '.join(others)}"
         raise CannotExpressError("GPU405", message, f"remove {resource}", resource)
     for mark in sorted(mode.marks - marks):
         message = f"{', '.join(native)} is meant so only with the annotation {mark.replace('=', ': ', 1)}"

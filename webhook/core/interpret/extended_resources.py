@@ -21,7 +21,7 @@ from webhook.core.kube.quantity import QuantityError
 from webhook.core.request.request import FieldValue
 from webhook.core.request.shorthand import MAX_DEVICES, MAX_MEMORY
 from webhook.core.rules.rulebook import Resource, Rulebook
-from webhook.core.rules.vocabulary import Slot, SlotKind
+from webhook.core.rules.vocabulary import CONTAINER, Slot, SlotKind
 from webhook.core.violations import Violation
 
 
@@ -66,7 +66,7 @@ def read(container: Container, rulebook: Rulebook, spoken: Mapping[str, str]) ->
 def where(container: Container, name: str) -> str:
     """The field path of a resource (in limits if it is there), or of the annotation or label of a slot."""
     if isinstance(name, Slot):
-        return path_of(("metadata", f"{name.kind}s", name.key))
+        return path_of(("metadata", f"{name.kind}s", name.named(container.name)))
     return path_of(_path(container, "limits" if name in container.limits else "requests", name))
 
 
@@ -162,7 +162,7 @@ def _misread(container: Container, resource: Resource, error: QuantityError) -> 
     return Violation(
         code="GPU403",
         path=where(container, resource.name),
-        message=f"{resource.name}: {error.message}",
+        message=f"{resource.name.replace(CONTAINER, container.name)}: {error.message}",
         fix=error.fix,
         rule=resource.rule,
     )
@@ -174,7 +174,8 @@ def not_whole(container: Container, resource: Resource, amount: Fraction, fix: s
     return Violation(
         code="GPU402",
         path=where(container, resource.name),
-        message=f"{resource.name} is {quantity.show(amount)}, and it counts in whole numbers",
+        message=f"{resource.name.replace(CONTAINER, container.name)} is {quantity.show(amount)}, and it counts in "
+        "whole numbers",
         fix=fix or f"write {f'{low} or {low + 1}' if low else '1'}",
         rule=resource.rule,
     )
@@ -190,38 +191,56 @@ def foreign(container: Container, rulebook: Rulebook) -> Iterator[str]:
 
 def spoken(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
     """Amounts for enabled back ends in annotations and labels: by container, then by slot."""
-    found: dict[str, dict[str, str]] = {}
+    found = _per_container(pod, rulebook)
     places: tuple[tuple[SlotKind, Mapping[str, Any]], ...]
     places = (("annotation", pod.annotations), ("label", pod.labels))
     for kind, present in places:
         numbers = rulebook.spoken[kind]
         for key in present if numbers else ():
             if key in numbers:
-                for container in _addressed(pod, numbers[key]):
+                for container in _addressed(pod, numbers[key], found):
                     found.setdefault(container, {})[numbers[key].name] = quantity.text_of(present[key])
     return found
 
 
-def _addressed(pod: Pod, resource: Resource) -> Sequence[str]:
+def _per_container(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
+    """Amounts in annotations whose keys name the container: by container, then by slot."""
+    found: dict[str, dict[str, str]] = {}
+    for slot in rulebook.per_container if rulebook.spoken["annotation"] else ():
+        for key in pod.annotations if slot.key in rulebook.spoken["annotation"] else ():
+            container = slot.container(key)
+            if container is not None:
+                found.setdefault(container, {})[slot] = quantity.text_of(pod.annotations[key])
+    return found
+
+
+def _addressed(pod: Pod, resource: Resource, found: Mapping[str, Mapping[str, str]]) -> Sequence[str]:
     """The containers that an annotation or label of the pod applies to.
 
-    These are the containers with resources of its back end. A key that asks by itself applies to the container that
-    another annotation names; without one, and if no container has such resources, to the first.
+    These are the containers with resources of its back end, or with annotations of it for them alone, as far as they
+    are `found`. A key that asks by itself applies to the container that another annotation names; without one, and
+    if no container has such resources, to the first.
     """
-    owned = {name for owner in resource.owners or resource.known for name in owner.owns if not isinstance(name, Slot)}
+    names = {name for owner in resource.owners or resource.known for name in owner.owns}
+    owned = {name for name in names if not isinstance(name, Slot)}
     named = [str(pod.annotations[key]) for key in resource.addresses if key in pod.annotations]
     if resource.alone and named:
         return named[:1]
-    having = [one.name for one in pod.containers if any(_is_some(one, name) for name in owned)]
+    having = [name for name, amounts in found.items() if not names.isdisjoint(amounts)]
+    having = having or [one.name for one in pod.containers if any(_is_some(one, name) for name in owned)]
     if having or not resource.alone:
         return having
     return [one.name for one in pod.containers if one.kind == "container"][:1]
 
 
 def address(pod: Pod, container: str, resource: Resource) -> FieldValue:
-    """The annotation that names the container for which an annotation or label of the pod asks."""
-    key = next(key for key in resource.addresses if str(pod.annotations.get(key)) == container)
-    return FieldValue(container, path_of(("metadata", "annotations", key)), quantity.shown(container))
+    """The annotation that names the container for which an annotation or label of the pod asks, or does so itself."""
+    if isinstance(resource.name, Slot) and resource.name.per_container:
+        key = resource.name.named(container)
+    else:
+        key = next(key for key in resource.addresses if str(pod.annotations.get(key)) == container)
+    text = str(pod.annotations[key])
+    return FieldValue(text, path_of(("metadata", "annotations", key)), quantity.shown(text))
 
 
 def _is_some(container: Container, name: str) -> bool:

@@ -160,8 +160,11 @@ def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, 
         return True
     if any(prefix in said for source in rulebook.sources for prefix in source.prefixes):
         return True
-    spoken = any(rulebook.spoken.values())
-    return spoken and not rulebook.heard["annotation"].keys().isdisjoint(annotations)
+    if not any(rulebook.spoken.values()):
+        return False
+    if not rulebook.heard["annotation"].keys().isdisjoint(annotations):
+        return True
+    return any(slot.head in said for slot in rulebook.per_container)
 
 
 def amounts_concern_gpus(sections: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> bool:

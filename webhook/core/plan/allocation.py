@@ -309,7 +309,9 @@ def depends(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
         return (kind, key) != ("annotation", locations.NOTE)
     if key in rulebook.heard[kind]:
         return True
-    return kind == "annotation" and (key in rulebook.all_marked or key in addresses(rulebook))
+    if kind == "label":
+        return False
+    return key in rulebook.all_marked or key in addresses(rulebook) or rulebook.as_ruled(key) in rulebook.heard[kind]
 
 
 def addresses(rulebook: Rulebook) -> frozenset[str]:

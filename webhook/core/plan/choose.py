@@ -16,6 +16,7 @@ from webhook.core.interpret.container_request import ContainerRequest
 from webhook.core.request.request import FieldValue, GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.vocabulary import CONTAINER
 from webhook.core.violations import Refusal, Violation
 
 
@@ -254,13 +255,15 @@ def _nobody(asked: ContainerRequest, lost: Sequence[tuple[Backend, CannotExpress
     else:
         message = f"{first.name} cannot serve {_subject(asked)}: {reason.message}"
     wrong = asked.fraction is not None and reason.code == "GPU301"
+    fix = f"write {asked.fraction}: 1, which is a whole device" if wrong else reason.fix
+    name = asked.container.name
     return Violation(
         code="GPU402" if wrong else reason.code,
         path=_path(asked, reason.key),
-        message=message,
-        fix=f"write {asked.fraction}: 1, which is a whole device" if wrong else reason.fix,
+        message=message.replace(CONTAINER, name),
+        fix=fix.replace(CONTAINER, name),
         rule=first.rule,
-        notes=tuple(_also(reason, others)),
+        notes=tuple(note.replace(CONTAINER, name) for note in _also(reason, others)),
     )
 
 

@@ -144,13 +144,15 @@ def _metadata(
     ours: dict[str, tuple[str, str]] = {}
     for one in served:
         name = one.asked.container.name
-        for key, output in getattr(one.mode.outputs, section).items():
+        for ruled, output in getattr(one.mode.outputs, section).items():
+            slot = Slot(kind, ruled)
+            if slot in one.mode.amounts and (slot not in one.amounts or slot in one.asked.extended.amounts):
+                continue  # nobody asks for it; or it is there, perhaps in other digits
             value = text.text(output, one, rulebook)
             if value is None:
                 continue
+            key = slot.named(name)
             path: Path = ("metadata", section, key)
-            if Slot(kind, key) in one.asked.extended.amounts:
-                continue  # the same number, perhaps in other digits
             if section == "labels" and not _LABEL.fullmatch(value):
                 yield _no_label(path, value, one, output)
                 continue

@@ -15,6 +15,7 @@ from webhook.core.kube.pod import Pod
 from webhook.core.plan import resource_claims
 from webhook.core.plan.choose import Assignment
 from webhook.core.rules.outputs import Constant
+from webhook.core.rules.vocabulary import CONTAINER
 
 
 def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
@@ -49,7 +50,11 @@ def _replaced(holder: Any, path: Sequence[str | int], change: Callable[[Any], An
 
 def _left(present: Mapping[str, Any], section: str, served: Sequence[Assignment]) -> dict[str, Any]:
     """The annotations or labels that neither a rule nor the back end's scheduler wrote."""
-    written = [getattr(one.mode.outputs, section) for one in served]
+    written = [
+        {key.replace(CONTAINER, one.asked.container.name): output for key, output in outputs.items()}
+        for one in served
+        for outputs in [getattr(one.mode.outputs, section)]
+    ]
     companions = [one.mode.companions for one in served if one.mode.companions is not None]
     return {
         key: value

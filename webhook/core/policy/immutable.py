@@ -154,15 +154,16 @@ def _judged(change: Change, user: str, policy: TenantPolicy | None, rulebook: Ru
             fix = f"leave it; whoever wrote the policy {policy.name} says what it is"
             yield _violation(change, f"the policy {policy.name} sets it", policy.rule, fix)
         return
-    asked = _index(rulebook).asking.get((change.kind, change.key), ()) if change.before is not None else ()
+    ruled = rulebook.as_ruled(change.key) if change.kind == "annotation" else change.key
+    asked = _index(rulebook).asking.get((change.kind, ruled), ()) if change.before is not None else ()
     if asked and not _writes(user, asked):
         yield _violation(change, f"{asked[0].name} gives it the card that it counts as by that", asked[0].rule)
         return
     if not (allocation.depends(change.kind, change.key, rulebook) or change.key == NOTE):
         return
     said = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
-    if said and not _writes(user, _index(rulebook).reading.get((change.kind, change.key), ())):
-        resource = rulebook.heard[change.kind].get(change.key)
+    if said and not _writes(user, _index(rulebook).reading.get((change.kind, ruled), ())):
+        resource = rulebook.heard[change.kind].get(ruled)
         yield _violation(change, "what the pod counts is read from it", resource.rule if resource else "")
 
 

@@ -20,6 +20,7 @@ from webhook.core import budget, projection, review
 from webhook.core.policy import immutable
 from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.vocabulary import CONTAINER
 
 WORD: Final = "gpu"
 """A label or annotation key with this in it comes to us, wherever in the key it is."""
@@ -84,7 +85,8 @@ def _asks(rulebook: Rulebook) -> str:
     prefixes = {prefix for source in rulebook.sources for prefix in source.prefixes}
     heard = set(rulebook.heard["annotation"]) if any(rulebook.spoken.values()) else set()
     alone = {key for numbers in rulebook.heard.values() for key, number in numbers.items() if number.alone}
-    words = [WORD, *sorted(word for word in prefixes | heard | alone if WORD not in word)]
+    rest = {word.partition(CONTAINER)[0] for word in prefixes | heard | alone if WORD not in word}
+    words = [WORD, *sorted(rest)]
     return f"""\
 has(pod.spec.resourceClaims) ||
 [[pod.spec] + pod.spec.?containers.orValue([]) + pod.spec.?initContainers.orValue([])].exists(holders,

@@ -49,6 +49,7 @@ def index(
         heard=_by_kind(resources.values()),
         all_marks=all_marks,
         all_marked=_keys(all_marks),
+        per_container=[name for name in resources if isinstance(name, Slot) and name.per_container],
         sources=sources,
         digest=digest,
     )

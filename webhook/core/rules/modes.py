@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from typing import Final
 
 from webhook.core.forms.document import Location, Node, Section
@@ -27,7 +28,7 @@ from webhook.core.forms.shape import (
 from webhook.core.request.request import DEVICES, PREFIX
 from webhook.core.request.shorthand import SHARINGS
 from webhook.core.rules.outputs import ABSENT, ASKING, HOLED, LIMIT, SELECTED, WRITTEN, Constant, Output, constant
-from webhook.core.rules.vocabulary import EXCLUSIONS, Slot, SlotKind, memory_unit
+from webhook.core.rules.vocabulary import EXCLUSIONS, Slot, SlotKind, holes, memory_unit
 
 # Which requests
 
@@ -132,7 +133,8 @@ class Outputs:
 
     annotations: Mapping[str, Output] = take(
         each(WRITTEN),
-        "Annotations of the pod: text, which may have holes as `{model}`, or a verb.",
+        "Annotations of the pod: text, which may have holes as `{model}`, or a verb. `{container}` in the key of a"
+        " number of a mode is the name of the container that it is for.",
         {"acme.example/placement": {"placement": {}}},
     )
     labels: Mapping[str, Output] = take(
@@ -203,7 +205,7 @@ class Companions:
     forbids: tuple[str, ...] = take(many(word(EXCLUSIONS)), "What the pod must not have.", ["privileged"])
     reserved: tuple[str, ...] = take(
         many(TEXT),
-        "Annotations that only the system's own scheduler writes; `X_*` is all that begin so.",
+        "Annotations that only the system's own scheduler writes, as globs: `X_*` is all that begin so.",
         ["ALIYUN_COM_GPU_MEM_*"],
         key="reserves",
     )
@@ -215,7 +217,7 @@ class Companions:
 
     def reserves(self, key: str) -> bool:
         """Whether only the back end's own scheduler may write an annotation."""
-        return any(key == word or (word[-1:] == "*" and key.startswith(word[:-1])) for word in self.reserved)
+        return any(fnmatchcase(key, word) for word in self.reserved)
 
     def over(self, general: Companions | None) -> Companions:
         """These and the general ones."""
@@ -326,12 +328,22 @@ class Mode:
     loosely: str | None = None
 
 
+def _holed(own: Outputs, section: Section) -> None:
+    """Complain of a hole in a key, unless it is `{container}`, once, in that of an annotation with a number."""
+    for name in ("annotations", "labels", "env"):
+        for key, output in getattr(own, name).items():
+            fits = holes(key) == ["container"] and name == "annotations" and output.is_number
+            if holes(key) and not fits:
+                section.complain(f'"{key}": in a key only {{container}} can be left open, once, of an annotation')
+
+
 def _numbers(kind: SlotKind, outputs: Mapping[str, Output]) -> dict[str, Output]:
     return {Slot(kind, key): output for key, output in outputs.items() if output.is_number}
 
 
 def _complete(mode: Mode, section: Section, _: Scope) -> Mode:
     own = mode.outputs
+    _holed(own, section)
     amounts = {**mode.limits, **_numbers("annotation", own.annotations), **_numbers("label", own.labels)}
     if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.given()):
         section.complain('asks for no device: it needs the key "limits", "claims", or a number under annotations')

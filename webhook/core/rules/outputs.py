@@ -29,6 +29,7 @@ class Constant:
     unit_name: ClassVar = ""
     digits: ClassVar = 0
     absent: ClassVar = None
+    most: ClassVar = False
     is_number: ClassVar = False
 
     @property

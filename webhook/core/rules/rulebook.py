@@ -15,7 +15,7 @@ from webhook.core.rules.catalog import Card
 from webhook.core.rules.claim_source import ClaimSourceSpec
 from webhook.core.rules.cluster import Cluster
 from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.vocabulary import SlotKind
+from webhook.core.rules.vocabulary import Slot, SlotKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +76,8 @@ class Rulebook:
     `devices` is by lower-case model, alias and product name. `spoken` are the numbers in annotations and in labels
     by which an enabled back end is asked, by key, and `marks` those that its modes depend on,
     by key or as `key=value`, and `marked` just the keys of them. `heard`, `all_marks` and `all_marked` are the same
-    of every back end, enabled or not. `uncounted` are globs of resources that are cards by names which no back end is
-    asked in.
+    of every back end, enabled or not. `per_container` are the annotations of `heard` that name a container in their
+    keys. `uncounted` are globs of resources that are cards by names which no back end is asked in.
     """
 
     cluster: Cluster
@@ -94,6 +94,7 @@ class Rulebook:
     heard: Mapping[SlotKind, Mapping[str, Resource]]
     all_marks: frozenset[str] = frozenset()
     all_marked: frozenset[str] = frozenset()
+    per_container: Sequence[Slot] = ()
     sources: Sequence[ClaimSource] = ()
     uncounted: Sequence[str] = ()
     digest: str
@@ -101,3 +102,7 @@ class Rulebook:
     tenancy: Tenancy = field(default_factory=Tenancy)
     memory: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What was derived from it, for as long as it is in force; another rulebook made by `replace` begins anew."""
+
+    def as_ruled(self, key: str) -> str:
+        """The key of an annotation as rules have it, with `{container}` for the name of a container."""
+        return next((slot.key for slot in self.per_container if slot.container(key) is not None), key)

@@ -39,6 +39,7 @@ class Amount:
     digits      decimals that are written; the number counts in the last of them
     absent      what a missing resource means: `whole`, `none`, a count, or None: it has to be there
     substring   the system also takes cards whose names only contain the text
+    most        it is what the container may take at most; where it is more than the amounts beside it, it counts
     """
 
     what: str
@@ -55,6 +56,7 @@ class Amount:
     per_total: bool = False
     digits: int = 0
     absent: str | int | None = None
+    most: bool = False
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     form: Literal["label", "name"] = "label"
     substring: bool = False
@@ -111,6 +113,7 @@ class _Options:
     parts: int | None = None
     per: str = "device"
     absent: Any = None
+    most: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +133,11 @@ class _Part(_Options):
     absent: str | None = take(
         word(("whole", "none")),
         "The key may be missing: then `whole`, all of it is meant, or `none`, nothing is limited.",
+    )
+    most: bool = take(
+        FLAG,
+        "It is not what a container is promised but what it may take, and other keys may say less: the greater"
+        " counts. For keys that are understood where somebody wrote them.",
     )
 
 
@@ -201,6 +209,7 @@ def _amount(verb: str, options: Any, section: Section, scope: Scope) -> Amount:
         fit=tuple(sorted(options.fit)),
         per_total=options.per == "total",
         absent=options.absent,
+        most=options.most,
     )
 
 

@@ -49,8 +49,15 @@ METADATA: Final[tuple[tuple[str, SlotKind], ...]] = (("labels", "label"), ("anno
 """Where a slot may be: the section of a pod's metadata, and what one entry of it is called."""
 
 
+CONTAINER: Final = "{container}"
+"""Stands in the key of an annotation for the name of the container that it is for."""
+
+
 class Slot(str):
-    """The name, among those of resources, of a number that stands in an annotation or label of the pod."""
+    """The name, among those of resources, of a number that stands in an annotation or label of the pod.
+
+    `key` is that of the rule, which may name the container, as `acme.example/{container}.memory`.
+    """
 
     __slots__ = ("key", "kind")
 
@@ -62,6 +69,27 @@ class Slot(str):
         self = super().__new__(cls, f"{kind} {key}")
         self.kind, self.key = kind, key
         return self
+
+    @property
+    def head(self) -> str:
+        """How the key begins, as far as it is the same for all containers."""
+        return self.key.partition(CONTAINER)[0]
+
+    @property
+    def per_container(self) -> bool:
+        """Whether the key names the container that the number is for."""
+        return CONTAINER in self.key
+
+    def named(self, container: str) -> str:
+        """The key for a container."""
+        return self.key.replace(CONTAINER, container)
+
+    def container(self, key: str) -> str | None:
+        """The container that a key of this slot names; None if it is not of this slot, or names none."""
+        head, hole, tail = self.key.partition(CONTAINER)
+        if not hole or len(key) <= len(head) + len(tail) or not (key.startswith(head) and key.endswith(tail)):
+            return None
+        return key[len(head) : len(key) - len(tail)]
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return self.kind, self.key
