@@ -10,6 +10,7 @@ from tests.cluster.pods import container, limits, pod
 pytestmark = pytest.mark.cluster
 
 GPU = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}
+HAMI = "system:serviceaccount:hami-system:hami-scheduler"
 BINDER = "system:serviceaccount:kai-scheduler:binder"
 
 
@@ -31,7 +32,11 @@ def test_what_was_asked_in_shorthand_stays_and_the_rest_may_change(cluster: Clie
     for key in ("gpu-webhook.io/card", "gpu-webhook.io/memory", "memory.gpu-webhook.io/main"):
         assert _change(cluster, stored, "annotations", **{key: "1Gi"}) == f"annotation {key}"
     assert _change(cluster, stored, "labels", **{"team": "b", "gpu-vendor": "acme"}) == ""
-    assert _change(cluster, stored, "annotations", **{"hami.io/vgpu-node": "n1", "hami.io/bind-time": "1"}) == ""
+    theirs = {"hami.io/vgpu-devices-to-allocate": "GPU-0,NVIDIA,81920,100:;", "hami.io/bind-time": "1"}
+    assert _change(cluster, stored, "annotations", **theirs) == "annotation hami.io/bind-time"
+    assert _change(cluster.acting_as(HAMI), stored, "annotations", **theirs) == ""
+    gone = dict.fromkeys(theirs)
+    assert _change(cluster, stored, "annotations", **gone) == "annotation hami.io/bind-time"
     assert cluster.get(stored)["metadata"]["labels"]["gpu-memory"] == "8Gi"
 
 

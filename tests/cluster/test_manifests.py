@@ -262,10 +262,13 @@ def test_the_condition_on_bindings_is_affordable_up_to_a_thousand_keys_and_longe
     _awaits(partial(_bind, installed, annotations=dict.fromkeys(padding, "")), "bindings.gpu-webhook.io")
 
 
-def test_a_binding_that_carries_any_key_by_which_the_shipped_rules_count_comes_to_us(installed: Client) -> None:
+def test_a_binding_that_carries_any_key_that_the_shipped_rules_count_by_or_reserve_comes_to_us(
+    installed: Client,
+) -> None:
     rules = index.every(builders.rulebook(builders.shipped_files()))
     read = projection.allow_list(rules)
-    carried = [("labels", key) for key in read.labels] + [("annotations", key) for key in read.annotations]
+    theirs = {glob.replace("*", "main") for glob in immutable.reserved(rules)}
+    carried = [("labels", key) for key in read.labels] + [("annotations", key) for key in read.annotations | theirs]
     counting = [
         (section, key)
         for section, key in carried
@@ -276,7 +279,7 @@ def test_a_binding_that_carries_any_key_by_which_the_shipped_rules_count_comes_t
 
     unseen = [key for section, key in counting if not _refused(partial(_bind, installed, **{section: {key: "1"}}))]
 
-    assert len(counting) > 15
+    assert len(counting) > 80
     assert unseen == []
 
 

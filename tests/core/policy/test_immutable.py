@@ -1,6 +1,6 @@
 """What a pod with a GPU counts by stays as it is; everything else may change."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from tests import builders
 from webhook.core.interpret import locations
 from webhook.core.rules import index
+from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import Namespaces, TenantPolicy
 from webhook.core.validate import validate
@@ -91,14 +92,90 @@ def test_labels_that_mean_nothing_may_change(before: Object, after: Object) -> N
     assert _updated(_pod(before, {}), _pod(after, {})) == []
 
 
-def test_what_schedulers_write_on_live_pods_may_change() -> None:
-    """The annotations that all back ends reserve for their own schedulers."""
-    modes = [mode for backend in EVERY.backends.values() for mode in backend.modes]
-    reserved = {key.replace("*", "x") for mode in modes if mode.companions for key in mode.companions.reserved}
-    written = dict.fromkeys(sorted(reserved), "written")
+def _reserved(back_ends: Iterable[str]) -> Object:
+    """An annotation for each that these back ends reserve."""
+    demands = [mode.companions for name in back_ends for mode in EVERY.backends[name].modes if mode.companions]
+    return {key.replace("*", "x"): "written" for each in demands for key in sorted(each.reserved)}
+
+
+def test_what_schedulers_and_device_plugins_write_on_live_pods_is_written_by_them_alone() -> None:
+    written = _reserved(EVERY.backends)
+    before, after = _pod({"gpu": "0.3"}, {}), _pod({"gpu": "0.3"}, written)
     assert len(written) > 40
 
-    assert _updated(_pod({"gpu": "0.3"}, {}), _pod({"gpu": "0.3"}, written), rulebook=EVERY) == []
+    for user in ("system:kube-scheduler", "system:node:gpu-7"):
+        assert _updated(before, after, user, EVERY) == []
+    assert _updated(after, after, rulebook=EVERY) == []
+    alone = {key: _updated(before, _pod({"gpu": "0.3"}, {key: "written"}), rulebook=EVERY) for key in written}
+    assert [key for key, refused in alone.items() if len(refused) != 1] == []
+
+
+@pytest.mark.parametrize("user", ["", "system:anonymous", "system:serviceaccount:default:builder"])
+def test_who_is_nobody_in_particular_writes_nothing_that_is_reserved(user: str) -> None:
+    assert len(_updated(_pod({}, {}), _pod({}, TO_ALLOCATE), user)) == 1
+
+
+TO_ALLOCATE = {"hami.io/vgpu-devices-to-allocate": "GPU-0,NVIDIA,81920,100:;"}
+HAMI = "system:serviceaccount:hami-system:hami-scheduler"
+
+
+def _of(*namespaces: str) -> Rulebook:
+    """The rules, with one policy for these namespaces."""
+    policy = replace(VISION, namespaces=Namespaces(names=namespaces))
+    return replace(RULES, tenancy=Tenancy(policies=[policy]))
+
+
+@pytest.mark.parametrize(
+    ("user", "namespaces", "let"),
+    [
+        pytest.param(HAMI, (), True, id="an account of another namespace"),
+        pytest.param(HAMI, ("default", "vision-*"), True, id="one of no tenant"),
+        pytest.param("system:serviceaccount:vision-ci:ci", ("default", "vision-*"), False, id="one of the tenant"),
+        pytest.param(HAMI, ("*",), True, id="where a policy is for all namespaces"),
+        pytest.param("system:serviceaccount:default:ci", ("*",), False, id="one of the pod's own namespace"),
+        pytest.param("system:serviceaccount:kube-system:a", ("default",), True, id="one of a system namespace"),
+        pytest.param("ada", (), False, id="a person"),
+    ],
+)
+def test_without_writers_in_the_rule_only_accounts_of_others_write_what_it_reserves(
+    user: str, namespaces: Sequence[str], *, let: bool
+) -> None:
+    rules = _of(*namespaces) if namespaces else RULES
+    before, after = _pod({}, {}), _pod({}, TO_ALLOCATE)
+
+    refused = [] if let else ['GPU109 metadata.annotations["hami.io/vgpu-devices-to-allocate"]']
+    assert _updated(before, after, user, rules) == refused
+    assert _updated(after, before, user, rules) == refused
+    assert _bound(_stored(before), user, rules, annotations=TO_ALLOCATE) == refused
+    assert _bound(_stored(before), user, rules, annotations=TO_ALLOCATE, uid="") == refused
+
+
+def test_writers_in_the_rule_are_the_only_accounts() -> None:
+    before, after = _pod({}, FRACTION, gpu=False), _pod({}, {**FRACTION, **_reserved(["kai"])}, gpu=False)
+
+    assert _updated(before, after, "system:serviceaccount:kai-scheduler:binder", KAI) == []
+    assert len(_updated(before, after, HAMI, KAI)) == len(_reserved(["kai"]))
+
+
+def test_a_refusal_names_the_back_end_and_where_its_parts_are_listed() -> None:
+    request = builders.updating(_pod({}, {}), _pod({}, TO_ALLOCATE))._replace(user="ada")
+
+    [violation] = validate(request, RULES).violations
+
+    message, *rest = str(violation).split("\n")
+    assert message == (
+        "[GPU109] the annotation hami.io/vgpu-devices-to-allocate of a pod with a GPU cannot change: it is not there"
+        ' and would be "GPU-0,NVIDIA,81920,100:;", and only the scheduler of hami-vgpu writes it'
+    )
+    assert rest == [
+        '  at   metadata.annotations["hami.io/vgpu-devices-to-allocate"]',
+        f"  rule {RULES.backends['hami-vgpu'].rule}",
+        "  fix  leave it; if ada is a part of hami-vgpu, add it to writers: in the rule",
+    ]
+
+
+def test_a_pod_without_a_gpu_has_nothing_that_is_reserved() -> None:
+    assert _updated(_pod({}, {}, gpu=False), _pod({}, TO_ALLOCATE, gpu=False)) == []
 
 
 def test_metadata_can_be_cleaned_up_whatever_stands_there() -> None:

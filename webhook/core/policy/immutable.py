@@ -8,7 +8,7 @@ A Binding is an update, too: the API server merges its labels and annotations in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -40,6 +40,9 @@ class Change(NamedTuple):
     after: Any
 
 
+_ACCOUNT: Final = "system:serviceaccount:"
+_ANYBODY: Final = "system:anonymous"
+
 AGAIN: Final = "create the pod again with it; this one keeps the GPU that it was created with"
 
 
@@ -51,7 +54,7 @@ def check(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
     found = (
         violation
         for change in _changes(request.old_pod, request.pod)
-        for violation in _judged(change, request.user, policy, rulebook)
+        for violation in _judged(change, request, policy, rulebook)
     )
     wrong = [*islice(found, MOST)]
     return wrong if wrong and (_has_gpu(request, rulebook) or _is_uncounted(request, policy, rulebook)) else []
@@ -87,7 +90,7 @@ def unnamed(request: AdmissionRequest, update: AdmissionRequest, rulebook: Ruleb
         for key, value in _entries(update.pod or {}, section).items()
         if key in _entries(binding, section)
     )
-    wrong = (change for change in carried if any(_judged(change, request.user, policy, rulebook)))
+    wrong = (change for change in carried if any(_judged(change, request, policy, rulebook)))
     return [
         Violation(
             code="GPU109",
@@ -98,6 +101,11 @@ def unnamed(request: AdmissionRequest, update: AdmissionRequest, rulebook: Ruleb
         )
         for change in islice(wrong, MOST)
     ]
+
+
+def reserved(rulebook: Rulebook) -> set[str]:
+    """The annotations, as globs, that only schedulers and device plugins of enabled back ends write."""
+    return {glob for glob, _ in _index(rulebook).reserved[1]}
 
 
 def unread(why: str) -> Violation:
@@ -145,7 +153,10 @@ def _is_uncounted(request: AdmissionRequest, policy: TenantPolicy | None, rulebo
     return any(unknown_devices.said(pod.read(request.pod or {}, request.namespace), rulebook))
 
 
-def _judged(change: Change, user: str, policy: TenantPolicy | None, rulebook: Rulebook) -> Iterator[Violation]:
+def _judged(
+    change: Change, request: AdmissionRequest, policy: TenantPolicy | None, rulebook: Rulebook
+) -> Iterator[Violation]:
+    user = request.user
     set_by_policy = None if policy is None else getattr(policy, change.section).get(change.key)
     if set_by_policy is not None and policy is not None:
         if change.after != set_by_policy and not _writes(
@@ -160,11 +171,49 @@ def _judged(change: Change, user: str, policy: TenantPolicy | None, rulebook: Ru
         yield _violation(change, f"{asked[0].name} gives it the card that it counts as by that", asked[0].rule)
         return
     if not (allocation.depends(change.kind, change.key, rulebook) or change.key == NOTE):
+        yield from _reserved(change, request, policy, rulebook)
         return
     said = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
     if said and not _writes(user, _index(rulebook).reading.get((change.kind, ruled), ())):
         resource = rulebook.heard[change.kind].get(ruled)
         yield _violation(change, "what the pod counts is read from it", resource.rule if resource else "")
+
+
+def _reserved(
+    change: Change, request: AdmissionRequest, policy: TenantPolicy | None, rulebook: Rulebook
+) -> Iterator[Violation]:
+    """A violation for what only a back end's scheduler and device plugin write: they take a device for it."""
+    heads, patterns = _index(rulebook).reserved
+    if change.kind != "annotation" or not change.key.startswith(heads):
+        return
+    reserving = [backend for pattern, backend in patterns if fnmatchcase(change.key, pattern)]
+    if not reserving or any(_is_a_part(request, backend, policy, rulebook) for backend in reserving):
+        return
+    name, rule = reserving[0].name, reserving[0].rule
+    fix = f"leave it; if {shown(request.user)} is a part of {name}, add it to writers: in the rule"
+    yield _violation(change, f"only the scheduler of {name} writes it", rule, fix)
+
+
+def _is_a_part(request: AdmissionRequest, backend: Backend, policy: TenantPolicy | None, rulebook: Rulebook) -> bool:
+    """Whether the user may be a part of a back end.
+
+    A part of Kubernetes always may: schedulers and device plugins of some vendors have the user of kube-scheduler or
+    of the node. Else the rule lists them; if it does not, a service account may that is not the tenant's.
+    """
+    if not request.user.startswith(_ACCOUNT):
+        return request.user.startswith("system:") and request.user != _ANYBODY
+    if backend.writers:
+        return _writes(request.user, [backend])
+    namespace = request.user.removeprefix(_ACCOUNT).partition(":")[0]
+    if namespace == request.namespace:
+        return False
+    return policy is None or rulebook.cluster.exempts(namespace) or not _is_of(policy, namespace, rulebook)
+
+
+def _is_of(policy: TenantPolicy, namespace: str, rulebook: Rulebook) -> bool:
+    """Whether a namespace is of the tenant. A policy that has system namespaces, too, is no tenant's alone."""
+    of_all = any(member(each, rulebook.tenancy).policy is policy for each in rulebook.cluster.system_namespaces)
+    return not of_all and member(namespace, rulebook.tenancy).policy is policy
 
 
 def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:
@@ -191,18 +240,20 @@ class _Index(NamedTuple):
     asking     the enabled ones to which it tells a part of the request, as the card; a constant tells none
     injecting  the enabled ones whose rules write it
     reading    all that read it
+    reserved   how the annotations begin that only schedulers of enabled ones write; and each of them, as a glob
     """
 
     asking: Backends
     injecting: Backends
     reading: Backends
+    reserved: tuple[tuple[str, ...], Sequence[tuple[str, Backend]]]
 
 
 def _index(rulebook: Rulebook) -> _Index:
     """The index of a rulebook; made once for each."""
     known: _Index | None = rulebook.memory.get(_Index)
     if known is None:
-        known = rulebook.memory[_Index] = _Index({}, {}, {})
+        known = rulebook.memory[_Index] = _Index({}, {}, {}, _reserved_by(rulebook.enabled))
         for backend in rulebook.enabled:
             for section, kind in METADATA:
                 outputs = [each for mode in backend.modes for each in getattr(mode.outputs, section).items()]
@@ -214,6 +265,13 @@ def _index(rulebook: Rulebook) -> _Index:
             for kind, key in _read_by(backend):
                 _enter(known.reading, kind, key, backend)
     return known
+
+
+def _reserved_by(backends: Iterable[Backend]) -> tuple[tuple[str, ...], Sequence[tuple[str, Backend]]]:
+    demands = ((backend, mode.companions) for backend in backends for mode in backend.modes)
+    found = {(glob, backend.name): backend for backend, each in demands if each for glob in each.reserved}
+    heads = tuple({glob.partition("*")[0] for glob, _ in found})
+    return heads, [(glob, backend) for (glob, _), backend in found.items()]
 
 
 def _enter(index: Backends, kind: SlotKind, key: str, backend: Backend) -> None:

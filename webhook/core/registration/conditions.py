@@ -64,9 +64,19 @@ def of_pods(rulebook: Rulebook) -> list[Condition]:
 
 def of_bindings(rulebook: Rulebook) -> list[Condition]:
     """For Bindings, whose labels and annotations the API server merges into the pod."""
-    named = _listed(sorted(key for key in _counting(rulebook) if WORD not in key))
-    found = f"{_joined([WORD])} ||\nentries.exists(key, key in {named})"
+    every = index.every(rulebook)
+    globs = {glob for glob in immutable.reserved(every) if WORD not in glob}
+    words = sorted({_common(glob) for glob in globs if "*" in glob})
+    keys = _counting(every) | {glob for glob in globs if "*" not in glob}
+    named = _listed(sorted(key for key in keys if not any(word in key for word in (WORD, *words))))
+    found = f"{_joined([WORD, *words])} ||\nentries.exists(key, key in {named})"
     return [_condition("carries-what-a-pod-counts-by", f"{_metadata('object.?metadata')}\n{_indented(found)})")]
+
+
+def _common(glob: str) -> str:
+    """What all keys of a glob have in common, and other keys of its domain: few words are to be searched."""
+    domain, slash, _ = glob.partition("/")
+    return domain + slash if slash else glob.partition("*")[0]
 
 
 def of_workloads(rulebook: Rulebook) -> list[Condition]:
@@ -103,14 +113,13 @@ def _metadata(holder: str) -> str:
 
 
 def _joined(words: Iterable[str]) -> str:
-    searched = " || ".join(f"keys.contains('{word}')" for word in words)
+    searched = " ||\n  ".join(f"keys.contains('{word}')" for word in words)
     most = max(limit.most for limit in budget.OF_METADATA.values())
     return f"entries.size() > {most} || [entries.map(key, key).join(' ')].exists(keys, {searched})"
 
 
-def _counting(rulebook: Rulebook) -> set[str]:
-    """The label and annotation keys that a pod with a GPU may count by, whichever back ends are enabled."""
-    every = index.every(rulebook)
+def _counting(every: Rulebook) -> set[str]:
+    """The label and annotation keys that a pod with a GPU may count by, with every back end enabled."""
     read = projection.allow_list(every)
     carried = [("labels", key) for key in read.labels] + [("annotations", key) for key in read.annotations]
     return {

@@ -269,8 +269,10 @@ class Backend:
     )
     writers: tuple[str, ...] = take(
         many(TEXT),
-        "Users that are parts of it, as globs: they may change the annotations and labels it is asked in on a pod"
-        " that runs, which nobody else may.",
+        "Users that are parts of it, as globs: they may change the annotations and labels it is asked in, and what it"
+        " `reserves`, on a pod that runs, which nobody else may. Where none are listed, service accounts outside the"
+        " namespaces of the pod's tenant write what it `reserves`. Users of Kubernetes, as `system:kube-scheduler`,"
+        " always do.",
         ["system:serviceaccount:kai-scheduler:*"],
     )
     other_devices: tuple[str, ...] = take(
