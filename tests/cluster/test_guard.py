@@ -35,6 +35,7 @@ def test_what_was_asked_in_shorthand_stays_and_the_rest_may_change(cluster: Clie
     theirs = {"hami.io/vgpu-devices-to-allocate": "GPU-0,NVIDIA,81920,100:;", "hami.io/bind-time": "1"}
     assert _change(cluster, stored, "annotations", **theirs) == "annotation hami.io/bind-time"
     assert _change(cluster.acting_as(HAMI), stored, "annotations", **theirs) == ""
+    assert _change(cluster, stored, "annotations", **{"nvidia.com/vgpu-mode": "mig"}).endswith("vgpu-mode")
     gone = dict.fromkeys(theirs)
     assert _change(cluster, stored, "annotations", **gone) == "annotation hami.io/bind-time"
     assert cluster.get(stored)["metadata"]["labels"]["gpu-memory"] == "8Gi"

@@ -157,6 +157,7 @@ def _allow_list(rulebook: Rulebook) -> AllowList:
         labels=frozenset(
             {
                 *(key for mode in modes for key in mode.outputs.labels),
+                *(key for backend in rulebook.backends.values() for key in backend.inject.outputs.labels),
                 *(key for policy in policies for key in policy.labels),
                 *rulebook.heard["label"],
             }
@@ -166,6 +167,7 @@ def _allow_list(rulebook: Rulebook) -> AllowList:
                 "gpu",
                 locations.DEFAULT_CONTAINER,
                 *(key for mode in modes for key in mode.outputs.annotations),
+                *(key for backend in rulebook.backends.values() for key in backend.inject.outputs.annotations),
                 *(key for policy in policies for key in policy.annotations),
                 *allocation.addresses(rulebook),
                 *rulebook.heard["annotation"],

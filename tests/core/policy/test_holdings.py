@@ -234,6 +234,38 @@ def test_a_share_counts_as_what_was_asked_only_on_the_nodes_of_its_back_end() ->
     assert _counted(elsewhere, TURNS) == {"devices": "1"}
 
 
+BOTH = """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Cluster
+metadata: {name: test}
+spec:
+  backends: [hami-vgpu, hami-mig]
+"""
+A100 = {"gpu-model": "A100-40GB"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "shared", "sliced"),
+    [
+        pytest.param({GPU: "1", PERCENTAGE: "10"}, "0.1", "1/7", id="a part of the memory"),
+        pytest.param({GPU: "1", PERCENTAGE: "51", "nvidia.com/gpucores": "10"}, "0.51", "1", id="and of the compute"),
+        pytest.param({GPU: "1", MEMORY: "4096", "nvidia.com/gpucores": "5"}, "0.1", "1/7", id="a size and compute"),
+    ],
+)
+def test_a_share_counts_as_the_slice_that_it_may_become_unless_the_pod_says_how_the_card_is_divided(
+    limits: Object, shared: str, sliced: str
+) -> None:
+    rules = _cluster(BOTH)
+    for mode in ({}, {"nvidia.com/vgpu-mode": "mig"}, {"nvidia.com/vgpu-mode": "mig,hami-core"}):
+        assert _counted(_with(limits, A100, mode), rules)["devices"] == sliced
+    assert _counted(_with(limits, A100, {"nvidia.com/vgpu-mode": "hami-core"}), rules)["devices"] == shared
+    assert _counted(_with(limits, A100), index.only("hami-vgpu", rules))["devices"] == shared
+
+
+def test_a_share_of_an_unknown_card_counts_as_the_largest_slice_that_it_may_become() -> None:
+    assert _counted(_with({GPU: "1", PERCENTAGE: "10"}), _cluster(BOTH))["devices"] == "0.25"
+
+
 def test_a_partition_counts_as_the_card_unless_the_pod_is_bound_to_nodes_that_are_cut() -> None:
     rules = index.only("nvidia-mig-single", RULES)
     raw = builders.pod(labels={"gpu-profile": "3g.20gb", "gpu-model": "A100-40GB"})

@@ -261,6 +261,20 @@ def test_an_annotation_for_one_container_changes_by_the_back_end_alone(
     ]
 
 
+@pytest.mark.parametrize(
+    ("key", "before", "after"),
+    [
+        pytest.param("nvidia.com/vgpu-mode", "mig", "hami-core", id="another way"),
+        pytest.param("nvidia.com/vgpu-mode", None, "mig", id="a way where none was said"),
+        pytest.param("volcano.sh/vgpu-mode", "hami-core", None, id="any way"),
+    ],
+)
+def test_how_a_card_is_divided_cannot_change(key: str, before: str | None, after: str | None) -> None:
+    old, new = ({key: value} if value is not None else {} for value in (before, after))
+
+    assert _updated(_pod({}, old), _pod({}, new), rulebook=EVERY) == [f'GPU109 metadata.annotations["{key}"]']
+
+
 def test_a_part_of_a_back_end_may_not_change_the_shorthand() -> None:
     old, new = _pod({"gpu-memory": "8Gi"}, {}), _pod({"gpu-memory": "1Gi"}, {})
 

@@ -176,6 +176,8 @@ def _normal(found: dict[str, Any], mode: Mode, said: GpuRequest) -> GpuRequest:
     if mode.size is not None:
         found["memory"] = mode.size
     request = replace(said, **found)
+    if not mode.when.unmarked.isdisjoint(said.marks):
+        raise _not_this(mode, request)
     if mode.when.devices == "profile" and request.devices == "part":
         return request  # a size that the back end makes a partition of; which one depends on the card
     if not matches(_told_by_resources(mode.when, said), request):

@@ -6,7 +6,7 @@ shorthand for them. The check of a stored pod, the policies and the reports shar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -255,12 +255,17 @@ def measure(
 ) -> Measure:
     """What a request counts as; on an unknown card the largest of those that it may be."""
     others = text.taken_for(_named(asked), modes, rulebook)
-    sure = _on_card(asked, request, backend, card, rulebook)
+    sure = _on_card(asked, request, backend, card, modes, rulebook)
     return reduce(Measure.at_least, (charge.asked(request, other) for other in others), sure)
 
 
 def _on_card(
-    asked: ContainerRequest, request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook
+    asked: ContainerRequest,
+    request: GpuRequest,
+    backend: Backend,
+    card: Card | None,
+    modes: Sequence[Mode],
+    rulebook: Rulebook,
 ) -> Measure:
     plain = charge.asked(request, card)
     if card is not None:
@@ -271,7 +276,18 @@ def _on_card(
         could_be = [one for one in having if not named or one.model in named] or having
         return reduce(Measure.at_least, (charge.asked(request, one) for one in could_be)) if could_be else plain
     sizes = [charge.asked(request, rulebook.devices[model.lower()]).memory for model in named]
-    return replace(plain, memory=max(sizes), unsized=Fraction(0)) if sizes else plain
+    plain = replace(plain, memory=max(sizes), unsized=Fraction(0)) if sizes else plain
+    if request.devices != "part" or any(mode.when.devices != "profile" for mode in modes):
+        return plain
+    return reduce(Measure.at_least, _cut(request, named, backend, rulebook), plain)
+
+
+def _cut(request: GpuRequest, named: Sequence[str], backend: Backend, rulebook: Rulebook) -> Iterator[Measure]:
+    """What the partition counts as that a share becomes, on each card that it may get."""
+    for one in cards.served(backend, rulebook):
+        if not named or one.model in named:
+            with suppress(CannotExpressError):
+                yield charge.asked(partitions.cut(request, one, backend), one)
 
 
 def models(asked: ContainerRequest, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook) -> tuple[str, ...]:

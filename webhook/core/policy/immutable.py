@@ -24,6 +24,7 @@ from webhook.core.policy.membership import member
 from webhook.core.request.shorthand import KEYS, is_plain_key
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.backend import Backend
+from webhook.core.rules.outputs import Constant
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.rules.vocabulary import METADATA, Slot, SlotKind
@@ -170,6 +171,10 @@ def _judged(
     if asked and not _writes(user, asked):
         yield _violation(change, f"{asked[0].name} gives it the card that it counts as by that", asked[0].rule)
         return
+    enforcing = _index(rulebook).enforcing.get((change.kind, change.key), ())
+    if enforcing and not _writes(user, enforcing):
+        yield _violation(change, f"{enforcing[0].name} serves the pod as it says", enforcing[0].rule)
+        return
     if not (allocation.depends(change.kind, change.key, rulebook) or change.key == NOTE):
         yield from _reserved(change, request, policy, rulebook)
         return
@@ -240,12 +245,14 @@ class _Index(NamedTuple):
     asking     the enabled ones to which it tells a part of the request, as the card; a constant tells none
     injecting  the enabled ones whose rules write it
     reading    all that read it
+    enforcing  the enabled ones that let it have no value but their own, if the site has one
     reserved   how the annotations begin that only schedulers of enabled ones write; and each of them, as a glob
     """
 
     asking: Backends
     injecting: Backends
     reading: Backends
+    enforcing: Backends
     reserved: tuple[tuple[str, ...], Sequence[tuple[str, Backend]]]
 
 
@@ -253,7 +260,7 @@ def _index(rulebook: Rulebook) -> _Index:
     """The index of a rulebook; made once for each."""
     known: _Index | None = rulebook.memory.get(_Index)
     if known is None:
-        known = rulebook.memory[_Index] = _Index({}, {}, {}, _reserved_by(rulebook.enabled))
+        known = rulebook.memory[_Index] = _Index({}, {}, {}, {}, _reserved_by(rulebook.enabled))
         for backend in rulebook.enabled:
             for section, kind in METADATA:
                 outputs = [each for mode in backend.modes for each in getattr(mode.outputs, section).items()]
@@ -261,6 +268,9 @@ def _index(rulebook: Rulebook) -> _Index:
                     _enter(known.injecting, kind, key, backend)
                     if output.what:
                         _enter(known.asking, kind, key, backend)
+                for key, output in [*getattr(backend.inject.outputs, section).items(), *outputs]:
+                    if isinstance(output, Constant) and output.enforce:
+                        _enter(known.enforcing, kind, key, backend)
         for backend in rulebook.backends.values():
             for kind, key in _read_by(backend):
                 _enter(known.reading, kind, key, backend)
@@ -283,8 +293,8 @@ def _enter(index: Backends, kind: SlotKind, key: str, backend: Backend) -> None:
 def _read_by(backend: Backend) -> Iterator[tuple[SlotKind, str]]:
     yield from ((name.kind, name.key) for name in backend.owns if isinstance(name, Slot))
     for mode in backend.modes:
-        marks = {mark.partition("=")[0] for mark in mode.marks | mode.when.marks}
-        yield from (("annotation", key) for key in marks | mode.when.unmarked | mode.outputs.annotations.keys())
+        marks = {mark.partition("=")[0] for mark in mode.marks | mode.when.marks | mode.when.unmarked}
+        yield from (("annotation", key) for key in marks | mode.outputs.annotations.keys())
 
 
 def _writes(user: str, backends: Iterable[Backend]) -> bool:

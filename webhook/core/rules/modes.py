@@ -22,6 +22,7 @@ from webhook.core.forms.shape import (
     pattern,
     shared,
     some,
+    strict,
     whole,
     word,
 )
@@ -55,22 +56,39 @@ LOWER_CASE: Final = some(TEXT.reading(lambda node, _: node.text().lower()))
 """Names of card models, in lower case."""
 
 
+class Unless(str):
+    """A value that an annotation must not have."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unless:
+    value: str = need(TEXT, "The value that it must not have; without the annotation the mode is meant.", key="not")
+
+
+_UNLESS: Final = strict(form(_Unless, after=lambda read, *_: Unless(read.value)))
+
+
 def _annotation(node: Node, scope: Scope) -> str | None:
-    """The value that an annotation has to have, None if it must be absent."""
+    """The value that an annotation has to have, or must not have; None if it must be absent."""
+    if isinstance(node.value, dict) and "not" in node.value:
+        return _UNLESS.read(node, scope)
     if isinstance(node.value, dict):
         ABSENT.read(node, scope)
         return None
     return node.text()
 
 
-_ANNOTATION: Final[Shape[str | None]] = Shape(_annotation, either(TEXT, ABSENT))
+_ANNOTATION: Final[Shape[str | None]] = Shape(_annotation, either(TEXT, ABSENT, _UNLESS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
     """The requests that a mode is for; every condition given has to hold.
 
-    `marks` are annotations that the pod has, as `key=value`, and `unmarked` keys of those that it must not have.
+    `marks` are annotations that the pod has, as `key=value`, and `unmarked` those that it must not have, as `key` for
+    whatever value.
     """
 
     devices: str | None = take(
@@ -85,7 +103,7 @@ class When:
     sharing: str | None = take(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
     annotations: Mapping[str, str | None] = take(
         each(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
-        "Pods that their author annotated so, or with `{absent: true}` did not.",
+        "Pods that their author annotated so, or with `{absent: true}` did not, or with `{not: a}` otherwise or not.",
     )
     marks: frozenset[str] = frozenset()
     unmarked: frozenset[str] = frozenset()
@@ -116,9 +134,11 @@ def _devices(low: int, high: int | None) -> str:
 
 
 def _marked(when: When, _: Section, __: Scope) -> When:
-    marks = frozenset(f"{key}={value}" for key, value in when.annotations.items() if value is not None)
-    unmarked = frozenset(key for key, value in when.annotations.items() if value is None)
-    return replace(when, marks=marks, unmarked=unmarked)
+    said = when.annotations.items()
+    marks = frozenset(f"{key}={value}" for key, value in said if value is not None and not isinstance(value, Unless))
+    absent = {key for key, value in said if value is None}
+    unmarked = absent | {f"{key}={value}" for key, value in said if isinstance(value, Unless)}
+    return replace(when, marks=marks, unmarked=frozenset(unmarked))
 
 
 WHEN: Final = form(When, after=_marked)
