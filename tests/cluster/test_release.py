@@ -13,7 +13,7 @@ from tests.release import dist, kustomized
 
 pytestmark = pytest.mark.cluster
 
-IMAGE = "registry.example/gpu-webhook@sha256:" + "0" * 64
+IMAGE = "registry.example:5000/gpu-webhook@sha256:" + "0" * 64
 
 
 @pytest.fixture(scope="module")

@@ -52,12 +52,19 @@ def _name(values: Path, image: str) -> None:
     """Write an image into the values of the chart."""
     if image == IMAGE:
         return
-    repository, digested, digest = image.partition("@")
-    name, _, tag = ("", "", "") if digested else repository.rpartition(":")
-    text = values.read_text().replace("  repository: gpu-webhook\n", f"  repository: {name or repository}\n")
+    repository, tag, digest = _parts(image)
+    text = values.read_text().replace("  repository: gpu-webhook\n", f"  repository: {repository}\n")
     values.write_text(
         text.replace('  tag: ""\n', f'  tag: "{tag}"\n').replace('digest: ""\n', f'digest: "{digest}"\n')
     )
+
+
+def _parts(image: str) -> tuple[str, str, str]:
+    """The repository, the tag and the digest of an image; a registry may have a port."""
+    named, _, digest = image.partition("@")
+    path, slash, last = named.rpartition("/")
+    name, _, tag = last.partition(":")
+    return f"{path}{slash}{name}", tag, digest
 
 
 def _archive(folder: Path) -> bytes:
