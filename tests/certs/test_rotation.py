@@ -61,6 +61,91 @@ def test_no_api_server_ever_refuses_what_a_replica_serves_whatever_is_late_or_cr
         walker.crash()
 
 
+@pytest.mark.parametrize("steps", range(14))
+def test_a_rotator_that_sleeps_through_a_whole_rotation_of_another_does_no_harm(steps: int) -> None:
+    town = installed()
+    sleeper, other = Walker(town), Walker(town)
+    town.at += 41 * DAY
+    for _ in range(steps):
+        sleeper.walk()
+
+    for _ in range(3):
+        settle(town, other)
+        town.at += timedelta(hours=1)
+    for _ in range(30):
+        sleeper.walk()
+        town.everybody_hears()
+        assert town.refused() == []
+    sleeper.crash()
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_rotator_that_read_before_another_began_does_no_harm_while_that_one_serves(steps: int) -> None:
+    for turns, more in itertools.product(range(1, 5), range(12)):
+        town = installed()
+        sleeper, other = Walker(town), Walker(town)
+        for _ in range(steps):
+            sleeper.walk()
+        town.objects.pop(SITE.authorities)  # a new CA, while the old one is far from due
+        for _ in range(turns):
+            other.whole_turn()
+            town.everybody_hears()
+        town.at += timedelta(hours=1)
+        for _ in range(more):
+            other.walk()
+        sleeper.whole_turn()
+        town.everybody_hears()
+        other.whole_turn()
+        town.everybody_hears()
+        assert town.refused() == []
+        sleeper.crash()
+        other.crash()
+
+
+def test_as_long_as_a_replica_has_no_new_leaf_its_ca_stays_trusted() -> None:
+    town = installed()
+    walker = Walker(town)
+    town.at += 41 * DAY
+
+    for turn in range(40):
+        town.at += timedelta(minutes=30)
+        walker.whole_turn()
+        for server in (0, 1):
+            for path in CONFIGURATIONS * 3:
+                town.hear(server, path)
+        town.mount(turn % 2)  # never the third
+        assert town.refused() == []
+
+    assert [each.what for each in walker.rotator.status.problems] == ["replica"]
+    assert len(stored.authorities(town.objects[SITE.authorities]).certificates) == 2
+
+
+def test_as_long_as_an_api_server_has_not_heard_of_the_new_ca_no_leaf_of_it_is_served() -> None:
+    town = installed()
+    walker, before = Walker(town), town.objects[SITE.serving]
+    town.at += 41 * DAY
+    town.store(SITE.serving, {**before, "data": fresh(town)})
+    town.everybody_hears()
+    serving = town.objects[SITE.serving]
+    for _ in range(40):
+        town.at += timedelta(minutes=30)
+        walker.whole_turn()
+        for path in CONFIGURATIONS * 3:
+            town.hear(0, path)  # never the other
+        assert town.objects[SITE.serving] is serving
+
+    assert [each.what for each in walker.rotator.status.problems] == ["api-server"]
+
+
+def fresh(town: Town) -> dict[str, str]:
+    """The data of a serving Secret with a new leaf of the present CA."""
+    signer = stored.authorities(town.objects[SITE.authorities]).signer
+    assert signer is not None
+    made = issue.leaf(signer, SITE.names, town.at, TERMS.leaf)
+    values = {"tls.crt": made.certificate, "tls.key": made.key, "ca.crt": signer.certificate}
+    return {key: base64.b64encode(value).decode() for key, value in values.items()}
+
+
 def test_a_rotation_ends_with_the_new_ca_alone_in_the_bundles() -> None:
     town, old = installed(), stored.authorities(installed().objects[SITE.authorities])
     walker = Walker(town)
