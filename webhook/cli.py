@@ -61,21 +61,20 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="store_true", help="print the version and exit")
     commands = whole.add_subparsers(metavar="COMMAND", prog="gpu-webhook")
-    running.serve_options(commands.add_parser("serve", help="answer admission reviews over HTTPS"))
-    running.console_options(commands.add_parser("console", help="the page for people: what is loaded, and try a pod"))
-    explaining.explain_options(commands.add_parser("explain", help="show what would become of a pod, and why"))
-    checking.check_options(commands.add_parser("check", help="check rule files and run their examples"))
-    checking.schema_options(commands.add_parser("schema", help="print the JSON Schema of rules, for editors"))
-    rendering.render_options(commands.add_parser("render", help="print the webhook configurations for this cluster"))
-    examining.doctor_options(commands.add_parser("doctor", help="examine the installation in the current cluster"))
-    seeing.inventory_options(
-        commands.add_parser("inventory", help="show what nodes have and what pods ask, in one unit")
-    )
-    seeing.tenants_options(commands.add_parser("tenants", help="show what tenants have used of what they may"))
-    running.settle_options(commands.add_parser("settle", help="count what tenants use, for serve --cluster"))
-    running.watch_options(
-        commands.add_parser("watch", help="keep a file of what the cluster has, for serve --surroundings")
-    )
+    for name, fill, what in (
+        ("serve", running.serve_options, "answer admission reviews over HTTPS"),
+        ("console", running.console_options, "the page for people: what is loaded, and try a pod"),
+        ("explain", explaining.explain_options, "show what would become of a pod, and why"),
+        ("check", checking.check_options, "check rule files and run their examples"),
+        ("schema", checking.schema_options, "print the JSON Schema of rules, for editors"),
+        ("render", rendering.render_options, "print the webhook configurations for this cluster"),
+        ("doctor", examining.doctor_options, "examine the installation in the current cluster"),
+        ("inventory", seeing.inventory_options, "show what nodes have and what pods ask, in one unit"),
+        ("tenants", seeing.tenants_options, "show what tenants have used of what they may"),
+        ("settle", running.settle_options, "count what tenants use, for serve --cluster"),
+        ("watch", running.watch_options, "keep a file of what the cluster has, for serve --surroundings"),
+    ):
+        fill(commands.add_parser(name, help=what))
     return whole
 
 

@@ -286,7 +286,7 @@ def test_a_binding_that_carries_any_key_that_the_shipped_rules_count_by_or_reser
 def test_a_pod_in_every_back_ends_own_words_comes_to_us(installed: Client) -> None:
     rules = index.every(builders.rulebook(builders.shipped_files()))
     resources = [name for name in [*rules.resources, *locations.RESOURCES] if not isinstance(name, Slot)]
-    said = [key for by_key in rules.spoken.values() for key in by_key]
+    said = [key for by_key in rules.slots.values() for key in by_key]
     forms: list[Mapping[str, Any]] = [
         *({"containers": [container("main", resources={"requests": {name: "1"}})]} for name in resources),
         *({"containers": [container("main", resources=limits(**{name: "1"}))]} for name in resources),

@@ -83,18 +83,6 @@ def test_a_pod_with_one_too_many_of_anything_is_refused_and_told_the_most(name: 
         assert "GPU003" not in "".join(texts(judge(asking(just), RULES)))
 
 
-@pytest.mark.parametrize(("count", "codes"), [(100, []), (101, ["GPU003"])])
-def test_one_claim_may_not_be_used_without_end_either(count: int, codes: list[str]) -> None:
-    claims = [{"name": "c", "request": f"r{number}"} for number in range(count)]
-    container = builders.container() | {"resources": {"claims": claims}}
-    raw = builders.pod(container, labels={"gpu": "1"}, resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
-
-    for judge in (mutate, validate):
-        found = judge(asking(raw), RULES).violations
-        assert [one.code for one in found if one.code == "GPU003"] == codes
-        assert [one.path for one in found if one.code == "GPU003"] == [f"{MAIN}.resources.claims"] * len(codes)
-
-
 def test_names_and_values_that_are_read_have_a_most_together() -> None:
     refused = mutate(asking(builders.pod(labels={"gpu": "1"}, nodeSelector={"zone": "x" * (256 << 10)})), RULES)
 
@@ -265,7 +253,7 @@ def unlimited(raw: Object, rulebook: Rulebook) -> None:
     defaults.plan_for_tenant(seen, rulebook)
     checked = shortfall.check(seen, rulebook)
     holdings.holdings(seen, rulebook, checked.interpretation, checked.allocations)
-    holdings.count(holdings.holdings(pod.read(raw, "vision-dev"), rulebook))
+    holdings.pod_usage(holdings.holdings(pod.read(raw, "vision-dev"), rulebook))
 
 
 @pytest.mark.parametrize("name", MONSTERS)

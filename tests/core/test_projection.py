@@ -140,9 +140,9 @@ def test_a_rule_that_reads_something_new_extends_what_is_read_by_being_loaded() 
 
 
 def test_a_policy_that_reads_something_new_extends_what_is_read_by_being_loaded() -> None:
-    marks: dict[str, Any] = {"labels": {"team.example/queue": "a"}, "annotations": {"team.example/cost": "1"}}
-    policy = TenantPolicy(name="vision", rule="vision", namespaces=Namespaces(names=("*",)), **marks)
-    pod = {"metadata": marks, "spec": {"containers": []}}
+    annotations: dict[str, Any] = {"labels": {"team.example/queue": "a"}, "annotations": {"team.example/cost": "1"}}
+    policy = TenantPolicy(name="vision", rule="vision", namespaces=Namespaces(names=("*",)), **annotations)
+    pod = {"metadata": annotations, "spec": {"containers": []}}
     assert pruned(pod, replace(RULES, tenancy=Tenancy(policies=[policy]))) == pod
     assert pruned(pod, RULES) == {"metadata": {"labels": {}, "annotations": {}}, "spec": {"containers": []}}
 

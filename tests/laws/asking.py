@@ -178,8 +178,8 @@ def _qualifiers(backend: str) -> Sequence[Words]:
 @cache
 def _annotated(backend: str) -> Sequence[Words]:
     """Annotations that the back end's rule depends on; most often none."""
-    marks = clusters.rulebook(backend).marks
-    said = [dict([mark.split("=", 1)]) if "=" in mark else {mark: "on"} for mark in sorted(marks)]
+    annotations = frozenset[str]().union(*clusters.rulebook(backend).annotations.values())
+    said = [dict([each.split("=", 1)]) if "=" in each else {each: "on"} for each in sorted(annotations)]
     return [*[{}] * 2 * len(said), *said] or [{}]
 
 

@@ -95,7 +95,7 @@ def _device(output: Amount, card: Card) -> Fraction:
 def say(said: tuple[Mode, Mapping[str, str]], pod: Object, container: Object) -> Iterator[tuple[str, str]]:
     """Write what is said in annotations and labels, and what they have to be beside; the rest are resources."""
     mode, texts = said
-    for mark in mode.marks | mode.when.marks:
+    for mark in mode.enforced | mode.when.annotated:
         key, _, value = mark.partition("=")
         pod["metadata"].setdefault("annotations", {})[key] = value
     for key, output in mode.outputs.annotations.items():

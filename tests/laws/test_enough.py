@@ -41,7 +41,7 @@ def test_the_amounts_read_back_are_at_least_what_was_asked(asked: Asking) -> boo
     again = asked_again(as_served(done.pod), asked.container, rulebook)
     card = translate.find_card(asked.request, rulebook, owner)
     models = (card.model,) if card else asked.request.models
-    given, _ = read_back.understand(again.extended.amounts, owner, again.marks, models)
+    given, _ = read_back.understand(again.extended.amounts, owner, again.annotations, models)
     if done.served.request.profile is not None and given.profile is None:
         return False  # which partition it is, an annotation or a node's label says
 

@@ -13,8 +13,9 @@ from itertools import count
 import pytest
 
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import FORGET, PART, Ask, Ledger, reserve
+from webhook.core.quota.ledger import PART, Ask, Ledger, reserve
 from webhook.core.quota.settlement import Settlement
+from webhook.core.quota.suspects import FORGET
 from webhook.core.quota.tally import Tally
 from webhook.core.quota.view import Pod
 

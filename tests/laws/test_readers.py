@@ -53,7 +53,7 @@ STATUS: Mapping[str, st.SearchStrategy[Any]] = {
 }
 NAMES = sorted(RULES.resources)
 LABELS = sorted(
-    {*RULES.spoken["label"], *RULES.spoken["annotation"], *RULES.heard["annotation"], "gpu", "gpu-memory"}
+    {*RULES.slots["label"], *RULES.slots["annotation"], *RULES.all_slots["annotation"], "gpu", "gpu-memory"}
 )
 NODE_LABELS = sorted(card_models.labels(RULES).keys)
 POLICY_KEYS = (

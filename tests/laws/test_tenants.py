@@ -120,7 +120,7 @@ exemptions = st.lists(st.frozensets(st.sampled_from(RULES)).map(_exempting), min
 @tried(300)
 @given(exemptions, exemptions)
 def test_exemptions_intersect(some: list[Exemption], others: list[Exemption]) -> None:
-    assert judge.lifting([*some, *others]) == judge.lifting(some) & judge.lifting(others)
+    assert judge.exempted_rules([*some, *others]) == judge.exempted_rules(some) & judge.exempted_rules(others)
 
 
 @every.backend(8, least=2, also=[policies, exemptions, exemptions])

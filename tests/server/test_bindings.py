@@ -12,7 +12,7 @@ from tests.bench.reviews import container, encoded, pod
 from tests.server.process import ROOT
 from webhook.core.validate import validate
 from webhook.files import rule_files
-from webhook.server.lane import Answer, Lane, Stored, UnreadError
+from webhook.server.lane import Answer, Lane, ReadPod, UnreadError
 from webhook.server.quotas import NOT_YET, Quotas
 from webhook.telemetry.logs import Lines
 
@@ -26,9 +26,9 @@ def asked(tmp_path: Path) -> Iterator[Ask]:
     """What a server with a reader of pods answers to the review of a Binding with the label gpu-memory: 1Gi."""
     with (tmp_path / "log").open("wb") as output:
 
-        def ask(stored: Stored | None, name: str = "train", *, attached: bool = False) -> Any:
+        def ask(stored: ReadPod | None, name: str = "train", *, attached: bool = False) -> Any:
             lane = Lane({"validate": validate}, RULES, Lines(output.fileno()))
-            lane.stored = stored
+            lane.read_pod = stored
             if attached:
                 Quotas(lane)
             answer = lane.answer(b"POST", b"/validate?timeout=1s", binding(name))
@@ -93,7 +93,7 @@ async def _silent(*_: str) -> Object:
 @pytest.mark.parametrize(
     ("reader", "why"), [(_away, "the API server is away"), (_silent, "the API server did not answer in time")]
 )
-def test_while_the_pod_cannot_be_read_the_client_is_told_to_retry(asked: Ask, reader: Stored, why: str) -> None:
+def test_while_the_pod_cannot_be_read_the_client_is_told_to_retry(asked: Ask, reader: ReadPod, why: str) -> None:
     refused = asked(reader)
 
     assert (refused["allowed"], refused["status"]["code"], refused["status"]["details"]["retryAfterSeconds"]) == (

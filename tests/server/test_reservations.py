@@ -12,10 +12,10 @@ import pytest
 from webhook.cluster import reservations as module
 from webhook.cluster.client import ApiError, ConflictError
 from webhook.cluster.ledgers import Versioned
-from webhook.cluster.offline_reservations import OfflineReservations
 from webhook.cluster.reservations import Reservations
 from webhook.core.quota import ledger as core
 from webhook.core.quota.ledger import Answered, Ask, Ledger, Outcome
+from webhook.server.offline_reservations import OfflineReservations
 from webhook.telemetry.metrics import Metrics
 
 T = TypeVar("T")

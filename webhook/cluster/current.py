@@ -1,27 +1,42 @@
-"""The objects of the current cluster, where a command or the console could also read them from files."""
+"""What commands and the console show of the current cluster, read once; they could also read it from files."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from webhook.core.forms.document import API_VERSION
 from webhook.files import inventory_objects, tenant_objects
 from webhook.files.documents import UnreadableError
 
+NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
+TENANTS: Final = (
+    *(f"/apis/{API_VERSION}/{plural}" for plural in ("tenantpolicies", "exemptions", "tenantusages")),
+    "/api/v1/namespaces",
+)
+
 
 def inventory() -> inventory_objects.Objects:
-    """The nodes and pods of the current cluster; raises UnreadableError."""
-    from webhook.cluster import client, session, snapshot  # noqa: PLC0415 - 55 MiB, and files need none of it
+    """The nodes, and the pods that are not over; raises UnreadableError."""
+    from webhook.cluster import client, session  # noqa: PLC0415 - 55 MiB, and files need none of it
+
+    async def read(api: client.Api) -> inventory_objects.Objects:
+        return inventory_objects.Objects(await api.list("/api/v1/nodes"), await api.list("/api/v1/pods", NOT_OVER))
 
     try:
-        return inventory_objects.Objects(*session.ask(snapshot.nodes_and_pods))
+        return session.ask(read)
     except client.ApiError as error:
         raise UnreadableError(str(error)) from None
 
 
 def tenants() -> tenant_objects.Objects:
-    """The policies, ledgers, exemptions and namespaces of the current cluster; raises UnreadableError."""
-    from webhook.cluster import client, session, snapshot  # noqa: PLC0415 - 55 MiB, and files need none of it
+    """The policies, exemptions, ledgers and namespaces of the current cluster; raises UnreadableError."""
+    from webhook.cluster import client, session  # noqa: PLC0415 - 55 MiB, and files need none of it
+
+    async def read(api: client.Api) -> tenant_objects.Objects:
+        return tenant_objects.Objects(*[await api.list(path) for path in TENANTS])
 
     try:
-        return tenant_objects.Objects(*session.ask(snapshot.tenants))
+        return session.ask(read)
     except client.MissingError:
         reason = "the cluster knows no tenants: its custom resources (manifests/base/crds) are not installed"
         raise UnreadableError(reason) from None

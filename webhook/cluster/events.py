@@ -42,7 +42,7 @@ class Events:
         self._told: OrderedDict[str, float] = OrderedDict()
         self._writing: set[asyncio.Task[None]] = set()
 
-    def told(self, request: AdmissionRequest, decision: Decision) -> None:
+    def record(self, request: AdmissionRequest, decision: Decision) -> None:
         """Take note of a decision; write an event for the owner of a refused pod if it had none lately."""
         texts = [violation.message for violation in decision.violations if violation.code == QUOTA]
         owner = next(paths.controllers(request.pod), None)

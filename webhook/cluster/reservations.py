@@ -99,7 +99,7 @@ class _Queue:
         return [each for each in self.waiting if not each.answer.done()]
 
 
-class _Judged(NamedTuple):
+class _Verdicts(NamedTuple):
     """Requests with their outcomes by one state of a ledger, and the ledger that reserves for those admitted.
 
     `fresh`: the ledger was read for them.
@@ -280,13 +280,13 @@ class Reservations:
         return written
 
 
-def _judge(queue: _Queue, ledger: Ledger, *, fresh: bool) -> _Judged:
+def _judge(queue: _Queue, ledger: Ledger, *, fresh: bool) -> _Verdicts:
     """Judge the requests of a queue that wait, in their order."""
     waiting = queue.unanswered()
     after, outcomes = ledgers.reserve(queue.account.close(ledger), [each.ask for each in waiting])
     for each, outcome in zip(waiting, outcomes, strict=True):
         each.late = outcome._replace(verdict="again") if outcome.why else TOO_LATE
-    return _Judged(ledger, after, list(zip(waiting, outcomes, strict=True)), fresh)
+    return _Verdicts(ledger, after, list(zip(waiting, outcomes, strict=True)), fresh)
 
 
 async def _pause(more: asyncio.Event, seconds: float) -> None:

@@ -60,9 +60,10 @@ def _explain(given: argparse.Namespace) -> int:
             raise UsageError(f'no back end is called "{name}"{known}')
     if given.backend is not None:
         rulebook = replace(index.only(given.backend, rulebook), tenancy=rulebook.tenancy)
-    written, where = streams.manifest(given.file)
-    documents = manifests.parse(written, where)
-    around = [document for file in given.around for document in manifests.parse(*streams.manifest(file))]
+    most = manifests.MAX_BYTES + 1
+    content, where = streams.content(given.file, most)
+    documents = manifests.parse(content, where)
+    around = [each for file in given.around for each in manifests.parse(*streams.content(file, most))]
     rulebook = claim_objects.given([*documents, *around], rulebook)
     rulebook, ledgers = _tenants_around([*documents, *around], given.usage, rulebook)
     setting = Setting(namespace=given.namespace or "", user=given.user or "", at=time.time())
@@ -92,7 +93,7 @@ def _tenants_around(
     for document in documents:
         objects.add(document)
     for file in files or ():
-        objects.parse(*streams.whole(file))
+        objects.parse(*streams.content(file))
     tenancy, broken = objects.tenancy(rulebook)
     ledgers, unread = objects.ledgers()
     for one in broken:  # as in a cluster: its own namespaces get no GPU, and the others know nothing of it

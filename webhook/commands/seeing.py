@@ -30,7 +30,7 @@ def _inventory(given: argparse.Namespace) -> int:
     rulebook = rulebook_cache.load(given.rules)
     objects = inventory_objects.Objects()
     for file in given.file:
-        objects.parse(*streams.whole(file))
+        objects.parse(*streams.content(file))
     try:
         objects = objects if given.file else current.inventory()
     except documents.UnreadableError as error:
@@ -54,7 +54,7 @@ def _tenants(given: argparse.Namespace) -> int:
     rulebook = rulebook_cache.load(given.rules)
     objects = tenant_objects.Objects()
     for file in given.file:
-        objects.parse(*streams.whole(file))
+        objects.parse(*streams.content(file))
     objects = objects if given.file else current.tenants()
     view = objects.view(rulebook, time.time(), live=not given.file)
     streams.dump(tenants.contract(view)) if given.output == "json" else print("\n".join(tenants.lines(view)))

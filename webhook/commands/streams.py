@@ -7,19 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from webhook.files import manifests
 
-
-def manifest(file: str) -> tuple[bytes, str]:
-    """A manifest and its name, read up to one byte beyond the largest; `-` is standard input."""
-    if file == "-":
-        return sys.stdin.buffer.read(manifests.MAX_BYTES + 1), "standard input"
-    return Path(file).read_bytes(), file
-
-
-def whole(file: str) -> tuple[bytes, str]:
-    """A file of any size, and its name; a cluster has many objects."""
-    return (sys.stdin.buffer.read(), "standard input") if file == "-" else (Path(file).read_bytes(), file)
+def content(file: str, most: int = -1) -> tuple[bytes, str]:
+    """The content of a file, and its name; `-` is standard input, of which at most so many bytes are read."""
+    return (sys.stdin.buffer.read(most), "standard input") if file == "-" else (Path(file).read_bytes(), file)
 
 
 def dump(value: Any) -> None:

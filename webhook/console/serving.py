@@ -60,6 +60,7 @@ def _refused(host: str, port: int, error: OSError) -> str:
 
 
 def _run(application: _Application) -> int:
+    # As server/serve.py does: two programs of rooms that know nothing of each other, and no room below runs programs.
     parent = os.getpid()
     with suppress(KeyboardInterrupt):  # before gunicorn has set its own handlers
         try:

@@ -11,7 +11,7 @@ its path. Nothing depends on a pod that is over the budget and asks for no GPU: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -27,7 +27,6 @@ from webhook.core.plan import allocation
 from webhook.core.policy import unknown_devices
 from webhook.core.request.request import PREFIX
 from webhook.core.review import AdmissionRequest
-from webhook.core.rules.modes import Mode
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
@@ -143,59 +142,46 @@ def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
 
 def allow_list(rulebook: Rulebook) -> AllowList:
     """What a rulebook and its policies read of a pod; made once for each rulebook."""
-    known: AllowList | None = rulebook.memory.get(AllowList)
+    known: AllowList | None = rulebook.cache.get(AllowList)
     if known is None:
-        known = rulebook.memory[AllowList] = _allow_list(rulebook)
+        known = rulebook.cache[AllowList] = _allow_list(rulebook)
     return known
 
 
 def _allow_list(rulebook: Rulebook) -> AllowList:
     modes = [mode for backend in rulebook.backends.values() for mode in backend.modes]
+    outputs = [*(mode.outputs for mode in modes), *(each.inject.outputs for each in rulebook.backends.values())]
+    companions = [mode.companions for mode in modes if mode.companions is not None]
     policies = rulebook.tenancy.policies
-    reserved = frozenset(_reserved(modes))
+    reserved = sorted({key for each in companions for key in each.reserved})
     return AllowList(
-        labels=frozenset(
-            {
-                *(key for mode in modes for key in mode.outputs.labels),
-                *(key for backend in rulebook.backends.values() for key in backend.inject.outputs.labels),
-                *(key for policy in policies for key in policy.labels),
-                *rulebook.heard["label"],
-            }
+        labels=_union(
+            rulebook.all_slots["label"],
+            *(each.labels for each in outputs),
+            *(policy.labels for policy in policies),
         ),
-        annotations=frozenset(
-            {
-                "gpu",
-                locations.DEFAULT_CONTAINER,
-                *(key for mode in modes for key in mode.outputs.annotations),
-                *(key for backend in rulebook.backends.values() for key in backend.inject.outputs.annotations),
-                *(key for policy in policies for key in policy.annotations),
-                *allocation.addresses(rulebook),
-                *rulebook.heard["annotation"],
-                *rulebook.all_marked,
-                *(key for key in reserved if "*" not in key),
-            }
+        annotations=_union(
+            ("gpu", locations.DEFAULT_CONTAINER),
+            rulebook.all_slots["annotation"],
+            rulebook.all_annotations,
+            allocation.addresses(rulebook),
+            *(each.annotations for each in outputs),
+            *(policy.annotations for policy in policies),
+            (key for key in reserved if "*" not in key),
         ),
         prefixes=(
             *sorted({key.partition("*")[0] for key in reserved if "*" in key}),
             *(prefix for source in rulebook.sources for prefix in source.prefixes),
             *sorted({slot.head for slot in rulebook.per_container}),
         ),
-        env=frozenset(name for mode in modes for name in mode.outputs.env),
-        resources=frozenset(rulebook.resources) | locations.RESOURCES,
-        host_paths=frozenset(_host_paths(modes)),
+        env=_union(*(mode.outputs.env for mode in modes)),
+        resources=_union(rulebook.resources, locations.RESOURCES),
+        host_paths=frozenset(each.requires["hostPath"] for each in companions if "hostPath" in each.requires),
     )
 
 
-def _reserved(modes: Iterable[Mode]) -> Iterator[str]:
-    for mode in modes:
-        if mode.companions is not None:
-            yield from mode.companions.reserved
-
-
-def _host_paths(modes: Iterable[Mode]) -> Iterator[str]:
-    for mode in modes:
-        if mode.companions is not None and "hostPath" in mode.companions.requires:
-            yield mode.companions.requires["hostPath"]
+def _union(*keys: Iterable[str]) -> frozenset[str]:
+    return frozenset(chain.from_iterable(keys))
 
 
 # The pod

@@ -94,9 +94,9 @@ class Violation:
 
 
 class Breach(NamedTuple):
-    """A violation of one rule of a policy. `lift` is the rule's name in `spec.lifts` of an Exemption."""
+    """A violation of one rule of a policy. `rule_name` is its name in `spec.lifts` of an Exemption."""
 
-    lift: str
+    rule_name: str
     action: Action
     violation: Violation
 

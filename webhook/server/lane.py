@@ -24,7 +24,6 @@ from math import inf
 from time import monotonic, perf_counter, time
 from typing import Any, Final, NamedTuple
 
-from webhook.cluster.offline_reservations import OfflineReservations, Reserves
 from webhook.core import review
 from webhook.core.decision import Decision, Reservation, denied
 from webhook.core.policy import immutable, refusal
@@ -33,6 +32,7 @@ from webhook.core.quota.ledger import Answered, is_of_a_pod, names_a_pod
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import UNREADABLE, Tenancy
 from webhook.server.memo import Judge, Memo
+from webhook.server.offline_reservations import OfflineReservations, Reserves
 from webhook.telemetry import logs, metrics
 
 TEXT: Final = b"text/plain; charset=utf-8"
@@ -68,10 +68,10 @@ class Answer(NamedTuple):
     """The methods a 405 must name."""
 
 
-Stored = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
+ReadPod = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 
 
-class _Judged(NamedTuple):
+class _Reviewed(NamedTuple):
     """A review that has a decision: its path, request and rulebook, and when it began."""
 
     name: str
@@ -94,11 +94,11 @@ class Lane:
         self.draining = False
         self.good_until = inf
         """Until when (monotonic) the policies may be used: a process that was paused has missed changes."""
-        self.waiting = ""
+        self.not_ready = ""
         """Why it is not ready yet; empty if it is."""
-        self.told: Callable[[review.AdmissionRequest, Decision], None] | None = None
+        self.on_quota_decision: Callable[[review.AdmissionRequest, Decision], None] | None = None
         """Called with every decision that a ledger had a part in."""
-        self.stored: Stored | None = None
+        self.read_pod: ReadPod | None = None
         """Reads the pod of a Binding by namespace and name, None if there is none; raises UnreadError. Without a
         cluster there is no such reader, and nothing counts stored pods."""
         self.metrics = metrics.Metrics(judges)
@@ -148,13 +148,13 @@ class Lane:
         gc.disable()  # a review makes no cycles, and each part of a large one would be looked at several times
         try:
             request = review.decode(body, time())
-            if self.stored is not None and request.is_a_binding and _is_named(request):
-                return self._bind(_Judged(name, request, rulebook, started), judge, self.stored, target)
+            if self.read_pod is not None and request.is_a_binding and _is_named(request):
+                return self._bind(_Reviewed(name, request, rulebook, started), judge, self.read_pod, target)
             decision = self._memo.decide(name, judge, request, rulebook)
-            judged = _Judged(name, request, rulebook, started)
+            reviewed = _Reviewed(name, request, rulebook, started)
             if decision.reservation is None:
-                return self._tell(judged, decision)
-            return self._count(judged, decision, decision.reservation, target)
+                return self._tell(reviewed, decision)
+            return self._count(reviewed, decision, decision.reservation, target)
         except review.NotAReviewError as error:
             return self.refuse(HTTPStatus.BAD_REQUEST, " ".join(str(error).split()))
         except Exception as error:  # noqa: BLE001 - any exception here is a fault of this program: `_failed` answers
@@ -163,53 +163,53 @@ class Lane:
             gc.enable()
 
     def _count(
-        self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes
+        self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes
     ) -> Answer | Awaitable[Answer]:
         """Admit from the escrow at once if possible; else reserve in the ledger."""
         if not is_of_a_pod(wanted.ask):
             return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
-        drawn = None if judged.request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
+        drawn = None if reviewed.request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
         if drawn is None:
-            return self._reserve(judged._replace(request=_named(judged.request)), decision, wanted, target)
-        return self._conclude(judged, decision, wanted, drawn)
+            return self._reserve(reviewed._replace(request=_named(reviewed.request)), decision, wanted, target)
+        return self._conclude(reviewed, decision, wanted, drawn)
 
-    async def _reserve(self, judged: _Judged, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
+    async def _reserve(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
         try:
-            ask = self.ledger.preview if judged.request.dry_run else self.ledger.reserve
+            ask = self.ledger.preview if reviewed.request.dry_run else self.ledger.reserve
             answered = await ask(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
-            return self._conclude(judged, decision, wanted, answered)
+            return self._conclude(reviewed, decision, wanted, answered)
         except Exception as error:  # noqa: BLE001 - as above
-            return self._failed(judged.name, judged.request, error)
+            return self._failed(reviewed.name, reviewed.request, error)
 
-    async def _bind(self, judged: _Judged, judge: Judge, stored: Stored, target: bytes) -> Answer:
+    async def _bind(self, reviewed: _Reviewed, judge: Judge, read_pod: ReadPod, target: bytes) -> Answer:
         """Judge a Binding together with its pod."""
-        request = judged.request
+        request = reviewed.request
         try:
             async with asyncio.timeout(_seconds(target)):
-                pod = await stored(request.namespace, request.object_name)
-            return self._tell(judged, judge(request._replace(old_pod=pod), judged.rulebook))
+                pod = await read_pod(request.namespace, request.object_name)
+            return self._tell(reviewed, judge(request._replace(old_pod=pod), reviewed.rulebook))
         except (UnreadError, TimeoutError) as error:
             return self._tell(
-                judged, denied([immutable.unread(str(error) or "the API server did not answer in time")])
+                reviewed, denied([immutable.unread(str(error) or "the API server did not answer in time")])
             )
         except Exception as error:  # noqa: BLE001 - as above
-            return self._failed(judged.name, request, error)
+            return self._failed(reviewed.name, request, error)
 
-    def _conclude(self, judged: _Judged, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
+    def _conclude(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
         final = refusal.reserved(decision, wanted, answered.outcome, answered.ledger)
-        if self.told is not None and not judged.request.dry_run:
-            self.told(judged.request, final)
-        return self._tell(judged, final)
+        if self.on_quota_decision is not None and not reviewed.request.dry_run:
+            self.on_quota_decision(reviewed.request, final)
+        return self._tell(reviewed, final)
 
     def _failed(self, name: str, request: review.AdmissionRequest | None, error: Exception) -> Answer:
         """The answer to a review on which this program failed."""
         log.error("review %s failed on /%s", request and request.uid, name, exc_info=error)
         return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED)
 
-    def _tell(self, judged: _Judged, decision: Decision) -> Answer:
-        answer = review.encode(judged.request.uid, decision)
-        seconds = perf_counter() - judged.started
-        self._record(judged.name, judged.request, decision, judged.rulebook, seconds)
+    def _tell(self, reviewed: _Reviewed, decision: Decision) -> Answer:
+        answer = review.encode(reviewed.request.uid, decision)
+        seconds = perf_counter() - reviewed.started
+        self._record(reviewed.name, reviewed.request, decision, reviewed.rulebook, seconds)
         return Answer(HTTPStatus.OK, answer, JSON)
 
     def _limits(self, tenant: str) -> tally.Tally:
@@ -234,8 +234,8 @@ class Lane:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"leaving\n")
         if path == b"/readyz" and self.rulebook is None:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{NEVER_LOADED}\n".encode())
-        if path == b"/readyz" and self.waiting:
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.waiting}\n".encode())
+        if path == b"/readyz" and self.not_ready:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.not_ready}\n".encode())
         if path == b"/readyz" and self.rulebook is not None:
             return Answer(HTTPStatus.OK, f"ok, rules {self.rulebook.digest}\n".encode())
         return Answer(HTTPStatus.OK, b"ok\n")

@@ -36,7 +36,7 @@ LEAVE_SECONDS: Final = 1.5
 log = logging.getLogger(__name__)
 
 
-async def _stored(cluster: Api, namespace: str, name: str) -> Object | None:
+async def _read_pod(cluster: Api, namespace: str, name: str) -> Object | None:
     """A pod as it is now; None if there is none. Raises UnreadError."""
     try:
         return await cluster.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
@@ -57,8 +57,8 @@ class Quotas:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        lane.stored = partial(_unread, NOT_YET)
-        lane.waiting = NOT_YET
+        lane.read_pod = partial(_unread, NOT_YET)
+        lane.not_ready = NOT_YET
         self._changed = asyncio.Event()
         self._enforce(partial(_unknown, NOT_YET))
 
@@ -72,15 +72,15 @@ class Quotas:
         policies = Policies(cluster, lambda *_: self._changed.set())
         reservations = Reservations(TenantUsages(cluster), self._lane.metrics)
         self._lane.ledger = reservations
-        self._lane.told = Events(cluster).told
-        self._lane.stored = partial(_stored, cluster)
+        self._lane.on_quota_decision = Events(cluster).record
+        self._lane.read_pod = partial(_read_pod, cluster)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(policies.run())
                 tasks.create_task(self._keep(policies))
         finally:
             self._enforce(partial(_unknown, NO_MORE))  # clients whose pods would get a GPU get the answer to retry
-            self._lane.stored = partial(_unread, NO_MORE)
+            self._lane.read_pod = partial(_unread, NO_MORE)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     await reservations.close()
@@ -103,7 +103,7 @@ class Quotas:
                 self._changed.clear()
                 self._enforce(policies.tenancy)
                 self._tell(rulebook.tenancy)
-            self._lane.waiting = self._lane.waiting and policies.unknown
+            self._lane.not_ready = self._lane.not_ready and policies.unknown
             self._lane.good_until = policies.good_until
 
     def _tell(self, before: Tenancy) -> None:

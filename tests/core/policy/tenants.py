@@ -14,7 +14,7 @@ from webhook.core.forms.labels import Expression
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
 from webhook.core.policy import holdings
-from webhook.core.policy.holdings import Count
+from webhook.core.policy.holdings import PodUsage
 from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
@@ -65,9 +65,9 @@ def rules(*policies: TenantPolicy, rulebook: Rulebook = RULES, **tenancy: Any) -
     return replace(rulebook, tenancy=Tenancy(policies=policies, **tenancy))
 
 
-def held(raw: Mapping[str, Any], rulebook: Rulebook) -> Count:
+def held(raw: Mapping[str, Any], rulebook: Rulebook) -> PodUsage:
     """What a stored pod counts, read anew each time."""
-    return holdings.count(holdings.holdings(pod.read(raw), rulebook))
+    return holdings.pod_usage(holdings.holdings(pod.read(raw), rulebook))
 
 
 EVERYTHING = rules(

@@ -313,7 +313,7 @@ def test_who_only_observes_refuses_nothing() -> None:
 
 def test_the_match_condition_sees_every_pod_that_asks_without_a_resource() -> None:
     """It lets those through that have a resource which is not of Kubernetes, or a key with `gpu` in it."""
-    alone = {one.name for by_key in EVERY.heard.values() for one in by_key.values() if one.alone}
+    alone = {one.name for by_key in EVERY.all_slots.values() for one in by_key.values() if one.alone}
 
     assert alone
     assert {name for name in alone if "gpu" not in name} == set()

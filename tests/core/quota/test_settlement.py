@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from webhook.core.quota.ledger import FORGET, UNKNOWN_VIEW, Ledger
+from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger
 from webhook.core.quota.settlement import Settlement, Step
+from webhook.core.quota.suspects import FORGET
 from webhook.core.quota.tally import Tally
 from webhook.core.quota.view import Pod
 

@@ -25,13 +25,16 @@ from webhook.core.rules.vocabulary import Slot
 
 
 def understand(
-    native: Mapping[str, int], backend: Backend, marks: frozenset[str] = frozenset(), models: tuple[str, ...] = ()
+    native: Mapping[str, int],
+    backend: Backend,
+    annotations: frozenset[str] = frozenset(),
+    models: tuple[str, ...] = (),
 ) -> tuple[GpuRequest, Mode]:
     """The request that resources on a container mean; raises CannotExpressError if they mean none.
 
-    `marks` are the annotations of its pod that rules depend on, `models` the cards that the container may get.
+    `annotations` are the annotations of its pod that rules depend on, `models` the cards that the container may get.
     """
-    said = GpuRequest(marks=marks, models=models)
+    said = GpuRequest(annotations=annotations, models=models)
     reasons: list[CannotExpressError] = []
     modes = [mode for mode in backend.modes if _asking(native, mode).keys() <= mode.amounts.keys()]
     modes = modes or list(backend.modes)
@@ -75,7 +78,7 @@ def _with_all_near(
 
 
 def _request_of(native: Mapping[str, int], mode: Mode, said: GpuRequest) -> GpuRequest:
-    _check_companions(native, mode, said.marks)
+    _check_companions(native, mode, said.annotations)
     count = _count(native, mode)
     _check_values(native, mode, count)
     found: dict[str, Any] = {"count": count}
@@ -101,14 +104,14 @@ def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str, *, most
             raise CannotExpressError("GPU405", message, f"remove {resource}, or make them agree", resource)
 
 
-def _check_companions(native: Mapping[str, int], mode: Mode, marks: frozenset[str]) -> None:
+def _check_companions(native: Mapping[str, int], mode: Mode, annotations: frozenset[str]) -> None:
     """Raise CannotExpressError for a resource that the mode does not write, or without something that it needs."""
     for resource in sorted(native.keys() - mode.amounts.keys()):
         others = [name for name, output in mode.amounts.items() if not output.most]
         message = f"{resource} does not go together with {', '.join(others)}"
         raise CannotExpressError("GPU405", message, f"remove {resource}", resource)
-    for mark in sorted(mode.marks - marks):
-        message = f"{', '.join(native)} is meant so only with the annotation {mark.replace('=', ': ', 1)}"
+    for annotation in sorted(mode.enforced - annotations):
+        message = f"{', '.join(native)} is meant so only with the annotation {annotation.replace('=', ': ', 1)}"
         raise CannotExpressError("GPU405", message, "add the annotation")
     for resource, output in mode.amounts.items():
         if resource not in native and output.absent is None:
@@ -176,7 +179,7 @@ def _normal(found: dict[str, Any], mode: Mode, said: GpuRequest) -> GpuRequest:
     if mode.size is not None:
         found["memory"] = mode.size
     request = replace(said, **found)
-    if not mode.when.unmarked.isdisjoint(said.marks):
+    if not mode.when.unannotated.isdisjoint(said.annotations):
         raise _not_this(mode, request)
     if mode.when.devices == "profile" and request.devices == "part":
         return request  # a size that the back end makes a partition of; which one depends on the card
@@ -192,13 +195,13 @@ class NotThisModeError(CannotExpressError):
 def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
     """Why a mode is not for a request, and how to change that."""
     message = f"this is not {mode.name}"
-    missing = sorted(mode.when.marks - request.marks)
-    unwanted = sorted(mode.when.unmarked & request.marks)
+    missing = sorted(mode.when.annotated - request.annotations)
+    unwanted = sorted(mode.when.unannotated & request.annotations)
     fix = f"ask for {mode.name}"
     if unwanted:
         fix = f"remove the annotation {unwanted[0]}, or ask for what it means"
     if missing:
-        fix = "annotate the pod " + " and ".join(mark.replace("=", ": ", 1) for mark in missing)
+        fix = "annotate the pod " + " and ".join(annotation.replace("=", ": ", 1) for annotation in missing)
         return CannotExpressError("GPU405", message, fix)
     return NotThisModeError("GPU405", message, fix)
 

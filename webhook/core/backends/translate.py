@@ -234,7 +234,7 @@ def _nearest(request: GpuRequest, backend: Backend) -> str:
     """A request close to this one that the back end has a mode for."""
     most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
     fewer = [replace(request, count=high) for high in most]
-    one = GpuRequest(marks=request.marks)
+    one = GpuRequest(annotations=request.annotations)
     tenth = replace(one, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
     for other in (replace(one, count=request.count), *fewer, replace(request, count=1), one, tenth):
         if any(matches(mode.when, other) for mode in backend.modes):
@@ -251,8 +251,8 @@ def matches(when: When, request: GpuRequest) -> bool:
         return False
     if (when.has or when.lacks) and not (when.has <= request.has() and when.lacks.isdisjoint(request.has())):
         return False
-    if (when.marks or when.unmarked) and not (
-        when.marks <= request.marks and when.unmarked.isdisjoint(request.marks)
+    if (when.annotated or when.unannotated) and not (
+        when.annotated <= request.annotations and when.unannotated.isdisjoint(request.annotations)
     ):
         return False
     if when.sharing is not None and when.sharing != request.sharing:

@@ -120,15 +120,8 @@ def _read_claim(reference: Reference, pod: Pod, rulebook: Rulebook, *, chosen: b
         texts = meaning(source, raw)
         words = {key: shorthand.KEYS[key](text) for key, text in texts.items()}
     except (CannotExpressError, QuantityError) as reason:
-        raise Refusal(
-            Violation(
-                code="GPU206",
-                path=said.path,
-                message=f"{title} cannot be understood: {reason.message}",
-                fix=f"{reason.fix}, in the claim",
-                rule=source.rule,
-            )
-        ) from None
+        message, fix = f"{title} cannot be understood: {reason.message}", f"{reason.fix}, in the claim"
+        raise Refusal(_unusable(reference, message, fix)) from None
     warnings: list[str] = []
     backend = None if chosen else _backend(title, raw, reference, rulebook, warnings)
     if backend is not None:
@@ -145,21 +138,18 @@ def _object(reference: Reference, pod: Pod, rulebook: Rulebook) -> Object:
     kind, said = reference.source.claims, reference.said
     there = rulebook.surroundings.objects.get(kind.name)
     if there is None:
-        raise Refusal(
-            Violation(
-                code="GPU206",
-                path=said.path,
-                message=f'nothing here knows any {kind.kind}, so nobody can tell what "{said.value}" asks for',
-                fix='ask in shorthand, as gpu: "0.3", or '
-                f"have gpu-webhook watch run beside the server and {kind.name} installed, or give explain the claim",
-                rule=reference.source.rule,
-            )
-        )
+        message = f'nothing here knows any {kind.kind}, so nobody can tell what "{said.value}" asks for'
+        run = f"have gpu-webhook watch run beside the server and {kind.name} installed, or give explain the claim"
+        raise Refusal(_unusable(reference, message, f'ask in shorthand, as gpu: "0.3", or {run}'))
     if (pod.namespace, said.value) not in there:
         message = f'the namespace {pod.namespace} has no {kind.kind} "{said.value}", or it is not seen yet'
         fix = "create it, and the pod is tried again by itself"
         raise Refusal(Violation(code="GPU205", path=said.path, message=message, fix=fix))
     return there[pod.namespace, said.value]
+
+
+def _unusable(reference: Reference, message: str, fix: str) -> Violation:
+    return Violation(code="GPU206", path=reference.said.path, message=message, fix=fix, rule=reference.source.rule)
 
 
 def _backend(title: str, raw: Object, reference: Reference, rulebook: Rulebook, warnings: list[str]) -> str | None:

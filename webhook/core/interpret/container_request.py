@@ -31,7 +31,7 @@ class ContainerRequest:
     stated: Mapping[str, FieldValue]
     persist: Mapping[str, FieldValue]
     fraction: str | None = None
-    marks: frozenset[str] = frozenset()
+    annotations: frozenset[str] = frozenset()
     overrides: bool = False
     warnings: Sequence[str] = ()
 
@@ -45,42 +45,40 @@ def ask(
     container: Container,
     pod_wide: Mapping[str, FieldValue],
     annotated: Mapping[str, FieldValue],
-    spoken: Mapping[str, str],
-    marks: frozenset[str],
+    slot_values: Mapping[str, str],
+    annotations: frozenset[str],
     rulebook: Rulebook,
 ) -> ContainerRequest:
     """What a container asks for: its resources, and the keys for it (`annotated`) and for the whole pod (`pod_wide`).
 
-    `spoken` are amounts for it in a back end's own annotations and labels, `marks` are annotations that rules depend
-    on. Raises Refusal with all its violations.
+    `slot_values` are amounts for it in a back end's own annotations and labels, `annotations` are those that rules
+    depend on. Raises Refusal with all its violations.
     """
-    known = extended_resources.read(container, rulebook, spoken)
+    extended = extended_resources.read(container, rulebook, slot_values)
     own, wrong = locations.resources(container)
     said = dict(annotated)
-    for key, entry in own.items():
-        wrong += locations.merge(said, key, entry)
+    wrong += [violation for key, entry in own.items() for violation in locations.merge(said, key, entry)]
     stated = {**pod_wide, **said}
-    wrong += known.violations
-    wrong += _beside_none(said, stated)
-    wrong += _join_fraction(container, known, stated, rulebook)
-    request = build(stated, marks)
-    wrong += _inconsistent(container, request, known, stated)
-    if container.kind == EPHEMERAL and (own or known.amounts or known.fractions):
+    wrong += [*extended.violations, *_beside_none(said, stated)]
+    wrong += _join_fraction(container, extended, stated, rulebook)
+    request = build(stated, annotations)
+    wrong += _inconsistent(container, request, extended, stated)
+    if container.kind == EPHEMERAL and (own or extended.amounts or extended.fractions):
         wrong = [_ephemeral(container)]
     if wrong:
         raise Refusal(*wrong)
-    fraction = next(iter(known.fractions), None)
     overridden = list(locations.overridden(pod_wide, said))
+    refused = request is None and "gpu" in own and not pod_wide.keys().isdisjoint(ASKING)
     return ContainerRequest(
         container=container,
         request=request,
-        extended=known,
+        extended=extended,
         stated=stated,
-        persist=own if fraction is None else {**own, "gpu": stated["gpu"]},
-        fraction=fraction,
-        marks=marks,
-        overrides=bool(overridden) or (request is None and "gpu" in own and not pod_wide.keys().isdisjoint(ASKING)),
-        warnings=[*overridden, *known.warnings],
+        persist={**own, "gpu": stated["gpu"]} if extended.fractions else own,
+        fraction=next(iter(extended.fractions), None),
+        annotations=annotations,
+        overrides=bool(overridden) or refused,
+        warnings=[*overridden, *extended.warnings],
     )
 
 

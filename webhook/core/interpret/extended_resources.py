@@ -45,16 +45,16 @@ NOTHING: Final = ExtendedResources()
 """Of a container without known resources. It is shared and must not be changed."""
 
 
-def read(container: Container, rulebook: Rulebook, spoken: Mapping[str, str]) -> ExtendedResources:
+def read(container: Container, rulebook: Rulebook, slot_values: Mapping[str, str]) -> ExtendedResources:
     """Every known resource of the container, with repairs and violations.
 
-    `spoken` are amounts for this container from annotations and labels of the pod, by slot.
+    `slot_values` are amounts for this container from annotations and labels of the pod, by slot.
     """
     known = rulebook.resources
-    if not spoken and known.keys().isdisjoint(container.limits) and known.keys().isdisjoint(container.requests):
+    if not slot_values and known.keys().isdisjoint(container.limits) and known.keys().isdisjoint(container.requests):
         return NOTHING
     native = ExtendedResources()
-    for name, text in spoken.items():
+    for name, text in slot_values.items():
         _take(native, container, known[name], text)
     for name in sorted(key for key in container.limits if key in known):
         _read_limit(native, container, known[name])
@@ -189,13 +189,13 @@ def foreign(container: Container, rulebook: Rulebook) -> Iterator[str]:
             yield name
 
 
-def spoken(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
+def slot_values(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
     """Amounts for enabled back ends in annotations and labels: by container, then by slot."""
     found = _per_container(pod, rulebook)
     places: tuple[tuple[SlotKind, Mapping[str, Any]], ...]
     places = (("annotation", pod.annotations), ("label", pod.labels))
     for kind, present in places:
-        numbers = rulebook.spoken[kind]
+        numbers = rulebook.slots[kind]
         for key in present if numbers else ():
             if key in numbers:
                 for container in _addressed(pod, numbers[key], found):
@@ -206,8 +206,8 @@ def spoken(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
 def _per_container(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
     """Amounts in annotations whose keys name the container: by container, then by slot."""
     found: dict[str, dict[str, str]] = {}
-    for slot in rulebook.per_container if rulebook.spoken["annotation"] else ():
-        for key in pod.annotations if slot.key in rulebook.spoken["annotation"] else ():
+    for slot in rulebook.per_container if rulebook.slots["annotation"] else ():
+        for key in pod.annotations if slot.key in rulebook.slots["annotation"] else ():
             container = slot.container(key)
             if container is not None:
                 found.setdefault(container, {})[slot] = quantity.text_of(pod.annotations[key])

@@ -11,7 +11,7 @@ from webhook.core.forms.document import Nearest
 from webhook.core.interpret import claim_objects, extended_resources, locations
 from webhook.core.interpret.claim_objects import Claim, Reference
 from webhook.core.interpret.container_request import ContainerRequest, ask, together
-from webhook.core.interpret.locations import Finding
+from webhook.core.interpret.locations import Entry
 from webhook.core.kube.paths import field as path_of
 from webhook.core.kube.paths import mapping, objects
 from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Pod
@@ -60,8 +60,8 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     result.claims = bool(claims) or any(claim_objects.CLAIM in said for said in (general, *annotated.values()))
     target = _target(pod, general, result)
     qualifiers = {key: entry for key, entry in general.items() if key in shorthand.QUALIFIERS}
-    spoken = extended_resources.spoken(pod, rulebook)
-    marks = marks_of(pod, rulebook)
+    slot_values = extended_resources.slot_values(pod, rulebook)
+    annotations = read_annotations(pod, rulebook)
     for container in pod.containers:
         able = container.kind != EPHEMERAL
         said = annotated.pop(container.name, {}) if able else {}
@@ -70,7 +70,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         try:
             claim = claim_objects.claim(container.name, named, pod_wide, said, pod, rulebook)
             pod_wide, said = _claimed(claim, pod_wide, said)
-            asked = ask(container, pod_wide, said, spoken.get(container.name, {}), marks, rulebook)
+            asked = ask(container, pod_wide, said, slot_values.get(container.name, {}), annotations, rulebook)
         except Refusal as refusal:
             result.violations += refusal.violations
         else:
@@ -81,11 +81,11 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     there = {container.name for container in pod.containers}
     missed += [
         extended_resources.address(pod, name, rulebook.resources[next(iter(numbers))])
-        for name, numbers in spoken.items()
+        for name, numbers in slot_values.items()
         if name not in there
     ]
     result.violations += [_no_such_container(pod, said) for said in missed[:MOST]]
-    result.warnings += _about_nothing(pod, general, result)
+    result.warnings += _ineffective(pod, general, result)
     return result
 
 
@@ -124,14 +124,13 @@ def _kept(asked: ContainerRequest, claim: Claim | None) -> ContainerRequest:
     return replace(asked, persist=persist, warnings=[*claim.warnings, *asked.warnings])
 
 
-def marks_of(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
+def read_annotations(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
     """The annotations of the pod that a rule depends on, as `key` and as `key=value`."""
-    there = [key for key in rulebook.marked if key in pod.annotations]
-    said = [mark for key in there for mark in (key, f"{key}={pod.annotations[key]}")]
-    return rulebook.marks.intersection(said)
+    there = [(key, wanted) for key, wanted in rulebook.annotations.items() if key in pod.annotations]
+    return frozenset(each for key, wanted in there for each in wanted & {key, f"{key}={pod.annotations[key]}"})
 
 
-def _about_nothing(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation) -> Iterator[str]:
+def _ineffective(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation) -> Iterator[str]:
     """Warnings for misspelt labels, and for keys that have no effect."""
     if any(asked.anything for asked in result.asked):
         yield from locations.misspelt(pod, result.nearest)
@@ -160,9 +159,9 @@ def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, 
         return True
     if any(prefix in said for source in rulebook.sources for prefix in source.prefixes):
         return True
-    if not any(rulebook.spoken.values()):
+    if not any(rulebook.slots.values()):
         return False
-    if not rulebook.heard["annotation"].keys().isdisjoint(annotations):
+    if not rulebook.all_slots["annotation"].keys().isdisjoint(annotations):
         return True
     return any(slot.head in said for slot in rulebook.per_container)
 
@@ -192,7 +191,7 @@ def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str,
     for found in locations.pod_wide(pod, result.nearest):
         if len(result.violations) > MOST:
             break
-        if isinstance(found, Finding) and found.tolerant and _somebody_elses(found, pod, rulebook):
+        if isinstance(found, Entry) and found.tolerant and _somebody_elses(found, pod, rulebook):
             _unknown_value(found, rulebook, result)
         else:
             _add(found, stated, rulebook, result)
@@ -202,11 +201,11 @@ def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str,
     return stated
 
 
-def _add(found: Finding | Violation, into: dict[str, FieldValue], rulebook: Rulebook, result: Interpretation) -> None:
-    entry = locations.parse(found) if isinstance(found, Finding) else found
+def _add(found: Entry | Violation, into: dict[str, FieldValue], rulebook: Rulebook, result: Interpretation) -> None:
+    entry = locations.parse(found) if isinstance(found, Entry) else found
     if isinstance(entry, Violation):
         result.violations.append(entry)
-    elif isinstance(found, Finding):
+    elif isinstance(found, Entry):
         known, unknown = _catalogued(found.key, entry, rulebook, result.nearest)
         result.violations += unknown or locations.merge(into, found.key, known)
 
@@ -232,7 +231,7 @@ def _unknown(what: str, name: str, said: FieldValue, known: Collection[str], nea
     return Violation(code="GPU303", path=said.path, message=message, fix=fix)
 
 
-def _somebody_elses(finding: Finding, pod: Pod, rulebook: Rulebook) -> bool:
+def _somebody_elses(finding: Entry, pod: Pod, rulebook: Rulebook) -> bool:
     """Whether a value belongs to another use of the label, such as `true` or `a100` from before this webhook.
 
     An unknown model or back end does, too, if the pod's labels ask for no GPU.
@@ -250,7 +249,7 @@ def _somebody_elses(finding: Finding, pod: Pod, rulebook: Rulebook) -> bool:
     return False
 
 
-def _unknown_value(finding: Finding, rulebook: Rulebook, result: Interpretation) -> None:
+def _unknown_value(finding: Entry, rulebook: Rulebook, result: Interpretation) -> None:
     path = path_of(finding.path)
     message = f'"{shown(finding.text)}" is not a value of {finding.key} that means anything here'
     if rulebook.cluster.unknown_value == "refuse":

@@ -49,7 +49,7 @@ RESOURCES: Final = frozenset({*_RESOURCES, PERCENT})
 """Resource names that are shorthand: they leave the container when it is translated."""
 
 
-class Finding(NamedTuple):
+class Entry(NamedTuple):
     """One key that was found: its short name, text and path. `tolerant`: another value may be a label of others."""
 
     key: str
@@ -58,7 +58,7 @@ class Finding(NamedTuple):
     tolerant: bool = False
 
 
-def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Finding | Violation]:
+def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Entry | Violation]:
     """The keys for the whole pod in labels and annotations; a violation for each unknown key of our prefix."""
     for section, kind in METADATA:
         for key, text in getattr(pod, section).items():
@@ -66,11 +66,11 @@ def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Finding | Violation]:
                 yield from _found(kind, key, text, ("metadata", section, key), nearest)
 
 
-def _found(kind: SlotKind, key: str, text: Any, path: Path, nearest: Nearest) -> Iterator[Finding | Violation]:
+def _found(kind: SlotKind, key: str, text: Any, path: Path, nearest: Nearest) -> Iterator[Entry | Violation]:
     plain = shorthand.is_plain_key(kind, key)
     short = key if plain else _QUALIFIED.get(key)
     if short is not None:
-        yield Finding(short, text, path, tolerant=plain) if isinstance(text, str) else no_string(text, path)
+        yield Entry(short, text, path, tolerant=plain) if isinstance(text, str) else no_string(text, path)
     elif key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
         yield _unknown_key(key, _QUALIFIED, path, nearest)
 
@@ -84,7 +84,7 @@ def misspelt(pod: Pod, nearest: Nearest) -> Iterator[str]:
                 yield f"the label {key} means nothing here{hint}"
 
 
-def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Finding | Violation]]:
+def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Violation]]:
     """The keys in annotations such as `gpu.gpu-webhook.io/main: "0.3"`, each with the container's name."""
     for key, text in pod.annotations.items():
         head, suffix, container = key.partition(SUFFIX)
@@ -96,7 +96,7 @@ def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Finding | V
             known = [annotation(name, container) for name in shorthand.KEYS if name != "gpu-container"]
             yield container, _unknown_key(key, known, path, nearest)
         else:
-            yield container, Finding(short, text, path) if isinstance(text, str) else no_string(text, path)
+            yield container, Entry(short, text, path) if isinstance(text, str) else no_string(text, path)
 
 
 def annotation(key: str, container: str) -> str:
@@ -121,7 +121,7 @@ def no_string(value: Any, path: Path) -> Violation:
     return Violation(code="GPU001", path=field(path), message=message, fix=f'quote it: {path[-1]}: "{text}"')
 
 
-def parse(finding: Finding) -> FieldValue | Violation:
+def parse(finding: Entry) -> FieldValue | Violation:
     """The value of a key that was found, or the violation (GPU201) if it does not parse."""
     path = field(finding.path)
     try:

@@ -206,9 +206,9 @@ Expressions = Sequence[Mapping[str, Any]]
 
 def _expressions(pod: Pod, key: str) -> Mapping[int, Expressions]:
     """The expressions on a node label, by the index of their term; found once for all keys."""
-    known: dict[Any, dict[int, list[Mapping[str, Any]]]] | None = pod.memory.get(_expressions)
+    known: dict[Any, dict[int, list[Mapping[str, Any]]]] | None = pod.cache.get(_expressions)
     if known is None:
-        known = pod.memory[_expressions] = {}
+        known = pod.cache[_expressions] = {}
         for index, term in enumerate(terms(pod)):
             for expression in term.get("matchExpressions") or ():
                 known.setdefault(expression.get("key"), {}).setdefault(index, []).append(expression)

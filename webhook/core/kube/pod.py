@@ -58,7 +58,7 @@ class Pod:
     annotations: Mapping[str, Any]
     containers: Sequence[Container]
     namespace: str = ""
-    memory: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    cache: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What was derived from it, so that it is derived once; another pod made by `replace` begins anew."""
 
 

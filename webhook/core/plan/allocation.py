@@ -45,21 +45,6 @@ class Allocation:
     served: Assignment
     measure: Measure
 
-    @property
-    def backend(self) -> Backend:
-        """The back end."""
-        return self.served.backend
-
-    @property
-    def card(self) -> Card | None:
-        """The card, if it is known."""
-        return self.served.card
-
-    @property
-    def request(self) -> GpuRequest:
-        """The meaning of the container's resources."""
-        return self.served.request
-
 
 def lasting(seen: Pod, rulebook: Rulebook) -> Rulebook:
     """The rulebook without surroundings, but with the card that /mutate noted on the pod.
@@ -68,11 +53,11 @@ def lasting(seen: Pod, rulebook: Rulebook) -> Rulebook:
     """
     card = rulebook.devices.get(str(seen.annotations.get(locations.CARD, "")).lower())
     key = (Surroundings, card and card.model)
-    known: Rulebook | None = rulebook.memory.get(key)
+    known: Rulebook | None = rulebook.cache.get(key)
     if known is None:
         known_cards = {backend.name: card for backend in rulebook.enabled if backend.serves(card)} if card else {}
         known = replace(rulebook, surroundings=Surroundings(cards=known_cards), sources=())
-        rulebook.memory[key] = known
+        rulebook.cache[key] = known
     return known
 
 
@@ -93,7 +78,7 @@ def of(asked: ContainerRequest, reach: Reach, said: Allocation | None = None) ->
     found = _readings(asked, enabled, rulebook)
     bound = [one for one in found if reach.stays_with(one.served)]
     if reach.stays_with(meant.served):
-        bound = [meant, *(one for one in bound if one.backend.name != meant.backend.name)]
+        bound = [meant, *(one for one in bound if one.served.backend.name != meant.served.backend.name)]
     if bound and asked.request is None and "gpu-backend" not in asked.stated:
         return _largest(bound)
     if not bound and all(reach.pool(one.served) for one in found):
@@ -120,7 +105,7 @@ def _is_sure(asked: ContainerRequest, meant: Allocation, rulebook: Rulebook) -> 
     known = [rulebook.resources[name] for name in asked.extended.amounts if not isinstance(name, Slot)]
     if not known or not all(resource.shared for resource in known):
         return True
-    return meant.request.devices == "whole" and all(resource.only_counts for resource in known)
+    return meant.served.request.devices == "whole" and all(resource.only_counts for resource in known)
 
 
 def _largest(found: Sequence[Allocation]) -> Allocation:
@@ -228,7 +213,7 @@ def read(
 def _as_read(asked: ContainerRequest, backend: Backend, found: Found, rulebook: Rulebook) -> Allocation:
     said = asked.extended.amounts
     amounts = {name: said[name] for name in said if name in backend.owns or not isinstance(name, Slot)}
-    request, mode = read_back.understand(amounts, cards.for_card(backend, found.card), asked.marks)
+    request, mode = read_back.understand(amounts, cards.for_card(backend, found.card), asked.annotations)
     if found.profile is not None and request.devices == "whole":
         request = replace(request, profile=found.profile)
     if backend.partitions is not None and mode.when.devices == "profile" and found.card and request.devices == "part":
@@ -323,17 +308,21 @@ def depends(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
     """Whether what a pod holds may depend on its `label` or `annotation` of this key, by any loaded rule."""
     if shorthand.is_key(kind, key):
         return (kind, key) != ("annotation", locations.NOTE)
-    if key in rulebook.heard[kind]:
+    if key in rulebook.all_slots[kind]:
         return True
     if kind == "label":
         return False
-    return key in rulebook.all_marked or key in addresses(rulebook) or rulebook.as_ruled(key) in rulebook.heard[kind]
+    return (
+        key in rulebook.all_annotations
+        or key in addresses(rulebook)
+        or rulebook.as_ruled(key) in rulebook.all_slots[kind]
+    )
 
 
 def addresses(rulebook: Rulebook) -> frozenset[str]:
     """The annotations that may name the container that another is for; found once for each rulebook."""
-    known: frozenset[str] | None = rulebook.memory.get(addresses)
+    known: frozenset[str] | None = rulebook.cache.get(addresses)
     if known is None:
-        resources = [resource for by_key in rulebook.heard.values() for resource in by_key.values()]
-        known = rulebook.memory[addresses] = frozenset(key for each in resources for key in each.addresses)
+        resources = [resource for by_key in rulebook.all_slots.values() for resource in by_key.values()]
+        known = rulebook.cache[addresses] = frozenset(key for each in resources for key in each.addresses)
     return known

@@ -123,7 +123,7 @@ def _as_they_read(asked: ContainerRequest, owners: Sequence[Backend], rulebook: 
         return owners
     for owner in owners:
         with contextlib.suppress(CannotExpressError):
-            request, _ = read_back.understand(asked.extended.amounts, owner, asked.marks)
+            request, _ = read_back.understand(asked.extended.amounts, owner, asked.annotations)
             return _ordered(owners, request.devices, rulebook)
     return owners
 
@@ -173,7 +173,7 @@ def _as_it_stands(asked: ContainerRequest, backend: Backend, rulebook: Rulebook)
     models, placement = said.value if said else (), asked.stated.get("gpu-placement")
     card = translate.find_card(GpuRequest(models=models), rulebook, backend)
     could_be = models or ((card.model,) if card else ())
-    request, mode = read_back.understand(amounts, backend, asked.marks, could_be)
+    request, mode = read_back.understand(amounts, backend, asked.annotations, could_be)
     request = replace(request, models=models, placement=placement and placement.value)
     translate.check_cards(request, backend, rulebook)
     translate.check_selects(request, mode, backend, rulebook)
@@ -212,7 +212,7 @@ def _check_agreement(served: Assignment) -> None:
     same = all(there.get(name, outputs[name].absent) == value for name, value in served.amounts.items())
     if same and there.keys() <= served.amounts.keys():
         return
-    given, _ = read_back.understand(there, served.backend, served.asked.marks) if same else (None, None)
+    given, _ = read_back.understand(there, served.backend, served.asked.annotations) if same else (None, None)
     if given is None or not read_back.gives(given, served.request, served.card):
         becomes = ", ".join(f"{name}: {as_text(outputs[name], value)}" for name, value in served.amounts.items())
         raise CannotExpressError(

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from webhook.core.backends.charge import charge
-from webhook.core.kube.paths import Path, at, field, mapping
+from webhook.core.kube.paths import Path, at, field, mapping, objects
 from webhook.core.kube.pod import INIT, SIDECAR, Pod
 from webhook.core.kube.quantity import show_size
 from webhook.core.plan.choose import Assignment
@@ -101,16 +101,11 @@ def _run_as_user(pod: Pod, group: Sequence[Assignment], value: str) -> Required:
 
 
 def _host_path(pod: Pod, group: Sequence[Assignment], value: str) -> Required:
-    volumes = pod.spec.get("volumes")
-    named = {
-        volume.get("name")
-        for volume in (volumes if isinstance(volumes, list) else ())
-        if at(volume, "hostPath", "path") == value
-    }
+    volumes = [volume for volume in objects(pod.spec.get("volumes")) if at(volume, "hostPath", "path") == value]
+    named = {volume.get("name") for volume in volumes}
     for one in group:
-        mounts = one.asked.container.raw.get("volumeMounts")
-        found = [mount for mount in (mounts if isinstance(mounts, list) else ()) if isinstance(mount, dict)]
-        if not any(mount.get("name") in named and mount.get("mountPath") == value for mount in found):
+        mounts = objects(one.asked.container.raw.get("volumeMounts"))
+        if not any(mount.get("name") in named and mount.get("mountPath") == value for mount in mounts):
             path: Path = (*one.asked.container.path, "volumeMounts")
             yield path, f"the hostPath volume {value}, mounted at the same path"
 

@@ -43,11 +43,11 @@ def used(pod: Pod, container: Container) -> set[str]:
 
 def _by_name(pod: Pod) -> dict[str, Any]:
     """The template of each claim of the pod; made once for all containers."""
-    known: dict[str, Any] | None = pod.memory.get(_by_name)
+    known: dict[str, Any] | None = pod.cache.get(_by_name)
     if known is None:
         claims = objects(pod.spec.get("resourceClaims"))
         known = {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in claims}
-        pod.memory[_by_name] = known
+        pod.cache[_by_name] = known
     return known
 
 

@@ -49,7 +49,7 @@ def check(seen: Pod, rulebook: Rulebook) -> Checked:
 
 def _hearing_all(rulebook: Rulebook) -> Rulebook:
     """The rulebook that reads the annotations and labels of every back end, enabled or not."""
-    return replace(rulebook, spoken=rulebook.heard, marks=rulebook.all_marks, marked=rulebook.all_marked)
+    return replace(rulebook, slots=rulebook.all_slots, annotations=rulebook.all_annotations)
 
 
 def _checked(seen: Pod, rulebook: Rulebook) -> Checked:
@@ -108,7 +108,7 @@ def _gives(asked: ContainerRequest, owner: Backend, rulebook: Rulebook) -> bool:
     if asked.request is None:
         return True
     try:
-        given, _ = read_back.understand(asked.extended.amounts, owner, asked.marks)
+        given, _ = read_back.understand(asked.extended.amounts, owner, asked.annotations)
         card = translate.find_card(asked.request, rulebook, owner)
         return read_back.gives(given, translate.with_cores(asked.request, card), card)
     except CannotExpressError:

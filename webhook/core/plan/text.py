@@ -100,21 +100,21 @@ def _lookalikes(what: str, models: Sequence[str], rulebook: Rulebook) -> list[tu
 
 def _products(rulebook: Rulebook) -> Sequence[tuple[Card, str]]:
     """The products of all cards; listed once for each rulebook."""
-    known: list[tuple[Card, str]] | None = rulebook.memory.get(_products)
+    known: list[tuple[Card, str]] | None = rulebook.cache.get(_products)
     if known is None:
         all_cards = {card.model: card for card in rulebook.devices.values()}.values()
-        known = rulebook.memory[_products] = [(card, name) for card in all_cards for name in card.names]
+        known = rulebook.cache[_products] = [(card, name) for card in all_cards for name in card.names]
     return known
 
 
 def _like(what: str, card: Card, rulebook: Rulebook) -> Sequence[int]:
     """The places of the products whose names contain one of the card's; found once for each card."""
-    known: list[int] | None = rulebook.memory.get((_like, what, card.model))
+    known: list[int] | None = rulebook.cache.get((_like, what, card.model))
     if known is None:
         parts = [name.lower() for name in (card.names if what == "product" else [card.model])]
         lower = [name.lower() for _, name in _products(rulebook)]
         known = [place for place, name in enumerate(lower) if any(part in name for part in parts)]
-        rulebook.memory[_like, what, card.model] = known
+        rulebook.cache[_like, what, card.model] = known
     return known
 
 

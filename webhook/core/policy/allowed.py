@@ -35,16 +35,16 @@ class Respect(NamedTuple):
 
 
 class List(NamedTuple):
-    """The `allowed` or `forbidden` part of a policy; `lift` is its name."""
+    """The `allowed` or `forbidden` part of a policy; `name` is its name."""
 
-    lift: str
+    name: str
     policy: str
     kinds: Kinds
 
     @property
     def allows(self) -> bool:
         """Whether it is `allowed`."""
-        return self.lift == "allowed"
+        return self.name == "allowed"
 
 
 RESPECTS: Final = (
@@ -63,13 +63,13 @@ LISTED: Final = 6
 def check(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) -> Iterator[Breach]:
     """A breach for everything that the policy does not allow or forbids, or that is unknown."""
     both = (("allowed", policy.allowed), ("forbidden", policy.forbidden))
-    lists = [List(lift, policy.name, kinds) for lift, kinds in both if kinds is not None]
+    lists = [List(name, policy.name, kinds) for name, kinds in both if kinds is not None]
     for holding in held:
-        use = _of(holding)
+        use = _use(holding.backend, holding.request, holding.asked.stated, holding.models, holding.vendor)
         for one in lists:
             for respect in RESPECTS:
                 for violation in _judge(one, respect, use, holding, rulebook):
-                    yield Breach(one.lift, one.kinds.action, violation)
+                    yield Breach(one.name, one.kinds.action, violation)
 
 
 def lets(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool:
@@ -92,10 +92,6 @@ def lets(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool:
 
 def _in_force(kinds: Kinds | None) -> Kinds:
     return Kinds() if kinds is None or kinds.action == "dryrun" else kinds
-
-
-def _of(holding: Holding) -> Use:
-    return _use(holding.backend, holding.request, holding.asked.stated, holding.models, holding.vendor)
 
 
 def _use(

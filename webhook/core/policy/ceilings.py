@@ -11,7 +11,7 @@ from typing import Final
 from webhook.core.backends.charge import counted
 from webhook.core.kube.pod import effective
 from webhook.core.kube.quantity import MIB, show, show_size
-from webhook.core.policy.holdings import Holding, count, unknown_size
+from webhook.core.policy.holdings import Holding, pod_usage, unknown_size
 from webhook.core.quota import tally
 from webhook.core.rules.tenant_policy import Ceiling, TenantPolicy
 from webhook.core.violations import Breach, Violation
@@ -29,25 +29,25 @@ def check(policy: TenantPolicy, held: Sequence[Holding]) -> Iterator[Breach]:
         yield from _each(policy.pod, "pod", held, "the pod", policy)
 
 
-def _each(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, policy: TenantPolicy) -> Iterator[Breach]:
-    whose = f'the policy "{policy.name}" lets a {lift} have'
+def _each(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, policy: TenantPolicy) -> Iterator[Breach]:
+    whose = f'the policy "{policy.name}" lets a {scope} have'
     for judge in (_devices, _memory, _cores):
-        for violation in judge(ceiling, lift, held, f"{who} asks for", whose):
-            yield Breach(lift, ceiling.action, violation)
+        for violation in judge(ceiling, scope, held, f"{who} asks for", whose):
+            yield Breach(scope, ceiling.action, violation)
 
 
-def _devices(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
+def _devices(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
     most = ceiling.devices
-    asked = count(held).tally.get(tally.DEVICES, Fraction(0))
+    asked = pod_usage(held).tally.get(tally.DEVICES, Fraction(0))
     if most is None or asked <= most:
         return
     path = max(held, key=lambda holding: holding.measure.devices).path("gpu")
     message = f"{who} {counted(asked)}, and {whose} {show(most)}"
-    yield _above(ceiling, lift, path, message, _fewer(most, held))
+    yield _above(ceiling, scope, path, message, _fewer(most, held))
 
 
-def _above(ceiling: Ceiling, lift: str, path: str, message: str, fix: str) -> Violation:
-    code = "GPU102" if lift == "container" else "GPU103"
+def _above(ceiling: Ceiling, scope: str, path: str, message: str, fix: str) -> Violation:
+    code = "GPU102" if scope == "container" else "GPU103"
     return Violation(code=code, path=path, message=message, fix=fix, rule=ceiling.rule)
 
 
@@ -65,7 +65,7 @@ def _in_all(held: Sequence[Holding]) -> str:
     return " in all" if len(held) > 1 else ""
 
 
-def _memory(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
+def _memory(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
     most = ceiling.memory
     if most is None:
         return
@@ -74,12 +74,12 @@ def _memory(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whos
         most_of = f"{show_size(most)} of" if most else "no"
         yield unknown_size(unsized, f"{whose} {most_of} memory, and how much memory", ceiling.rule)
         return
-    asked = count(held).tally.get(tally.MEMORY, Fraction(0))
+    asked = pod_usage(held).tally.get(tally.MEMORY, Fraction(0))
     if asked > most:
         path = max(held, key=lambda holding: holding.measure.memory).path("gpu-memory")
         limit = show_size(most) if most else "none"
         message = f"{who} {show_size(floor(asked))} of memory, and {whose} {limit}"
-        yield _above(ceiling, lift, path, message, _less(most, held))
+        yield _above(ceiling, scope, path, message, _less(most, held))
 
 
 def _less(most: int, held: Sequence[Holding]) -> str:
@@ -90,7 +90,7 @@ def _less(most: int, held: Sequence[Holding]) -> str:
     return f"ask for gpu-memory: {show_size(each)} or less{' of each device' if devices > 1 else ''}"
 
 
-def _cores(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
+def _cores(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
     most = ceiling.cores
     asked = effective(((holding.container, _compute(holding)) for holding in held), add, max, Fraction(0))
     if most is None or asked <= most:
@@ -99,7 +99,7 @@ def _cores(ceiling: Ceiling, lift: str, held: Sequence[Holding], who: str, whose
     said = ", as nothing limits it to less" if unlimited else ""
     path = max(held, key=_compute).path("gpu-cores", "gpu")
     message = f"{who} {show(asked)} % of a device's compute{said}, and {whose} {show(most)} %"
-    yield _above(ceiling, lift, path, message, _slower(most, held))
+    yield _above(ceiling, scope, path, message, _slower(most, held))
 
 
 def _slower(most: Fraction, held: Sequence[Holding]) -> str:

@@ -34,8 +34,8 @@ def plan_for_tenant(seen: Pod, rulebook: Rulebook) -> Plan:
     found = interpret(seen, rulebook)
     if not any(asked.anything for asked in found.asked):
         return plan.make(seen, rulebook, interpretation=found)
-    marked, made, wrong = placement.confined(seen, policy)
-    planned = _with_defaults(marked, found, policy, rulebook, same=marked is seen)
+    confined, made, wrong = placement.confined(seen, policy)
+    planned = _with_defaults(confined, found, policy, rulebook, same=confined is seen)
     planned.edits[:0] = made
     if policy.action == "deny":
         planned.violations += wrong  # else /validate warns
@@ -54,7 +54,7 @@ def _with_defaults(seen: Pod, found: Interpretation, policy: TenantPolicy, ruleb
         for key, text in by_key.items()
     ]
     if words:
-        planned = _plan(placement.marked(seen, words), policy, rulebook)
+        planned = _plan(placement.with_metadata(seen, words), policy, rulebook)
         if not planned.violations:
             planned.edits[:0] = words
             planned.warnings += _warnings(said, policy)

@@ -18,7 +18,7 @@ from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.charge import Measure
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.container_request import ContainerRequest
-from webhook.core.interpret.interpret import Interpretation, asks_nothing, interpret, marks_of
+from webhook.core.interpret.interpret import Interpretation, asks_nothing, interpret, read_annotations
 from webhook.core.kube import pod
 from webhook.core.kube.pod import EPHEMERAL, Container, Pod
 from webhook.core.plan import allocation
@@ -89,7 +89,7 @@ class Holding:
         return next(iter(self.backend.vendors)) if len(self.backend.vendors) == 1 else None
 
 
-class Count(NamedTuple):
+class PodUsage(NamedTuple):
     """What a pod counts.
 
     `unsized`: the tally lacks some memory, because a card is unknown. `unknown`: some devices are in no model's
@@ -103,7 +103,7 @@ class Count(NamedTuple):
 
 _NONE: Final[Mapping[str, Any]] = {}
 NO_ALLOCATIONS: Final[Mapping[str, Allocation]] = {}
-NOTHING: Final = Count(tally.NOTHING, unsized=False)
+NOTHING: Final = PodUsage(tally.NOTHING, unsized=False)
 
 
 def holdings(
@@ -125,24 +125,24 @@ def holdings(
     understood = {asked.container.name: asked for asked in interpretation.asked}
     able = [container for container in seen.containers if container.kind != EPHEMERAL]
     wrong = any(container.name not in understood for container in able)
-    spoken = extended_resources.spoken(seen, known) if wrong else {}
+    slot_values = extended_resources.slot_values(seen, known) if wrong else {}
     reach = Reach(seen, known)
     found: list[Holding] = []
     for container in able:
-        asked = understood.get(container.name) or _bare(container, spoken.get(container.name, {}), seen, known)
+        asked = understood.get(container.name) or _bare(container, slot_values.get(container.name, {}), seen, known)
         found += _held(asked, already.get(container.name), reach)
     return found
 
 
-def _bare(container: Container, spoken: Mapping[str, str], seen: Pod, rulebook: Rulebook) -> ContainerRequest:
+def _bare(container: Container, slot_values: Mapping[str, str], seen: Pod, rulebook: Rulebook) -> ContainerRequest:
     """A container whose shorthand is wrong, or contradicts its resources: only the resources count."""
     return ContainerRequest(
         container=container,
         request=None,
-        extended=extended_resources.read(container, rulebook, spoken),
+        extended=extended_resources.read(container, rulebook, slot_values),
         stated={},
         persist={},
-        marks=marks_of(seen, rulebook),
+        annotations=read_annotations(seen, rulebook),
     )
 
 
@@ -171,12 +171,13 @@ def _claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocati
 
 
 def _holding(asked: ContainerRequest, there: Allocation, rulebook: Rulebook) -> Holding:
+    served = there.served
     return Holding(
         asked=asked,
-        backend=there.backend,
-        card=there.card,
-        models=allocation.models(asked, there.card, [there.served.mode], rulebook),
-        request=there.request,
+        backend=served.backend,
+        card=served.card,
+        models=allocation.models(asked, served.card, [served.mode], rulebook),
+        request=served.request,
         measure=there.measure,
     )
 
@@ -184,8 +185,8 @@ def _holding(asked: ContainerRequest, there: Allocation, rulebook: Rulebook) -> 
 def _unread(asked: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
     """A holding of resources that cannot be read: as many whole devices as they may stand for, at least one."""
     container = asked.container
-    spoken = [resource.name for by_key in rulebook.spoken.values() for resource in by_key.values()]
-    names = [*asked.extended.amounts, *asked.extended.texts, *container.limits, *container.requests, *spoken]
+    slot_values = [resource.name for by_key in rulebook.slots.values() for resource in by_key.values()]
+    names = [*asked.extended.amounts, *asked.extended.texts, *container.limits, *container.requests, *slot_values]
     resource = next(rulebook.resources[name] for name in names if name in rulebook.resources)
     backend = (resource.owners or resource.known)[0]
     card = allocation.card(asked, backend, rulebook)
@@ -235,10 +236,10 @@ def _devices(output: Output, value: int, card: Card | None) -> int:
     return ceil(amount / card.memory) if card is not None and output.what == "memory" else 1
 
 
-def count(held: Sequence[Holding]) -> Count:
+def pod_usage(held: Sequence[Holding]) -> PodUsage:
     """What the containers of a pod hold together, each kind of amount by itself."""
     amounts = ((holding.container, _amount(holding)) for holding in held)
-    return Count(
+    return PodUsage(
         pod.effective(amounts, tally.plus, tally.at_least, tally.NOTHING),
         unsized=any(holding.measure.unsized > 0 for holding in held),
         unknown=not all(holding.models for holding in held),
@@ -268,16 +269,16 @@ class Counter:
     """Counts stored pods by one rulebook. Copies of a pod are read once."""
 
     rulebook: Rulebook
-    _counted: dict[Hashable, Count] = field(default_factory=dict)
+    _counted: dict[Hashable, PodUsage] = field(default_factory=dict)
 
-    def held(self, raw: Mapping[str, Any]) -> Count:
+    def held(self, raw: Mapping[str, Any]) -> PodUsage:
         """What a stored pod counts, live or not."""
         kind = _kind(raw, self.rulebook)
         if kind is None:
             return NOTHING
         known = self._counted.get(kind)
         if known is None:
-            known = count(holdings(pod.read(raw), self.rulebook))
+            known = pod_usage(holdings(pod.read(raw), self.rulebook))
             if _letters(kind) <= LONGEST:
                 if len(self._counted) >= REMEMBERED:
                     self._counted.clear()
@@ -309,7 +310,7 @@ def _kind(raw: Mapping[str, Any], rulebook: Rulebook) -> Hashable:
                         shared = shared or known[name].shared
             asking = asking or bool(there)
             containers.append((section, container.get("name"), container.get("restartPolicy"), *there))
-    said = tuple(_counted_metadata(metadata, rulebook)) if asking or any(rulebook.spoken.values()) else ()
+    said = tuple(_counted_metadata(metadata, rulebook)) if asking or any(rulebook.slots.values()) else ()
     claims = spec.get("resourceClaims")
     if not asking and not said and not claims:
         return None

@@ -180,7 +180,7 @@ def _judged(
         return
     said = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
     if said and not _writes(user, _index(rulebook).reading.get((change.kind, ruled), ())):
-        resource = rulebook.heard[change.kind].get(ruled)
+        resource = rulebook.all_slots[change.kind].get(ruled)
         yield _violation(change, "what the pod counts is read from it", resource.rule if resource else "")
 
 
@@ -224,7 +224,7 @@ def _is_of(policy: TenantPolicy, namespace: str, rulebook: Rulebook) -> bool:
 def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:
     """Whether a value has a meaning; `gpu: "true"`, a label from before this webhook, has none."""
     plain = is_plain_key(change.kind, change.key)
-    if value is None or not plain or change.key in rulebook.heard[change.kind]:
+    if value is None or not plain or change.key in rulebook.all_slots[change.kind]:
         return value is not None
     try:
         meaning = KEYS[change.key](str(value))
@@ -258,9 +258,9 @@ class _Index(NamedTuple):
 
 def _index(rulebook: Rulebook) -> _Index:
     """The index of a rulebook; made once for each."""
-    known: _Index | None = rulebook.memory.get(_Index)
+    known: _Index | None = rulebook.cache.get(_Index)
     if known is None:
-        known = rulebook.memory[_Index] = _Index({}, {}, {}, {}, _reserved_by(rulebook.enabled))
+        known = rulebook.cache[_Index] = _Index({}, {}, {}, {}, _reserved_by(rulebook.enabled))
         for backend in rulebook.enabled:
             for section, kind in METADATA:
                 outputs = [each for mode in backend.modes for each in getattr(mode.outputs, section).items()]
@@ -293,8 +293,8 @@ def _enter(index: Backends, kind: SlotKind, key: str, backend: Backend) -> None:
 def _read_by(backend: Backend) -> Iterator[tuple[SlotKind, str]]:
     yield from ((name.kind, name.key) for name in backend.owns if isinstance(name, Slot))
     for mode in backend.modes:
-        marks = {mark.partition("=")[0] for mark in mode.marks | mode.when.marks | mode.when.unmarked}
-        yield from (("annotation", key) for key in marks | mode.outputs.annotations.keys())
+        keys = {each.partition("=")[0] for each in mode.enforced | mode.when.annotated | mode.when.unannotated}
+        yield from (("annotation", key) for key in keys | mode.outputs.annotations.keys())
 
 
 def _writes(user: str, backends: Iterable[Backend]) -> bool:

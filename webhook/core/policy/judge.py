@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.decision import Finding, Reservation
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.kube.time import DAY, HOUR, duration
 from webhook.core.policy import allowed, ceilings, placement, totals, unknown_devices
-from webhook.core.policy.holdings import Holding, count
+from webhook.core.policy.holdings import Holding, PodUsage, pod_usage
 from webhook.core.policy.membership import Membership, member
 from webhook.core.policy.unknown_devices import UnknownDevice
 from webhook.core.review import AdmissionRequest, line
@@ -61,35 +61,46 @@ NOTHING: Final = Judgement()
 def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     """Judge a pod that is about to be created, by what its containers hold."""
     tenancy = rulebook.tenancy
-    claims, unknown = totals.claimed(seen, rulebook), unknown_devices.find(seen, rulebook)
-    if tenancy.silent or not (held or claims or unknown):
-        return _unknown(unknown, seen, rulebook)
+    asks = _Asks(seen, held, totals.claimed(seen, rulebook), unknown_devices.find(seen, rulebook))
+    if tenancy.silent or not (held or asks.claims or asks.unknown):
+        return _unknown(asks, rulebook)
     if why := _not_now(seen.namespace, tenancy):
         return Judgement(violations=[_later(why)])
     membership = member(seen.namespace, tenancy)
     policy = membership.policy
     if policy is None:
-        tolerated = rulebook.cluster.unknown_devices == "warn" and not held and not claims
-        if not tolerated and (membership.rivals or tenancy.closed):
-            maybe = [f"the claim {shown(claim)}" for claim in claims] or [shown(one.name) for one in unknown]
-            return _without_policy(seen.namespace, membership, () if held else maybe)
-        return _unknown(unknown, seen, rulebook)
+        return _without_policy(asks, membership, rulebook)
     if policy.broken:
         return _refused(_unusable(policy), policy.name)
-    counted = count(held)
+    usage = pod_usage(held)
+    case = _Case(policy, [*_in_force(request, seen.namespace, tenancy)], request.at)
+    reservation = totals.reservation(policy, held, usage, seen.namespace)
+    return case.judged(_breaches(policy, asks, usage, rulebook), reservation)
+
+
+class _Asks(NamedTuple):
+    """A pod, and what in it may be for a GPU."""
+
+    pod: Pod
+    held: Sequence[Holding]
+    claims: Sequence[str]
+    unknown: Sequence[UnknownDevice]
+
+
+def _breaches(policy: TenantPolicy, asks: _Asks, usage: PodUsage, rulebook: Rulebook) -> Iterator[Breach]:
+    """A breach for each rule of a policy that the pod breaks."""
+    pod, held, claims, unknown = asks
+    if held:
+        yield from (Breach("", policy.action, violation) for violation in placement.check(pod, policy))
+    yield from allowed.check(policy, held, rulebook)
+    yield from ceilings.check(policy, held)
     uncounted = unknown_devices.action(policy, rulebook.cluster)
+    yield from totals.check(policy, held, usage, claims, uncounted)
+    ruled = any(getattr(policy, name) is not None for name in RULES)
+    uncovered = [one for one in unknown if not ruled or one.name not in claims]
     rule = policy.quota.rule if policy.quota else policy.rule
-    ruled = any(getattr(policy, each) is not None for each in RULES)
-    unknown = [one for one in unknown if not ruled or one.name not in claims]
-    breaches = [
-        *(Breach("", policy.action, violation) for violation in (placement.check(seen, policy) if held else ())),
-        *allowed.check(policy, held, rulebook),
-        *ceilings.check(policy, held),
-        *totals.check(policy, held, counted, claims, uncounted),
-        *(Breach("quota", uncounted, each) for each in unknown_devices.violations(unknown, seen, rulebook, rule)),
-    ]
-    reservation = totals.reservation(policy, held, counted, seen.namespace)
-    return _Case(policy, [*_in_force(request, seen.namespace, tenancy)], request.at).judged(breaches, reservation)
+    for violation in unknown_devices.violations(uncovered, pod, rulebook, rule):
+        yield Breach("quota", uncounted, violation)
 
 
 @dataclass(slots=True)
@@ -106,14 +117,14 @@ class _Case:
 
     def judged(self, breaches: Iterable[Breach], reservation: Reservation | None) -> Judgement:
         """The judgement from all breaches. An exemption from the quota makes a reservation that is never refused."""
-        lifted = lifting(self.exemptions)
+        exempted = exempted_rules(self.exemptions)
         for breach in breaches:
-            if breach.lift in lifted:
-                self.needed.setdefault(breach.lift, line(breach.violation))
+            if breach.rule_name in exempted:
+                self.needed.setdefault(breach.rule_name, line(breach.violation))
             else:
                 self._note(breach)
-        if reservation is not None and "quota" in lifted:
-            reservation = totals.lifted(reservation)
+        if reservation is not None and "quota" in exempted:
+            reservation = totals.unenforced(reservation)
             self.needed.setdefault("quota", f'the quota of the tenant "{self.policy.name}" holds')
         needed = [one for one in self.exemptions if not one.lifts.isdisjoint(self.needed)]
         return Judgement(
@@ -136,7 +147,7 @@ class _Case:
         for exemption in needed:
             left = exemption.expires - self.at
             if left <= SOON:
-                message = next(text for lift, text in self.needed.items() if lift in exemption.lifts)
+                message = next(text for name, text in self.needed.items() if name in exemption.lifts)
                 ends = f"ends in {duration(max(left, HOUR))}"
                 yield f"the exemption {exemption.rule} of {exemption.owner} {ends}; then {message}"
 
@@ -149,7 +160,7 @@ def _in_force(request: AdmissionRequest, namespace: str, tenancy: Tenancy) -> It
             yield exemption
 
 
-def lifting(exemptions: Iterable[Exemption]) -> frozenset[str]:
+def exempted_rules(exemptions: Iterable[Exemption]) -> frozenset[str]:
     """The rules that all these exemptions lift."""
     each = [exemption.lifts for exemption in exemptions]
     return frozenset(RULES).intersection(*each) if each else frozenset()
@@ -169,23 +180,28 @@ def _later(why: str) -> Violation:
     return Violation(code="GPU111", path="metadata.namespace", message=message, fix=LATER_FIX)
 
 
-def _unknown(found: Sequence[UnknownDevice], seen: Pod, rulebook: Rulebook) -> Judgement:
+def _unknown(asks: _Asks, rulebook: Rulebook) -> Judgement:
     """The judgement of the Cluster document alone on unknown devices."""
-    if not found:
+    if not asks.unknown:
         return NOTHING
     action = unknown_devices.action(None, rulebook.cluster)
-    wrong = [*unknown_devices.violations(found, seen, rulebook)]
+    wrong = [*unknown_devices.violations(asks.unknown, asks.pod, rulebook)]
     findings = [Finding("", violation.rule, violation.code, action) for violation in wrong]
     if action == "deny":
         return Judgement(violations=wrong, findings=findings)
     return Judgement(warnings=[*map(line, wrong)], findings=findings)
 
 
-def _without_policy(namespace: str, found: Membership, maybe: Sequence[str]) -> Judgement:
-    """The refusal where no policy is for the namespace; `maybe` is all that may be for a GPU, if that is not sure."""
+def _without_policy(asks: _Asks, found: Membership, rulebook: Rulebook) -> Judgement:
+    """The judgement where no policy is for the namespace."""
+    tolerated = rulebook.cluster.unknown_devices == "warn" and not asks.held and not asks.claims
+    if tolerated or not (found.rivals or rulebook.tenancy.closed):
+        return _unknown(asks, rulebook)
+    namespace = asks.pod.namespace
     if found.rivals:
         return _refused(_ambiguous(namespace, found.rivals), " and ".join(one.name for one in found.rivals))
-    may_be = f", and {maybe[0]} of the pod may be for one" if maybe else ""
+    maybe = [f"the claim {shown(claim)}" for claim in asks.claims] or [shown(one.name) for one in asks.unknown]
+    may_be = f", and {maybe[0]} of the pod may be for one" if maybe and not asks.held else ""
     violation = Violation(
         code="GPU105",
         path="metadata.namespace",

@@ -23,9 +23,9 @@ class Membership(NamedTuple):
 
 def member(namespace: str, tenancy: Tenancy) -> Membership:
     """The policy of the highest priority that selects the namespace; the answer is remembered."""
-    found: Membership | None = tenancy.memory.get(namespace)
+    found: Membership | None = tenancy.cache.get(namespace)
     if found is None:
-        found = tenancy.memory[namespace] = _member(namespace, tenancy)
+        found = tenancy.cache[namespace] = _member(namespace, tenancy)
     return found
 
 
@@ -43,9 +43,9 @@ def _member(namespace: str, tenancy: Tenancy) -> Membership:
 
 def _candidates(namespace: str, tenancy: Tenancy) -> Iterable[TenantPolicy]:
     """The policies that may select a namespace: those that name it, and those with a pattern or a selector."""
-    index: dict[str, list[TenantPolicy]] | None = tenancy.memory.get(_INDEX)
+    index: dict[str, list[TenantPolicy]] | None = tenancy.cache.get(_INDEX)
     if index is None:
-        index = tenancy.memory[_INDEX] = {_INDEX: []}
+        index = tenancy.cache[_INDEX] = {_INDEX: []}
         for policy in tenancy.policies:
             for key in _keys(policy.namespaces):
                 index.setdefault(key, []).append(policy)

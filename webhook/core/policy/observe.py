@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from webhook.core.backends.amounts import as_text
-from webhook.core.decision import Decision, Finding, denied
+from webhook.core.decision import Decision, denied
 from webhook.core.plan import resource_claims
 from webhook.core.plan.choose import Assignment
 from webhook.core.review import line
@@ -38,12 +38,8 @@ def as_warnings(decision: Decision) -> Decision:
         warnings=[*(line(violation, "would be refused: ") for violation in decision.violations), *decision.warnings],
         backends=decision.backends,
         audit=decision.audit,
-        findings=[_softened(finding) for finding in decision.findings],
+        findings=[each._replace(action="warn") if each.action == "deny" else each for each in decision.findings],
     )
-
-
-def _softened(finding: Finding) -> Finding:
-    return finding._replace(action="warn") if finding.action == "deny" else finding
 
 
 def _becomes(served: Sequence[Assignment], rulebook: Rulebook) -> Iterator[str]:

@@ -22,11 +22,11 @@ _REQUIRED: Final = {"In", "DoesNotExist"}
 
 def confined(seen: Pod, policy: TenantPolicy) -> tuple[Pod, list[Edit], list[Violation]]:
     """The pod with the policy's labels, annotations and nodes; the edits for that; and the contradictions."""
-    found = list(_marks(seen, policy))
+    found = list(_metadata(seen, policy))
     wrong = [one for one in found if isinstance(one, Violation)]
-    marks = [one for one in found if isinstance(one, Put)]
-    made: list[Edit] = [*marks]
-    seen = marked(seen, marks) if marks else seen
+    put = [one for one in found if isinstance(one, Put)]
+    made: list[Edit] = [*put]
+    seen = with_metadata(seen, put) if put else seen
     for expression in policy.affinity:
         step = list(_expression(seen, expression, policy))
         wrong += [one for one in step if isinstance(one, Violation)]
@@ -36,11 +36,11 @@ def confined(seen: Pod, policy: TenantPolicy) -> tuple[Pod, list[Edit], list[Vio
     return seen, made, wrong
 
 
-def marked(seen: Pod, marks: Iterable[Put]) -> Pod:
+def with_metadata(seen: Pod, put: Iterable[Put]) -> Pod:
     """The pod with more labels and annotations; the original stays as it is."""
     labels, annotations = dict(seen.labels), dict(seen.annotations)
-    for mark in marks:
-        (labels if mark.path[1] == "labels" else annotations)[str(mark.path[2])] = mark.value
+    for one in put:
+        (labels if one.path[1] == "labels" else annotations)[str(one.path[2])] = one.value
     metadata = {**(seen.raw.get("metadata") or {}), "labels": labels, "annotations": annotations}
     return replace(seen, raw={**seen.raw, "metadata": metadata}, labels=labels, annotations=annotations)
 
@@ -61,7 +61,7 @@ def check(seen: Pod, policy: TenantPolicy) -> Iterator[Violation]:
         )
 
 
-def _marks(seen: Pod, policy: TenantPolicy) -> Iterator[Put | Violation]:
+def _metadata(seen: Pod, policy: TenantPolicy) -> Iterator[Put | Violation]:
     for section, wanted, present in (
         ("labels", policy.labels, seen.labels),
         ("annotations", policy.annotations, seen.annotations),

@@ -159,7 +159,8 @@ def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: 
         return denied([again(wanted, outcome.why)], decision.warnings)
     if outcome.verdict == "taken":
         return denied([taken(wanted)], decision.warnings)
-    findings = [*decision.findings, *(_finding(wanted) for _ in outcome.exceeded[:1])]
+    breach = Finding(policy=wanted.tenant, rule=wanted.rule, code=QUOTA, action=wanted.action)
+    findings = [*decision.findings, breach] if outcome.exceeded else decision.findings
     if outcome.verdict == "over":
         violations = over(wanted, ledger, outcome.exceeded)
         return denied(violations, decision.warnings)._replace(findings=findings)
@@ -167,7 +168,3 @@ def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: 
         return decision._replace(findings=findings)
     warnings = [*decision.warnings, *admitted_over(wanted, ledger, outcome.exceeded)]
     return decision._replace(warnings=warnings, findings=findings)
-
-
-def _finding(wanted: Reservation) -> Finding:
-    return Finding(policy=wanted.tenant, rule=wanted.rule, code=QUOTA, action=wanted.action)

@@ -1,4 +1,4 @@
-"""What a pod needs of the quota of its tenant, and what cannot be counted there."""
+"""What a pod needs of the quota of its tenant, and what cannot be usage there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.plan.resource_claims import names as claimed_by
 from webhook.core.policy import unknown_devices
-from webhook.core.policy.holdings import Count, Holding, unknown_size
+from webhook.core.policy.holdings import Holding, PodUsage, unknown_size
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ask
 from webhook.core.rules.rulebook import Rulebook
@@ -40,19 +40,19 @@ def claimed(seen: Pod, rulebook: Rulebook) -> Sequence[str]:
 
 
 def check(
-    policy: TenantPolicy, held: Sequence[Holding], counted: Count, claims: Sequence[str], uncounted: Action
+    policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, claims: Sequence[str], uncounted: Action
 ) -> Iterator[Breach]:
     """A breach for what the policy's quota cannot count, and for claims that its rules cannot judge.
 
-    `counted` is what the containers hold together, `uncounted` what becomes of a pod with claims under a quota.
+    `usage` is what the containers hold together, `uncounted` what becomes of a pod with claims under a quota.
     """
-    for lift in RULES:
-        rule: Ceiling | Kinds | Quota | None = getattr(policy, lift)
-        if rule is not None and claims and (lift == "quota" or not _accounted(held, claims)):
-            action = uncounted if lift == "quota" else rule.action
-            yield Breach(lift, action, _claims(claims, lift, policy, rule.rule))
+    for name in RULES:
+        rule: Ceiling | Kinds | Quota | None = getattr(policy, name)
+        if rule is not None and claims and (name == "quota" or not _accounted(held, claims)):
+            action = uncounted if name == "quota" else rule.action
+            yield Breach(name, action, _claims(claims, name, policy, rule.rule))
     if policy.quota is not None:
-        for violation in _uncounted(policy, policy.quota, held, counted):
+        for violation in _uncounted(policy, policy.quota, held, usage):
             yield Breach("quota", policy.quota.action, violation)
 
 
@@ -70,21 +70,21 @@ _JUDGED: Final = {
 }
 
 
-def _claims(claims: Sequence[str], lift: str, policy: TenantPolicy, rule: str) -> Violation:
+def _claims(claims: Sequence[str], name: str, policy: TenantPolicy, rule: str) -> Violation:
     names = [*map(shown, claims[:NAMED]), *(["..."] if claims[NAMED:] else [])]
     why = f'the quota of the tenant "{policy.name}" cannot count what they hold'
-    if lift != "quota":
-        why = f'whether they {_JUDGED[lift]} the policy "{policy.name}" cannot tell'
+    if name != "quota":
+        why = f'whether they {_JUDGED[name]} the policy "{policy.name}" cannot tell'
     message = f"the pod has resource claims ({', '.join(names)}), and {why}"
     fix = "ask for a GPU in shorthand, as gpu: 1, or by resources of a back end that has some"
     return Violation(code="GPU108", path="spec.resourceClaims", message=message, fix=fix, rule=rule)
 
 
-def _uncounted(policy: TenantPolicy, quota: Quota, held: Sequence[Holding], counted: Count) -> Iterator[Violation]:
-    if counted.unsized and any(tally.parts(key)[0] == tally.MEMORY for key in quota.hard):
+def _uncounted(policy: TenantPolicy, quota: Quota, held: Sequence[Holding], usage: PodUsage) -> Iterator[Violation]:
+    if usage.unsized and any(tally.parts(key)[0] == tally.MEMORY for key in quota.hard):
         first = next(holding for holding in held if holding.measure.unsized)
         yield unknown_size(first, f'the quota of the tenant "{policy.name}" counts memory, and how much', quota.rule)
-    if counted.unknown and tally.models(quota.hard):
+    if usage.unknown and tally.models(quota.hard):
         yield _unknown(held, policy, quota)
 
 
@@ -101,15 +101,15 @@ def _unknown(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Vio
     )
 
 
-def reservation(policy: TenantPolicy, held: Sequence[Holding], counted: Count, namespace: str) -> Reservation | None:
+def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, namespace: str) -> Reservation | None:
     """What the ledger of the tenant has to reserve for the pod; None without a quota, or if the pod holds nothing."""
-    if policy.quota is None or not counted.tally:
+    if policy.quota is None or not usage.tally:
         return None
     action = policy.quota.action
     largest = max(held, key=lambda holding: holding.measure.devices)
     return Reservation(
         tenant=policy.name,
-        ask=Ask(namespace=namespace, amount=counted.tally, enforced=action == "deny"),
+        ask=Ask(namespace=namespace, amount=usage.tally, enforced=action == "deny"),
         path=largest.path("gpu"),
         rule=policy.quota.rule,
         action=action,
@@ -118,7 +118,7 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], counted: Count, n
     )
 
 
-def lifted(reservation: Reservation) -> Reservation:
+def unenforced(reservation: Reservation) -> Reservation:
     """The reservation of a pod that an exemption spares the quota: it counts, and is never refused."""
     return replace(reservation, ask=reservation.ask._replace(enforced=False), action="dryrun")
 

@@ -122,11 +122,11 @@ def _scheduler(backend: Backend) -> str | None:
 
 def _unread(rulebook: Rulebook) -> Mapping[SlotKind, Mapping[str, Resource]]:
     """The numbers in labels and annotations that ask by themselves, and that nothing reads; by kind and key."""
-    known: Mapping[SlotKind, Mapping[str, Resource]] | None = rulebook.memory.get(_unread)
+    known: Mapping[SlotKind, Mapping[str, Resource]] | None = rulebook.cache.get(_unread)
     if known is None:
-        known = rulebook.memory[_unread] = {
-            kind: {key: one for key, one in heard.items() if one.alone and key not in rulebook.spoken[kind]}
-            for kind, heard in rulebook.heard.items()
+        known = rulebook.cache[_unread] = {
+            kind: {key: one for key, one in slots.items() if one.alone and key not in rulebook.slots[kind]}
+            for kind, slots in rulebook.all_slots.items()
         }
     return known
 
@@ -167,12 +167,12 @@ def is_another(name: str, rulebook: Rulebook) -> bool:
 
 
 def _names(rulebook: Rulebook) -> _Names:
-    known: _Names | None = rulebook.memory.get(_Names)
+    known: _Names | None = rulebook.cache.get(_Names)
     if known is None:
         domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
         whole = {glob.removesuffix("/*") for glob in rulebook.uncounted if glob.endswith("/*")}
         globs = dict.fromkeys(glob for backend in rulebook.backends.values() for glob in backend.other_devices)
-        known = rulebook.memory[_Names] = _Names(
+        known = rulebook.cache[_Names] = _Names(
             domains=frozenset(domains | {domain for domain in whole if not _WILD.search(domain)}),
             listed=_any_of(rulebook.uncounted),
             parts=frozenset(max(_WILD.split(glob), key=len) for glob in rulebook.uncounted),

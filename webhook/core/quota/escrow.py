@@ -71,7 +71,7 @@ class _Advance:
         """Admit a pod if it fits. All others, and suspects, go through `reserve`, which knows what is pending."""
         if now > self.until or ask.created > self.created or ask.place in self.reserved:
             return False
-        if self.draft.suspects(ask):
+        if self.draft.is_suspect(ask):
             return False
         if self.drawn >= MOST_DRAWN or not ask.amount.keys() <= self.amount.keys():
             return False

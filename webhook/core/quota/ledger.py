@@ -12,27 +12,12 @@ doubled or killed, because of two invariants:
 
 Only one pod can have a name at a time, so of several reservations of one name the largest counts.
 
-A reservation costs its client nothing if the create is refused afterwards: its name is taken, a ResourceQuota or
-another webhook refuses it. The API server tells nobody, so the reservation stands until no such create can be under
-way any more. Three things bound what can be kept reserved in this way:
-
-    a name that a pod has is not reserved for: the replica looks first, and answers as the API server would a moment
-    later (`taken`, cluster/reservations.py). It may be taken after the look. Then the rest bounds it
-    a user whose reservations in a namespace came to nothing twice within `FORGET` graces is suspect there, and so is
-    a namespace whose users' did four times. After one is counted, only reservations made later can count again. So
-    an overloaded API server, or a client that hangs up, makes nobody suspect at once
-    all suspects of a tenant together reserve at most one PARTth of each limit, and of the room for reservations. Any
-    other user may reserve the rest
-
-So a user keeps more than that part reserved without pods for three graces out of FORGET at most (the reservations of
-the grace in which the user becomes suspect stand for one more), and all users of a namespace together for five. A
-suspect still gets pods that fit into that part: a reservation whose pod comes is gone within a second.
+What clients can keep reserved for pods that are never stored is bounded in suspects.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -40,7 +25,8 @@ from math import floor
 from typing import Final, Literal, NamedTuple
 
 from webhook.core.kube.quantity import shown
-from webhook.core.quota import tally
+from webhook.core.quota import suspects, tally
+from webhook.core.quota.suspects import Suspects
 from webhook.core.quota.tally import Tally
 
 MOST_PENDING: Final = 2000
@@ -53,18 +39,6 @@ each create reviewed before it refuses it."""
 
 PART: Final = 8
 """What is kept for a moment for some, suspects or the pods of an escrow, is at most one PARTth."""
-
-HABIT: Final = 2
-"""How often reservations of a user come to nothing in a namespace until the user is suspect there."""
-
-HABIT_OF_NAMESPACE: Final = 4
-"""The same of all users of a namespace who are not suspect yet: anybody may have many names."""
-
-MOST_SUSPECTS: Final = 8
-"""Users of one namespace who are kept in mind; for others the namespace is blamed."""
-
-FORGET: Final = 16
-"""Graces until what came to nothing is forgotten."""
 
 UNKNOWN_VIEW: Final = 1 << 63
 """Stands for a view that cannot be read: later than any, so that no settler takes its own for later."""
@@ -89,7 +63,7 @@ class Ledger:
     problems what else of the object cannot be read. Nothing is reserved, and no replica writes the object, until the
              settler has written it anew
     authors  the author of each reservation that has one, by UID
-    suspects how often reservations came to nothing, by `namespace author` and by namespace
+    suspects how often reservations came to nothing (suspects.py)
     repaired what the settler last found to be wrong and wrote anew, for people
     recount  how many recounts replicas have requested. A replica requests one before it refuses a pod, and until the
              settler has counted no escrow is opened. `recounted`: how many of them are done
@@ -100,7 +74,7 @@ class Ledger:
     view: int = 0
     pending: Pending = field(default_factory=dict)
     authors: Mapping[str, str] = field(default_factory=dict)
-    suspects: Mapping[str, int] = field(default_factory=dict)
+    suspects: Suspects = field(default_factory=dict)
     advances: Mapping[str, Tally] = field(default_factory=dict)
     joining: Mapping[str, str] = field(default_factory=dict)
     recount: int = 0
@@ -114,26 +88,6 @@ class Ledger:
         """What counts against the limits: held and reserved. Escrow is not in it, as it may be closed unused."""
         reserved = (_largest(by_uid) for by_uid in self.pending.values())
         return tally.plus(tally.total(self.held.values()), tally.total(reserved))
-
-    def suspects_author(self, namespace: str, author: str) -> bool:
-        """Whether what an author reserves in a namespace is bounded."""
-        of_author = self.suspects.get(f"{namespace} {author}", 0)
-        return of_author >= HABIT or self.suspects.get(namespace, 0) >= HABIT_OF_NAMESPACE
-
-    @property
-    def suspected(self) -> list[str]:
-        """The namespaces in which what somebody reserves is bounded."""
-        keys = (key.partition(" ") for key in self.suspects)
-        return sorted({namespace for namespace, _, who in keys if self.suspects_author(namespace, who)})
-
-    def blamed(self, name: str, uid: str) -> list[str]:
-        """Whom a reservation that came to nothing counts against: its author, first together with the namespace."""
-        namespace = name.partition("/")[0]
-        author = f"{namespace} {self.authors.get(uid, '')}"
-        known = [key for key in self.suspects if key.startswith(f"{namespace} ")]
-        if author not in known and len(known) >= MOST_SUSPECTS:
-            return [namespace]
-        return [author] if self.suspects.get(author, 0) >= HABIT else [author, namespace]
 
     @property
     def by_namespace(self) -> Mapping[str, Tally]:
@@ -201,7 +155,7 @@ def is_uid(text: str) -> bool:
 
 
 TWICE: Final = "some pods may be counted twice for a moment"
-AWAY: Final = "what is left is set aside for a server that seems to be gone, and free again after 45 seconds"
+AWAY: Final = "what is left is set aside for a server that seems to be gone, until the settler's --grace is over"
 
 
 class Outcome(NamedTuple):
@@ -298,19 +252,19 @@ class Draft:
             return f"{MOST_OF_NAME} pods of this name wait to be counted"
         return f"{MOST_PENDING} pods of the tenant wait to be counted" if self._many >= MOST_PENDING else ""
 
-    def suspects(self, ask: Ask) -> bool:
+    def is_suspect(self, ask: Ask) -> bool:
         """Whether what the author of a pod reserves is bounded."""
-        return bool(self._ledger.suspects) and self._ledger.suspects_author(ask.namespace, ask.author)
+        return bool(self._ledger.suspects) and suspects.is_suspect(self._ledger.suspects, ask.namespace, ask.author)
 
     def _suspect(self, ask: Ask) -> str:
         """Why a suspect has to wait; empty for anybody else."""
-        if not self.suspects(ask):
+        if not self.is_suspect(ask):
             return ""
         reserved = [
             amount
             for name, by_uid in self.pending.items()
             for uid, amount in by_uid.items()
-            if self._ledger.suspects_author(name.partition("/")[0], self.authors.get(uid, ""))
+            if suspects.is_suspect(self._ledger.suspects, name.partition("/")[0], self.authors.get(uid, ""))
         ]
         most = {key: limit / PART for key, limit in self._ledger.hard.items() if ask.enforced and ask.amount.get(key)}
         if len(reserved) < MOST_PENDING // PART and not tally.over(tally.total([*reserved, ask.amount]), most):
@@ -364,22 +318,10 @@ def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
         view=seen.version,
         pending=pending,
         authors={uid: ledger.authors[uid] for by_uid in pending.values() for uid in by_uid if uid in ledger.authors},
-        suspects=_suspects(ledger.suspects, seen),
+        suspects=suspects.settled(ledger.suspects, seen.blamed, seen.forgiven),
         advances=advances,
         recounted=ledger.recount,
         unread=tuple(line for line in ledger.unread if line not in seen.expired),
         problems=(),
         repaired="; ".join(ledger.problems) or ledger.repaired,
     )
-
-
-def _suspects(before: Mapping[str, int], seen: Seen) -> Mapping[str, int]:
-    """The suspects after a settlement. New ones are added as far as there is room in their namespace."""
-    after = {key: times + (key in seen.blamed) for key, times in before.items() if key not in seen.forgiven}
-    room = Counter(key.partition(" ")[0] for key in after if " " in key)
-    for key in sorted(seen.blamed - before.keys()):
-        namespace, of_author, _ = key.partition(" ")
-        if not of_author or room[namespace] < MOST_SUSPECTS:
-            after[key] = 1
-            room[namespace] += bool(of_author)
-    return after

@@ -36,7 +36,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final, NamedTuple
 
-from webhook.core.quota.ledger import FORGET, UNKNOWN_VIEW, Ledger, Seen, settle
+from webhook.core.quota import suspects
+from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger, Seen, settle
+from webhook.core.quota.suspects import FORGET
 from webhook.core.quota.tally import Tally
 from webhook.core.quota.view import View
 
@@ -132,9 +134,8 @@ class Settlement:
         known.first = {each: known.first.get(each, now) for each in (*uids, *lost)}
         known.phantoms &= known.first.keys()
         known.unseen = {token: known.unseen.get(token, {}) for token in lost}
-        known.joining = {
-            namespace: _kept(known.joining.get(namespace), token) for namespace, token in ledger.joining.items()
-        }
+        kept = {name: one for name, one in known.joining.items() if one.token == ledger.joining.get(name)}
+        known.joining = {name: kept.get(name) or _Joining(token) for name, token in ledger.joining.items()}
         self._tenants[tenant] = known
         self._calm -= ledger.held.keys()
         for namespace in {*ledger.held, *ledger.joining}:
@@ -314,14 +315,10 @@ def _blamed(known: _Tenant) -> frozenset[str]:
         key
         for name, by_uid in known.ledger.pending.items()
         for uid in by_uid.keys() & known.phantoms
-        for key in known.ledger.blamed(name, uid)
+        for key in suspects.blamed(known.ledger.suspects, name.partition("/")[0], known.ledger.authors.get(uid, ""))
         if known.first[uid] > known.blamed.get(key, -inf)
     )
 
 
 def _sooner(wake: float | None, due: float) -> float:
     return due if wake is None else min(wake, due)
-
-
-def _kept(known: _Joining | None, token: str) -> _Joining:
-    return known if known is not None and known.token == token else _Joining(token)

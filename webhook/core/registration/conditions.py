@@ -93,8 +93,8 @@ def of_workloads(rulebook: Rulebook) -> list[Condition]:
 def _asks(rulebook: Rulebook) -> str:
     """Whether `pod` has anything that a rule may take for a request."""
     prefixes = {prefix for source in rulebook.sources for prefix in source.prefixes}
-    heard = set(rulebook.heard["annotation"]) if any(rulebook.spoken.values()) else set()
-    alone = {key for numbers in rulebook.heard.values() for key, number in numbers.items() if number.alone}
+    heard = set(rulebook.all_slots["annotation"]) if any(rulebook.slots.values()) else set()
+    alone = {key for numbers in rulebook.all_slots.values() for key, number in numbers.items() if number.alone}
     rest = {word.partition(CONTAINER)[0] for word in prefixes | heard | alone if WORD not in word}
     words = [WORD, *sorted(rest)]
     return f"""\

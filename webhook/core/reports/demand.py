@@ -104,10 +104,10 @@ def _uses(seen: Pod, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
         counted = _measured(asked, seen, node, rulebook)
         if counted is None:
             continue
-        name = counted.backend.name
+        name = counted.served.backend.name
         whose = name, _holder(asked, name, node) if node else name
         groups.setdefault(whose, []).append((asked.container, counted.measure))
-        cards[whose] = counted.card
+        cards[whose] = counted.served.card
     for (backend_name, holder), containers in groups.items():
         yield Use(
             application=_application(seen, namespace, pod_name),

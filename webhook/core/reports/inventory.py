@@ -88,13 +88,13 @@ def read(nodes: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> Inventory:
     found: dict[str, Node] = {}
     others = 0
     for raw in nodes:
-        marked, advertised = _relevant(raw, labels, rulebook)
+        meaningful, advertised = _relevant(raw, labels, rulebook)
         if rulebook.resources.keys().isdisjoint(advertised):
             others += 1
             continue
-        key = frozenset(marked.items()), frozenset(advertised.items())
+        key = frozenset(meaningful.items()), frozenset(advertised.items())
         if key not in alike:
-            alike[key] = _node(marked, advertised, labels, rulebook)
+            alike[key] = _node(meaningful, advertised, labels, rulebook)
         node = replace(
             alike[key],
             name=str(paths.mapping(raw, "metadata").get("name", "")),
@@ -112,14 +112,13 @@ def _relevant(
     raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """The labels and the advertised amounts that any rule asks for, as text."""
-    marked = {
+    meaningful = {
         key: str(value) for key, value in paths.mapping(raw, "metadata", "labels").items() if key in labels.keys
     }
+    amounts = paths.mapping(raw, "status", "allocatable") or paths.mapping(raw, "status", "capacity")
     known = rulebook.resources
-    return marked, {
-        name: quantity.text_of(value)
-        for name, value in _advertised(raw).items()
-        if name in known or name in labels.keys
+    return meaningful, {
+        name: quantity.text_of(value) for name, value in amounts.items() if name in known or name in labels.keys
     }
 
 
@@ -141,21 +140,17 @@ def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[s
 
     Not what follows from the rules, which may change while this is kept.
     """
-    marked, advertised = _relevant(raw, labels, rulebook)
+    meaningful, advertised = _relevant(raw, labels, rulebook)
     if rulebook.resources.keys().isdisjoint(advertised):
         return None
     status: dict[str, Any] = {"allocatable": advertised}
     if not _ready(raw):
         status["conditions"] = [{"type": "Ready", "status": "False"}]
     node = {
-        "metadata": {"name": str(paths.mapping(raw, "metadata").get("name", "")), "labels": marked},
+        "metadata": {"name": str(paths.mapping(raw, "metadata").get("name", "")), "labels": meaningful},
         "status": status,
     }
     return node | ({"spec": {"unschedulable": True}} if paths.at(raw, "spec", "unschedulable") is True else {})
-
-
-def _advertised(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    return paths.mapping(raw, "status", "allocatable") or paths.mapping(raw, "status", "capacity")
 
 
 def _ready(raw: Mapping[str, Any]) -> bool:
@@ -165,11 +160,11 @@ def _ready(raw: Mapping[str, Any]) -> bool:
     return not said or said[0] == "True"
 
 
-def _node(marked: Mapping[str, str], advertised: Mapping[str, str], labels: Labels, rulebook: Rulebook) -> Node:
+def _node(meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: Labels, rulebook: Rulebook) -> Node:
     """What all nodes with these labels and amounts have in common."""
     amounts = {name: _amount(value) for name, value in advertised.items() if name in rulebook.resources}
     found = {name: amount for name, amount in amounts.items() if amount > 0}
-    owners = {name: _owners(name, marked, rulebook) for name in found}
+    owners = {name: _owners(name, meaningful, rulebook) for name in found}
     groups: dict[str, dict[str, int]] = {}
     for name, candidates in owners.items():
         if candidates:
@@ -179,10 +174,10 @@ def _node(marked: Mapping[str, str], advertised: Mapping[str, str], labels: Labe
     return Node(
         name="",
         offers={
-            name: _offer(_alone(could[name], counted), group, advertised, marked, labels, rulebook)
+            name: _offer(_alone(could[name], counted), group, advertised, meaningful, labels, rulebook)
             for name, group in groups.items()
         },
-        cards={name: _card(marked, backend, labels, rulebook)[0] for name, backend in could.items()},
+        cards={name: _card(meaningful, backend, labels, rulebook)[0] for name, backend in could.items()},
         belongs=frozenset(
             one.name
             for candidates in owners.values()
@@ -229,12 +224,12 @@ def _offer(
     backend: Backend,
     resources: Mapping[str, int],
     advertised: Mapping[str, Any],
-    marked: Mapping[str, str],
+    meaningful: Mapping[str, str],
     labels: Labels,
     rulebook: Rulebook,
 ) -> Offer:
-    card, profile = _card(marked, backend, labels, rulebook)
-    said = _labelled_devices(backend, marked, advertised) if profile is None else None
+    card, profile = _card(meaningful, backend, labels, rulebook)
+    said = _labelled_devices(backend, meaningful, advertised) if profile is None else None
     cards = [card] if card else card_models.served(backend, rulebook)
     backend = card_models.for_card(backend, card)
     devices = said or capacity.devices(resources, backend, profile, cards)

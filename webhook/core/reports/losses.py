@@ -44,7 +44,9 @@ def losses(backend: Backend, alone: Rulebook) -> list[Loss]:
 def _lost(served: Assignment) -> Iterator[str]:
     asked = served.request
     try:
-        read, _ = read_back.understand(served.amounts, served.backend, served.asked.marks | served.mode.marks)
+        read, _ = read_back.understand(
+            served.amounts, served.backend, served.asked.annotations | served.mode.enforced
+        )
     except CannotExpressError:
         yield from (key for key, value in _values(asked).items() if value is not None)
         return

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from webhook.core import review
 from webhook.core.kube import paths
 from webhook.core.policy.status import Tie
+from webhook.core.quota import suspects
 from webhook.core.quota.ledger import Ledger
 from webhook.core.reports.checkup import Check, number, several
 from webhook.core.reports.tenants import Problem
@@ -69,10 +70,9 @@ def ledgers(first: Reading, second: Reading, tenancy: Tenancy, problems: Sequenc
         text = f"the settler has not done its work: {several([*nobody, *late])}; GPU pods there are told to wait"
         return Check("ledgers", "fail", text, SETTLER)
     unread = [f"{problem.tenant}: {problem.message}" for problem in problems]
+    suspected = {name: suspects.namespaces(one.suspects) for name, one in second.ledgers.items()}
     unread += [
-        f"{name}: {', '.join(one.suspected)} reserved and stored no pods"
-        for name, one in second.ledgers.items()
-        if one.suspected
+        f"{name}: {', '.join(found)} reserved and stored no pods" for name, found in suspected.items() if found
     ]
     if unread:
         return Check("ledgers", "warn", several(unread), "gpu-webhook tenants shows each of them")

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 from webhook.core.kube.time import duration
 from webhook.core.policy import membership
 from webhook.core.policy.judge import SOON
-from webhook.core.quota import tally
+from webhook.core.quota import suspects, tally
 from webhook.core.quota.ledger import PART, Ledger
 from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.tenancy import Tenancy
@@ -210,7 +210,7 @@ def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str
         yield "its ledger still has another limit than its policy; the settler writes it there"
     if quota is not None and tenant.known and (new := [one.namespace for one in tenant.places if not one.counted]):
         yield f"GPU pods have to wait in namespaces that are not counted yet: {', '.join(new)}"
-    if ledger is not None and (suspected := ledger.suspected):
+    if ledger is not None and (suspected := suspects.namespaces(ledger.suspects)):
         yield (
             f"pods in {', '.join(suspected)} were admitted and never stored, again and again, as their creates were "
             f"refused after the review: their authors may reserve no more than 1/{PART} of the quota at once"

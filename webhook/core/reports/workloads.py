@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.kube import paths
@@ -54,7 +54,7 @@ def warn(
         return UNTOUCHED
     path = pod_templates.template_path(workload.kind)
     template = paths.at(request.pod, *path)
-    if not isinstance(template, Mapping) or _made(request.pod):
+    if not isinstance(template, Mapping) or any(one.get("kind") in OWNERS for one in paths.controllers(request.pod)):
         return UNTOUCHED
     if request.operation == "UPDATE" and template == paths.at(request.old_pod, *path):
         return UNTOUCHED
@@ -72,11 +72,6 @@ def warn(
     hint = None if asks else pod_templates.misplaced(request.pod, template)
     warnings = [*_warnings(explained, rulebook), *([hint] if hint else [])]
     return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
-
-
-def _made(workload: Mapping[str, Any]) -> bool:
-    """Whether a controller of Kubernetes has made it, and not a person."""
-    return any(owner.get("kind") in OWNERS for owner in paths.controllers(workload))
 
 
 def _with_quota(

@@ -57,7 +57,7 @@ class GpuRequest:
     profile     a hardware partition by name
     models      catalogue names, of which any will do
     claim       a template of resource claims by name
-    marks       annotations of the pod that a rule depends on, as `key` and as `key=value`
+    annotations those of the pod that a rule depends on, as `key` and as `key=value`
     stated      where each part was written, by the short name of its key (`gpu`, `gpu-memory`, ...)
     """
 
@@ -72,7 +72,7 @@ class GpuRequest:
     models: tuple[str, ...] = ()
     sharing: str | None = None
     placement: str | None = None
-    marks: frozenset[str] = frozenset()
+    annotations: frozenset[str] = frozenset()
     stated: Mapping[str, FieldValue] = field(default_factory=dict, compare=False)
 
     @property
@@ -119,11 +119,11 @@ class GpuRequest:
             yield "gpu-sharing", self.sharing
 
 
-def build(stated: Mapping[str, FieldValue], marks: frozenset[str] = frozenset()) -> GpuRequest | None:
+def build(stated: Mapping[str, FieldValue], annotations: frozenset[str] = frozenset()) -> GpuRequest | None:
     """The request of the given keys together; None if they ask for no GPU.
 
     `stated` is by short key, with values already parsed (`shorthand.KEYS`). A share is that part of the memory *and*
-    of the compute; an explicit size replaces one of them. `marks` are the annotations that some rule depends on.
+    of the compute; an explicit size replaces one of them. `annotations` are those that some rule depends on.
     """
     said = {key: entry.value for key, entry in stated.items()}
     if said.keys().isdisjoint(ASKING) or ("gpu" in said and said["gpu"] is None):
@@ -143,6 +143,6 @@ def build(stated: Mapping[str, FieldValue], marks: frozenset[str] = frozenset())
         models=said.get("gpu-model") or (),
         sharing=said.get("gpu-sharing"),
         placement=said.get("gpu-placement"),
-        marks=marks,
+        annotations=annotations,
         stated=stated,
     )

@@ -77,15 +77,15 @@ def _inheriting(mode: Mode, backend: Backend, devices: Mapping[str, Card], probl
         companions=mode.companions.over(backend.companions) if mode.companions else backend.companions,
         selects=_selects(mode, outputs),
         node_numbers=numbers,
-        pool={key: output for key, output in outputs.node_affinity.items() if not _names_card(output)},
+        pool={
+            key: output
+            for key, output in outputs.node_affinity.items()
+            if not (output.words and _CARD.issuperset(output.words))
+        },
         verbs=frozenset(output.what for output in found),
         loosely=_loosely(outputs),
         all_cores=any((output.what, output.absent) == ("cores", "whole") for output in found),
     )
-
-
-def _names_card(output: Output) -> bool:
-    return bool(output.words) and _CARD.issuperset(output.words)
 
 
 def _selects(mode: Mode, outputs: Outputs) -> str | None:
@@ -107,10 +107,10 @@ def _of_sizes(mode: Mode) -> Iterator[Mode]:
         yield mode
     for number, size in mode.sizes:
         limits = {name.replace(_MEMORY, str(number)): output for name, output in mode.limits.items()}
-        yield replace(mode, size=size, sizes=(), limits=limits, amounts={**limits, **_spoken(mode)})
+        yield replace(mode, size=size, sizes=(), limits=limits, amounts={**limits, **_slots(mode)})
 
 
-def _spoken(mode: Mode) -> Mapping[str, Output]:
+def _slots(mode: Mode) -> Mapping[str, Output]:
     return {name: output for name, output in mode.amounts.items() if isinstance(name, Slot)}
 
 
@@ -140,7 +140,7 @@ def _named(mode: Mode, name: str, spelling: Mapping[str, str]) -> Mode:
     # A resource name holds no plus sign: 1g.10gb+me is 1g.10gb.me there [NVIDIA/k8s-device-plugin internal/rm/rm.go].
     written = spelling.get(name, name).replace("+", ".")
     limits = {resource.replace(_PROFILE, written): output for resource, output in mode.limits.items()}
-    amounts = {**limits, **_spoken(mode)}
+    amounts = {**limits, **_slots(mode)}
     claims = [replace(claim, value=str(claim.value).replace(_PROFILE, written)) for claim in mode.claims]
     return replace(mode, profile=name, limits=limits, amounts=amounts, claims=claims)
 

@@ -30,7 +30,6 @@ def index(
     defaults = {kind: cluster.whole if kind == "whole" else cluster.part for kind in DEVICES}
     tiers = cluster.tiers or {name: rank for rank, name in enumerate(cluster.backends)}
     resources = _resources(cluster, loaded, enabled)
-    marks, all_marks = _marks(enabled), _marks(loaded.values())
     return Rulebook(
         cluster=cluster,
         backends=loaded,
@@ -43,12 +42,10 @@ def index(
         devices=devices,
         profiles=frozenset(profile for device in devices.values() for profile in device.profiles),
         resources=resources,
-        spoken=_by_kind(resource for resource in resources.values() if resource.owners),
-        marks=marks,
-        marked=_keys(marks),
-        heard=_by_kind(resources.values()),
-        all_marks=all_marks,
-        all_marked=_keys(all_marks),
+        slots=_by_kind(resource for resource in resources.values() if resource.owners),
+        annotations=_annotations(enabled),
+        all_slots=_by_kind(resources.values()),
+        all_annotations=_annotations(loaded.values()),
         per_container=[name for name in resources if isinstance(name, Slot) and name.per_container],
         sources=sources,
         digest=digest,
@@ -104,6 +101,7 @@ def _resource(name: str, served: Sequence[tuple[Backend, Mode]], enabled: set[st
     units = {output.unit for output in memory}
     unit = units.pop() if len(units) == 1 else None
     first = next(iter((owners or known).values()))
+    pooled = {backend.name for backend, mode in served if mode.pool}
     return Resource(
         name=name,
         rule=outputs[0].at.of(first.name),
@@ -117,12 +115,8 @@ def _resource(name: str, served: Sequence[tuple[Backend, Mode]], enabled: set[st
         alone=any(not mode.limits for mode in modes),
         addresses=tuple({key for key, output in annotations if output.what == "container"}),
         refuse_request_only=any(owner.request_only == "refuse" for owner in owners.values()),
-        shared=len(known if all(_has_pool(owner, name) for owner in owners.values()) else owners) > 1,
+        shared=len(known if owners.keys() <= pooled else owners) > 1,
     )
-
-
-def _has_pool(backend: Backend, name: str) -> bool:
-    return any(mode.pool for mode in backend.modes if name in mode.amounts)
 
 
 def _by_kind(resources: Iterable[Resource]) -> Mapping[SlotKind, Mapping[str, Resource]]:
@@ -134,18 +128,18 @@ def _by_kind(resources: Iterable[Resource]) -> Mapping[SlotKind, Mapping[str, Re
     return found
 
 
-def _marks(backends: Iterable[Backend]) -> frozenset[str]:
-    """The annotations, or their keys alone, that some mode depends on."""
+def _annotations(backends: Iterable[Backend]) -> Mapping[str, frozenset[str]]:
+    """The annotations, or their keys alone, that some mode depends on; by key."""
     modes = [mode for backend in backends for mode in backend.modes]
-    return frozenset(mark for mode in modes for mark in mode.when.marks | mode.when.unmarked | mode.marks)
-
-
-def _keys(marks: Iterable[str]) -> frozenset[str]:
-    return frozenset(mark.partition("=")[0] for mark in marks)
+    found: dict[str, frozenset[str]] = {}
+    for each in {each for mode in modes for each in mode.when.annotated | mode.when.unannotated | mode.enforced}:
+        key = each.partition("=")[0]
+        found[key] = found.get(key, frozenset()) | {each}
+    return found
 
 
 def asking(backends: Iterable[Backend]) -> frozenset[str]:
     """The annotations and labels, by key, in which any of the back ends is asked, or that its modes depend on."""
     modes = [mode for backend in backends for mode in backend.modes]
-    heard = {name.key for mode in modes for name in mode.amounts if isinstance(name, Slot)}
-    return frozenset(heard) | _keys(_marks(backends))
+    slots = frozenset(name.key for mode in modes for name in mode.amounts if isinstance(name, Slot))
+    return slots.union(_annotations(backends))

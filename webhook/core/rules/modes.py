@@ -87,8 +87,8 @@ _ANNOTATION: Final[Shape[str | None]] = Shape(_annotation, either(TEXT, ABSENT, 
 class When:
     """The requests that a mode is for; every condition given has to hold.
 
-    `marks` are annotations that the pod has, as `key=value`, and `unmarked` those that it must not have, as `key` for
-    whatever value.
+    `annotated` are annotations that the pod has, as `key=value`, and `unannotated` those that it must not have, as
+    `key` for whatever value.
     """
 
     devices: str | None = take(
@@ -105,8 +105,8 @@ class When:
         each(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
         "Pods that their author annotated so, or with `{absent: true}` did not, or with `{not: a}` otherwise or not.",
     )
-    marks: frozenset[str] = frozenset()
-    unmarked: frozenset[str] = frozenset()
+    annotated: frozenset[str] = frozenset()
+    unannotated: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         """The condition in words: `a part of 1 device, given memory`."""
@@ -122,7 +122,7 @@ class When:
         text += f", given {' and '.join(sorted(self.has))}" if self.has else ""
         text += f", without {' and '.join(sorted(self.lacks))}" if self.lacks else ""
         text += f", {self.sharing}" if self.sharing else ""
-        return text + "".join(f", annotated {mark}" for mark in sorted(self.marks))
+        return text + "".join(f", annotated {mark}" for mark in sorted(self.annotated))
 
 
 def _devices(low: int, high: int | None) -> str:
@@ -133,15 +133,15 @@ def _devices(low: int, high: int | None) -> str:
     return f"{low} or more devices" if high is None else f"{low} to {high} devices"
 
 
-def _marked(when: When, _: Section, __: Scope) -> When:
+def _with_annotations(when: When, _: Section, __: Scope) -> When:
     said = when.annotations.items()
-    marks = frozenset(f"{key}={value}" for key, value in said if value is not None and not isinstance(value, Unless))
-    absent = {key for key, value in said if value is None}
-    unmarked = absent | {f"{key}={value}" for key, value in said if isinstance(value, Unless)}
-    return replace(when, marks=marks, unmarked=frozenset(unmarked))
+    annotated = frozenset(f"{key}={one}" for key, one in said if one is not None and not isinstance(one, Unless))
+    absent = {key for key, one in said if one is None}
+    unannotated = absent | {f"{key}={one}" for key, one in said if isinstance(one, Unless)}
+    return replace(when, annotated=annotated, unannotated=frozenset(unannotated))
 
 
-WHEN: Final = form(When, after=_marked)
+WHEN: Final = form(When, after=_with_annotations)
 
 
 # What it writes beside limits
@@ -304,7 +304,7 @@ class Mode:
     A mode whose resources are named after a profile stands for just that one, in `profile`; one whose resources are
     named after a size, for that of `size` bytes. `outputs` are its own and those that the back end injects whatever
     the mode. `amounts` is everything the request can be read from again: the limits, and under `annotation KEY` and
-    `label KEY` the numbers there. `claims` are templates of resource claims. `marks` are the annotations, as
+    `label KEY` the numbers there. `claims` are templates of resource claims. `enforced` are the annotations, as
     `key=value`, without which resources are not meant for it. `selects` is how it steers a pod to a card model: by
     `model` or `product` name, or not at all, None. `node_numbers` are numbers among the labels of its nodes, `verbs`
     all that numbers are computed from, and `all_cores`: it gives all compute where none is asked. `pool` are the
@@ -339,7 +339,7 @@ class Mode:
     profile: str | None = None
     size: int | None = None
     amounts: Mapping[str, Output] = field(default_factory=dict)
-    marks: frozenset[str] = frozenset()
+    enforced: frozenset[str] = frozenset()
     selects: str | None = None
     node_numbers: Mapping[str, Output] = field(default_factory=dict)
     pool: Mapping[str, Output] = field(default_factory=dict)
@@ -367,9 +367,9 @@ def _complete(mode: Mode, section: Section, _: Scope) -> Mode:
     amounts = {**mode.limits, **_numbers("annotation", own.annotations), **_numbers("label", own.labels)}
     if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.given()):
         section.complain('asks for no device: it needs the key "limits", "claims", or a number under annotations')
-    enforced = {key: one for key, one in own.annotations.items() if isinstance(one, Constant) and one.enforce}
-    marks = frozenset(f"{key}={output.value}" for key, output in enforced.items())
-    return replace(mode, name=mode.name or str(mode.when), amounts=amounts, marks=marks)
+    constants = {key: one for key, one in own.annotations.items() if isinstance(one, Constant) and one.enforce}
+    enforced = frozenset(f"{key}={output.value}" for key, output in constants.items())
+    return replace(mode, name=mode.name or str(mode.when), amounts=amounts, enforced=enforced)
 
 
 _ASKS: Final = {

@@ -73,11 +73,11 @@ class Rulebook:
 
     `orders`: the enabled back ends by name, in the order in which a `whole`, `part`, `profile` or `claim` request
     tries them, and `ranks` the place of each there, which back ends that are as good as each other share.
-    `devices` is by lower-case model, alias and product name. `spoken` are the numbers in annotations and in labels
-    by which an enabled back end is asked, by key, and `marks` those that its modes depend on,
-    by key or as `key=value`, and `marked` just the keys of them. `heard`, `all_marks` and `all_marked` are the same
-    of every back end, enabled or not. `per_container` are the annotations of `heard` that name a container in their
-    keys. `uncounted` are globs of resources that are cards by names which no back end is asked in.
+    `devices` is by lower-case model, alias and product name. `slots` are the numbers in annotations and in labels by
+    which an enabled back end is asked, by key. `annotations` are those that its modes depend on, by key: as `key` or
+    as `key=value`. `all_slots` and `all_annotations` are the same of every back end, enabled or not. `per_container`
+    are the annotations of `all_slots` that name a container in their keys. `uncounted` are globs of resources that
+    are cards by names which no back end is asked in.
     """
 
     cluster: Cluster
@@ -88,19 +88,17 @@ class Rulebook:
     devices: Mapping[str, Card]
     profiles: frozenset[str]
     resources: Mapping[str, Resource]
-    spoken: Mapping[SlotKind, Mapping[str, Resource]]
-    marks: frozenset[str] = frozenset()
-    marked: frozenset[str] = frozenset()
-    heard: Mapping[SlotKind, Mapping[str, Resource]]
-    all_marks: frozenset[str] = frozenset()
-    all_marked: frozenset[str] = frozenset()
+    slots: Mapping[SlotKind, Mapping[str, Resource]]
+    annotations: Mapping[str, frozenset[str]]
+    all_slots: Mapping[SlotKind, Mapping[str, Resource]]
+    all_annotations: Mapping[str, frozenset[str]]
     per_container: Sequence[Slot] = ()
     sources: Sequence[ClaimSource] = ()
     uncounted: Sequence[str] = ()
     digest: str
     surroundings: Surroundings = field(default_factory=Surroundings)
     tenancy: Tenancy = field(default_factory=Tenancy)
-    memory: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    cache: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What was derived from it, for as long as it is in force; another rulebook made by `replace` begins anew."""
 
     def as_ruled(self, key: str) -> str:

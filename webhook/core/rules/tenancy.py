@@ -30,7 +30,7 @@ class Tenancy:
     observing: bool = False
     unknown: str = ""
     watched: bool = False
-    memory: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    cache: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What `membership` has found out, for as long as this is in force."""
 
     @property
