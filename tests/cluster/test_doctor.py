@@ -270,8 +270,39 @@ def test_people_read_a_table_with_a_fix_for_whatever_is_wrong(healthy: Installat
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "replicas        ok    1 replica is ready" in lines
     assert "admission       warn  not tried: pods in kube-system are left alone, by the Cluster document" in lines
-    assert f"{' ' * 22}fix: name another one: --try-in NAMESPACE" in lines
+    assert f"{' ' * 22}fix: name another namespace: --try-in NAMESPACE" in lines
     assert lines[-1] == "14 checks: none failed, 1 to look at"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "why"),
+    [
+        ("not-opted-in", "the namespaceSelector of mutate.gpu-webhook.io leaves not-opted-in out"),
+        ("nowhere", "there is no namespace nowhere"),
+    ],
+)
+def test_where_nobody_asks_about_pods_none_is_tried(healthy: Installation, namespace: str, why: str) -> None:
+    made = configurations()[0]
+    healthy.client.in_namespace("not-opted-in")
+    before = healthy.client.get(made)["webhooks"]
+    opted_in = {**before[0]["namespaceSelector"], "matchLabels": {"kubernetes.io/metadata.name": "default"}}
+    healthy.client.patch(made, {"webhooks": [{**before[0], "namespaceSelector": opted_in}, *before[1:]]})
+
+    said = healthy.doctor("--rules", RULES, "--try-in", namespace)
+
+    assert (said.code, said.by_result("warn")) == (0, {"namespaces", "admission"}), said.out
+    assert said.checks["admission"]["found"] == f"not tried: {why}"
+    healthy.client.patch(made, {"webhooks": before})
+
+
+def test_replicas_can_be_named_where_the_endpoints_cannot_be_reached(healthy: Installation) -> None:
+    seen = healthy.doctor("--rules", RULES, "--endpoint", f"localhost:{healthy.port}")
+    hidden = healthy.doctor("--rules", RULES, "--endpoint", f"localhost:{free_port()}")
+
+    assert (seen.code, seen.by_result("ok")) == (0, {*CHECKS}), seen.out
+    unseen = {"replicas", "certificate", "expiry", "rules", "admission"}
+    assert (hidden.code, hidden.by_result("warn")) == (0, unseen), hidden.out
+    assert "whether it was sent to us cannot be told from here" in hidden.checks["admission"]["found"]
 
 
 def test_without_a_ca_bundle_the_certificate_fails_and_nothing_else(healthy: Installation) -> None:
@@ -423,12 +454,21 @@ def _created(client: Client, made: Object) -> bool:
     return True
 
 
-def test_an_account_that_may_not_look_is_an_error_and_no_finding(healthy: Installation) -> None:
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ACCOUNT}}
-    healthy.client.patch(role, {"rules": EVERYWHERE[:2]})
+def test_an_account_that_may_not_look_or_try_is_an_error_and_no_finding(healthy: Installation) -> None:
+    group = "rbac.authorization.k8s.io/v1"
+    reading = {"apiVersion": group, "kind": "ClusterRole", "metadata": {"name": ACCOUNT}}
+    trying = {"apiVersion": group, "kind": "Role", "metadata": {"name": ACCOUNT, "namespace": "default"}}
+    healthy.client.patch(
+        reading, {"rules": [each for each in EVERYWHERE if "gpu-webhook.io" not in each["apiGroups"]]}
+    )
+    healthy.client.patch(trying, {"rules": ENDPOINTS})
 
-    said = healthy.says("pods", "fail")
+    healthy.says("pods", "fail")
+    said = healthy.says("admission", "fail")
 
-    assert (said.code, said.by_result("fail")) == (2, {"policies", "ledgers", "pods"}), said.out
-    assert said.checks["pods"]["examined"] is False
-    healthy.client.patch(role, {"rules": EVERYWHERE})
+    unexamined = {"admission", "policies", "ledgers", "pods"}
+    assert (said.code, said.by_result("fail")) == (2, unexamined), said.out
+    assert {name for name, check in said.checks.items() if not check["examined"]} == unexamined
+    assert 'cannot create resource "pods"' in said.checks["admission"]["found"]
+    healthy.client.patch(reading, {"rules": EVERYWHERE})
+    healthy.client.patch(trying, {"rules": TRIED})

@@ -116,8 +116,9 @@ class Api:
 
     async def answer(self, method: str, path: str, body: Object | None = None) -> Answer:
         """Whatever is answered, a refusal too; raises ApiError where nothing is."""
+        limits = ClientTimeout(ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
         try:
-            async with self._open(method, path, body, ClientTimeout(ANSWER_SECONDS)) as found:
+            async with self._open(method, path, body, limits) as found:
                 content = await found.read()
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             raise ApiError(f"{method} {path.partition('?')[0]} failed: {_reason(error)}") from None

@@ -36,6 +36,7 @@ PLURALS: Final = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
+MUTATE: Final = "mutate.gpu-webhook.io"
 NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
 SETTLE_SECONDS: Final = 3.0
 """Between two readings of the ledgers."""
@@ -164,13 +165,28 @@ class Examination:
         return sorted({address for each in slices for address in _addresses(each)})
 
     async def _admission(self) -> Sequence[Check]:
+        place = self._asked.try_in
+        why = await self._why_nobody_asks_about(place)
+        if why:
+            return [Check("admission", "warn", f"not tried: {why}", "name another namespace: --try-in NAMESPACE")]
         tried = trials.pods(self._rulebook)
-        if self._rulebook.cluster.exempts(self._asked.try_in):
-            text = f"not tried: pods in {self._asked.try_in} are left alone, by the Cluster document"
-            return [Check("admission", "warn", text, "name another one: --try-in NAMESPACE")]
         servers = await self._api_servers(tried)
         observing = self._rulebook.tenancy.observing
         return [trials.check(tried, servers, observing=observing, certified=self._certified)]
+
+    async def _why_nobody_asks_about(self, namespace: str) -> str:
+        """Why pods of a namespace are left alone; empty if they are not."""
+        if self._rulebook.cluster.exempts(namespace):
+            return f"pods in {namespace} are left alone, by the Cluster document"
+        found = await self._api.list("/api/v1/namespaces", f"metadata.name={namespace}")
+        if not found:
+            return f"there is no namespace {namespace}"
+        configuration = self._live.get("MutatingWebhookConfiguration")
+        if configuration and not registered.asks_about(
+            configuration, MUTATE, paths.mapping(found[0], "metadata", "labels")
+        ):
+            return f"the namespaceSelector of {MUTATE} leaves {namespace} out"
+        return ""
 
     async def _api_servers(self, tried: Sequence[Tried]) -> Sequence[Server]:
         """Try the pods at each API server; where none can be reached by its address, at whichever answers here."""
@@ -197,7 +213,10 @@ class Examination:
         found = await api.answer("POST", path, one.pod)
         if found.at is not None:
             self._ahead[name] = found.at - (began + time()) / 2
-        return trials.Answer(status=found.status, said=_decoded(found), warnings=found.warnings)
+        answer = trials.Answer(status=found.status, said=_decoded(found), warnings=found.warnings)
+        if answer.is_forbidden:
+            raise ApiError(answer.message)
+        return answer
 
     async def _was_called(self, api: Api, name: str, bystander: Tried) -> bool | None:
         """Whether a replica is asked about it, by how many reviews they have answered before and after."""

@@ -127,6 +127,32 @@ def test_namespaces_that_opt_in_are_a_warning_and_system_namespaces_that_do_not_
     assert (wider.name, wider.result) == ("namespaces", "fail")
 
 
+IMMUTABLE = "kubernetes.io/metadata.name"
+
+
+@pytest.mark.parametrize(
+    ("labels", "more", "asked"),
+    [
+        ({IMMUTABLE: "default"}, {}, True),
+        ({IMMUTABLE: "kube-system"}, {}, False),
+        ({IMMUTABLE: "default"}, {"matchLabels": {"gpu": "yes"}}, False),
+        ({IMMUTABLE: "default", "gpu": "yes"}, {"matchLabels": {"gpu": "yes"}}, True),
+        ({"gpu": "no"}, {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["yes"]}]}, False),
+        ({"gpu": "no"}, {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}, True),
+        ({"gpu": "no"}, {"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]}, False),
+        ({}, {"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]}, True),
+    ],
+)
+def test_whether_pods_of_a_namespace_come_to_us_is_known_by_its_labels(
+    labels: dict[str, str], more: Object, *, asked: bool
+) -> None:
+    configuration = copy.deepcopy(WANTED[0])
+    hook = configuration["webhooks"][0]
+    hook["namespaceSelector"] = {**hook["namespaceSelector"], **more}
+
+    assert registered.asks_about(configuration, hook["name"], labels) is asked
+
+
 def another(name: str = "a-first", hook: str = "vgpu.acme.io", **more: Any) -> Object:
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     return {"metadata": {"name": name}, "webhooks": [{"name": hook, "rules": [rule], **more}]}

@@ -134,3 +134,15 @@ def test_api_servers_that_cannot_be_asked_from_here_are_a_warning_unless_none_ca
 
     assert (some.result, some.found) == ("warn", "fine at 1 API server; not asked from here: 10.0.0.2:6443: no route")
     assert (none.result, none.examined) == ("fail", False)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "forbidden"),
+    [
+        (401, "Unauthorized", True),
+        (403, 'pods is forbidden: User "me" cannot create resource "pods" in API group ""', True),
+        (403, DENIED.format("validate", "GPU105"), False),
+    ],
+)
+def test_an_account_that_may_not_create_pods_has_asked_nobody(status: int, message: str, *, forbidden: bool) -> None:
+    assert refusal(message, status).is_forbidden is forbidden

@@ -19,7 +19,6 @@ _DEFAULTS: Final[Object] = {
     "namespaceSelector": {},
     "objectSelector": {},
     "reinvocationPolicy": "Never",
-    "timeoutSeconds": 10,
 }
 """What the API server fills in (kubernetes/pkg/apis/admissionregistration/v1/defaults.go)."""
 
@@ -156,6 +155,28 @@ def _terms(selector: Object) -> set[str]:
     labels = {f"{key} In {[value]}" for key, value in (selector.get("matchLabels") or {}).items()}
     lines = selector.get("matchExpressions") or ()
     return labels | {f"{one['key']} {one['operator']} {sorted(one.get('values') or ())}" for one in lines}
+
+
+def asks_about(configuration: Object | None, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether the webhook of that name asks about pods in a namespace with these labels."""
+    hooks = [each for each in (configuration or {}).get("webhooks") or () if each["name"] == name]
+    return any(_selects(each.get("namespaceSelector") or {}, labels) for each in hooks)
+
+
+def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
+    same = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return same and all(_holds(line, labels) for line in selector.get("matchExpressions") or ())
+
+
+def _holds(line: Object, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(line["key"]), list(line.get("values") or ())
+    match line["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case operator:
+            return (value is not None) is (operator == "Exists")
 
 
 def others(live: Iterable[Object], ours: str, words: Collection[str]) -> Check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
 from webhook.core.decision import POLICY, Decision
@@ -20,6 +21,7 @@ Purpose = Literal["translated", "refused", "bystander"]
 
 OURS: Final = re.compile(r'admission webhook "[a-z]+\.gpu-webhook\.io" denied')
 UNCALLED: Final = re.compile(r'failed calling webhook "[a-z]+\.gpu-webhook\.io"')
+_NO_RIGHT: Final = 'cannot create resource "pods"'
 CODE: Final = re.compile(r"\[(GPU[0-9]{3})\]")
 _UNTRANSLATED: Final = "GPU6"
 """The beginning of the codes of the final check: the pod came to /validate as it was written."""
@@ -79,7 +81,12 @@ class Answer:
     @property
     def is_created(self) -> bool:
         """Whether the pod would be stored."""
-        return self.status < 400
+        return self.status < HTTPStatus.BAD_REQUEST
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether the account may not create pods at all, so that nobody was asked."""
+        return self.status == HTTPStatus.UNAUTHORIZED or _NO_RIGHT in self.message
 
     @property
     def message(self) -> str:
@@ -123,7 +130,7 @@ def check(tried: Sequence[Tried], servers: Sequence[Server], *, observing: bool,
     asked = [server for server in servers if not server.unreachable]
     hidden = [f"{server.address}: {server.unreachable}" for server in servers if server.unreachable]
     if not asked:
-        fix = "run it in the cluster (the Job of the manifests)"
+        fix = "run it in the cluster (the Job of the manifests), with an account that may create pods there"
         return Check("admission", "fail", f"no API server can be asked: {several(hidden)}", fix, examined=False)
     problems = [problem for server in asked for problem in _of_server(tried, server, observing=observing)]
     failed = [problem for problem in problems if problem.result == "fail"]
@@ -159,7 +166,7 @@ def _fix(failed: Sequence[_Problem]) -> str:
     if UNCALLED.search(text):
         return (
             "look whether replicas run (kubectl -n gpu-webhook-system get pods), and whether a firewall or "
-            "NetworkPolicy keeps API servers from port 8443 (components gke, eks)"
+            "NetworkPolicy keeps API servers from their port (components gke, eks)"
         )
     return next((each.fix for each in failed if each.fix), "see `configurations`, `namespaces` and `rules`")
 
