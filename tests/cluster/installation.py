@@ -231,7 +231,7 @@ class Installation:
         )
         made = Issuer(process, f"http://{told}/metrics")
         try:
-            until(made.is_up, "the certificate program is up")
+            until(made.is_up, "the certificate program is up", within=60)
             yield made
         finally:
             process.stop()
@@ -298,7 +298,7 @@ def installation(binaries: Binaries, *options: str) -> Iterator[Installation]:
         made.lay_out()
         with made.issuer(*options):
             made.start_replicas(3)
-            until(lambda: all(accepts(each.port) for each in made.replicas), "all replicas listen")
+            until(lambda: all(accepts(each.port) for each in made.replicas), "all replicas listen", within=90)
             for configuration in configurations():
                 made.client.apply(configuration)
             until(made.works, "pods are rewritten through both API servers", within=60)
