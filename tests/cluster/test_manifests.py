@@ -17,9 +17,9 @@ from tests.cluster.plane import control_plane
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT, configurations
-from webhook.core import budget, projection
 from webhook.core.interpret import locations
 from webhook.core.policy import immutable
+from webhook.core.projection import budget, projection
 from webhook.core.request import shorthand
 from webhook.core.rules import index
 from webhook.core.rules.vocabulary import Slot

@@ -10,8 +10,8 @@ from tests import builders
 from tests.cases import golden
 from tests.cases.golden import Case
 from tests.cases.served import NeverServedError, as_served
-from webhook.core import projection
 from webhook.core.mutate import mutate
+from webhook.core.projection import projection
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy

@@ -9,10 +9,10 @@ import pytest
 
 from tests import builders
 from tests.core.policy.tenants import RULES, ceiling, policy, quota, rules
-from webhook.core import projection
 from webhook.core.decision import Decision
 from webhook.core.kube.node_affinity import TERMS
 from webhook.core.mutate import mutate
+from webhook.core.projection import projection
 from webhook.core.reports import workloads
 from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook

@@ -6,8 +6,6 @@ order of the rooms, which `webhook/README.md` shows.
 
     mutate      POST /mutate, from a request to a decision
     validate    POST /validate, from a request to a decision
-    projection  the part of a pod that rules and policies read
-    budget      how many of everything a pod that asks for a GPU may have
     review      the wire: AdmissionReview in, AdmissionReview out
     decision    the answer to one review
     violations  why a pod is refused, and every code of a message

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from webhook.core import projection
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.interpret import interpret
 from webhook.core.kube import patch, pod
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import defaults, holdings, judge, observe
+from webhook.core.projection import projection
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal

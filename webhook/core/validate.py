@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core import projection
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.interpret import interpret
 from webhook.core.kube import patch, pod
@@ -19,6 +18,7 @@ from webhook.core.plan.shortfall import Checked
 from webhook.core.policy import defaults, holdings, immutable, judge, observe
 from webhook.core.policy.holdings import Holding
 from webhook.core.policy.judge import Judgement
+from webhook.core.projection import projection
 from webhook.core.request.request import GpuRequest
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core import projection
 from webhook.core.decision import Decision, Reservation
 from webhook.core.kube import time
+from webhook.core.projection import projection
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal

@@ -6,7 +6,7 @@ that ask by themselves or name a claim, and what a Binding may carry.
 
 The cost has to stay within the API server's budget, and every step costs time: 30 us for each key and `contains`
 [measured]. Who writes a pod chooses how many keys it has. So nothing is looked at of a pod with more of something
-than a review takes of one that asks for a GPU (`core.budget`): it comes to us, who can tell in a millisecond.
+than a review takes of one that asks for a GPU (`projection.budget`): it comes to us, who can tell in a millisecond.
 Keys are joined, and the text is searched once. There is no regular expression and no chain over names.
 """
 
@@ -16,8 +16,9 @@ import textwrap
 from collections.abc import Iterable
 from typing import Final
 
-from webhook.core import budget, projection, review
+from webhook.core import review
 from webhook.core.policy import immutable
+from webhook.core.projection import budget, projection
 from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.vocabulary import CONTAINER

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from webhook.core import projection
 from webhook.core.backends import charge
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.interpret.container_request import ContainerRequest
@@ -18,6 +17,7 @@ from webhook.core.plan import choose
 from webhook.core.plan.choose import Candidate
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import defaults, holdings, observe
+from webhook.core.projection import projection
 from webhook.core.quota.ledger import Ledger
 from webhook.core.reports import forecast as prospects
 from webhook.core.reports import pod_templates

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import orjson
 
-from webhook.core import budget
-from webhook.core.budget import ExcessError
 from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.kube.paths import mapping, objects
 from webhook.core.kube.pod import SECTIONS
 from webhook.core.plan import allocation
 from webhook.core.policy import unknown_devices
+from webhook.core.projection import budget
+from webhook.core.projection.budget import ExcessError
 from webhook.core.request.request import PREFIX
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
