@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -X dev -m pytest
 WORKERS := --tx '3*popen//python=$(BIN)/python -X dev' --dist load --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test check format cluster bench soak release clean
+.PHONY: help setup run quick test check format cluster bench soak release image clean
 
 help: ## list these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +25,8 @@ setup: $(READY) ## create .venv and install the hash-locked dependencies
 run: setup ## webhook and console without a cluster; BIND=127.0.0.1:8443 CONSOLE=127.0.0.1:8080 RULES=rules
 	@$(BIN)/python -m webhook.playground $(if $(BIND),--bind $(BIND)) $(if $(CONSOLE),--console $(CONSOLE)) $(if $(RULES),--rules $(RULES))
 
-quick: setup ## the tests that need no control plane, no browser, and no thousands of pods: two minutes
-	@$(PYTEST) $(WORKERS) -m "not cluster and not browser and not large" --ignore tests/bench
+quick: setup ## the tests that need no control plane, no browser, no image, and no thousands of pods: two minutes
+	@$(PYTEST) $(WORKERS) -m "not cluster and not browser and not image and not large" --ignore tests/bench
 
 test: setup ## run every test, the real control plane included
 	@$(BIN)/python -m tests.cluster.binaries
@@ -54,6 +54,9 @@ soak: setup ## every test with larger numbers: more pods, storms at full size, e
 
 release: setup ## write install.yaml, the chart, an SBOM and checksums into dist/; IMAGE=registry/name:tag or @digest
 	@$(BIN)/python -m tests.release $(if $(IMAGE),--image $(IMAGE))
+
+image: setup ## build the container image of Debian packages with buildah into dist/, as root
+	@$(BIN)/python -m tests.image
 
 clean: ## remove what the targets above made inside this folder
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

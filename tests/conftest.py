@@ -15,6 +15,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 GROUPS: Sequence[Sequence[str]] = (
     ("tests/cluster/tenancy/",),
+    ("tests/image/",),
     tuple(f"tests/cluster/test_{name}.py" for name in ("scheduling", "claims", "dynamic_resources", "guard")),
     tuple(f"tests/cluster/test_{name}.py" for name in ("golden_cases", "enforcement", "refusals", "rewrites")),
     ("tests/cluster/test_templates.py",),
