@@ -112,7 +112,10 @@ def test_rules_that_change_are_asked_anew_of_the_same_nodes(
     file, before = rules / "tencent-qgpu.yaml", RULES["tencent-qgpu.yaml"]
     try:
         file.write_text("kind: [")
-        until(lambda: "the rules cannot be used" in watcher[0].tail(), "the mistake is logged")
+        until(
+            lambda: "the changed rules are not usable" in watcher[0].tail(),
+            "the mistake is logged",
+        )
         file.write_text(before.replace("qgpu-device-enable: enable}", "qgpu-device-enable: enable, pool: a}"))
         until(lambda: "pool" in written(watcher)["qgpu-1"]["metadata"]["labels"], "the new label is in the file")
     finally:

@@ -1,5 +1,6 @@
 """A pod that asks for a GPU and has too much of anything is refused at once, and nothing costs more than its size."""
 
+import gc
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -239,11 +240,13 @@ def calls(work: Callable[[], object], *, to: str = "") -> int:
         made += (event == "call" and frame.f_code.co_name == to) if to else event in {"call", "c_call"}
 
     work()  # what is made once for a rulebook is made
+    gc.disable()  # others' callbacks at a collection would be counted
     sys.setprofile(count)
     try:
         work()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return made
 
 
