@@ -30,6 +30,10 @@ def fresh() -> tuple[Pair, int]:
     return pair, x509.load_pem_x509_certificate(pair.certificate).serial_number
 
 
+def expired() -> Pair:
+    return self_signed(LOOPBACK, NOW - timedelta(days=2), timedelta(days=1))
+
+
 def put(folder: Path, pair: Pair) -> None:
     replace(folder / "tls.key", pair.key, mode=0o600)
     replace(folder / "tls.crt", pair.certificate, mode=0o644)
@@ -77,8 +81,9 @@ def half(folder: Path) -> None:
         lambda folder: (folder / "tls.key").write_bytes(fresh()[0].key),
         lambda folder: (folder / "tls.crt").write_bytes(fresh()[0].certificate),
         lambda folder: (folder / "tls.crt").unlink(),
+        lambda folder: put(folder, expired()),
     ],
-    ids=["half a certificate", "no key", "another key", "another certificate", "no certificate"],
+    ids=["half a certificate", "no key", "another key", "another certificate", "no certificate", "an expired one"],
 )
 def test_a_pair_that_does_not_fit_changes_nothing(folder: Path, spoil: Callable[[Path], object]) -> None:
     with running(folder) as server:
@@ -92,6 +97,16 @@ def test_a_pair_that_does_not_fit_changes_nothing(folder: Path, spoil: Callable[
         put(folder, pair)
         until(lambda: serial(server) == after, "the pair that fits")
         assert server.metric('reloads_total{what="certificate",result="failed"}') >= 1
+
+
+def test_where_both_have_expired_the_clock_may_be_wrong_and_the_newer_one_serves(folder: Path) -> None:
+    folder.mkdir()
+    put(folder, expired())
+    files = {"tls_cert": str(folder / "tls.crt"), "tls_key": str(folder / "tls.key")}
+    with running(folder, **files) as server:
+        before = serial(server)
+        put(folder, expired())
+        until(lambda: serial(server) != before, "the newer certificate")
 
 
 def test_a_pair_that_comes_while_descriptors_are_short_serves_as_soon_as_they_are_not(folder: Path) -> None:

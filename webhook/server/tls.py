@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from pathlib import Path
+from typing import Final
 
 from webhook.files import file_stamps
+
+_EXPIRED: Final = 10
+"""X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
 
 Stamp = tuple[file_stamps.Stamp | None, ...]
 
@@ -42,6 +47,33 @@ def context(pair: tuple[Path, Path], client_ca: Path | None = None) -> ssl.SSLCo
         raise CertificateError(f"{client_ca} of --client-ca has no certificate of a CA: {error}") from None
     made.verify_mode = ssl.CERT_OPTIONAL
     return made
+
+
+def has_expired(made: ssl.SSLContext, certificate: bytes) -> bool:
+    """Whether clients refuse this certificate (PEM) of a context as expired: a handshake in memory tells."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted, whoever issued it
+    sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        client.load_verify_locations(cadata=certificate.decode("ascii", "ignore"))
+        ends = client.wrap_bio(received, sent), made.wrap_bio(sent, received, server_side=True)
+        for end in (*ends, ends[0]):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_code == _EXPIRED
+    except ssl.SSLError:
+        return False  # clients may refuse it for another reason
+    return False
+
+
+def read(certificate: Path) -> bytes:
+    """A certificate file; raises CertificateError."""
+    try:
+        return certificate.read_bytes()
+    except OSError as error:
+        raise CertificateError(f"{certificate} cannot be read: {error.strerror}") from None
 
 
 def _no_password() -> str:

@@ -50,6 +50,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._certificate, self._surroundings = file_stamps.Change(), file_stamps.Change()
         self._attached: asyncio.Task[None] | None = None
         self._rules: Rules = self.app.rules
+        self._served = b""
 
     def run(self) -> None:
         """Serve until a signal ends it; gunicorn calls this once, in the new process."""
@@ -144,17 +145,29 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
     def _load_certificate(self) -> None:
         self._certificate.due(tls.stamp(self.settings.certificate, self.settings.client_ca))
         try:
-            self._door.context = tls.context(self.settings.certificate, self.settings.client_ca)
+            self._use_certificate()
         except tls.CertificateError as error:
             log.critical("no certificate: %s", error)
             raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
+
+    def _use_certificate(self) -> None:
+        """Use the pair in the files for new handshakes; raises CertificateError.
+
+        An expired pair does not replace one that has not expired. If both have, this clock may be wrong.
+        """
+        certificate = self.settings.certificate[0]
+        made = tls.context(self.settings.certificate, self.settings.client_ca)
+        served = tls.read(certificate)
+        if self._served and tls.has_expired(made, served) and not tls.has_expired(self._door.context, self._served):
+            raise tls.CertificateError(f"{certificate} has expired")
+        self._door.context, self._served = made, served
 
     def _reload_certificate(self) -> None:
         """Use changed files for new handshakes; if they do not fit together, the present pair stays in use."""
         if not self._certificate.due(tls.stamp(self.settings.certificate, self.settings.client_ca)):
             return
         try:
-            self._door.context = tls.context(self.settings.certificate, self.settings.client_ca)
+            self._use_certificate()
         except tls.CertificateError as error:
             if self._certificate.failed(error):
                 self.lane.metrics.reloads["certificate", "failed"] += 1
