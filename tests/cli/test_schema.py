@@ -23,12 +23,14 @@ CASES = [case for case in golden.find() if (case.folder / "rules").exists()]
 NAMES = "names what another rule does not have"
 EXAMPLES = "the form is right, and its example does not come out"
 WITH_OTHERS = "right by itself, and not together with another rule"
+HOLES = "a key of annotations may have a hole, and the form of a key is that of all"
 NOT_YAML = "no YAML that has a form; editors say so without a schema"
 BEYOND_A_SCHEMA = {
     "a-back-end-that-nobody-defines-is-refused-with-the-nearest": NAMES,
     "a-card-that-no-catalogue-knows-is-refused-with-the-nearest": NAMES,
     "a-default-that-is-not-enabled-is-refused": NAMES,
     "a-device-that-another-catalogue-has-is-refused-naming-the-other": WITH_OTHERS,
+    "a-hole-in-a-key-is-of-an-annotation-for-one-container": HOLES,
     "a-key-that-stands-twice-is-refused-naming-both": NOT_YAML,
     "a-name-that-is-taken-is-refused-naming-the-other": WITH_OTHERS,
     "a-parameter-of-an-unknown-back-end-is-refused-with-the-nearest": NAMES,

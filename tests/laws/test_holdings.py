@@ -1,6 +1,8 @@
 """What a stored pod counts is what was charged for it, and nothing but the pod and the rules decides it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 
 from hypothesis import strategies as st
 
@@ -30,7 +32,10 @@ def _unsaid(rulebook: Rulebook) -> Rulebook:
     return replace(rulebook, cluster=replace(rulebook.cluster, device=None))
 
 
-def _charged(asked: Asking, rulebook: Rulebook) -> tuple[object, object]:
+Charges = Mapping[str, Fraction]
+
+
+def _charged(asked: Asking, rulebook: Rulebook) -> tuple[Charges | None, Charges | None]:
     done = stored(asked, rulebook)
     if done is None:
         return None, None
@@ -43,12 +48,24 @@ UNTOLD = {("aliyun-gpushare-mib", clusters.ALL)}
 """Back ends whose nodes no label tells from those of another that gives more for the same number: GiB for MiB."""
 
 
+SLICED = {("hami-vgpu", clusters.ALL)}
+"""Back ends whose shares may land on nodes with MIG, unless the pod says how its card is divided."""
+
+
 @every.backend(16, least=4)
 def test_a_stored_pod_counts_what_was_charged_for_it(asked: Asking) -> bool:
     counted, charged = _charged(asked, asked.rulebook)
+    if counted is None or charged is None:
+        return False
+    if counted == charged:
+        return True
+    untold = (asked.backend, asked.cluster) in UNTOLD and counted == {asked.container: 1}
+    assert untold or ((asked.backend, asked.cluster) in SLICED and _is_more(counted, charged))
+    return True
 
-    assert counted == charged or ((asked.backend, asked.cluster) in UNTOLD and counted == {asked.container: 1})
-    return counted is not None
+
+def _is_more(counted: Mapping[str, Fraction], charged: Mapping[str, Fraction]) -> bool:
+    return counted.keys() == charged.keys() and all(counted[name] >= charged[name] for name in charged)
 
 
 @every.backend(16, least=1, also=[st.sampled_from(CARDS), st.sampled_from(CARDS)])

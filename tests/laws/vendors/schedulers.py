@@ -29,9 +29,12 @@ def _hami(seen: Seen) -> Given:
 
 
 def _hami_mig(seen: Seen) -> Given:
-    """The smallest partition of HAMi's list that has the memory: the plain ones, and a 4g where there is no 3g."""
+    """The smallest partition of HAMi's list that has the memory: the plain ones, and a 4g where there is no 3g.
+
+    The memory is in MiB, else in percent of the card's; compute says nothing more.
+    """
     seen.scheduled("hami-scheduler")
-    seen.only("nvidia.com/gpu", "nvidia.com/gpumem")
+    seen.only("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
     assert seen.annotations["nvidia.com/vgpu-mode"] == "mig"
     card = MIG[seen.model]
     plain = {name: slices for name, slices in card.items() if "+" not in name and "-" not in name}
@@ -41,7 +44,8 @@ def _hami_mig(seen: Seen) -> Given:
         if not (name.startswith("4g") and any(other.startswith("3g") for other in plain))
         and not (name.startswith("1g") and slices[1] > 1)
     }
-    asked = seen.limits["nvidia.com/gpumem"]
+    share = percent(seen.limits.get("nvidia.com/gpumem-percentage", 100))
+    asked = seen.limits.get("nvidia.com/gpumem", int(seen.memory // MIB * share // 100))
     enough = [name for name, slices in listed.items() if slices[0] * 1024 >= asked]
     assert enough
     return partition(seen, min(enough, key=lambda name: listed[name]), seen.limits["nvidia.com/gpu"])
