@@ -29,7 +29,7 @@ says what it knows. Both configurations therefore hold a webhook of this program
 (`probe.gpu-webhook.io`). A configuration is one object, so an API server that accepts a leaf of the new CA there has
 the new bundle for the replicas as well. A configuration of its own for the probe would depend on the order in which
 API servers see changes of two objects. The dry run is of a Lease and not of a pod: this program may write Leases in
-its namespace in any case, and whoever may create pods there may read every Secret in it.
+its namespace in any case, and an account that may create pods there may read every Secret in it.
 
 With cert-manager, or with certificates of your own, this program is not installed: they write gpu-webhook-tls and
 the bundles.

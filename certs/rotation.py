@@ -56,9 +56,9 @@ class Authorities(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is stored, read in this order: whoever reads a bundle or a leaf then reads a Secret of CAs that knows it.
+    """What is stored, read in this order, so that the Secret of CAs knows every bundle and leaf that was read.
 
-    That order, and that each write is refused if its object has changed since, is why two rotators do no harm.
+    Because of that order, and as each write is refused if its object has changed since, two rotators do no harm.
     """
 
     bundles: Mapping[str, frozenset[bytes]]

@@ -11,6 +11,7 @@ import pytest
 from tests.bench import scale
 from tests.bench.creates import LEDGER, MANY, NATIVE, NONE, NOOP, ONE, SETUPS, Creates, table, verdicts
 from tests.cluster import binaries
+from tests.missing import UnavailableError
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +39,7 @@ def test_the_ledger_is_compared_with_the_native_quota_and_with_what_a_call_and_a
 def test_a_few_pods_are_created_through_every_setup() -> None:
     try:
         binaries.find()
-    except binaries.UnavailableError as reason:
+    except UnavailableError as reason:
         pytest.skip(f"no control plane: {reason}")
     command = [sys.executable, "-m", "tests.bench.ledger", "--rounds", "1", "--few", "3", "--many", "40"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)

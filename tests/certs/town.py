@@ -59,7 +59,7 @@ class Town:
             self.store(path, {"metadata": {}, "webhooks": [{"name": name, "clientConfig": {}} for name in names]})
 
     def store(self, path: str, made: Object) -> None:
-        """Write an object, whoever does."""
+        """Write an object, as any program may."""
         self.objects[path] = {**made, "metadata": {**made["metadata"], "resourceVersion": str(next(self.versions))}}
         self.history[path].append(self.objects[path])
 

@@ -12,6 +12,7 @@ from tests.cluster.plane import ControlPlane, control_plane
 from tests.cluster.processes import Process
 from tests.cluster.tenancy import world
 from tests.cluster.webhook import Webhook, register
+from tests.missing import UnavailableError
 
 GUIDE = """\
 Ready: a real API server with the webhook in front of it. There are no nodes, so pods stay Pending.
@@ -66,7 +67,7 @@ def main() -> int:
     except KeyboardInterrupt:
         _say("\nTaken down.")
         return 0
-    except binaries.UnavailableError as reason:
+    except UnavailableError as reason:
         _say(f"There is no control plane: {reason}")
         return 1
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tests.missing import Announce, UnavailableError
+
 ROOT = Path(__file__).parents[2]
 MODULE = Path(__file__).with_name("controlplane")
 HELM = Path(__file__).with_name("helm")
@@ -26,12 +28,6 @@ CONTROLLERS = "kube-controller-manager"  # these three are built here, but KUBEB
 SCHEDULER = "kube-scheduler"
 KWOK = "kwok"
 SCHEDULING = (CONTROLLERS, SCHEDULER, KWOK)
-
-Announce = Callable[[str], object]
-
-
-class UnavailableError(Exception):
-    """There is no control plane here, and none can be built; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,7 @@
 """A control plane and a webhook for all tests of this folder, a second pair with nodes, a namespace for each test."""
 
 import itertools
-import os
 from collections.abc import Generator, Iterator
-from typing import NoReturn
 
 import pytest
 
@@ -13,6 +11,7 @@ from tests.cluster.client import Client
 from tests.cluster.plane import ControlPlane, control_plane
 from tests.cluster.pods import pod
 from tests.cluster.webhook import Webhook, register, running_webhook
+from tests.missing import UnavailableError, announcing, skip_unless_ci
 
 _numbers = itertools.count(1)
 
@@ -20,30 +19,17 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def programs(request: pytest.FixtureRequest) -> Binaries:
     """kube-apiserver and its company; without CI=true, a machine that cannot build them skips these tests."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-
-    def announce(text: str) -> None:
-        with capture.global_and_fixture_disabled():
-            print(f"\n{text}", flush=True)  # noqa: T201  five silent minutes would look like a hang
-
     try:
-        return binaries.find(announce)
-    except binaries.UnavailableError as reason:
-        _skip_unless_ci(f"no control plane: {reason}")
+        return binaries.find(announcing(request))
+    except UnavailableError as reason:
+        skip_unless_ci(f"no control plane: {reason}")
 
 
 @pytest.fixture(scope="session")
 def controllers(programs: Binaries) -> None:
     """For tests in which a Deployment makes pods."""
     if not programs.has_controllers:
-        _skip_unless_ci(f"{programs.folder} holds no {binaries.CONTROLLERS}")
-
-
-def _skip_unless_ci(reason: str) -> NoReturn:
-    """In CI whatever is missing is a failure: a test that did not run has proved nothing."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+        skip_unless_ci(f"{programs.folder} holds no {binaries.CONTROLLERS}")
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +65,7 @@ def cluster(plane: ControlPlane, webhook: Webhook) -> Client:
 def scheduling_plane(programs: Binaries) -> Iterator[ControlPlane]:
     """A control plane of its own: elsewhere a scheduler would bind, or mark, the pods of other tests."""
     if not programs.has_scheduling:
-        _skip_unless_ci(f"{programs.folder} lacks one of {', '.join(binaries.SCHEDULING)}")
+        skip_unless_ci(f"{programs.folder} lacks one of {', '.join(binaries.SCHEDULING)}")
     with control_plane(programs, controllers=True) as running:
         nodes.start_scheduling(running, programs)
         yield running

@@ -86,7 +86,7 @@ def write(folder: Path, secret: Object) -> None:
 
 
 def page(url: str) -> str:
-    """What a program shows, whoever signed its certificate."""
+    """What a program shows, without a look at who signed its certificate."""
     import ssl  # noqa: PLC0415
 
     context = ssl._create_unverified_context() if url.startswith("https") else None  # noqa: S323, SLF001

@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from flask.testing import FlaskClient
@@ -12,6 +11,7 @@ from playwright.sync_api import Browser, Error, Page, Playwright, sync_playwrigh
 
 from tests.cli.program import RULES
 from tests.console.process import Console, running
+from tests.missing import skip_unless_ci
 from webhook.console import create_app
 
 LEFT = "net::ERR_ABORTED"
@@ -62,14 +62,7 @@ def _launch(playwright: Playwright) -> Browser:
     try:
         return playwright.chromium.launch(executable_path=installed, args=FLAGS)
     except Error as error:
-        _skip_unless_ci(f"no Chromium on PATH ({', '.join(CHROMIUMS)}), and Playwright has none: {error.message}")
-
-
-def _skip_unless_ci(reason: str) -> NoReturn:
-    """In CI whatever is missing is a failure: a test that did not run has proved nothing."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+        skip_unless_ci(f"no Chromium on PATH ({', '.join(CHROMIUMS)}), and Playwright has none: {error.message}")
 
 
 @pytest.fixture

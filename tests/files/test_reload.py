@@ -1,7 +1,9 @@
 """Rules that are read again while a program runs."""
 
 import contextlib
+import os
 import resource
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +56,29 @@ def test_rules_that_cannot_be_read_for_want_of_descriptors_are_read_later(folder
     assert rules.rulebook is not None
     assert rules.rulebook.cluster.name == "two"
     assert not rules.refresh()
+
+
+def test_files_that_change_while_they_are_read_are_read_again(folder: Path) -> None:
+    rules = Rules(folder)
+    assert rules.refresh()
+    before = rules.rulebook
+    pipe = folder / "zones.yaml"
+    os.mkfifo(pipe)  # a reader waits for the writer below
+
+    def replace_then_answer() -> None:
+        with pipe.open("w"):
+            (folder / "cluster.yaml").write_text(ONE.replace("one", "two"))
+
+    writer = threading.Thread(target=replace_then_answer)
+    writer.start()
+    assert not rules.refresh()
+    writer.join()
+    assert rules.rulebook is before
+
+    pipe.unlink()
+    assert rules.refresh()
+    assert rules.rulebook is not None
+    assert rules.rulebook.cluster.name == "two"
 
 
 def test_a_page_of_rules_that_could_not_be_read_is_right_when_it_is_loaded_again(folder: Path) -> None:

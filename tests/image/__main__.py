@@ -4,6 +4,7 @@ import sys
 import tomllib
 
 from tests.image import building
+from tests.missing import UnavailableError
 
 
 def main() -> int:
@@ -13,7 +14,7 @@ def main() -> int:
     file.parent.mkdir(exist_ok=True)
     try:
         image = building.find()
-    except building.UnavailableError as reason:
+    except UnavailableError as reason:
         sys.stderr.write(f"no image: {reason}\n")
         return 1
     building.archive(image, file)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,18 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.image import debian
+from tests.missing import Announce, UnavailableError
 
 ROOT = Path(__file__).parents[2]
 CONTAINERFILE = "manifests/image/Containerfile"
 SOURCES = ("pyproject.toml", "uv.lock", "README.md", "webhook", "certs", "manifests/image")
 TOOLS = ("buildah", "mmdebstrap")
 NAME = "gpu-webhook"
-
-Announce = Callable[[str], object]
-
-
-class UnavailableError(Exception):
-    """No image can be built here; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

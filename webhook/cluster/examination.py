@@ -19,17 +19,16 @@ import orjson
 from webhook.cluster import replica_pages
 from webhook.cluster.client import GROUP, Answer, Api, ApiError, MissingError, Object
 from webhook.cluster.replica_pages import Address, Seen
-from webhook.core.interpret import claim_objects
 from webhook.core.kube import paths
 from webhook.core.policy import status
 from webhook.core.registration import configurations
-from webhook.core.reports import checkup, inventory, registered, release, replicas, standing, trials
+from webhook.core.reports import checkup, registered, release, replicas, standing, trials
 from webhook.core.reports.checkup import Check
 from webhook.core.reports.replicas import Bundle
 from webhook.core.reports.standing import Reading
 from webhook.core.reports.trials import Server, Tried
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files import rule_files, rulebook_cache, tenant_objects
+from webhook.files import rule_files, rulebook_cache, surroundings, tenant_objects
 
 REGISTERED: Final = "/apis/admissionregistration.k8s.io/v1"
 PLURALS: Final = {
@@ -287,17 +286,15 @@ class Examination:
 
     async def _surrounded(self, rulebook: Rulebook) -> Rulebook:
         """The rules with what the watcher would tell the replicas of nodes and claims."""
-        known = inventory.surroundings(inventory.read(await self._api.list("/api/v1/nodes"), rulebook))
-        objects = {}
+        objects = {"nodes": await self._api.list("/api/v1/nodes")}
         for kind in (kind for source in rulebook.sources for kind in source.kinds):
             for version in kind.versions:
                 try:
-                    found = await self._api.list(f"/apis/{kind.group}/{version}/{kind.plural}")
+                    objects[kind.name] = await self._api.list(f"/apis/{kind.group}/{version}/{kind.plural}")
                 except MissingError:
                     continue
-                objects[kind.name] = claim_objects.indexed(found)
                 break
-        return replace(rulebook, surroundings=replace(known, objects=objects))
+        return surroundings.concluded(rulebook, objects)
 
 
 async def _attempt(names: Sequence[str], make: Callable[[], Awaitable[Sequence[Check]]]) -> Sequence[Check]:

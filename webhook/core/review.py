@@ -29,6 +29,9 @@ TEXT_LENGTH: Final = 4096
 READ: Final = 2 * WARNING_LENGTH
 """How much of a warning is looked at, before white space goes and it is cut."""
 
+TIMEOUT_SECONDS: Final = 3
+"""How long API servers wait for an answer: `timeoutSeconds` of our webhooks."""
+
 RETRY_SECONDS: Final = 1
 VIOLATIONS: Final = 20
 """The most violations in a denial: a hostile pod may have any number, and API servers hold answers in memory."""

@@ -47,7 +47,11 @@ def _is_objects(value: object) -> bool:
 
 def around(rulebook: Rulebook, file: Path) -> Rulebook:
     """The rulebook with the surroundings that the file describes; raises SurroundingsError."""
-    found = read(file)
+    return concluded(rulebook, read(file))
+
+
+def concluded(rulebook: Rulebook, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Rulebook:
+    """The rulebook with the surroundings that follow from objects of the cluster, by kind as in the file."""
     known = inventory.surroundings(inventory.read(found.get("nodes", ()), rulebook))
     kinds = [kind.name for source in rulebook.sources for kind in source.kinds]
     objects = {name: claim_objects.indexed(found[name]) for name in kinds if name in found}

@@ -43,9 +43,6 @@ FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, 
 
 NO_POD: Final = "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
 
-TIMEOUT_SECONDS: Final = 3.0
-"""How long the API server waits if its call has no `?timeout=`: `timeoutSeconds` of the manifests."""
-
 MARGIN_SECONDS: Final = 0.5
 """Of the API server's timeout, the part that is kept for sending the answer."""
 
@@ -230,15 +227,17 @@ class Lane:
             self.metrics.lines_dropped = self._lines.dropped
             rules = {} if self.rulebook is None else {self.rulebook.digest: len(self.rulebook.backends)}
             return Answer(HTTPStatus.OK, metrics.render(self.metrics, rules), metrics.CONTENT_TYPE)
-        if path == b"/readyz" and self.draining:
+        return self._readiness() if path == b"/readyz" else Answer(HTTPStatus.OK, b"ok\n")
+
+    def _readiness(self) -> Answer:
+        """Whether it answers reviews, and by which rules."""
+        if self.draining:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"leaving\n")
-        if path == b"/readyz" and self.rulebook is None:
+        if self.rulebook is None:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{NEVER_LOADED}\n".encode())
-        if path == b"/readyz" and self.not_ready:
+        if self.not_ready:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.not_ready}\n".encode())
-        if path == b"/readyz" and self.rulebook is not None:
-            return Answer(HTTPStatus.OK, f"ok, rules {self.rulebook.digest}\n".encode())
-        return Answer(HTTPStatus.OK, b"ok\n")
+        return Answer(HTTPStatus.OK, f"ok, rules {self.rulebook.digest}\n".encode())
 
 
 def _of_files(rules: Rulebook) -> Tenancy:
@@ -261,7 +260,7 @@ def _named(request: review.AdmissionRequest) -> review.AdmissionRequest:
 def _seconds(target: bytes) -> float:
     """How long an answer may take, by the `?timeout=` of the API server's call."""
     found = _TIMEOUT.search(target)
-    seconds = float(found[1]) if found else TIMEOUT_SECONDS
+    seconds = float(found[1] if found else review.TIMEOUT_SECONDS)
     return max(seconds - MARGIN_SECONDS, seconds / 2)
 
 

@@ -53,7 +53,7 @@ def has_expired(made: ssl.SSLContext, certificate: bytes) -> bool:
     """Whether clients refuse this certificate (PEM) of a context as expired: a handshake in memory tells."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
-    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted, whoever issued it
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted, not its issuer
     sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
     try:
         client.load_verify_locations(cadata=certificate.decode("ascii", "ignore"))

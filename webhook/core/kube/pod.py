@@ -28,6 +28,9 @@ _LISTS: Final = (
 SECTIONS: Final = tuple(section for section, _ in _LISTS)
 """The lists of containers in a pod's spec."""
 
+CORE: Final = ("cpu", "memory", "ephemeral-storage")
+"""Resources of Kubernetes itself, beside those that begin with `hugepages-`."""
+
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 _SPEC: Final[Mapping[str, type]] = {"schedulerName": str, "runtimeClassName": str}
 _REQUIREMENT: Final[Mapping[str, type]] = {"key": str, "operator": str}

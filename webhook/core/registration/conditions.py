@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from webhook.core import review
+from webhook.core.kube.pod import CORE
 from webhook.core.policy import immutable
 from webhook.core.projection import budget, projection
 from webhook.core.rules import index
@@ -25,9 +26,6 @@ from webhook.core.rules.vocabulary import CONTAINER
 
 WORD: Final = "gpu"
 """A label or annotation key with this in it comes to us, wherever in the key it is."""
-
-CORE: Final = ("cpu", "memory", "ephemeral-storage")
-"""Resources of Kubernetes itself, beside those that begin with `hugepages-`. A pod with any other comes to us."""
 
 AMOUNTS: Final = 100
 """The most limits, or requests, of one container; ordinary ones have three, and one for each size of huge pages."""

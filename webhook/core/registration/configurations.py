@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from webhook.core.registration import conditions
 from webhook.core.registration.conditions import Condition
+from webhook.core.review import TIMEOUT_SECONDS
 from webhook.core.rules.rulebook import Rulebook
 
 NAME: Final = "gpu-webhook"
@@ -24,7 +25,6 @@ SYSTEM: Final = "kube-system"
 IMMUTABLE: Final = "kubernetes.io/metadata.name"
 """A label that the API server sets on each namespace, and that nobody can change."""
 
-SECONDS: Final = 3
 WARNING_SECONDS: Final = 2
 """A warning that comes too late stands in the status and the events of the object, too: nobody waits long for it."""
 
@@ -49,7 +49,7 @@ class NotExemptError(ValueError):
 def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
     """The mutating and the validating configuration for a server in a namespace; raises NotExemptError.
 
-    `caBundle` is not set: whoever issues the certificate writes it into the live objects.
+    `caBundle` is not set: the program that issues the certificate writes it into the live objects.
     """
     exempt = _exempt(rulebook, namespace)
 
@@ -63,7 +63,7 @@ def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]
             "matchConditions": matching,
             "sideEffects": "None",
             "failurePolicy": "Fail",
-            "timeoutSeconds": SECONDS,
+            "timeoutSeconds": TIMEOUT_SECONDS,
             "admissionReviewVersions": ["v1"],
             **changed,
         }
@@ -76,7 +76,7 @@ def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]
     rules = [_rule(_PODS, changed), _rule(_SUBRESOURCES, ["UPDATE"])]
     validate = hook("validate", "validate", rules, pods, sideEffects="NoneOnDryRun")
     bindings = hook("bindings", "validate", [_rule(_BINDINGS, made)], conditions.of_bindings(rulebook))
-    # Warnings to whoever writes a Deployment. It never denies, and is not waited for.
+    # Warnings to the author of a Deployment. It never denies, and is not waited for.
     templates = hook(
         "templates",
         "templates",
@@ -103,7 +103,7 @@ def _probe(configuration: str, namespace: str) -> dict[str, Any]:
         "objectSelector": {"matchExpressions": [{"key": PROBED, "operator": "Exists"}]},
         "sideEffects": "None",
         "failurePolicy": "Fail",
-        "timeoutSeconds": SECONDS,
+        "timeoutSeconds": TIMEOUT_SECONDS,
         "admissionReviewVersions": ["v1"],
     }
 

@@ -145,7 +145,7 @@ def _left_out(hooks: Sequence[_Hook]) -> Check:
         text = f"{', '.join(wrong)} does not leave out the systemNamespaces of the Cluster document"
         return Check("namespaces", "fail", text, RENDER)
     if narrower:
-        fix = "none is needed if namespaces opt in; whoever may label a namespace can leave all policies"
+        fix = "none is needed if namespaces opt in; who may label a namespace can take it out of all policies"
         return Check("namespaces", "warn", several(narrower), fix)
     return Check("namespaces", "ok", "those left out are the systemNamespaces of the Cluster document")
 

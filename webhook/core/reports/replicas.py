@@ -21,7 +21,7 @@ PART_LEFT: Final = 1 / 3
 DIGEST: Final = 12
 """How much of a digest is shown."""
 
-FROM_INSIDE: Final = "run it in the cluster (the Job of the manifests), or give --endpoint for each replica"
+FROM_INSIDE: Final = "run it in a pod of the cluster, or give --endpoint for each replica"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from webhook.core.decision import POLICY, Decision
 from webhook.core.kube import paths
+from webhook.core.kube.pod import CORE
 from webhook.core.mutate import mutate
 from webhook.core.reports.checkup import Check, Result, number, several
 from webhook.core.review import creating
@@ -130,7 +131,7 @@ def check(tried: Sequence[Tried], servers: Sequence[Server], *, observing: bool,
     asked = [server for server in servers if not server.unreachable]
     hidden = [f"{server.address}: {server.unreachable}" for server in servers if server.unreachable]
     if not asked:
-        fix = "run it in the cluster (the Job of the manifests), with an account that may create pods there"
+        fix = "run it in a pod of the cluster, with an account that may create pods there"
         return Check("admission", "fail", f"no API server can be asked: {several(hidden)}", fix, examined=False)
     problems = [problem for server in asked for problem in _of_server(tried, server, observing=observing)]
     failed = [problem for problem in problems if problem.result == "fail"]
@@ -142,7 +143,7 @@ def check(tried: Sequence[Tried], servers: Sequence[Server], *, observing: bool,
     if problems:
         return Check("admission", "warn", several([each.text for each in problems]), problems[0].fix)
     if hidden:
-        fix = "run it in the cluster (the Job of the manifests), which reaches each of them"
+        fix = "run it in a pod of the cluster, which reaches each of them"
         text = f"fine at {number(len(asked), 'API server')}; not asked from here: {several(hidden)}"
         return Check("admission", "warn", text, fix)
     did = "warned of" if observing else "translated or refused"
@@ -234,7 +235,4 @@ def _has_a_device(pod: Pod) -> bool:
     """Whether something else than what every pod of ours has is on a container, or a claim on the pod."""
     spec = paths.mapping(pod, "spec")
     limits = [paths.mapping(each, "resources", "limits") for each in paths.objects(spec.get("containers"))]
-    return bool(spec.get("resourceClaims")) or any(each.keys() - _AMOUNTS.keys() - _OF_KUBERNETES for each in limits)
-
-
-_OF_KUBERNETES: Final = {"ephemeral-storage"}
+    return bool(spec.get("resourceClaims")) or any(each.keys() - {*CORE} for each in limits)
