@@ -1,5 +1,6 @@
 """Resources that look like GPUs and that no rule knows: refused where a quota would have to count them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -233,11 +234,12 @@ def test_a_policys_first_quota_says_what_it_refuses_beside() -> None:
 
 
 FRACTION = {"gpu-fraction": "0.5"}
+OF_MAIN = {"nvidia.com/container.main.gpu-memory.limit": "20Gi"}
 STRICT = _with_cluster(tenants.rules(), unknown_devices="deny")
 
 
-def _annotated(rulebook: Rulebook, **spec: Any) -> Fate:
-    return tenants.fate(builders.pod(annotations=FRACTION, **spec), rulebook)
+def _annotated(rulebook: Rulebook, annotations: Mapping[str, str] = FRACTION, **spec: Any) -> Fate:
+    return tenants.fate(builders.pod(annotations=annotations, **spec), rulebook)
 
 
 def test_an_annotation_that_asks_a_back_end_which_is_not_enabled_is_no_way_round_a_quota() -> None:
@@ -268,6 +270,31 @@ def test_only_where_its_scheduler_may_read_it(rulebook: Rulebook, scheduler: str
     assert _annotated(rulebook, schedulerName=scheduler).codes == codes
 
 
+@pytest.mark.parametrize(
+    ("listed", "codes"),
+    [
+        pytest.param("annotation nvidia.com/container.*.gpu-memory.limit", [], id="for all containers"),
+        pytest.param("annotation nvidia.com/container.*.gpu-memory.request", ["GPU114"], id="another"),
+    ],
+)
+def test_what_names_a_container_is_listed_as_nothing_with_a_star_for_its_name(listed: str, codes: list[str]) -> None:
+    lenient = _with_cluster(STRICT, other_devices=(listed,))
+
+    assert _annotated(lenient, OF_MAIN, schedulerName="kai-scheduler").codes == codes
+
+
+def test_each_container_that_an_annotation_names_is_said() -> None:
+    asks = {f"nvidia.com/container.{name}.gpu-memory.limit": "1Gi" for name in ("main", "gone")}
+    fate = _annotated(
+        STRICT, {**asks, "nvidia.com/container..gpu-memory.limit": "1Gi"}, schedulerName="kai-scheduler"
+    )
+
+    assert [violation.path for violation in fate.validated.violations] == [
+        'metadata.annotations["nvidia.com/container.gone.gpu-memory.limit"]',
+        'metadata.annotations["nvidia.com/container.main.gpu-memory.limit"]',
+    ]
+
+
 def test_without_a_quota_its_author_is_warned() -> None:
     [warning] = _annotated(tenants.rules(), schedulerName="kai-scheduler").validated.warnings
 
@@ -283,18 +310,20 @@ def test_where_its_back_end_is_enabled_it_counts() -> None:
     assert reservation.ask.amount == {"devices": Fraction(1, 2)}
 
 
+@pytest.mark.parametrize("added", [FRACTION, OF_MAIN])
 @pytest.mark.parametrize(("rulebook", "codes"), [(COUNTED, ["GPU109"]), (tenants.rules(), [])])
-def test_nobody_adds_it_to_a_pod_that_exists(rulebook: Rulebook, codes: list[str]) -> None:
+def test_nobody_adds_it_to_a_pod_that_exists(rulebook: Rulebook, codes: list[str], added: Mapping[str, str]) -> None:
     before, after = (
-        builders.pod(annotations=annotations, schedulerName="kai-scheduler") for annotations in ({}, FRACTION)
+        builders.pod(annotations=annotations, schedulerName="kai-scheduler") for annotations in ({}, added)
     )
     update = builders.updating(before, after)._replace(namespace="vision-dev")
 
     assert [violation.code for violation in validate(update, rulebook).violations] == codes
 
 
-def test_a_pod_that_is_over_the_budget_is_refused_for_it_too() -> None:
+@pytest.mark.parametrize("asked", [FRACTION, OF_MAIN])
+def test_a_pod_that_is_over_the_budget_is_refused_for_it_too(asked: Mapping[str, str]) -> None:
     many = {f"note-{number}": "" for number in range(2000)}
-    raw = builders.pod(annotations={**many, **FRACTION}, schedulerName="kai-scheduler")
+    raw = builders.pod(annotations={**many, **asked}, schedulerName="kai-scheduler")
 
     assert tenants.fate(raw, STRICT).codes == ["GPU003"]

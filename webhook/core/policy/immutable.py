@@ -19,7 +19,7 @@ from webhook.core.kube import pod
 from webhook.core.kube.paths import field
 from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.plan import allocation
-from webhook.core.policy import holdings, unknown_devices
+from webhook.core.policy import disabled_back_ends, holdings, unknown_devices
 from webhook.core.policy.membership import member
 from webhook.core.request.shorthand import KEYS, is_plain_key
 from webhook.core.review import AdmissionRequest
@@ -151,7 +151,7 @@ def _is_uncounted(request: AdmissionRequest, policy: TenantPolicy | None, rulebo
     """Whether the pod would have been refused as it is now, as it asks a back end that is not enabled."""
     if unknown_devices.action(policy, rulebook.cluster) != "deny":
         return False
-    return any(unknown_devices.said(pod.read(request.pod or {}, request.namespace), rulebook))
+    return any(disabled_back_ends.find(pod.read(request.pod or {}, request.namespace), rulebook))
 
 
 def _judged(

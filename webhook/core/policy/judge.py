@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from webhook.core.decision import Finding, Reservation
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.kube.time import DAY, HOUR, duration
-from webhook.core.policy import allowed, ceilings, placement, totals, unknown_devices
+from webhook.core.policy import allowed, ceilings, disabled_back_ends, placement, totals, unknown_devices
 from webhook.core.policy.holdings import Holding, PodUsage, pod_usage
 from webhook.core.policy.membership import Membership, member
 from webhook.core.policy.unknown_devices import UnknownDevice
@@ -27,6 +28,9 @@ from webhook.core.violations import LATER_FIX, Breach, Violation
 
 SOON: Final = 7 * DAY
 """How long before its end an exemption makes a warning, in seconds."""
+
+LISTED: Final = 3
+"""How many unknown devices are looked for: one is enough for a refusal, and a hostile pod may have thousands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,7 @@ NOTHING: Final = Judgement()
 def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     """Judge a pod that is about to be created, by what its containers hold."""
     tenancy = rulebook.tenancy
-    asks = _Asks(seen, held, totals.claimed(seen, rulebook), unknown_devices.find(seen, rulebook))
+    asks = _Asks(seen, held, totals.claimed(seen, rulebook), _unknown_devices(seen, rulebook))
     if tenancy.silent or not (held or asks.claims or asks.unknown):
         return _unknown(asks, rulebook)
     if why := _not_now(seen.namespace, tenancy):
@@ -87,6 +91,12 @@ class _Asks(NamedTuple):
     unknown: Sequence[UnknownDevice]
 
 
+def _unknown_devices(seen: Pod, rulebook: Rulebook) -> Sequence[UnknownDevice]:
+    """The unknown devices of a pod, the first LISTED."""
+    found = chain(unknown_devices.find(seen, rulebook), disabled_back_ends.find(seen, rulebook))
+    return [*islice(found, LISTED)]
+
+
 def _breaches(policy: TenantPolicy, asks: _Asks, usage: PodUsage, rulebook: Rulebook) -> Iterator[Breach]:
     """A breach for each rule of a policy that the pod breaks."""
     pod, held, claims, unknown = asks
@@ -99,7 +109,7 @@ def _breaches(policy: TenantPolicy, asks: _Asks, usage: PodUsage, rulebook: Rule
     ruled = any(getattr(policy, name) is not None for name in RULES)
     uncovered = [one for one in unknown if not ruled or one.name not in claims]
     rule = policy.quota.rule if policy.quota else policy.rule
-    for violation in unknown_devices.violations(uncovered, pod, rulebook, rule):
+    for violation in unknown_devices.violations(uncovered, pod, rule):
         yield Breach("quota", uncounted, violation)
 
 
@@ -185,7 +195,7 @@ def _unknown(asks: _Asks, rulebook: Rulebook) -> Judgement:
     if not asks.unknown:
         return NOTHING
     action = unknown_devices.action(None, rulebook.cluster)
-    wrong = [*unknown_devices.violations(asks.unknown, asks.pod, rulebook)]
+    wrong = [*unknown_devices.violations(asks.unknown, asks.pod)]
     findings = [Finding("", violation.rule, violation.code, action) for violation in wrong]
     if action == "deny":
         return Judgement(violations=wrong, findings=findings)

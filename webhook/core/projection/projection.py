@@ -22,7 +22,7 @@ from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.kube.paths import mapping, objects
 from webhook.core.kube.pod import SECTIONS
 from webhook.core.plan import allocation
-from webhook.core.policy import unknown_devices
+from webhook.core.policy import disabled_back_ends, unknown_devices
 from webhook.core.projection import budget
 from webhook.core.projection.budget import ExcessError
 from webhook.core.request.request import PREFIX
@@ -125,7 +125,7 @@ def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
     labels, annotations = mapping(pod, "metadata", "labels"), mapping(pod, "metadata", "annotations")
     if interpret.metadata_concerns_gpus(labels, annotations, rulebook):
         return True
-    if unknown_devices.says_it(labels, annotations, rulebook):
+    if disabled_back_ends.asked(labels, annotations, rulebook):
         return True
     sections = interpret.amounts(pod)
     if interpret.amounts_concern_gpus(sections, rulebook):
