@@ -109,7 +109,8 @@ def test_what_a_controller_makes_is_not_asked_about(cluster: Client) -> None:
 def test_shorthand_beside_the_template_is_pointed_out(cluster: Client) -> None:
     stored = cluster.create(workload("Deployment", metadata={"labels": {"gpu": "0.3"}}))
 
-    assert stored.warnings == ("metadata.labels.gpu is of the workload; its pods have the labels of its template",)
+    hint = "metadata.labels.gpu is of the workload, and its pods do not get it."
+    assert stored.warnings == (f"{hint} Write it in spec.template.metadata.labels",)
 
 
 def test_a_job_that_kubernetes_gives_the_labels_of_its_template_is_not_told_to_move_them(cluster: Client) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests import builders
 from tests.cases.served import as_served
 from tests.laws import clusters, surroundings, tried
+from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
 from webhook.core.request.request import PREFIX
 from webhook.core.review import AdmissionRequest
@@ -21,6 +22,12 @@ WAYS: st.SearchStrategy[Way] = st.sampled_from([copy.deepcopy, as_served])
 """A pod as written, and as the API server serves it."""
 
 
+def _strange(answer: Decision) -> list[str]:
+    """The warnings that are no hints about the keys of `surroundings` that begin with `gpu`."""
+    hints = ("metadata.labels.gpuType: nothing here reads", "metadata.annotations.gpu-note: nothing here reads")
+    return [warning for warning in answer.warnings if not warning.startswith(hints)]
+
+
 @tried(1_000)
 @given(surroundings.pods(), WAYS)
 def test_who_asks_for_nothing_gets_nothing(pod: dict[str, Any], way: Way) -> None:
@@ -28,7 +35,7 @@ def test_who_asks_for_nothing_gets_nothing(pod: dict[str, Any], way: Way) -> Non
     rules = clusters.rulebook(clusters.ALL)
 
     for answer in (mutate(request, rules), validate(request, rules)):
-        assert (answer.allowed, list(answer.patch), list(answer.warnings), answer.audit) == (True, [], [], {})
+        assert (answer.allowed, list(answer.patch), _strange(answer), answer.audit) == (True, [], [], {})
 
 
 @tried(1_000)
@@ -40,7 +47,7 @@ def test_zero_of_anything_is_nothing(pod: dict[str, Any], resource: str, way: Wa
     rules = clusters.rulebook(clusters.ALL)
 
     for answer in (mutate(request, rules), validate(request, rules)):
-        assert (answer.allowed, list(answer.patch), list(answer.warnings), answer.audit) == (True, [], [], {})
+        assert (answer.allowed, list(answer.patch), _strange(answer), answer.audit) == (True, [], [], {})
 
 
 _NAMES = ("metadata", "labels", "annotations", "spec", "containers", "initContainers", "ephemeralContainers", "name")

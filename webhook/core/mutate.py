@@ -5,8 +5,10 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from webhook.core.decision import UNTOUCHED, Decision, denied
-from webhook.core.interpret import interpret
+from webhook.core.forms.document import Nearest
+from webhook.core.interpret import hints, interpret
 from webhook.core.kube import patch, pod
+from webhook.core.kube.pod import Pod
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import defaults, holdings, judge, observe
 from webhook.core.projection import projection
@@ -23,11 +25,17 @@ def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         request = projection.project(request, rulebook)
         seen = pod.read(request.pod or {}, request.namespace)
         if interpret.asks_nothing(seen, rulebook):
-            return UNTOUCHED
+            return _with_hints(seen, rulebook)
         planned = defaults.plan_for_tenant(seen, rulebook)
     except Refusal as refusal:
         return observe.refused(refusal, rulebook)
     return decide(planned, request, rulebook)
+
+
+def _with_hints(seen: Pod, rulebook: Rulebook) -> Decision:
+    """The decision for a pod that asks for nothing: its author is told of keys that may have been meant to."""
+    warnings = [*hints.of_keys(seen, rulebook, Nearest(interpret.WORDS))]
+    return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
 
 
 def decide(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:

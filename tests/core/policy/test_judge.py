@@ -183,11 +183,12 @@ def test_a_model_is_the_same_in_any_spelling(model: str) -> None:
 
 
 def test_of_several_models_each_has_to_be_allowed() -> None:
-    found = fate(shorthand(gpu="1", model=f"{A100},H100-80GB"), tenants.rules(policy(allowed=_kinds(models=A100))))
+    both = builders.pod(labels={"gpu": "1"}, annotations={"gpu-webhook.io/model": f"{A100},H100-80GB"})
+    found = fate(both, tenants.rules(policy(allowed=_kinds(models=A100))))
 
     assert found.said == (
         '[GPU101] the container "main" may get the model H100-80GB, which the policy "vision" does not allow\n'
-        "  at   metadata.labels.gpu-model\n"
+        '  at   metadata.annotations["gpu-webhook.io/model"]\n'
         "  rule vision (tenants.yaml:20)\n"
         "  fix  ask for gpu-model: A100-80GB"
     )

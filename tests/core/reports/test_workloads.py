@@ -210,11 +210,21 @@ def test_an_update_speaks_of_a_template_that_changes_and_of_no_other(kind: str) 
 
 
 def test_shorthand_on_the_workload_instead_of_its_template_is_pointed_out() -> None:
-    said = ["metadata.labels.gpu is of the workload; its pods have the labels of its template"]
+    hint = "metadata.labels.gpu is of the workload, and its pods do not get it."
+    said = [f"{hint} Write it in spec.template.metadata.labels"]
 
     assert warnings("Deployment", builders.pod(), labels={"gpu": "0.3"}) == said
     assert warnings("Deployment", SHARE, labels={"gpu": "0.3"}) == [BECOMES]
     assert warnings("Job", builders.pod(labels={"gpu": "none"}), labels={"gpu": "none"}) == []
+
+
+def test_an_annotation_on_the_workload_instead_of_its_template_is_pointed_out() -> None:
+    said = (
+        'metadata.annotations["gpu-webhook.io/memory"] is of the workload, and its pods do not get it. '
+        "Write it in spec.jobTemplate.spec.template.metadata.annotations"
+    )
+
+    assert warnings("CronJob", builders.pod(), annotations={"gpu-webhook.io/memory": "8Gi"}) == [said]
 
 
 @pytest.mark.parametrize(

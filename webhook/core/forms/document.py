@@ -227,10 +227,15 @@ class Nearest:
 
     def __call__(self, text: str, known: Collection[str], cutoff: float = 0.6) -> str:
         """As `nearest`, but nothing once it was asked so often."""
+        close = self.word(text, known, cutoff)
+        return f' (did you mean "{close}"?)' if close else ""
+
+    def word(self, text: str, known: Collection[str], cutoff: float = 0.6) -> str:
+        """As `closest`, but nothing once it was asked so often."""
         if self.left <= 0:
             return ""
         self.left -= 1
-        return nearest(text, known, cutoff)
+        return closest(text, known, cutoff)
 
 
 def kind(value: Any) -> str:

@@ -26,7 +26,7 @@ COMPARING: Final = (*SELECTING, "Gt", "Lt")
 _NAME = re.compile(NAME)
 _SUBDOMAIN = re.compile(SUBDOMAIN)
 _WHOLE = re.compile("[0-9]{1,18}")
-_RULE: Final = 'at most 63 letters, digits, "-", "_" and ".", that begin and end with a letter or digit'
+RULE: Final = 'at most 63 letters, digits, "-", "_" and ".", that begin and end with a letter or digit'
 
 
 def is_key(text: str) -> bool:
@@ -49,14 +49,14 @@ def is_subdomain(text: str, most: int = MAX_PREFIX) -> bool:
 
 def _key(node: Node, spelled: Callable[[str], str] = str) -> str:
     if not is_key(spelled(node.text())):
-        hint = f"write team or example.com/team: {_RULE}"
+        hint = f"write team or example.com/team: {RULE}"
         raise node.problem(f'"{node.text()}" is no key of a label or annotation; {hint}')
     return node.text()
 
 
 def _value(node: Node) -> str:
     if not is_value(node.text()):
-        raise node.problem(f'"{node.text()}" is no value of a label; write {_RULE}')
+        raise node.problem(f'"{node.text()}" is no value of a label; write {RULE}')
     return node.text()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.core.forms.document import Nearest
-from webhook.core.interpret import claim_objects, extended_resources, locations
+from webhook.core.interpret import claim_objects, extended_resources, hints, locations
 from webhook.core.interpret.claim_objects import Claim, Reference
 from webhook.core.interpret.container_request import ContainerRequest, ask, together
 from webhook.core.interpret.locations import Entry
@@ -85,7 +85,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         if name not in there
     ]
     result.violations += [_no_such_container(pod, said) for said in missed[:MOST]]
-    result.warnings += _ineffective(pod, general, result)
+    result.warnings += _ineffective(pod, general, rulebook, result)
     return result
 
 
@@ -130,21 +130,23 @@ def read_annotations(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
     return frozenset(each for key, wanted in there for each in wanted & {key, f"{key}={pod.annotations[key]}"})
 
 
-def _ineffective(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation) -> Iterator[str]:
-    """Warnings for misspelt labels, and for keys that have no effect."""
+def _ineffective(
+    pod: Pod, general: Mapping[str, FieldValue], rulebook: Rulebook, result: Interpretation
+) -> Iterator[str]:
+    """Warnings for keys that nothing reads, and for those that have no effect."""
+    yield from hints.of_keys(pod, rulebook, result.nearest)
     if any(asked.anything for asked in result.asked):
-        yield from locations.misspelt(pod, result.nearest)
-    elif general and not result.violations and "gpu" not in general:
+        return
+    if general and not result.violations and "gpu" not in general:
         first = next(iter(general.values()))
-        yield f"{first}, and nothing asks for a GPU; write gpu: 1 for one"
+        yield f'{first}, and nothing asks for a GPU; write gpu: "1" for one'
 
 
 def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
     """Whether nothing in the pod concerns GPUs. This is true of most pods, and quick to tell."""
     if metadata_concerns_gpus(pod.labels, pod.annotations, rulebook):
         return False
-    sections = (section for container in pod.containers for section in (container.limits, container.requests))
-    return not amounts_concern_gpus(sections, rulebook)
+    return not _amounts_concern_gpus(pod, rulebook)
 
 
 def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, Any], rulebook: Rulebook) -> bool:
@@ -164,6 +166,11 @@ def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, 
     if not rulebook.all_slots["annotation"].keys().isdisjoint(annotations):
         return True
     return any(slot.head in said for slot in rulebook.per_container)
+
+
+def _amounts_concern_gpus(pod: Pod, rulebook: Rulebook) -> bool:
+    sections = (section for container in pod.containers for section in (container.limits, container.requests))
+    return amounts_concern_gpus(sections, rulebook)
 
 
 def amounts_concern_gpus(sections: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> bool:
@@ -234,19 +241,30 @@ def _unknown(what: str, name: str, said: FieldValue, known: Collection[str], nea
 def _somebody_elses(finding: Entry, pod: Pod, rulebook: Rulebook) -> bool:
     """Whether a value belongs to another use of the label, such as `true` or `a100` from before this webhook.
 
-    An unknown model or back end does, too, if the pod's labels ask for no GPU.
+    An unknown model or back end does, too, if the pod's labels ask for no GPU; an unknown sharing, if nothing does.
     """
     if finding.key == "gpu-model" and "gpu" not in pod.labels:
         return not all(model.strip().lower() in rulebook.devices for model in finding.text.split(","))
     if finding.key == "gpu-backend" and "gpu" not in pod.labels:
         return finding.text not in rulebook.backends
-    if _NUMBER.match(finding.text) or finding.text == "none":
+    if finding.key in shorthand.CHOICES:
+        return not _asks(pod, rulebook)
+    amount = finding.text == "none" or (finding.key == "gpu" and finding.text.lower() in shorthand.AMOUNTS)
+    if amount or _NUMBER.match(finding.text):
         return False
     try:
         shorthand.KEYS[finding.key](finding.text)
     except QuantityError:
         return True
     return False
+
+
+def _asks(pod: Pod, rulebook: Rulebook) -> bool:
+    """Whether any place in the pod may ask for a GPU."""
+    said = not pod.labels.keys().isdisjoint(ASKING) or any(
+        shorthand.is_key("annotation", key) for key in pod.annotations
+    )
+    return said or _amounts_concern_gpus(pod, rulebook)
 
 
 def _unknown_value(finding: Entry, rulebook: Rulebook, result: Interpretation) -> None:

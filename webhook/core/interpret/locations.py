@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from webhook.core.forms import labels
 from webhook.core.forms.document import Nearest
 from webhook.core.kube import quantity
 from webhook.core.kube.paths import Path, field
@@ -69,19 +70,14 @@ def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Entry | Violation]:
 def _found(kind: SlotKind, key: str, text: Any, path: Path, nearest: Nearest) -> Iterator[Entry | Violation]:
     plain = shorthand.is_plain_key(kind, key)
     short = key if plain else _QUALIFIED.get(key)
-    if short is not None:
-        yield Entry(short, text, path, tolerant=plain) if isinstance(text, str) else no_string(text, path)
+    if short is not None and not isinstance(text, str):
+        yield no_string(text, path)
+    elif short is not None and kind == "label" and not labels.is_value(text):
+        yield _no_label(short, text, path)
+    elif short is not None:
+        yield Entry(short, text, path, tolerant=plain)
     elif key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
         yield _unknown_key(key, _QUALIFIED, path, nearest)
-
-
-def misspelt(pod: Pod, nearest: Nearest) -> Iterator[str]:
-    """A warning for each label that is nearly a key of the shorthand, while `nearest` finds words."""
-    for key in pod.labels if nearest.left else ():
-        if key.startswith("gpu-") and not shorthand.is_key("label", key):
-            hint = nearest(key, shorthand.KEYS, cutoff=0.8)
-            if hint:
-                yield f"the label {key} means nothing here{hint}"
 
 
 def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Violation]]:
@@ -112,6 +108,17 @@ def claimed(container: str) -> str:
 def _unknown_key(key: str, known: Collection[str], path: Path, nearest: Nearest) -> Violation:
     message = f'"{quantity.shown(key)}" is not a key of the shorthand{nearest(key, known)}'
     return Violation(code="GPU201", path=field(path), message=message, fix=f"use one of {', '.join(known)}")
+
+
+def _no_label(short: str, text: str, path: Path) -> Violation:
+    """The violation for a value that the API server takes in no label: GPU001 if an annotation can have it."""
+    meant = parse(Entry(short, text, path))
+    if isinstance(meant, Violation):
+        return meant
+    message = f'"{quantity.shown(text)}" cannot be the value of a label: Kubernetes takes {labels.RULE} there'
+    key = "gpu" if short == "gpu" else PREFIX + short.removeprefix("gpu-")
+    fix = f"write it as an annotation: {shorthand.pasteable(key, quantity.shown(text))}"
+    return Violation(code="GPU001", path=field(path), message=message, fix=fix)
 
 
 def no_string(value: Any, path: Path) -> Violation:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.interpret import extended_resources, interpret, locations
+from webhook.core.interpret.hints import BEGINNINGS
 from webhook.core.kube.paths import mapping, objects
 from webhook.core.kube.pod import SECTIONS
 from webhook.core.plan import allocation
@@ -48,11 +49,11 @@ _UNREAD: Final[Mapping[str, Any]] = {}
 class AllowList:
     """What rules and policies may read of a pod, beside the fields above.
 
-    labels        keys; those that begin with `gpu` are always read
-    annotations   keys; `gpu`, and those that contain our prefix, are always read
-    prefixes      how further annotations begin
+    labels        keys; those that begin with `gpu`, in any capitals, or contain our prefix are always read
+    annotations   keys; those that contain our prefix are always read
+    prefixes      how further annotations begin, also with `gpu` in any capitals
     env           names of environment variables
-    resources     names of resources; those with a `/` are always read
+    resources     names of resources; those with a `/`, or that begin with `gpu`, are always read
     host_paths    paths of host volumes
     """
 
@@ -170,6 +171,7 @@ def _allow_list(rulebook: Rulebook) -> AllowList:
             (key for key in reserved if "*" not in key),
         ),
         prefixes=(
+            *BEGINNINGS,
             *sorted({key.partition("*")[0] for key in reserved if "*" in key}),
             *(prefix for source in rulebook.sources for prefix in source.prefixes),
             *sorted({slot.head for slot in rulebook.per_container}),
@@ -211,7 +213,7 @@ def _labels(labels: Any, allowed: AllowList) -> Any:
     if not isinstance(labels, dict):
         return labels
     keys = allowed.labels
-    return {key: value for key, value in labels.items() if key in keys or key.startswith("gpu")}
+    return {key: value for key, value in labels.items() if key in keys or key.startswith(BEGINNINGS) or PREFIX in key}
 
 
 def _annotations(annotations: Any, allowed: AllowList) -> Any:
@@ -219,9 +221,7 @@ def _annotations(annotations: Any, allowed: AllowList) -> Any:
         return annotations
     keys, prefixes = allowed.annotations, allowed.prefixes
     return {
-        key: value
-        for key, value in annotations.items()
-        if key in keys or PREFIX in key or (prefixes and key.startswith(prefixes))
+        key: value for key, value in annotations.items() if key in keys or PREFIX in key or key.startswith(prefixes)
     }
 
 
@@ -283,7 +283,9 @@ def _resources(resources: Any, allowed: AllowList) -> Any:
 def _extended(amounts: Any, known: frozenset[str]) -> Any:
     if not isinstance(amounts, dict):
         return amounts
-    return {name: value for name, value in amounts.items() if name in known or "/" in name}
+    return {
+        name: value for name, value in amounts.items() if name in known or "/" in name or name.startswith(BEGINNINGS)
+    }
 
 
 def _env(env: Any, allowed: AllowList) -> Any:

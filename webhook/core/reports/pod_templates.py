@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from webhook.core.kube.paths import Path, at, mapping
-from webhook.core.request.shorthand import KEYS
+from webhook.core.kube.paths import Path, at, field, mapping
+from webhook.core.request.shorthand import is_key
+from webhook.core.rules.vocabulary import METADATA
 
 TEMPLATES: Mapping[str, Path] = {
     "Pod": (),
@@ -71,10 +72,17 @@ def _positive(document: Any, paths: Iterable[Path]) -> list[int]:
 
 
 def misplaced(workload: Mapping[str, Any], template: Mapping[str, Any]) -> str | None:
-    """A hint about shorthand among the labels of something that makes pods, where it means nothing.
+    """A hint about shorthand in the metadata of something that makes pods, where it means nothing.
 
     Not if the template has it, too: Kubernetes gives a Job without labels those of its template.
     """
-    labels, present = (mapping(one, "metadata", "labels") for one in (workload, template))
-    keys = [key for key in labels if key in KEYS and key not in present]
-    return f"metadata.labels.{keys[0]} is of the workload; its pods have the labels of its template" if keys else None
+    where = field(template_path(str(workload.get("kind"))))
+    for section, kind in METADATA:
+        present = mapping(template, "metadata", section)
+        for key in mapping(workload, "metadata", section):
+            if is_key(kind, key) and key not in present:
+                path = field(("metadata", section, key))
+                return (
+                    f"{path} is of the workload, and its pods do not get it. Write it in {where}.metadata.{section}"
+                )
+    return None

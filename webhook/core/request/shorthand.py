@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
 from webhook.core.forms import labels
-from webhook.core.kube.quantity import QuantityError, decimal, show, shown, size
+from webhook.core.kube.quantity import QuantityError, decimal, show, show_size, shown, size
 from webhook.core.request.request import PREFIX, Devices
 
 MAX_DEVICES: Final = 1024
@@ -22,11 +23,27 @@ MAX_DEVICES: Final = 1024
 SHARINGS: Final = ("exclusive", "fractional", "partitioned", "time-sliced", "mps")
 PLACEMENTS: Final = ("binpack", "spread", "topology")
 
+ANY_AMOUNT: Final = "write 1, 2, 0.5, 2x0.5 or none"
+AMOUNTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("half", "a-half"), "0.5"),
+    **dict.fromkeys(("quarter", "a-quarter"), "0.25"),
+    **dict.fromkeys(("one", "single", "full", "whole", "any", "entire"), "1"),
+    "two": "2",
+    "three": "3",
+    "four": "4",
+    "six": "6",
+    "eight": "8",
+    **dict.fromkeys(("all", "max", "auto"), "1, or another number of GPUs"),
+    "": "1, or none for no GPU",
+}
+"""Words that can only be meant as a number of GPUs, each with what to write instead."""
+
 MAX_MODELS: Final = 32
 MAX_MEMORY: Final = 4 << 40
 """Bytes. No node's GPUs have more together, so a larger amount is a mistake, perhaps in the unit."""
 
 _DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
+_ALMOST = re.compile(r"(?=.{1,12}$)(?:([0-9]+)/([1-9][0-9]*)|([0-9]*)[.,]([0-9]+))")
 _PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
 
@@ -37,10 +54,24 @@ def devices(text: str) -> Devices | None:
         return None
     match = _DEVICES.fullmatch(_percent_as_decimal(text))
     if match is None:
-        raise QuantityError(f'"{shown(text)}" is not a number of GPUs', "write 1, 2, 0.5, 2x0.5 or none")
+        raise QuantityError(f'"{shown(text)}" is not a number of GPUs', _instead(text))
     whole, _, decimals = match[2].partition(".")
     each = Fraction(int(whole + decimals), 10 ** len(decimals))
     return devices_from(int(match[1] or 1), each, explicit=match[1] is not None)
+
+
+def _instead(text: str) -> str:
+    """How to write what is no number of GPUs, as far as it tells what is meant."""
+    if text.lower() in AMOUNTS:
+        return f"write {AMOUNTS[text.lower()]}"
+    with suppress(QuantityError):
+        return f"remove it, and add {pasteable('gpu-memory', show_size(memory(text)))}"
+    match = _ALMOST.fullmatch(text)
+    if match is None:
+        return ANY_AMOUNT
+    part = Fraction(int(match[1]), int(match[2])) if match[2] else Fraction(f"{match[3] or 0}.{match[4]}")
+    known = 0 < part <= MAX_DEVICES and (part < 1 or part.denominator == 1)
+    return f"write {show(round(part, 6))}" if known else ANY_AMOUNT
 
 
 def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devices | None:
@@ -131,14 +162,20 @@ def profile(text: str) -> str:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """A parser that accepts one of these words."""
+    """A parser that accepts one of these words, in any capitals, with or without dashes."""
+    spelled = {_letters(word): word for word in words}
 
     def parse(text: str) -> str:
-        if text not in words:
-            raise QuantityError(f'"{shown(text)}" is not one of {", ".join(words)}', "write one of them")
-        return text
+        if _letters(text) in spelled:
+            return spelled[_letters(text)]
+        known = ", ".join(words[:-1])
+        raise QuantityError(f'"{shown(text)}" is not one of its values', f"write {known} or {words[-1]}")
 
     return parse
+
+
+def _letters(text: str) -> str:
+    return text.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
@@ -156,6 +193,9 @@ KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 """Every key in its short form, with the parser of its value."""
 
+CHOICES: Final = frozenset({"gpu-sharing", "gpu-placement"})
+"""Keys whose value is one of a few words."""
+
 LIKE_A_KEY: Final = "^gpu$|^gpu-|" + PREFIX.replace(".", r"\.")
 """A regular expression for labels and annotations that are keys of the shorthand, or may become some."""
 
@@ -163,19 +203,31 @@ QUALIFIERS: Final = frozenset({"gpu-model", "gpu-sharing", "gpu-backend", "gpu-p
 """Keys that qualify a request without an amount. Written for the whole pod they hold for all its containers."""
 
 EXAMPLES: Final[Mapping[str, str]] = {
-    "gpu": "gpu: 1",
+    "gpu": 'gpu: "1"',
     "gpu-memory": "gpu-memory: 8Gi",
-    "gpu-cores": "gpu-cores: 30",
+    "gpu-cores": 'gpu-cores: "30"',
     "gpu-model": "gpu-model: NAME",
     "gpu-profile": "gpu-profile: NAME",
     "gpu-sharing": f"gpu-sharing: {SHARINGS[0]} (or {', '.join(SHARINGS[1:])})",
     "gpu-backend": "gpu-backend: NAME",
     "gpu-claim": "gpu-claim: NAME",
     "gpu-container": "gpu-container: NAME",
-    "gpu-tflops": "gpu-tflops: 20",
+    "gpu-tflops": 'gpu-tflops: "20"',
     "gpu-placement": f"gpu-placement: {PLACEMENTS[0]} (or {', '.join(PLACEMENTS[1:])})",
 }
 """An example of every key, for messages about a value that means nothing."""
+
+
+_STRING = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*|[0-9]+(?:\.[0-9]+)?(?:[KMGT]i?|k)|[0-9]+[a-z]\.[0-9]+gb(?:[.+a-z]*)")
+_KEYWORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+
+
+def pasteable(key: str, text: str) -> str:
+    """`gpu: "1"`, `gpu-memory: 8Gi`: a line of YAML whose value is a string, as labels and annotations need it."""
+    if _STRING.fullmatch(text) and text.lower() not in _KEYWORDS:
+        return f"{key}: {text}"
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{key}: "{quoted}"'
 
 
 def is_plain_key(kind: str, key: str) -> bool:

@@ -1,0 +1,136 @@
+"""Nothing that begins like the shorthand is passed over in silence, and what a hint says can be pasted."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from tests import builders
+from webhook.core.forms import document, labels
+from webhook.core.interpret import hints
+from webhook.core.kube import pod
+from webhook.core.mutate import mutate
+from webhook.core.request import shorthand
+from webhook.core.validate import validate
+
+RULES = builders.rulebook(builders.shipped_files())
+
+
+def _warnings(raw: Mapping[str, Any]) -> list[str]:
+    request = builders.creating(raw)
+    answers = mutate(request, RULES), validate(request, RULES)
+    return [warning for answer in answers for warning in answer.warnings]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wish"),
+    [
+        ("gpus", "1", 'Write gpu: "1"'),
+        ("GPU", "2", 'Write gpu: "2"'),
+        ("Gpu-Count", "2", 'Write gpu: "2"'),
+        ("gpu-count", "two", 'Write gpu: "1"'),
+        ("gpu_memory", "8Gi", "Write gpu-memory: 8Gi"),
+        ("gpu-mem", "8192", "Write gpu-memory: 8Gi"),
+        ("gpuMem", "24Gi", "Write gpu-memory: 24Gi"),
+        ("gpu-vram", "16Gi", "Write gpu-memory: 16Gi"),
+        ("gpu-core", "50", 'Write gpu-cores: "50"'),
+        ("gpu-type", "T4", "Write gpu-model: T4"),
+        ("gpu-product", "Tesla-T4", "Write gpu-model: Tesla-T4"),
+        ("gpu-fraction", "0.5", 'Write gpu: "0.5"'),
+        ("gpu-percent", "30", 'Write gpu: "0.3"'),
+        ("gpu-mig-profile", "1g.10gb", "Write gpu-profile: 1g.10gb"),
+        ("gpu-share-mode", "mps", "Write gpu-sharing: mps"),
+        ("gpu-modle", "T4", "Did you mean gpu-model: T4?"),
+        ("gpu-tlops", "20", 'Did you mean gpu-tflops: "20"?'),
+        ("gpu-team", "vision", 'It asks for no GPU; a pod asks with gpu: "1"'),
+    ],
+)
+def test_a_label_that_begins_with_gpu_gets_a_hint_whether_or_not_a_gpu_is_asked(
+    key: str, value: str, wish: str
+) -> None:
+    said = f"metadata.labels.{key}: nothing here reads this label. {wish}"
+
+    assert _warnings(builders.pod(labels={key: value})) == [said]
+    assert said in _warnings(builders.pod(builders.container(limits={"nvidia.com/gpu": 1}), labels={key: value}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wish"),
+    [
+        ("gpus", "1", 'Write gpu: "1"'),
+        ("gpu-core", "30%", 'Write gpu-webhook.io/cores: "30%"'),
+        ("gpu_model", "T4", "Write gpu-webhook.io/model: T4"),
+        (
+            "gpu-memory",
+            "8Gi",
+            "It belongs to kai or runai, which this cluster does not enable. Write gpu-webhook.io/memory: 8Gi",
+        ),
+    ],
+)
+def test_a_hint_for_an_annotation_names_an_annotation(key: str, value: str, wish: str) -> None:
+    said = f"metadata.annotations.{key}: nothing here reads this annotation. {wish}"
+
+    assert _warnings(builders.pod(annotations={key: value})) == [said]
+
+
+def test_the_annotation_for_one_container_as_a_label_gets_a_hint() -> None:
+    said = (
+        'metadata.labels["memory.gpu-webhook.io/main"]: nothing here reads this label. '
+        "Write it as an annotation: memory.gpu-webhook.io/main: 8Gi"
+    )
+
+    assert _warnings(builders.pod(labels={"memory.gpu-webhook.io/main": "8Gi"})) == [said]
+
+
+@pytest.mark.parametrize(
+    ("name", "wish"),
+    [("gpus", "gpu"), ("gpu-mem", "gpu-memory"), ("GPU", "gpu"), ("gpu-memroy", "gpu-memory")],
+)
+def test_a_resource_without_a_domain_that_kubernetes_does_not_take_gets_a_hint(name: str, wish: str) -> None:
+    assert _warnings(builders.pod(builders.container(limits={name: 1}))) == [
+        f"spec.containers[0].resources.limits.{name}: Kubernetes takes no such resource. Write {wish}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("nvidia.com/gpumemory", "gpumem"), ("nvidia.com/GPU", "gpu"), ("nvidia.com/gpus", "gpu")]
+)
+def test_an_extended_resource_that_looks_like_one_of_a_rule_gets_a_hint(name: str, near: str) -> None:
+    (said,) = _warnings(builders.pod(builders.container(limits={name: 1})))
+
+    assert f"ask for nvidia.com/{near}," in said
+
+
+def test_what_rules_read_and_what_belongs_to_a_domain_gets_none() -> None:
+    with_kai = builders.shipped_files()
+    with_kai["cluster.yaml"] = with_kai["cluster.yaml"].replace("backends: [", "backends: [kai, ")
+    kai = builders.rulebook(with_kai)
+    mine = builders.pod(labels={"gpu.example/kind": "x", "app": "gpu"}, annotations={"gpu-fraction": "0.5"})
+
+    assert list(mutate(builders.creating(mine), kai).warnings) == []
+
+
+def test_hints_are_bounded() -> None:
+    many = {f"gpu-{number}-modle": "T4" for number in range(300)}
+    words = document.Nearest(8)
+
+    said = [*hints.of_keys(pod.read(builders.pod(labels=many)), RULES, words)]
+
+    assert (len(said), words.left) == (hints.MOST + 1, 0)
+    assert said[-1] == "292 more labels and annotations begin with gpu, and nothing here reads them"
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "0.3", "8Gi", "30%", "true", "no", "1e3", "0x1F", "", 'a"b', "A100-80GB", "a: b"]
+)
+def test_what_can_be_pasted_is_a_string_to_yaml(text: str) -> None:
+    assert yaml.safe_load(shorthand.pasteable("gpu", text)) == {"gpu": text}
+
+
+@pytest.mark.parametrize("key", sorted(shorthand.KEYS))
+def test_every_example_of_a_key_can_be_pasted_into_a_label(key: str) -> None:
+    (value,) = yaml.safe_load(shorthand.EXAMPLES[key].partition(" (")[0]).values()
+
+    assert isinstance(value, str)
+    assert labels.is_value(value)
