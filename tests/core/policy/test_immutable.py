@@ -275,6 +275,47 @@ def test_how_a_card_is_divided_cannot_change(key: str, before: str | None, after
     assert _updated(_pod({}, old), _pod({}, new), rulebook=EVERY) == [f'GPU109 metadata.annotations["{key}"]']
 
 
+ISOLATION = "koordinator.sh/gpu-isolation-provider"
+SHARED = {"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-core": "30", "koordinator.sh/gpu-memory-ratio": "30"}
+
+
+@pytest.mark.parametrize("after", [{}, {ISOLATION: "none"}, {ISOLATION: ""}])
+def test_what_isolates_a_share_stays(after: Object) -> None:
+    share = builders.container(limits=SHARED)
+    before, changed = (builders.pod(share, labels=labels) for labels in ({ISOLATION: "HAMi-core"}, after))
+
+    assert _updated(before, changed, rulebook=EVERY) == [f'GPU109 metadata.labels["{ISOLATION}"]']
+    assert _bound(_stored(before), rulebook=EVERY, labels={ISOLATION: "none"}) == [
+        f'GPU109 metadata.labels["{ISOLATION}"]'
+    ]
+
+
+POLICY = "huawei.com/schedule_policy"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        pytest.param("chip1-softShareDev", None, True, id="gone"),
+        pytest.param("chip1-softShareDev", "chip8-node8", True, id="another"),
+        pytest.param(None, "chip1-softShareDev", False, id="added"),
+    ],
+)
+def test_what_a_rule_writes_as_it_stands_is_how_the_pod_is_served(
+    before: str | None, after: str | None, *, refused: bool
+) -> None:
+    old, new = (_pod({}, {POLICY: value} if value is not None else {}) for value in (before, after))
+
+    found = [f'GPU109 metadata.annotations["{POLICY}"]'] if refused else []
+    assert _updated(old, new, rulebook=EVERY) == found
+    assert _updated(old, new, "system:serviceaccount:volcano-system:volcano-scheduler", EVERY) == []
+    assert _updated(old, new, rulebook=KAI) == []
+
+
+def test_a_queue_is_no_part_of_how_a_pod_is_served() -> None:
+    assert _updated(_pod({QUEUE: "a"}, FRACTION), _pod({QUEUE: "b"}, FRACTION), rulebook=KAI) == []
+
+
 def test_a_part_of_a_back_end_may_not_change_the_shorthand() -> None:
     old, new = _pod({"gpu-memory": "8Gi"}, {}), _pod({"gpu-memory": "1Gi"}, {})
 

@@ -171,9 +171,9 @@ def _judged(
     if asked and not _writes(user, asked):
         yield _violation(change, f"{asked[0].name} gives it the card that it counts as by that", asked[0].rule)
         return
-    enforcing = _index(rulebook).enforcing.get((change.kind, change.key), ())
-    if enforcing and not _writes(user, enforcing):
-        yield _violation(change, f"{enforcing[0].name} serves the pod as it says", enforcing[0].rule)
+    serving = _serving(change, rulebook)
+    if serving and not _writes(user, serving):
+        yield _violation(change, f"{serving[0].name} serves the pod as it says", serving[0].rule)
         return
     if not (allocation.depends(change.kind, change.key, rulebook) or change.key == NOTE):
         yield from _reserved(change, request, policy, rulebook)
@@ -182,6 +182,13 @@ def _judged(
     if said and not _writes(user, _index(rulebook).reading.get((change.kind, ruled), ())):
         resource = rulebook.all_slots[change.kind].get(ruled)
         yield _violation(change, "what the pod counts is read from it", resource.rule if resource else "")
+
+
+def _serving(change: Change, rulebook: Rulebook) -> Sequence[Backend]:
+    """The back ends that serve a pod as this label or annotation says, as what isolates a share."""
+    place = change.kind, change.key
+    written = _index(rulebook).writing.get(place, ()) if change.before is not None else ()
+    return _index(rulebook).enforcing.get(place, written)
 
 
 def _reserved(
@@ -246,6 +253,7 @@ class _Index(NamedTuple):
     injecting  the enabled ones whose rules write it
     reading    all that read it
     enforcing  the enabled ones that let it have no value but their own, if the site has one
+    writing    the enabled ones that have it in a mode as a constant: it says how a pod of that mode is served
     reserved   how the annotations begin that only schedulers of enabled ones write; and each of them, as a glob
     """
 
@@ -253,6 +261,7 @@ class _Index(NamedTuple):
     injecting: Backends
     reading: Backends
     enforcing: Backends
+    writing: Backends
     reserved: tuple[tuple[str, ...], Sequence[tuple[str, Backend]]]
 
 
@@ -260,21 +269,28 @@ def _index(rulebook: Rulebook) -> _Index:
     """The index of a rulebook; made once for each."""
     known: _Index | None = rulebook.cache.get(_Index)
     if known is None:
-        known = rulebook.cache[_Index] = _Index({}, {}, {}, {}, _reserved_by(rulebook.enabled))
+        known = rulebook.cache[_Index] = _Index({}, {}, {}, {}, {}, _reserved_by(rulebook.enabled))
         for backend in rulebook.enabled:
             for section, kind in METADATA:
-                outputs = [each for mode in backend.modes for each in getattr(mode.outputs, section).items()]
-                for key, output in outputs:
-                    _enter(known.injecting, kind, key, backend)
-                    if output.what:
-                        _enter(known.asking, kind, key, backend)
-                for key, output in [*getattr(backend.inject.outputs, section).items(), *outputs]:
-                    if isinstance(output, Constant) and output.enforce:
-                        _enter(known.enforcing, kind, key, backend)
+                _enter_outputs(known, section, kind, backend)
         for backend in rulebook.backends.values():
             for kind, key in _read_by(backend):
                 _enter(known.reading, kind, key, backend)
     return known
+
+
+def _enter_outputs(index: _Index, section: str, kind: SlotKind, backend: Backend) -> None:
+    injected = getattr(backend.inject.outputs, section)
+    outputs = [each for mode in backend.modes for each in getattr(mode.outputs, section).items()]
+    for key, output in outputs:
+        _enter(index.injecting, kind, key, backend)
+        if output.what:
+            _enter(index.asking, kind, key, backend)
+        elif key not in injected:
+            _enter(index.writing, kind, key, backend)
+    for key, output in [*injected.items(), *outputs]:
+        if isinstance(output, Constant) and output.enforce:
+            _enter(index.enforcing, kind, key, backend)
 
 
 def _reserved_by(backends: Iterable[Backend]) -> tuple[tuple[str, ...], Sequence[tuple[str, Backend]]]:
