@@ -12,11 +12,11 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import yaml
 
@@ -25,8 +25,8 @@ from certs.stored import Site
 from tests.cluster.accounts import BASE, NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.load import ASKING, rewritten
 from tests.cluster.plane import ControlPlane, accepts, control_planes, free_port
-from tests.cluster.pods import pod
 from tests.cluster.processes import Process
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT, configurations
@@ -37,7 +37,6 @@ ACCOUNT = "gpu-webhook-certs"
 SECRET: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": NAMESPACE}}
 SERVING: Object = {**SECRET, "metadata": {"namespace": NAMESPACE, "name": "gpu-webhook-tls"}}
 AUTHORITIES: Object = {**SECRET, "metadata": {"namespace": NAMESPACE, "name": "gpu-webhook-ca"}}
-ASKING = pod("asking", labels={"gpu": "1"})
 LATE_SECONDS = 1.5
 """The longest that a kubelet takes here."""
 
@@ -124,45 +123,6 @@ class Issuer:
         return re.findall(r'^gpu_webhook_certs_problems{what="([a-z-]+)"}', page(self.url), re.MULTILINE)
 
 
-class Load:
-    """Clients that create pods with a GPU without a pause, on dry run, through all API servers in turn."""
-
-    def __init__(self, clients: Sequence[Client], count: int) -> None:
-        self.created = 0
-        self.failures: list[str] = []
-        self._clients = clients
-        self._ended = threading.Event()
-        self._threads = [threading.Thread(target=self._create, args=(number,)) for number in range(count)]
-
-    def _create(self, number: int) -> None:
-        while not self._ended.is_set():
-            number += 1
-            try:
-                made = self._clients[number % len(self._clients)].create(ASKING, dry_run=True)
-            except (RefusedError, OSError) as error:
-                self.failures.append(f"{error!r}")
-                self._ended.wait(0.1)
-                continue
-            self.created += 1
-            if not rewritten(made):
-                self.failures.append("a pod was not rewritten")
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-
-
-def rewritten(made: Object) -> bool:
-    """Whether a created pod has been through the webhook."""
-    return "nvidia.com/gpu" in made["spec"]["containers"][0].get("resources", {}).get("limits", {})
-
-
 @dataclass
 class Installation:
     """API servers and replicas; the certificate program comes and goes."""
@@ -192,8 +152,8 @@ class Installation:
         for number, plane in enumerate(self.planes):
             self.slice("kubernetes", "default", number, int(plane.client.url.rpartition(":")[2]))
 
-    def slice(self, service: str, namespace: str, number: int, port: int) -> None:
-        """An address of a Service."""
+    def slice(self, service: str, namespace: str, number: int, port: int, **conditions: bool) -> None:
+        """An address of a Service, which is ready unless conditions tell something else."""
         self.client.apply(
             {
                 "apiVersion": "discovery.k8s.io/v1",
@@ -204,7 +164,7 @@ class Installation:
                     "labels": {"kubernetes.io/service-name": service},
                 },
                 "addressType": "IPv4",
-                "endpoints": [{"addresses": [here()], "conditions": {"ready": True}}],
+                "endpoints": [{"addresses": [here()], "conditions": {"ready": True, **conditions}}],
                 "ports": [{"name": "https", "port": port}],
             }
         )

@@ -1,0 +1,72 @@
+"""Clients that create pods without a pause, and what became of every create."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Self
+
+from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.pods import pod
+
+ASKING = pod("asking", labels={"gpu": "1"})
+ORDINARY = pod("ordinary", labels={"app": "web"})
+
+
+class Load:
+    """Each client creates one pod after the other, on dry run, through all API servers and of all kinds in turn.
+
+    A create that failed is tried again by the same client, as controllers do. After each it rests for a moment.
+    `slowest` is the longest create in seconds, `in_a_row` the most failures that one client had without a success.
+    A GPU pod that comes back as it was sent is a failure, while `rewriting` is set.
+    """
+
+    PAUSE = 0.05
+
+    def __init__(self, clients: Sequence[Client], count: int, pods: Sequence[Object] = (ASKING,)) -> None:
+        self.created: Counter[str] = Counter()
+        self.rewriting = True
+        self.failures: list[str] = []
+        self.slowest = 0.0
+        self.in_a_row = 0
+        self._tries = [(client, made) for made in pods for client in clients]
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._create, args=(number,)) for number in range(count)]
+
+    def _create(self, number: int) -> None:
+        in_a_row = 0
+        while not self._ended.wait(self.PAUSE):
+            client, made = self._tries[number % len(self._tries)]
+            began = time.monotonic()
+            failure = self._failure(client, made)
+            self.slowest = max(self.slowest, time.monotonic() - began)
+            if not failure:
+                number, in_a_row = number + 1, 0
+                continue
+            in_a_row += 1
+            self.in_a_row = max(self.in_a_row, in_a_row)
+            self.failures.append(failure)
+
+    def _failure(self, client: Client, made: Object) -> str:
+        """Why a create failed; "" if it did not."""
+        try:
+            answer = client.create(made, dry_run=True)
+        except (RefusedError, OSError) as error:
+            return f"{error!r}"
+        self.created[made["metadata"]["name"]] += 1
+        return "" if not self.rewriting or made is ORDINARY or rewritten(answer) else "a pod was not rewritten"
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def rewritten(made: Object) -> bool:
+    """Whether a created pod has been through the webhook."""
+    return "nvidia.com/gpu" in made["spec"]["containers"][0].get("resources", {}).get("limits", {})

@@ -1,0 +1,196 @@
+"""The Deployment of the admission servers, run as controllers and kubelets do: by what the stored object says.
+
+The pods are processes of this machine, of the container `webhook` alone. Left out is what would only give a restart
+more time: `minReadySeconds`, and the seconds that a kubelet takes to probe.
+"""
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.accounts import NAMESPACE, WEBHOOK, kubeconfig_of
+from tests.cluster.client import Object
+from tests.cluster.installation import SERVING, SITE, Installation, Replica, page, write
+from tests.cluster.plane import free_port
+from tests.cluster.waiting import until
+from tests.cluster.webhook import PROGRAM
+from tests.server.test_changed_rules import Volume
+
+DEPLOYMENT: Object = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "gpu-webhook", "namespace": NAMESPACE},
+}
+CONFIG_MAP: Object = {"apiVersion": "v1", "kind": "ConfigMap"}
+LATE_SECONDS = 1.0
+"""The longest that the controller of EndpointSlices takes here to mark a pod that is being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What the containers run: the first words of a command, and its environment."""
+
+    command: Sequence[str | Path] = (PROGRAM,)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+PRESENT = Image()
+
+
+@dataclass(slots=True)
+class Pod:
+    """A replica, and the volume of its rules."""
+
+    replica: Replica
+    rules: Volume
+
+
+@dataclass(slots=True)
+class Rollouts:
+    """The pods of the Deployment in one installation; `ended` has the exit code and seconds of those that left."""
+
+    installed: Installation
+    pods: list[Pod] = field(default_factory=list)
+    ended: list[tuple[int, float]] = field(default_factory=list)
+    _leaving: list[threading.Timer] = field(default_factory=list)
+
+    @property
+    def spec(self) -> Any:
+        """The stored Deployment's spec."""
+        return self.installed.client.get(DEPLOYMENT)["spec"]
+
+    @property
+    def container(self) -> Any:
+        """The admission server's container."""
+        return next(each for each in self.spec["template"]["spec"]["containers"] if each["name"] == "webhook")
+
+    @property
+    def probed_seconds(self) -> float:
+        """The longest that a kubelet takes to give up a pod that answers no more, but for the last probe's second."""
+        probe = self.container["readinessProbe"]
+        return float(probe["periodSeconds"] * probe["failureThreshold"])
+
+    def scale(self, image: Image = PRESENT) -> None:
+        """Start as many pods as the Deployment wants."""
+        while len(self.pods) < self.spec["replicas"]:
+            self.pods.append(self._started(image))
+
+    def replace(self, image: Image = PRESENT) -> None:
+        """Replace the oldest pod, with maxSurge 1 and maxUnavailable 0; those before it may still be leaving."""
+        assert self.spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+        self.pods.append(self._started(image))
+        self.delete(self.pods[0])
+
+    def delete(self, pod: Pod) -> None:
+        """What a kubelet does with a deleted pod, and at the same time the controller of EndpointSlices."""
+        self.pods.remove(pod)
+        spec = self.spec
+        pause, grace = self.container["lifecycle"]["preStop"]["sleep"]["seconds"], _grace(spec)
+        late = random.uniform(0, LATE_SECONDS)  # noqa: S311  not a secret
+        leaving = [
+            threading.Timer(late, self._publish, (pod.replica.port,), {"ready": False, "terminating": True}),
+            threading.Timer(pause, self._end, (pod.replica, grace - pause)),
+        ]
+        for each in leaving:
+            each.start()
+        self._leaving += leaving
+
+    def fail(self, pod: Pod, how: signal.Signals) -> None:
+        """End (SIGKILL) or freeze (SIGSTOP) a pod's program; its endpoint stays for as long as a kubelet probes."""
+        self.pods.remove(pod)
+        self.installed.replicas.remove(pod.replica)
+        pod.replica.process.send(how)
+        noticed = time.monotonic() + self.probed_seconds
+        until(lambda: time.monotonic() > noticed, "the kubelet gives the pod up", within=60)
+        self._publish(pod.replica.port, ready=False)
+        pod.replica.process.kill()
+
+    def mount_rules(self) -> None:
+        """All kubelets bring changed rules into the pods."""
+        for pod in self.pods:
+            pod.rules.publish(self._rules())
+
+    def await_ends(self) -> None:
+        """Wait for all pods that are leaving."""
+        while self._leaving:
+            self._leaving.pop().join()
+
+    def close(self) -> None:
+        """Delete every pod that is left, without a pause."""
+        self.await_ends()
+        for pod in self.pods:
+            pod.replica.process.popen.send_signal(signal.SIGINT)
+
+    # One pod
+
+    def _started(self, image: Image) -> Pod:
+        """A new pod, ready and an endpoint of the Service."""
+        port, stored = free_port(), self.installed.client.get(SERVING)
+        folder = self.installed.planes[0].processes.folder / f"pod-{port}"
+        write(folder, stored)
+        rules = Volume(folder / "rules")
+        rules.publish(self._rules())
+        process = self.installed.planes[0].processes.start(
+            f"pod-{port}",
+            *image.command,
+            *(_here(word, folder, port) for word in self.container["args"]),
+            env={"KUBECONFIG": str(kubeconfig_of(self.installed.planes[0], WEBHOOK)), **image.env},
+            farewell=signal.SIGINT,
+        )
+        replica = Replica(port, folder, process, stored["metadata"]["resourceVersion"])
+        until(partial(_is_ready, replica), f"{process.name} is ready", within=60)
+        self.installed.replicas.append(replica)
+        self._publish(port)
+        return Pod(replica, rules)
+
+    def _rules(self) -> dict[str, str]:
+        """The files of the ConfigMaps that the volume `rules` projects."""
+        volume = next(each for each in self.spec["template"]["spec"]["volumes"] if each["name"] == "rules")
+        names = [source["configMap"]["name"] for source in volume["projected"]["sources"]]
+        read = [
+            self.installed.client.get({**CONFIG_MAP, "metadata": {"name": name, "namespace": NAMESPACE}})
+            for name in names
+        ]
+        return {name: text for each in read for name, text in each["data"].items()}
+
+    def _publish(self, port: int, **conditions: bool) -> None:
+        self.installed.slice(SITE.service, NAMESPACE, port, port, **conditions)
+
+    def _end(self, replica: Replica, granted: float) -> None:
+        """SIGTERM, and no SIGKILL: the seconds that are granted have to be enough."""
+        began = time.monotonic()
+        replica.process.popen.send_signal(signal.SIGTERM)
+        code = replica.process.popen.wait(granted)
+        self.installed.replicas.remove(replica)
+        self.ended.append((code, time.monotonic() - began))
+
+
+def _grace(spec: Any) -> float:
+    return float(spec["template"]["spec"]["terminationGracePeriodSeconds"])
+
+
+def _here(word: str, folder: Path, port: int) -> str:
+    """An argument of the container for this machine."""
+    places = {
+        "0.0.0.0:8443": f"0.0.0.0:{port}",
+        "/etc/gpu-webhook/rules": f"{folder}/rules",
+        "/etc/gpu-webhook/tls": f"{folder}/data",
+        "/run/gpu-webhook": str(folder),
+    }
+    for there, here in places.items():
+        word = word.replace(there, here)
+    return word
+
+
+def _is_ready(replica: Replica) -> bool:
+    replica.process.assert_running()
+    try:
+        return bool(page(f"https://127.0.0.1:{replica.port}/readyz"))
+    except OSError:
+        return False
