@@ -20,7 +20,7 @@ import pytest
 
 from certs import issue
 from certs.issue import Pair
-from tests.cluster.accounts import BASE, NAMESPACE, kubeconfig_of
+from tests.cluster.accounts import NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import ControlPlane, accepts, control_planes, free_port
@@ -29,12 +29,15 @@ from tests.cluster.processes import Process
 from tests.cluster.tenancy import world
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT, configurations
+from tests.release import kustomized
 
 pytestmark = pytest.mark.cluster
 
 RULES = ROOT / "rules"
 DAYS = timedelta(days=1)
 ACCOUNT = "gpu-webhook-doctor"
+GROUP = "rbac.authorization.k8s.io"
+ROLE: Object = {"apiVersion": f"{GROUP}/v1", "kind": "Role"}
 CHECKS = [
     "configurations",
     "failure-policy",
@@ -52,34 +55,11 @@ CHECKS = [
     "pods",
 ]
 Rules = list[dict[str, Any]]
-EVERYWHERE: Rules = [
-    {
-        "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": ["mutatingwebhookconfigurations"],
-        "verbs": ["get", "list"],
-    },
-    {
-        "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": ["validatingwebhookconfigurations"],
-        "resourceNames": ["gpu-webhook"],
-        "verbs": ["get"],
-    },
-    {"apiGroups": [""], "resources": ["namespaces", "nodes", "pods"], "verbs": ["list"]},
-    {
-        "apiGroups": ["gpu-webhook.io"],
-        "resources": ["exemptions", "tenantpolicies", "tenantusages"],
-        "verbs": ["list"],
-    },
-    {"apiGroups": ["elasticgpu.io"], "resources": ["elasticgpuclaims", "elasticgpuclasses"], "verbs": ["list"]},
-]
-ENDPOINTS: Rules = [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}]
-SERVER: Rules = [
-    *ENDPOINTS,
+READING: Rules = [
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
     {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["gpu-webhook"], "verbs": ["get"]},
 ]
-TRIED: Rules = [*ENDPOINTS, {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
-"""All that it needs, and where: in the whole cluster, in the server's namespace, where pods are tried."""
+"""What it needs in the server's namespace beside the rights of its component, where it is not told the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,15 +167,19 @@ def _endpoints(namespace: str, service: str, port: int) -> Object:
     }
 
 
-def _may(client: Client, name: str, rules: Rules, namespace: str = "") -> None:
-    """Give the account rights, in a namespace or everywhere."""
-    kind, metadata = ("Role", {"namespace": namespace}) if namespace else ("ClusterRole", {})
-    group = "rbac.authorization.k8s.io"
-    role = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": name, **metadata}}
+def _may_read_rules(client: Client) -> None:
+    """Give the account the rights of a person who does not say where the rules are."""
+    role = {**ROLE, "metadata": {"name": "rules", "namespace": NAMESPACE}}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
-    reference = {"apiGroup": group, "kind": kind, "name": name}
-    client.apply({**role, "rules": rules})
-    client.apply({**role, "kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]})
+    client.apply({**role, "rules": READING})
+    client.apply(
+        {
+            **role,
+            "kind": "RoleBinding",
+            "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "rules"},
+            "subjects": [subject],
+        }
+    )
 
 
 def _replica(plane: ControlPlane, tls: Path, port: int) -> Process:
@@ -218,13 +202,13 @@ def installation(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -
     with control_planes(programs, 2) as planes:
         plane = planes[0]
         client = plane.client
-        applied = client.kubectl("apply", "--server-side", "-k", str(BASE))
+        overlay = tmp_path_factory.mktemp("overlay")
+        kustomized.overlay(overlay, ["doctor"])
+        applied = client.kubectl("apply", "--server-side", "-k", str(overlay))
         assert applied.returncode == 0, applied.stderr
         for each in planes:
             client.create(_endpoints("default", "kubernetes", int(each.client.url.rpartition(":")[2])))
-        _may(client, ACCOUNT, EVERYWHERE)
-        _may(client, ACCOUNT, SERVER, NAMESPACE)
-        _may(client, ACCOUNT, TRIED, "default")
+        _may_read_rules(client)
         tls, port, now = tmp_path_factory.mktemp("tls"), free_port(), datetime.now(UTC)
         authority = issue.authority(now, 100 * DAYS)
         _certify(tls, authority, now)
@@ -261,6 +245,21 @@ def test_a_whole_installation_is_fine_in_every_check(healthy: Installation) -> N
     assert said.checks["replicas"]["found"] == "1 replica is ready"
     assert said.checks["rules"]["found"].startswith(f"1 replica applies the rules of the ConfigMaps in {NAMESPACE}, ")
     assert said.checks["certificate"]["found"].endswith(f"for gpu-webhook.{NAMESPACE}.svc")
+
+
+def test_the_job_after_an_install_says_the_same_with_the_rights_of_its_component(healthy: Installation) -> None:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}}
+    pod_spec = healthy.client.get(job)["spec"]["template"]["spec"]
+    role = {**ROLE, "metadata": {"name": "rules", "namespace": NAMESPACE}}
+    healthy.client.patch(role, {"rules": []})
+    [container] = pod_spec["containers"]
+    command, *arguments = [each.replace("/etc/gpu-webhook/rules", str(RULES)) for each in container["args"]]
+
+    said = healthy.doctor(*arguments)
+
+    assert (command, pod_spec["serviceAccountName"], pod_spec["restartPolicy"]) == ("doctor", ACCOUNT, "Never")
+    assert (said.code, list(said.checks), said.by_result("ok")) == (0, CHECKS, {*CHECKS}), said.out
+    healthy.client.patch(role, {"rules": READING})
 
 
 def test_people_read_a_table_with_a_fix_for_whatever_is_wrong(healthy: Installation) -> None:
@@ -458,13 +457,10 @@ def _created(client: Client, made: Object) -> bool:
 
 
 def test_an_account_that_may_not_look_or_try_is_an_error_and_no_finding(healthy: Installation) -> None:
-    group = "rbac.authorization.k8s.io/v1"
-    reading = {"apiVersion": group, "kind": "ClusterRole", "metadata": {"name": ACCOUNT}}
-    trying = {"apiVersion": group, "kind": "Role", "metadata": {"name": ACCOUNT, "namespace": "default"}}
-    healthy.client.patch(
-        reading, {"rules": [each for each in EVERYWHERE if "gpu-webhook.io" not in each["apiGroups"]]}
-    )
-    healthy.client.patch(trying, {"rules": ENDPOINTS})
+    reading = healthy.client.get({**ROLE, "kind": "ClusterRole", "metadata": {"name": ACCOUNT}})
+    trying = healthy.client.get({**ROLE, "metadata": {"name": ACCOUNT, "namespace": "default"}})
+    healthy.client.patch(reading, {"rules": [each for each in reading["rules"] if "tenantusages" not in str(each)]})
+    healthy.client.patch(trying, {"rules": [each for each in trying["rules"] if "pods" not in each["resources"]]})
 
     healthy.says("pods", "fail")
     said = healthy.says("admission", "fail")
@@ -473,5 +469,5 @@ def test_an_account_that_may_not_look_or_try_is_an_error_and_no_finding(healthy:
     assert (said.code, said.by_result("fail")) == (2, unexamined), said.out
     assert {name for name, check in said.checks.items() if not check["examined"]} == unexamined
     assert 'cannot create resource "pods"' in said.checks["admission"]["found"]
-    healthy.client.patch(reading, {"rules": EVERYWHERE})
-    healthy.client.patch(trying, {"rules": TRIED})
+    for role in (reading, trying):
+        healthy.client.patch(role, {"rules": role["rules"]})

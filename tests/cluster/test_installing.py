@@ -92,7 +92,9 @@ def test_each_component_is_applied_without_a_warning(fresh: Client, component: s
     _done(fresh.kubectl(*APPLY, "-k", str(tmp_path)))
 
 
-def test_uninstalling_keeps_the_definitions_and_what_was_written_in_their_kinds(fresh: Client) -> None:
+def test_uninstalling_an_overlay_keeps_the_definitions_and_what_was_written_in_their_kinds(
+    fresh: Client, tmp_path: Path
+) -> None:
     policy = {
         "apiVersion": "gpu-webhook.io/v1alpha1",
         "kind": "TenantPolicy",
@@ -100,7 +102,8 @@ def test_uninstalling_keeps_the_definitions_and_what_was_written_in_their_kinds(
         "spec": {"namespaces": {"names": ["vision"]}},
     }
     fresh.create(policy)
-    _done(fresh.kubectl("delete", "--wait=false", "-k", str(BASE), "-l", "gpu-webhook.io/kept!=true"))
+    kustomized.overlay(tmp_path, ["doctor"])  # the component with objects outside of our namespace
+    _done(fresh.kubectl("delete", "--wait=false", "-k", str(tmp_path), "-l", "gpu-webhook.io/kept!=true"))
 
     assert _definitions(fresh) == DEFINITIONS
     assert fresh.exists(policy)
