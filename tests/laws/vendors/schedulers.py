@@ -57,6 +57,7 @@ def _volcano(seen: Seen) -> Given:
     )
     seen.scheduled("volcano")
     assert count is not None
+    assert seen.annotations["volcano.sh/vgpu-mode"] == "hami-core"
     assert memory is None or percentage is None
     return _shares(seen, memory, percentage, cores, count)
 
