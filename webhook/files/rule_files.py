@@ -14,7 +14,7 @@ from typing import Final
 
 from webhook.core.forms.document import DocumentError, Location, Node, Problem
 from webhook.core.interpret import claim_objects
-from webhook.core.reports import examples
+from webhook.core.reports import examples, pod_templates
 from webhook.core.rules import index
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
@@ -77,6 +77,8 @@ def _failing(loaded: Loaded) -> Iterator[Problem]:
         yield from found
     for source in loaded.sources:
         yield from claim_objects.failing(source)
+    for workload in loaded.workloads:
+        yield from pod_templates.failing(workload)
 
 
 def _files(directory: Path) -> list[Path]:

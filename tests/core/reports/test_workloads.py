@@ -198,7 +198,7 @@ def test_what_a_controller_makes_of_a_workload_is_not_warned_of_again(kind: str,
 
     assert warnings(kind, SHARE, ownerReferences=[made]) == []
     assert warnings(kind, SHARE, ownerReferences=[{**made, "controller": False}]) == [BECOMES]
-    assert warnings(kind, SHARE, ownerReferences=[{**made, "kind": "Workflow"}]) == [BECOMES]
+    assert warnings(kind, SHARE, ownerReferences=[{**made, "kind": "Machine"}]) == [BECOMES]
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
@@ -232,7 +232,8 @@ def test_an_annotation_on_the_workload_instead_of_its_template_is_pointed_out() 
     [
         pytest.param(ASKING._replace(namespace="kube-system"), id="exempt"),
         pytest.param(ASKING._replace(subresource="scale"), id="scale"),
-        pytest.param(ASKING._replace(resource="pods"), id="another kind"),
+        pytest.param(review("Pod", {"kind": "Pod", **SHARE}), id="a pod"),
+        pytest.param(review("Machine", workload("Machine", SHARE)), id="an unknown kind"),
         pytest.param(review("Deployment", {})._replace(pod=None), id="nothing"),
         pytest.param(review("Deployment", {"spec": {"template": "x"}}), id="no template"),
         pytest.param(review("Deployment", {"metadata": {"ownerReferences": "x"}, "spec": None}), id="no spec"),

@@ -69,6 +69,7 @@ NOT_FORM = (
     "^no (rule|catalogue|parameter|back end)|does not enable|has no parameter|nothing under reads",
     "is no multiple of|less than min|^no number is from|has a meaning already",
     "^two keys become|^the example|^what becomes of|: in a key only",
+    "is in another list than|is not within",
     "no Cluster document|goes round in a circle|is defined already|is a device already",
 )
 """Problems no schema knows of: names elsewhere; sums; what parameters and examples become; the rules together."""

@@ -5,7 +5,7 @@ Does not belong here: how they are shown (`webhook.views`, `webhook.console`). A
 the server learns its surroundings from an `inventory`, and /templates is answered by `workloads`.
 
     explain    what would become of a pod, why, and which rule each edit comes from
-    pod_templates  the pods that an object would make
+    pod_templates  the pods that an object would make, as the Workload of its kind says
     forecast   whether it would be within the quota of its tenant
     convert    a pod of one system, rewritten for another
     examples   the examples of a rule, executed

@@ -22,6 +22,7 @@ from webhook.core.quota.ledger import Ledger
 from webhook.core.reports import forecast as prospects
 from webhook.core.reports import pod_templates
 from webhook.core.reports.forecast import Prospect
+from webhook.core.reports.pod_templates import Found
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
@@ -82,12 +83,18 @@ def contract(found: Sequence[Explanation]) -> Any:
 
 
 def explain(document: Mapping[str, Any], rulebook: Rulebook, setting: Setting = NOWHERE) -> list[Explanation]:
-    """Explain every pod that a document has; an empty list for a kind without pods."""
-    found = [
-        replace(explain_pod(title, raw, setting.namespace or namespace, rulebook, setting), pods=number)
-        for title, raw, namespace, number in pod_templates.pods(document)
-    ]
-    return [_with_hint(one, document) for one in found]
+    """Explain every pod that a document has, or why that cannot be said; an empty list for a kind without pods."""
+    return [_explain_found(each, rulebook, setting) for each in pod_templates.pods(document, rulebook.workloads)]
+
+
+def _explain_found(found: Found, rulebook: Rulebook, setting: Setting) -> Explanation:
+    if found.wrong is not None:
+        return Explanation(title=found.title, decision=denied([found.wrong]), before=found.pod, after=found.pod)
+    namespace = setting.namespace or found.namespace
+    explained = explain_pod(found.title, found.pod, namespace, rulebook, setting)
+    decision = explained.decision
+    warnings = [*decision.warnings, *filter(None, (found.note, "" if decision.backends else found.hint))]
+    return replace(explained, pods=found.number, decision=decision._replace(warnings=warnings))
 
 
 def foreseen(
@@ -105,16 +112,6 @@ def foreseen(
         known = after if decision.allowed and one.decision.reservation else known
         shown = one.after if decision.allowed else one.before
         yield replace(one, decision=decision, prospect=prospect, after=shown)
-
-
-def _with_hint(one: Explanation, document: Mapping[str, Any]) -> Explanation:
-    """The explanation, with a warning for shorthand that stands on a workload instead of on its pods."""
-    if one.title.startswith("Pod ") or one.decision.backends:
-        return one
-    hint = pod_templates.misplaced(document, one.before)
-    if hint is None:
-        return one
-    return replace(one, decision=one.decision._replace(warnings=[*one.decision.warnings, hint]))
 
 
 def explain_pod(

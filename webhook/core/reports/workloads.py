@@ -6,40 +6,26 @@ A controller creates the pods, and nobody reads the API server's answers to it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any
 
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.kube import paths
+from webhook.core.kube.paths import Path
+from webhook.core.kube.paths import field as path_of
 from webhook.core.policy import observe
 from webhook.core.quota.ledger import Ledger
 from webhook.core.reports import explain, forecast, pod_templates
 from webhook.core.reports.explain import Explanation
+from webhook.core.reports.forecast import Ledgers
+from webhook.core.reports.pod_templates import Template
 from webhook.core.review import AdmissionRequest, line
 from webhook.core.rules.rulebook import Rulebook
-
-
-class Workload(NamedTuple):
-    """What makes pods: its kind, and the controller whose ServiceAccount creates them."""
-
-    kind: str
-    controller: str
-
-
-WORKLOADS: Final[Mapping[str, Workload]] = {
-    "deployments": Workload("Deployment", "replicaset"),
-    "statefulsets": Workload("StatefulSet", "statefulset"),
-    "daemonsets": Workload("DaemonSet", "daemon-set"),
-    "replicasets": Workload("ReplicaSet", "replicaset"),
-    "jobs": Workload("Job", "job"),
-    "cronjobs": Workload("CronJob", "job"),
-}
-"""By resource."""
-
-OWNERS: Final = frozenset(workload.kind for workload in WORKLOADS.values())
-"""The author of an object of these kinds has been told already, and what its controller creates would repeat it."""
+from webhook.core.rules.workload import Workload, find
+from webhook.core.violations import Refusal
 
 
 def warn(
@@ -49,50 +35,69 @@ def warn(
 
     `ledgers` are those that happen to be known here: nobody waits for one to warn of a quota.
     """
-    workload = WORKLOADS.get(request.resource)
-    if workload is None or request.subresource or request.pod is None or rulebook.cluster.exempts(request.namespace):
+    workload = None if request.pod is None or request.subresource else _workload(request.pod, rulebook)
+    if workload is None or request.pod is None or rulebook.cluster.exempts(request.namespace):
         return UNTOUCHED
-    path = pod_templates.template_path(workload.kind)
-    template = paths.at(request.pod, *path)
-    if not isinstance(template, Mapping) or any(one.get("kind") in OWNERS for one in paths.controllers(request.pod)):
-        return UNTOUCHED
-    if request.operation == "UPDATE" and template == paths.at(request.old_pod, *path):
-        return UNTOUCHED
-    # As the pods of the workload will be created: by its controller, and not as a trial.
-    review = request._replace(
-        operation="CREATE",
-        resource="pods",
-        pod=template,
-        old_pod=None,
-        user=f"system:serviceaccount:kube-system:{workload.controller}-controller",
-    )
-    explained = explain.foretell("the template", review, rulebook)
-    explained = _with_quota(explained, request, rulebook, ledgers)
-    asks = explained.decision.backends or explained.decision.violations
-    hint = None if asks else pod_templates.misplaced(request.pod, template)
-    warnings = [*_warnings(explained, rulebook), *([hint] if hint else [])]
+    if any(_workload(owner, rulebook) for owner in paths.controllers(request.pod)):
+        return UNTOUCHED  # the author of the owner has been told already
+    try:
+        made = _changed(request, workload)
+    except Refusal as refusal:
+        unknown = "what becomes of its pods cannot be said: "
+        return Decision(allowed=True, warnings=[line(violation, unknown) for violation in refusal.violations])
+    warnings: list[str] = []
+    for template, which in made:
+        explained, ledgers = _foretold(request, workload, template, rulebook, ledgers)
+        told = list(_warnings(explained, f"pods of {which}", rulebook))
+        warnings += told
+        hint = None if told else pod_templates.misplaced(request.pod, template)
+        warnings += [hint] if hint and hint not in warnings else []
     return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
 
 
-def _with_quota(
-    explained: Explanation, request: AdmissionRequest, rulebook: Rulebook, ledgers: Mapping[str, Ledger]
-) -> Explanation:
-    """With what a ledger says; not of an update, which replaces pods that are counted already."""
+def _workload(raw: Mapping[str, Any], rulebook: Rulebook) -> Workload | None:
+    """The workload that an object, or an owner, is of; None of a pod, and of a kind without pods or unknown."""
+    found = find(rulebook.workloads, str(raw.get("apiVersion") or ""), str(raw.get("kind") or ""))
+    return found if found is not None and found.pods and found.pods[0].roots[0] else None
+
+
+def _changed(request: AdmissionRequest, workload: Workload) -> list[tuple[Template, str]]:
+    """The templates that are new, each with words for it; raises Refusal."""
+    made = list(pod_templates.templates(request.pod or {}, workload))
+    old: dict[Path, Mapping[str, Any]] = {}
+    if request.operation == "UPDATE" and request.old_pod:
+        with suppress(Refusal):
+            old = {each.path: each.pod for each in pod_templates.templates(request.old_pod, workload)}
+    alone = len(made) == 1
+    return [
+        (each, "this template" if alone else path_of(each.path)) for each in made if old.get(each.path) != each.pod
+    ]
+
+
+def _foretold(
+    request: AdmissionRequest, workload: Workload, template: Template, rulebook: Rulebook, ledgers: Ledgers
+) -> tuple[Explanation, Ledgers]:
+    """What becomes of the pods of one template, and the ledgers as they are with these pods."""
+    # As the pods of the workload will be created: by its controller, and not as a trial.
+    review = request._replace(
+        operation="CREATE", resource="pods", pod=template.pod, old_pod=None, user=workload.created_by
+    )
+    explained = explain.foretell("the template", review, rulebook)
     wanted = explained.decision.reservation
-    if wanted is None or wanted.tenant not in ledgers or request.operation != "CREATE":
-        return explained
-    pods = pod_templates.number(request.pod)
-    foreseen = forecast.foresee(explained.decision, pods, request.namespace, rulebook.tenancy, ledgers)
-    return replace(explained, decision=foreseen.decision)
+    if wanted is not None and wanted.tenant in ledgers and request.operation == "CREATE":
+        # An update replaces pods that are counted already.
+        foreseen = forecast.foresee(explained.decision, template.number, request.namespace, rulebook.tenancy, ledgers)
+        explained, ledgers = replace(explained, decision=foreseen.decision), foreseen.ledgers
+    return explained, ledgers
 
 
-def _warnings(explained: Explanation, rulebook: Rulebook) -> Iterator[str]:
+def _warnings(explained: Explanation, pods: str, rulebook: Rulebook) -> Iterator[str]:
     decision = explained.decision
     served = explained.planned.served if explained.planned and decision.patch else ()
     for name, words in observe.becoming(served, rulebook):
         whose = f'"{name}": ' if name else ""
-        yield f"pods of this template become {whose}{words}"
+        yield f"{pods} become {whose}{words}"
     later = decision.code == HTTPStatus.SERVICE_UNAVAILABLE
     verdict = "have to wait for now" if later else "will be refused"
-    yield from (line(violation, f"pods of this template {verdict}: ") for violation in decision.violations)
-    yield from (f"pods of this template: {warning}" for warning in decision.warnings)
+    yield from (line(violation, f"{pods} {verdict}: ") for violation in decision.violations)
+    yield from (f"{pods}: {warning}" for warning in decision.warnings)

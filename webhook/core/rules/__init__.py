@@ -9,6 +9,8 @@ examples of rules (`reports`), and files (`webhook.files`). In reading order:
     verbs, outputs    values that a rule computes or writes
     modes, backend    Backend: its modes, and what every pod gets
     claim_source      ClaimSource: objects that pods name
+    workload          Workload: where objects keep the templates of their pods
+    built_in_workloads  the same of Kubernetes' own kinds
     names             names that stand for what other documents define
     cluster           Cluster: which back ends there are
     tenant_policy     TenantPolicy

@@ -76,7 +76,7 @@ def _of_cluster(cluster: Cluster, rulebook: Rulebook) -> Rulebook:
     """The rulebook of another cluster with the same rules, of whose nodes nothing is known."""
     made = index(cluster, rulebook.backends, rulebook.devices, rulebook.digest, rulebook.sources)
     surroundings = Surroundings(objects=rulebook.surroundings.objects)
-    return replace(made, surroundings=surroundings, uncounted=rulebook.uncounted)
+    return replace(made, surroundings=surroundings, uncounted=rulebook.uncounted, workloads=rulebook.workloads)
 
 
 def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:

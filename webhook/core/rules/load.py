@@ -14,6 +14,7 @@ from webhook.core.forms.labels import MAX_NAME, is_subdomain
 from webhook.core.forms.shape import Scope
 from webhook.core.rules import catalog, expand, index
 from webhook.core.rules.backend import BACKEND, Backend
+from webhook.core.rules.built_in_workloads import BUILT_IN, by_kind
 from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog
 from webhook.core.rules.claim_source import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, Cluster
@@ -23,6 +24,7 @@ from webhook.core.rules.rulebook import ClaimSource, Rulebook
 from webhook.core.rules.schema import KINDS
 from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import TENANT_POLICY
+from webhook.core.rules.workload import WORKLOAD, Kinds, Workload, Workloads
 
 T = TypeVar("T")
 
@@ -32,12 +34,14 @@ _NAMED = f"write a-z, 0-9 and -, at most {MAX_NAME} characters, as vision-team"
 class Loaded(NamedTuple):
     """What documents say, and what their examples are about: rules as they are written.
 
-    `backends` and `sources` have the parameters that they declare, not those that this cluster sets.
+    `backends` and `sources` have the parameters that they declare, not those that this cluster sets. `workloads` are
+    those of documents.
     """
 
     rulebook: Rulebook
     backends: Sequence[Backend]
     sources: Sequence[ClaimSource]
+    workloads: Sequence[Workload]
 
 
 def read(documents: Iterable[Node], digest: str) -> Loaded:
@@ -51,15 +55,18 @@ def read(documents: Iterable[Node], digest: str) -> Loaded:
     set_here = cluster.parameters if cluster else {}
     backends, sources = here.backends(set_here), here.sources(set_here)
     tenancy = here.tenancy(cluster, backends) if cluster else Tenancy()
+    workloads = here.workloads()
+    kinds = _kinds(workloads, sources, problems)
     if problems or cluster is None:
         raise DocumentError(*sorted(set(problems)))
     rulebook = index.index(cluster, {one.name: one for one in backends}, here.devices, digest, sources)
     uncounted = tuple(dict.fromkeys(glob for one in catalogs for glob in one.resources))
     written = _Documents(specs, here.devices, [])
     return Loaded(
-        replace(rulebook, tenancy=tenancy, uncounted=uncounted),
+        replace(rulebook, tenancy=tenancy, uncounted=uncounted, workloads=kinds),
         [written.backend(one.name, {}) if one.parametrised else one for one in backends],
         written.sources({}),
+        workloads,
     )
 
 
@@ -115,6 +122,21 @@ def _devices(catalogs: Iterable[DeviceCatalog], problems: list[Problem]) -> dict
     return found
 
 
+def _kinds(workloads: Iterable[Workload], sources: Iterable[ClaimSource], problems: list[Problem]) -> Workloads:
+    """All workloads by group and kind, Kubernetes' own first; claims and their classes hold no pods."""
+    found: dict[tuple[str, str], Workload] = {**BUILT_IN}
+    for workload in workloads:
+        for key, each in by_kind(workload):
+            first = found.setdefault(key, each)
+            if first is not each:
+                message = f"{key[1]} of {key[0]} is defined already, by {first.rule}"
+                problems.append(Problem(workload.at, "spec.objects", message))
+    for claims in (kind for source in sources for kind in source.kinds):
+        kinds = Kinds(group=claims.group, kinds=(claims.kind,))
+        found.setdefault((claims.group, claims.kind), Workload(objects=kinds, pods=()))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Documents:
     """The specs of all documents by kind and name, the cards they are read with, and what is wrong with them."""
@@ -144,6 +166,9 @@ class _Documents:
         source = CLAIM_SOURCE.of(name, spec, self.problems)
         known = {each.name: getattr(source, each.name) for each in fields(source)}
         return ClaimSource(**known, words=index.alone(source.reader, {}))
+
+    def workloads(self) -> list[Workload]:
+        return [WORKLOAD.of(*one, self.problems) for one in self.specs["Workload"].items()]
 
     def tenancy(self, cluster: Cluster, backends: Iterable[Backend]) -> Tenancy:
         known = Known(

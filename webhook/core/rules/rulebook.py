@@ -11,11 +11,13 @@ from fractions import Fraction
 from typing import Any
 
 from webhook.core.rules.backend import Backend
+from webhook.core.rules.built_in_workloads import BUILT_IN
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.claim_source import ClaimSourceSpec
 from webhook.core.rules.cluster import Cluster
 from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.vocabulary import Slot, SlotKind
+from webhook.core.rules.workload import Workloads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class Rulebook:
     which an enabled back end is asked, by key. `annotations` are those that its modes depend on, by key: as `key` or
     as `key=value`. `all_slots` and `all_annotations` are the same of every back end, enabled or not. `per_container`
     are the annotations of `all_slots` that name a container in their keys. `uncounted` are globs of resources that
-    are cards by names which no back end is asked in.
+    are cards by names which no back end is asked in. `workloads` are Kubernetes' own and those of documents.
     """
 
     cluster: Cluster
@@ -95,6 +97,7 @@ class Rulebook:
     per_container: Sequence[Slot] = ()
     sources: Sequence[ClaimSource] = ()
     uncounted: Sequence[str] = ()
+    workloads: Workloads = field(default_factory=lambda: BUILT_IN)
     digest: str
     surroundings: Surroundings = field(default_factory=Surroundings)
     tenancy: Tenancy = field(default_factory=Tenancy)

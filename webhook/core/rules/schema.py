@@ -16,6 +16,7 @@ from webhook.core.rules.claim_source import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER
 from webhook.core.rules.exemption import EXEMPTION
 from webhook.core.rules.tenant_policy import TENANT_POLICY
+from webhook.core.rules.workload import WORKLOAD
 
 WIDTH: Final = 120
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -48,6 +49,9 @@ KINDS: Final[Mapping[str, Kind]] = {
         "What one tenant may ask of GPUs, and how much it may hold. Its name is the tenant's.",
         TENANT_POLICY.schema,
         is_object=True,
+    ),
+    "Workload": Kind(
+        "Where objects of a kind keep the templates of their pods, and how many pods each makes.", WORKLOAD.schema
     ),
 }
 _PARTS: Final[Mapping[str, Schema]] = {

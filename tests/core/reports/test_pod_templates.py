@@ -1,0 +1,195 @@
+"""What makes pods is read by the Workload of its kind: which pods, how many, and what cannot be said."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders, readme
+from webhook.core.reports import pod_templates
+from webhook.core.reports.pod_templates import Found, Template
+from webhook.core.rules.built_in_workloads import BUILT_IN
+from webhook.core.rules.workload import Workload
+from webhook.core.violations import Refusal, Violation
+from webhook.files.rule_files import RuleFilesError
+
+SHIPPED = builders.rulebook(builders.shipped_files())
+OWN = readme.block("workload", readme.RULES_README.read_text())
+
+
+def numbers(text: str, workloads: Any = SHIPPED.workloads) -> dict[str, int]:
+    """How many pods of each template the objects of a manifest make, by title."""
+    found = list(_found(text, workloads))
+    assert [each.wrong for each in found if each.wrong] == []
+    return {each.title: each.number for each in found}
+
+
+def wrong(text: str) -> list[str]:
+    """What is said of each object that nothing else can be said of."""
+    return [str(each.wrong) for each in _found(text, SHIPPED.workloads) if each.wrong]
+
+
+def _found(text: str, workloads: Any) -> Iterator[Found]:
+    for document in yaml.safe_load_all(text):
+        yield from pod_templates.pods(document, workloads)
+
+
+@pytest.mark.parametrize(
+    ("spec", "number"),
+    [
+        ("{kind: Deployment, spec: {template: {}}}", 1),
+        ("{kind: Deployment, spec: {replicas: 3, template: {}}}", 3),
+        ("{kind: Deployment, spec: {replicas: null, template: {}}}", 1),
+        ("{kind: StatefulSet, spec: {replicas: 0, template: {}}}", 0),
+        ("{kind: ReplicationController, spec: {replicas: 2, template: {}}}", 2),
+        ("{kind: DaemonSet, spec: {replicas: 3, template: {}}}", 1),
+        ("{kind: Job, spec: {parallelism: 8, template: {}}}", 8),
+        ("{kind: Job, spec: {parallelism: 8, completions: 3, template: {}}}", 3),
+        ("{kind: Job, spec: {completions: 3, template: {}}}", 1),
+        ("{kind: CronJob, spec: {jobTemplate: {spec: {parallelism: 8, completions: 9, template: {}}}}}", 8),
+        ("{kind: PodTemplate, template: {}}", 1),
+        ("{kind: Pod}", 1),
+    ],
+)
+def test_of_kubernetes_own_kinds_there_are_so_many_pods_at_a_time(spec: str, number: int) -> None:
+    [found] = _found(spec, BUILT_IN)
+
+    assert (found.number, found.wrong) == (number, None)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "{apiVersion: v1, kind: ConfigMap}",
+        "{kind: Service}",
+        "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}",
+        "{apiVersion: gpu-webhook.io/v1alpha1, kind: TenantPolicy}",
+        "{apiVersion: elasticgpu.io/v1alpha1, kind: ElasticGPUClaim}",
+        "{kind: ConfigMapList, items: [{}]}",
+    ],
+)
+def test_kinds_that_hold_no_pods_need_no_words(document: str) -> None:
+    assert list(_found(document, SHIPPED.workloads)) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            "{apiVersion: ray.io/v1, kind: RayClustr}",
+            'no rule says whether a RayClustr of ray.io/v1 holds pods (did you mean "RayCluster"?)',
+        ),
+        (
+            "{apiVersion: ray.io/v9, kind: RayCluster}",
+            "a RayCluster of ray.io/v9 holds pods; ray-cluster (workloads-ray.yaml:10) knows v1, v1alpha1, not v9",
+        ),
+        (
+            "{apiVersion: acme.example/v1, kind: Job}",
+            "no rule says whether a Job of acme.example/v1 holds pods; the kind is known of batch",
+        ),
+        (
+            "{apiVersion: acme.example/v1, kind: Whatever}",
+            "no rule says whether a Whatever of acme.example/v1 holds pods",
+        ),
+        ("{kind: Whatever, spec: {template: {}}}", "no rule says whether a Whatever of (no apiVersion) holds pods"),
+        ("{spec: {template: {}}}", "no rule says whether a (no kind) of (no apiVersion) holds pods"),
+        (
+            "{kind: List, items: [{apiVersion: acme.example/v1, kind: A}]}",
+            "no rule says whether a A of acme.example/v1 holds pods",
+        ),
+        ("{apiVersion: apps/v1, kind: Deploymnt}", 'a Deploymnt of apps/v1 holds pods (did you mean "Deployment"?)'),
+    ],
+)
+def test_a_kind_that_nobody_knows_is_said_to_be_unknown(document: str, said: str) -> None:
+    [message] = wrong(document)
+
+    assert message.splitlines()[0].removeprefix("[GPU004] ").endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "said"),
+    [
+        ("5", "spec", "has to be a mapping, not the number 5"),
+        ("{template: [1]}", "spec.template", "has to be a mapping, not a list"),
+        ("{replicas: many, template: {}}", "spec.replicas", 'has to be a whole number, not a string "many"'),
+        ("{replicas: 1.5, template: {}}", "spec.replicas", "has to be a whole number, not the number 1.5"),
+        ("{replicas: true, template: {}}", "spec.replicas", "has to be a whole number, not true/false"),
+        ("{replicas: -1, template: {}}", "spec.replicas", "has to be from 0 to 2147483647, not -1"),
+        ("{replicas: 9999999999, template: {}}", "spec.replicas", "has to be from 0 to 2147483647, not 9999999999"),
+    ],
+)
+def test_a_field_that_cannot_be_read_is_told_with_its_path(spec: str, path: str, said: str) -> None:
+    [message] = wrong(f"{{apiVersion: apps/v1, kind: Deployment, spec: {spec}}}")
+
+    assert message.splitlines()[:2] == [f"[GPU005] {path} {said}", f"  at   {path}"]
+
+
+def test_an_object_that_should_have_pods_and_has_none_is_told() -> None:
+    [message] = wrong("{apiVersion: ray.io/v1, kind: RayCluster, spec: {}}")
+
+    assert message.splitlines()[0] == (
+        "[GPU005] no pod stands at spec.headGroupSpec.template or spec.workerGroupSpecs[].template"
+    )
+
+
+def test_a_kind_of_ones_own_is_the_file_that_the_readme_shows() -> None:
+    own = builders.rulebook(builders.shipped_files() | {"own.yaml": OWN})
+    training = "{apiVersion: acme.example/v1, kind: Training, metadata: {name: a}, spec: {replicas: 7, template: {}}}"
+
+    assert numbers(training, own.workloads) == {"Training a (7 pods)": 7}
+    assert len(OWN.splitlines()) == 7
+
+
+def test_an_example_that_does_not_come_out_is_a_problem_of_the_rules() -> None:
+    with pytest.raises(RuleFilesError) as refused:
+        builders.rulebook(
+            builders.shipped_files() | {"own.yaml": OWN.replace("spec.template: 4", "spec.template: 5")}
+        )
+
+    assert [str(problem) for problem in refused.value.problems] == [
+        "own.yaml:7:14: spec.examples[0]: the example \"an object\" makes {'spec.template': 4}"
+    ]
+
+
+def test_a_kind_is_defined_once() -> None:
+    twice = {"a.yaml": OWN, "b.yaml": OWN.replace("trainings", "more")}
+    with pytest.raises(RuleFilesError) as refused:
+        builders.rulebook(builders.shipped_files() | twice)
+
+    [problem] = refused.value.problems
+    assert str(problem).endswith("spec.objects: Training of acme.example is defined already, by trainings (a.yaml:5)")
+
+
+# Whatever stands in an object, it is read or refused
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+
+
+def _things(workload: Workload) -> st.SearchStrategy[Any]:
+    """Objects in which any of the keys that the workload reads may hold anything."""
+    roots = {path for made in workload.pods for path in (*made.roots, *made.beside, *made.containers)}
+    keys = st.sampled_from(sorted({str(step) for path in roots for step in path} | {"name", "spec"}))
+    return st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=5))
+
+
+WITH_PODS = [workload for workload in SHIPPED.workloads.values() if workload.pods]
+
+
+@given(st.data())
+def test_whatever_stands_in_an_object_it_is_read_or_refused_with_a_path(data: st.DataObject) -> None:
+    workload = data.draw(st.sampled_from(WITH_PODS))
+    raw = {"spec": data.draw(_things(workload)), "metadata": data.draw(_things(workload))}
+    made, violations = _read(raw, workload)
+
+    assert all(isinstance(each.pod, dict) and each.number >= 0 for each in made)
+    assert all(each.code == "GPU005" and each.path for each in violations)
+
+
+def _read(raw: Any, workload: Workload) -> tuple[Sequence[Template], Sequence[Violation]]:
+    try:
+        return list(pod_templates.templates(raw, workload)), []
+    except Refusal as refusal:
+        return [], refusal.violations

@@ -1,0 +1,292 @@
+"""A `Workload`: where objects of a kind keep the templates of their pods, and how many pods each template makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from webhook.core.forms.document import Location, Node, Section
+from webhook.core.forms.form import Rule, document, form, found, need, place, take
+from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, either, many, pattern, whole
+from webhook.core.kube.paths import Path
+
+EACH: Final = "[]"
+"""The step to each element of a list."""
+
+ANY: Final = "*"
+"""The step to each value of a mapping, whose keys are free; as a kind, every kind of a group."""
+
+_EMPTY: Final = "needs at least one entry"
+_STEP: Final = r"(\*|[A-Za-z0-9_-]+(\[\])*)"
+_FORM: Final = rf"^{_STEP}(\.{_STEP})*$"
+_MISTAKE: Final = (
+    "write keys with dots between them, [] for each element of a list and * for each key: spec.groups[].pod"
+)
+
+
+def _steps(node: Node) -> Path:
+    if not re.fullmatch(_FORM, node.text()):
+        raise node.problem(_MISTAKE)
+    return steps(node.text())
+
+
+def steps(text: str) -> Path:
+    """The steps of a path: `("spec", "groups", "[]", "template")` of `spec.groups[].template`."""
+    return tuple(re.findall(r"\[\]|[^.\[\]]+", text))
+
+
+def text(path: Path) -> str:
+    """The path as its author writes it."""
+    return "".join(EACH if step == EACH else f".{step}" for step in path).removeprefix(".")
+
+
+PATH: Final[Shape[Path]] = replace(pattern(_FORM, _MISTAKE, _steps), blank=())
+_PATHS: Final = many(PATH, _EMPTY)
+
+
+def _one_or_more(node: Node, scope: Scope) -> tuple[Path, ...]:
+    return _PATHS.read(node, scope) if isinstance(node.value, list) else (PATH.read(node, scope),)
+
+
+ALTERNATIVES: Final[Shape[tuple[Path, ...]]] = Shape(_one_or_more, either(PATH, _PATHS), ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Among:
+    """Which elements of a list a number is of: those that list the name of the pods."""
+
+    names: Path = need(PATH, "The field of an element with names.", "memberNames")
+    name: Path = need(PATH, "The field with the name of the pods.", "spec.groups[].name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """A number of an object: the first of the fields that is there, else `absent`; `over` another, `less` so many.
+
+    `most` limits it. With `among` the fields are in a list of their own.
+    """
+
+    fields: tuple[Path, ...] = need(
+        ALTERNATIVES, "Where the number stands; of several fields the first that is there.", "spec.replicas"
+    )
+    absent: int = take(whole(0), "The number where no field is there; 1 if left out.", default=1)
+    over: Path = take(PATH, "A field by which it is divided, down to a whole number.", "spec.perNode", default=())
+    less: int = take(whole(0), "What is taken off then, such as the leader of a group.", default=0)
+    most: Path = take(PATH, "A field that has a number, too, and limits it.", "spec.completions", default=())
+    among: Among | None = take(form(Among), "Of a list elsewhere: the elements that list the name of these pods.")
+
+    @property
+    def paths(self) -> Iterable[Path]:
+        """Every field of the pods' own elements that it reads."""
+        return [path for path in (*(() if self.among else self.fields), self.over, self.most) if path]
+
+
+FACTOR_KEYS: Final = form(Factor)
+
+
+def _read_factor(node: Node, scope: Scope) -> Factor:
+    if isinstance(node.value, dict):
+        return FACTOR_KEYS.read(node, scope)
+    return Factor(fields=(PATH.read(node, scope),))
+
+
+FACTOR: Final[Shape[Factor]] = Shape(_read_factor, either(PATH, FACTOR_KEYS), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """An extended resource of a container, told by two fields of it."""
+
+    name: Path = need(PATH, "The field with its name.", "gpu.name")
+    quantity: Path = need(PATH, "The field with its amount.", "gpu.quantity")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlace:
+    """Where an object keeps the pods of one kind, whole (`template`) or in parts (`spec` and the fields after it).
+
+    `times` are multiplied with each other; what `note` says is told with the number.
+    """
+
+    template: tuple[Path, ...] = take(
+        ALTERNATIVES,
+        "A pod template, with metadata and spec; of several fields the first that is there.",
+        "spec.groups[].template",
+        default=(),
+    )
+    spec: tuple[Path, ...] = take(
+        ALTERNATIVES,
+        "Where there is no template: what has the fields of a pod's spec, likewise.",
+        "spec.pod",
+        default=(),
+    )
+    defaults: tuple[Path, ...] = take(
+        many(PATH), "What has fields of a pod's spec, too, for what the pod itself leaves out.", ["spec.podDefaults"]
+    )
+    metadata: tuple[Path, ...] = take(
+        many(PATH), "What has labels and annotations of the pods beside the template; the first wins.", ["metadata"]
+    )
+    containers: tuple[Path, ...] = take(
+        many(PATH), "The containers, if they are not `containers` of the spec; without one there is no pod."
+    )
+    unnamed: str = take(FILLED, "The name of a container that has none.", default="main")
+    resources: Path = take(
+        PATH, "The field of a container with its resources.", "computeResources", default=("resources",)
+    )
+    device: Quantity | None = take(form(Quantity), "Fields of a container that name a resource and its amount.")
+    times: tuple[Factor, ...] = take(
+        many(FACTOR), "Numbers that are multiplied: so many pods there are at a time.", ["spec.replicas"]
+    )
+    makes: int = take(whole(0), "So many pods, before that; 0 of a template that others use.", default=1)
+    note: str = take(FILLED, "What the number leaves out, in a sentence.", default="")
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Where a pod begins; the first that is there."""
+        return self.template or self.spec
+
+    @property
+    def beside(self) -> Iterable[Path]:
+        """The fields outside of the pod that tell something of it."""
+        return (*self.defaults, *self.metadata, *(path for factor in self.times for path in factor.paths))
+
+
+def _same_elements(made: PodPlace, section: Section, _: Scope) -> PodPlace:
+    """Each [] and * of a field has to be one of the pod's, so that it is known which element is meant."""
+    for root in made.roots:
+        for path in (*made.beside, *(factor.among.name for factor in made.times if factor.among)):
+            if not _bound(path, root):
+                section.complain(f"{text(path)} is in another list than {text(root)}, so which element is not known")
+        for path in made.containers:
+            if path[: len(root)] != root:
+                section.complain(f"{text(path)} is not within {text(root)}, where the pod is")
+    return made
+
+
+def _bound(path: Path, root: Path) -> bool:
+    last = max((index for index, step in enumerate(path) if step in {EACH, ANY}), default=-1)
+    return path[: last + 1] == root[: last + 1]
+
+
+_ONE_ROOT: Final = Rule(
+    {"oneOf": [{"required": ["template"]}, {"type": "object", "required": ["spec"]}]},
+    lambda section: (
+        None
+        if not isinstance(section.node.value, dict) or len({"template", "spec"} & set(section.given())) == 1
+        else section.complain("needs either template: or spec:")
+    ),
+)
+_PLAIN: Final[Shape[Mapping[str, Any]]] = Shape(
+    lambda node, _: {key: one.plain() for key, one in node.items()}, {"type": "object"}, {}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadExample:
+    """What an object has to make: pods by the field path of their template, or a part of why it cannot be read.
+
+    `limits` are those of all containers of a pod together.
+    """
+
+    name: str = take(TEXT, "What messages call it.", default="")
+    object: Mapping[str, Any] = need(
+        _PLAIN, "The object, without its apiVersion and kind.", {"spec": {"replicas": 2, "template": {"spec": {}}}}
+    )
+    pods: Mapping[str, int] | None = take(
+        each(whole(0)), "How many pods each template makes, by its field path.", {"spec.template": 2}, default=None
+    )
+    limits: Mapping[str, Mapping[str, Any]] = take(
+        each(_PLAIN), "Limits of the containers, by the same field path.", {"spec.template": {"acme.example/card": 1}}
+    )
+    refused: str | None = take(FILLED, "A part of the message that says what cannot be read.")
+    at: Location = found(place)
+
+
+def _either(example: WorkloadExample, section: Section, _: Scope) -> WorkloadExample:
+    if (example.pods is None) == (example.refused is None):
+        section.complain("needs either pods: or refused:")
+    return replace(example, name=example.name or "an object")
+
+
+_ONE_OUTCOME: Final = Rule({"oneOf": [{"required": ["refused"]}, {"type": "object", "required": ["pods"]}]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """Kinds of objects in one API group, in versions that are alike; in every version, if none is named."""
+
+    group: str = need(FILLED, "Their API group.", "acme.example")
+    kinds: tuple[str, ...] = need(
+        many(FILLED, _EMPTY),
+        "The kinds; `*` is every other kind of the group, and is for kinds without pods.",
+        ["Training"],
+    )
+    versions: tuple[str, ...] = take(
+        many(FILLED), "The versions that look like this; if left out, every one.", ["v1"]
+    )
+
+
+_NO_KINDS: Final = Kinds(group="", kinds=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Kinds of objects, and the pods that they hold: none, if there are no `pods`.
+
+    `created_by` is the user who creates the pods, if it is always the same.
+    """
+
+    name: str = found(document, default="")
+    at: Location = found(place, default=Location("Kubernetes", 0))
+    description: str = take(TEXT, "One line for people.", default="")
+    source: str = take(FILLED, "Where the kinds are defined, at a version.", default="")
+    objects: Kinds = need(
+        form(Kinds, blank=_NO_KINDS), "Which objects.", {"group": "acme.example", "kinds": ["Training"]}
+    )
+    created_by: str = take(
+        FILLED, "The user who creates the pods.", "system:serviceaccount:kube-system:job-controller", default=""
+    )
+    pods: Sequence[PodPlace] = need(
+        many(form(PodPlace, _ONE_ROOT, after=_same_elements)), "Where their pods are; `[]`: they hold none."
+    )
+    examples: Sequence[WorkloadExample] = take(
+        many(form(WorkloadExample, _ONE_OUTCOME, after=_either)), "Executed whenever the rules are loaded."
+    )
+
+    @property
+    def rule(self) -> str:
+        """The document as messages name it."""
+        return self.at.of(self.name)
+
+
+_EXAMPLES: Final = Rule(
+    {"anyOf": [{"properties": {"pods": {"maxItems": 0}}}, {"type": "object", "required": ["examples"]}]},
+    lambda section: (
+        section.complain('says where pods are, and needs the key "examples"')
+        if section.given() and _holds(section.node) and "examples" not in section.given()
+        else None
+    ),
+)
+
+
+def _holds(node: Node) -> bool:
+    pods = node.value.get("pods")
+    return pods is not None and bool(pods.value)
+
+
+WORKLOAD: Final = form(Workload, _EXAMPLES)
+
+Workloads = Mapping[tuple[str, str], Workload]
+"""By API group and kind."""
+
+
+def find(workloads: Workloads, api_version: str, kind: str) -> Workload | None:
+    """What is known of objects of a kind; None if nothing is. Without an apiVersion the first of that kind counts."""
+    group, _, version = api_version.rpartition("/")
+    if not api_version:
+        return next((each for (_, name), each in workloads.items() if name == kind), None)
+    known = workloads.get((group, kind)) or workloads.get((group, ANY))
+    versions = known.objects.versions if known else ()
+    return known if not versions or version in versions else None
