@@ -45,6 +45,21 @@ class _Eager(Settlement):
         super().found(tenant, name, uid, asked)
 
 
+class _Careful(_Eager):
+    """The same, but only if it finds the other pod for the first time after it has seen the reservation."""
+
+    def __init__(self, me: str, grace: float) -> None:
+        super().__init__(me, grace)
+        self._found: dict[str, float] = {}
+
+    def found(self, tenant: str, name: str, uid: str | None, asked: float) -> None:
+        known = self._tenants.get(tenant)
+        there = uid and self._found.setdefault(uid, asked)
+        later = there and known and all(known.first[each] < there for each in known.ledger.pending.get(name, ()))
+        found = super().found if later else partial(Settlement.found, self)
+        found(tenant, name, uid, asked)
+
+
 class _Forgetful(Settlement):
     """Never drops a reservation whose pod it has not seen."""
 
@@ -161,6 +176,7 @@ FAULTS: Final[Mapping[str, tuple[Making, type[AssertionError]]]] = {
     "no read before a reservation is dropped": (partial(World, making=_Unread), OvershootError),
     "no grace before a reservation is dropped": (partial(World, making=_hasty), OvershootError),
     "a reservation is dropped as soon as another pod has the name": (partial(World, making=_Eager), OvershootError),
+    "a reservation is dropped as soon as a later pod has the name": (partial(World, making=_Careful), OvershootError),
     "reservations of pods that never came are kept": (partial(World, making=_Forgetful), LeakError),
     "a lost answer is taken for a good one": (partial(World, trusting=True), OvershootError),
     "no look at the pods before a namespace comes in": (partial(World, making=_Unlooked), OvershootError),

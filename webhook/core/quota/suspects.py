@@ -12,6 +12,17 @@ way any more. Three things bound what can be kept reserved in this way:
     all suspects of a tenant together reserve at most one PARTth of each limit, and of the room for reservations. Any
     other user may reserve the rest
 
+A pod of another UID that has the name of a reservation does not end it, however late that pod was created. The API
+server reviews a create first and looks at the name last, in etcd, up to 34 s later:
+
+    the review of `b` reserves, and its create is slow. That of `a`, of the same name, is fast: `a` is stored
+    the settler sees `a`. It would drop what is reserved for `b`, and others get it
+    `a` is deleted, by its user or by a StatefulSet. The create of `b` finds the name free: `b` is stored
+
+So `a` proves nothing of the time when the create of `b` looks, and only the grace does. A law catches a settler that
+drops at once (tests/laws/ledgers/faults.py). And a client that meets no other pod has more ways: a ResourceQuota
+refuses pods of any name.
+
 So a user keeps more than that part reserved without pods for three graces out of FORGET at most (the reservations of
 the grace in which the user becomes suspect stand for one more), and all users of a namespace together for five. A
 suspect still gets pods that fit into that part: a reservation whose pod comes is gone within a second.
