@@ -4,7 +4,7 @@ A program of its own with an account of its own, so that the processes which ans
 and no right to write Secrets, and the CA's key is in none of their pods: `webhook` and `certs` import nothing of each
 other. They meet in a Secret (`gpu-webhook-tls`), which replicas mount, or in a directory of `make run`.
 
-What it keeps, in a cluster (`rotate`):
+What it keeps, in a cluster (`rotate`), besides the rules of our webhooks (`activation`):
 
     Secret gpu-webhook-ca       the CA that signs, with its key; certificates of former CAs that are still trusted.
                                 To have a new CA at once, delete this Secret
@@ -31,8 +31,9 @@ the new bundle for the replicas as well. A configuration of its own for the prob
 API servers see changes of two objects. The dry run is of a Lease and not of a pod: this program may write Leases in
 its namespace in any case, and an account that may create pods there may read every Secret in it.
 
-With cert-manager, or with certificates of your own, this program is not installed: they write gpu-webhook-tls and
-the bundles.
+With cert-manager, or with certificates of your own, they write gpu-webhook-tls and the bundles, and this program has
+one duty left (`activate`): the manifests ship the webhooks of pods without rules, so that nobody is refused before a
+replica answers. It copies the rules when every API server was seen to get an answer from one.
 
     issue      keys and certificates, and whether they are good: pure
     rotation   what to do next: pure
@@ -41,10 +42,15 @@ the bundles.
     api        the Kubernetes API, compare-and-swap, the time of the API server
     problem    what keeps an action from being done
     endpoints  the addresses of a Service, and what is served there
+    servers    every API server, asked by a dry run
     probe      whether every API server accepts a leaf
-    witness    both, of one installation
-    rotator    one turn after the other
+    ping       whether every API server gets an answer from a replica
+    witness    all of that, of one installation
+    activation which rules webhooks lack: pure
+    turns      one turn after the other, and what came of it
+    rotator    the duty of rotation
+    activator  the duty of activation
     leader     a Lease, so that one of several copies works
     page       metrics and health
-    program    the command `rotate`
+    program    the commands `rotate` and `activate`
 """

@@ -1,7 +1,7 @@
 """`gpu-webhook-certs`, or `python -m certs`: the certificate program's command line.
 
-`rotate` is what runs in a cluster (`certs/program.py`). `self-signed` keeps a good pair in a directory: it leaves one
-that is good alone, and replaces one that is missing, broken, mismatched, for other names or about to expire.
+`rotate` and `activate` run in a cluster (`certs/program.py`). `self-signed` keeps a good pair in a directory: it
+leaves a good one alone, and replaces one that is missing, broken, mismatched, for other names or about to expire.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ KEY: Final = "tls.key"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, or 1 with a line that says what could not be done."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["rotate"]:
+    if given[:1] in (["rotate"], ["activate"]):
         from certs import program  # noqa: PLC0415 - the client costs 0.5 s, which `make run` must not pay
 
-        return program.main(given[1:])
+        return program.main(given)
     options = _parser().parse_args(given)
     names = [*LOOPBACK, *options.name]
     try:
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpu-webhook-certs", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="command")
     commands.add_parser("rotate", help="keep the CA, the CA bundles and the serving certificate of an installation")
+    commands.add_parser("activate", help="only let pods be brought to replicas once they answer; others issue")
     command = commands.add_parser("self-signed", help="keep a good self-signed pair in a directory")
     command.add_argument("--directory", type=Path, required=True, help=f"where {CERTIFICATE} and {KEY} are kept")
     command.add_argument(

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientTimeout
@@ -43,6 +43,11 @@ _ERRORS: Final[Mapping[int, type[ApiError]]] = {
     HTTPStatus.CONFLICT: ConflictError,
     HTTPStatus.UNPROCESSABLE_ENTITY: ConflictError,  # a `test` of a JSON Patch that fails
 }
+
+
+class _Answer(NamedTuple):
+    found: Object
+    warnings: Sequence[str]
 
 
 class Api:
@@ -90,6 +95,15 @@ class Api:
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
     ) -> Object:
         """One request; returns the object in the answer, and raises ApiError for every answer that is none."""
+        return (await self._exchange(method, path, body, content_type)).found
+
+    async def warnings(self, method: str, path: str, body: object) -> Sequence[str]:
+        """The warnings in the answer to one request: values of the header `Warning`; raises ApiError like `send`."""
+        return (await self._exchange(method, path, body)).warnings
+
+    async def _exchange(
+        self, method: str, path: str, body: object, content_type: str = "application/json"
+    ) -> _Answer:
         headers = {"Accept": "application/json", "Content-Type": content_type}
         await self.connected.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         url, limits = self.connected.configuration.host + path, ClientTimeout(SECONDS)
@@ -105,7 +119,7 @@ class Api:
         if answer.status >= HTTPStatus.BAD_REQUEST:
             kind = _ERRORS.get(answer.status, ApiError)
             raise kind(f"{method} {path} was answered with {answer.status}: {found.get('message', '')}")
-        return found
+        return _Answer(found, answer.headers.getall("Warning", ()))
 
     async def close(self) -> None:
         """End all connections."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from certs import stored
+from certs import activation, stored
 from certs.stored import Object
 
 GONE: Final = timedelta(seconds=30)
@@ -34,13 +34,21 @@ class Copies:
         }
 
     def due(self, kind: str, bundle: bytes, at: datetime) -> Object | None:
-        """A missing configuration to be created, with this CA bundle, if it is time."""
+        """A missing configuration to be created, with this CA bundle and not active, if it is time."""
         if kind not in self._missing_since or at - self._missing_since[kind] < GONE:
             return None
         last = self._last[kind]
         metadata = {key: value for key, value in last["metadata"].items() if key not in _OF_ONE_LIFE}
-        return {**stored.with_bundle(last, bundle), "metadata": metadata}
+        return {**_deactivated(stored.with_bundle(last, bundle)), "metadata": metadata}
 
     def known(self, kind: str) -> bool:
         """Whether a missing configuration can be created again."""
         return kind in self._last
+
+
+def _deactivated(configuration: Object) -> Object:
+    """The activator gives both configurations their rules again, in its order."""
+    try:
+        return activation.deactivated(configuration)
+    except activation.UnreadableError:
+        return configuration

@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import web
 
 from certs.endpoints import Address
-from certs.rotator import Status
+from certs.turns import Status
 
 STALLED_SECONDS: Final = 120.0
 """Without a turn for so long the program hangs; a restart does no harm."""

@@ -9,29 +9,23 @@ bundle for the webhooks beside this one.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import secrets
 import ssl
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
 from aiohttp import web
 
-from certs import stored
+from certs import servers, stored
 from certs.api import Api, ApiError
 from certs.endpoints import Address
 from certs.issue import Pair
 from certs.problem import Problem
 
-SECONDS: Final = 2.0
-"""For the tries at one API server: it may have come to another copy of this program, behind the same Service."""
-
-PAUSE_SECONDS: Final = 0.1
 LABEL: Final = "gpu-webhook.io/probe"
 
 Arrivals = Mapping[str, set[str]]
@@ -39,54 +33,30 @@ Arrivals = Mapping[str, set[str]]
 
 
 async def refusals(
-    api: Api, leaf: Pair, servers: Collection[Address], configurations: Collection[str], bind: Address, namespace: str
-) -> list[Problem]:
-    """Which API servers do not accept the leaf, and why; empty if all do.
-
-    A Lease, because this program may write Leases anyway; it may not create pods, which could mount every Secret of
-    the namespace.
-    """
-    if not servers:
-        return [Problem("api-server", "", "the Service kubernetes has no addresses: no API server can be asked")]
+    api: Api, leaf: Pair, configurations: Collection[str], bind: Address, namespace: str
+) -> Sequence[Problem]:
+    """Which API servers do not accept the leaf, and why; empty if all do. Raises ApiError."""
+    found = await servers.addresses(api)
     try:
         async with _showing(leaf, bind) as arrivals:
-            asked = (_refusal(api, server, configurations, arrivals, namespace) for server in servers)
-            return [problem for problem in await asyncio.gather(*asked) if problem]
+
+            async def why_not(there: Api) -> str:
+                return await _why_not(there, configurations, arrivals, namespace)
+
+            return await servers.ask(api, found, why_not)
     except OSError as error:
         return [Problem("api-server", "", f"the leaf cannot be shown to any API server: {error}")]
-
-
-async def _refusal(
-    api: Api, server: Address, configurations: Collection[str], arrivals: Arrivals, namespace: str
-) -> Problem | None:
-    """Why one API server does not accept the leaf, after a few tries."""
-    there, until = api.of(*server), monotonic() + SECONDS
-    try:
-        why = await _why_not(there, configurations, arrivals, namespace)
-        while why and monotonic() < until:
-            await asyncio.sleep(PAUSE_SECONDS)
-            why = await _why_not(there, configurations, arrivals, namespace)
-    finally:
-        await there.close()
-    return Problem("api-server", str(server), f"the API server {server} {why}") if why else None
 
 
 async def _why_not(there: Api, configurations: Collection[str], arrivals: Arrivals, namespace: str) -> str:
     """Ask once; nothing if the API server came here for each configuration."""
     token = secrets.token_hex(16)
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?dryRun=All"
     try:
-        await there.send("POST", path, _lease(token, namespace))
+        await servers.dry_run(there, namespace, {LABEL: token})
     except ApiError as error:
         return f"does not accept the new leaf: {error}"
     missing = [each for each in configurations if each not in arrivals[token]]
     return f"has not called {stored.PROBE} of our configuration: {' and '.join(missing)}" if missing else ""
-
-
-def _lease(token: str, namespace: str) -> stored.Object:
-    labels = {LABEL: token}
-    metadata = {"name": f"gpu-webhook-certs-probe-{token[:8]}", "namespace": namespace, "labels": labels}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {}}
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,8 @@
-"""`gpu-webhook-certs rotate`: the rotator, its leader election and its page, until SIGTERM."""
+"""`gpu-webhook-certs rotate` and `activate`: duties, leader election and a page, until SIGTERM.
+
+`rotate` issues and renews certificates, and activates the webhooks. `activate` does only the latter: cert-manager, or
+an operator, issues the certificates and writes the bundles.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,18 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from typing import Final
 
 from certs import api, leader, page
+from certs.activator import Activator
 from certs.endpoints import Address
 from certs.rotation import Terms
-from certs.rotator import IDLE_SECONDS, Rotator
+from certs.rotator import Rotator
 from certs.stored import Site
+from certs.turns import IDLE_SECONDS, Duty, Status, Turns
 from certs.witness import Network
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -71,32 +77,40 @@ async def _stoppable(options: argparse.Namespace) -> None:
 
 
 async def _run(cluster: api.Api, options: argparse.Namespace) -> None:
-    site = Site(options.namespace)
-    terms = Terms(
-        authority=options.ca_lifetime,
-        leaf=options.leaf_lifetime,
-        overlap=options.overlap,
-        renew_at=options.renew_at,
-    )
-    rotator = Rotator(cluster, Network(cluster, site, options.bind), site, terms)
+    site, status = Site(options.namespace), Status()
+    turns = Turns(status, list(_duties(cluster, site, status, options)))
     leading = asyncio.Event()
     lock = leader.Lock(site.own_service, site.namespace, f"{socket.gethostname()}-{token_hex(4)}", cluster.connected)
-    told = await page.serve(rotator.status, options.metrics)
+    told = await page.serve(status, options.metrics)
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(leader.campaign(lock, leading))
-            tasks.create_task(rotator.run(leading, options.idle.total_seconds()))
+            tasks.create_task(turns.run(leading, options.idle.total_seconds()))
     finally:
         await told.cleanup()
 
 
+def _duties(cluster: api.Api, site: Site, status: Status, options: argparse.Namespace) -> Iterator[Duty]:
+    """What the command keeps as it should be, in the order of a first installation."""
+    network = Network(cluster, site, options.bind)
+    if options.command == "rotate":
+        terms = Terms(
+            authority=options.ca_lifetime,
+            leaf=options.leaf_lifetime,
+            overlap=options.overlap,
+            renew_at=options.renew_at,
+        )
+        yield Rotator(cluster, network, site, terms, status)
+    yield Activator(cluster, network, site, status)
+
+
 def _parser() -> argparse.ArgumentParser:
-    default = Terms()
-    parser = argparse.ArgumentParser(prog="gpu-webhook-certs rotate", description=__doc__)
+    default, loopback = Terms(), "127.0.0.1"
+    parser = argparse.ArgumentParser(prog="gpu-webhook-certs", description=__doc__)
+    parser.add_argument("command", choices=("rotate", "activate"))
     parser.add_argument("--namespace", default=Site().namespace, help="of the Secrets and Services")
-    loopback = "127.0.0.1"
-    parser.add_argument("--bind", type=_address, default=Address(loopback, 8443), help="where a leaf is tried")
     parser.add_argument("--metrics", type=_address, default=Address(loopback, 8082), help="/metrics and /healthz")
+    parser.add_argument("--bind", type=_address, default=Address(loopback, 8443), help="where a leaf is tried")
     parser.add_argument("--ca-lifetime", type=_duration, default=default.authority, help="of a new CA")
     parser.add_argument("--leaf-lifetime", type=_duration, default=default.leaf, help="of a new serving certificate")
     parser.add_argument("--overlap", type=_duration, default=default.overlap, help="how long two CAs are trusted")

@@ -1,56 +1,26 @@
-"""The turns of a rotation: read everything, ask `rotation.plan` what is next, do the first thing that can be done."""
+"""The duty of rotation: read everything, ask `rotation.plan` what is next, do the first thing that can be done."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
 from certs import issue, rotation, stored
-from certs.api import ApiError, ConflictError, Object
+from certs.api import ApiError, Object
 from certs.copies import Copies
 from certs.issue import Pair
 from certs.problem import Problem
 from certs.rotation import Action, Authorities, Forget, Publish, Serve, State, Terms
 from certs.stored import Site
-
-IDLE_SECONDS: Final = 15.0
-"""Between two turns while all is well. Clocks that jump, machines that were suspended, and objects that somebody
-changed or deleted are seen at the next one."""
-
-BLOCKED_SECONDS: Final = 2.0
-"""Between two turns while something cannot be done yet."""
+from certs.turns import Status, Turn
 
 PATIENCE_SECONDS: Final = 20.0
 """How long API servers are asked to accept a leaf while the one that is being served is not good."""
 
-ACTED_SECONDS: Final = 0.5
-"""After a write: if somebody else undoes it again and again, the API server is not flooded."""
-
-REPEAT_SECONDS: Final = 60.0
-"""After this, a problem that is still there is logged again."""
-
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Status:
-    """What the page of metrics tells."""
-
-    actions: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By action and result: `done`, `conflict` if somebody else wrote first, `failed`."""
-
-    expiry: dict[str, datetime] = field(default_factory=dict)
-    """By certificate: `authority`, `leaf`."""
-
-    problems: Sequence[Problem] = ()
-    turned: float = field(default_factory=monotonic)
-    """When the last turn ended (monotonic)."""
 
 
 class Store(Protocol):
@@ -102,45 +72,28 @@ class _Seen(NamedTuple):
 class Rotator:
     """Keeps the CA, the bundles and the serving certificate of one installation."""
 
-    def __init__(self, api: Store, witness: Witness, site: Site, terms: Terms) -> None:
-        self.status = Status()
+    def __init__(self, api: Store, witness: Witness, site: Site, terms: Terms, status: Status) -> None:
         self._api = api
         self._witness = witness
         self._site = site
         self._terms = terms
+        self._status = status
         self._copies = Copies()
         self._waiting_since: float | None = None
-        self._said: dict[tuple[str, str], float] = {}
 
-    async def run(self, leading: asyncio.Event, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Take turns while `leading` is set; never returns."""
-        while True:
-            pause = BLOCKED_SECONDS
-            if leading.is_set():
-                acted = await self.turn()
-                pause = ACTED_SECONDS if acted else BLOCKED_SECONDS if self.status.problems else idle_seconds
-            self.status.turned = monotonic()
-            await asyncio.sleep(min(pause, idle_seconds))
-
-    async def turn(self) -> bool:
-        """Do one thing, if there is one that can be done. Returns whether something was written."""
-        problems: list[Problem] = []
-        try:
-            seen = await self._read()
-        except ApiError as error:
-            self._tell([Problem("cluster", "", str(error))])
-            return False
-        problems += await self._recreate(seen)
+    async def turn(self) -> Turn:
+        """Do one thing, if there is one that can be done; raises ApiError if the cluster cannot be read."""
+        seen = await self._read()
+        problems = await self._recreate(seen)
         state = seen.state
-        self.status.expiry = dict(_expiry(state))
+        self._status.expiry = dict(_expiry(state))
         for action in rotation.plan(state, self._site.names, self._terms, seen.at):
-            blocked = await self._attempt(action, seen, state)
+            name = type(action).__name__.lower()
+            blocked = await self._status.attempt(name, action.why, self._do(action, seen, state))
             if not blocked:
-                self._tell(problems)
-                return True
+                return Turn(problems, acted=True)
             problems += blocked
-        self._tell(problems)
-        return False
+        return Turn(problems)
 
     async def _read(self) -> _Seen:
         """What is stored; `rotation.State` says why in this order."""
@@ -172,27 +125,13 @@ class Rotator:
         try:
             await self._api.put(path, made, None)
         except ApiError as error:
-            self.status.actions["recreate", "failed"] += 1
+            self._status.actions["recreate", "failed"] += 1
             return f"{missing} It cannot be created again: {error}"
-        self.status.actions["recreate", "done"] += 1
+        self._status.actions["recreate", "done"] += 1
         log.warning("recreate: the %s webhook configuration was deleted, and is there again", kind)
         return f"the {kind} webhook configuration {self._site.configuration} was deleted"
 
     # One action
-
-    async def _attempt(self, action: Action, seen: _Seen, state: State) -> Sequence[Problem]:
-        """Do it; returns what is in its way, or nothing if it is done."""
-        name = type(action).__name__.lower()
-        try:
-            blocked = await self._do(action, seen, state)
-        except ApiError as error:
-            result = "conflict" if isinstance(error, ConflictError) else "failed"
-            self.status.actions[name, result] += 1
-            return [Problem("write", name, f"{name} ({action.why}): {error}")]
-        if not blocked:
-            self.status.actions[name, "done"] += 1
-            log.info("%s: %s", name, action.why)
-        return blocked
 
     async def _do(self, action: Action, seen: _Seen, state: State) -> Sequence[Problem]:
         match action:
@@ -233,21 +172,6 @@ class Rotator:
             return False
         self._waiting_since = self._waiting_since or monotonic()
         return monotonic() - self._waiting_since > PATIENCE_SECONDS
-
-    # Telling
-
-    def _tell(self, problems: Sequence[Problem]) -> None:
-        """Log what is new, and what is still there after a while."""
-        now = monotonic()
-        if self.status.problems and not problems:
-            log.info("all is well again")
-        for each in problems:
-            if now - self._said.get(each[:2], -REPEAT_SECONDS) >= REPEAT_SECONDS:
-                self._said[each[:2]] = now
-                log.warning("%s", each.why)
-        present = {each[:2] for each in problems}
-        self._said = {key: at for key, at in self._said.items() if key in present}
-        self.status.problems = problems
 
 
 def _expiry(state: State) -> Mapping[str, datetime]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from certs import endpoints, probe
+from certs import endpoints, ping, probe
 from certs.api import Api
 from certs.endpoints import Address
 from certs.issue import Pair
@@ -22,8 +22,15 @@ class Network:
 
     async def refusals(self, leaf: Pair, configurations: Collection[str]) -> Sequence[Problem]:
         """Which API servers do not accept a leaf for these configurations; raises ApiError."""
-        servers = await endpoints.of_service(self._api, "default", "kubernetes")
-        return await probe.refusals(self._api, leaf, servers, configurations, self._bind, self._site.namespace)
+        return await probe.refusals(self._api, leaf, configurations, self._bind, self._site.namespace)
+
+    async def unanswered(self, configuration: str) -> Sequence[Problem]:
+        """Which API servers get no answer from a replica for this configuration; raises ApiError."""
+        return await ping.unanswered(self._api, ping.PING, configuration, self._site.namespace)
+
+    async def unmutated(self) -> Sequence[Problem]:
+        """Which API servers do not bring pods to be mutated yet; raises ApiError."""
+        return await ping.unanswered(self._api, ping.ACTIVE, "mutating", self._site.namespace)
 
     async def others(self, signer: bytes) -> Sequence[Problem]:
         """Which replicas do not serve a leaf of this CA; raises ApiError."""

@@ -116,7 +116,7 @@ def test_as_long_as_a_replica_has_no_new_leaf_its_ca_stays_trusted() -> None:
         town.mount(turn % 2)  # never the third
         assert town.refused() == []
 
-    assert [each.what for each in walker.rotator.status.problems] == ["replica"]
+    assert [each.what for each in walker.status.problems] == ["replica"]
     assert len(stored.authorities(town.objects[SITE.authorities]).certificates) == 2
 
 
@@ -134,7 +134,7 @@ def test_as_long_as_an_api_server_has_not_heard_of_the_new_ca_no_leaf_of_it_is_s
             town.hear(0, path)  # never the other
         assert town.objects[SITE.serving] is serving
 
-    assert [each.what for each in walker.rotator.status.problems] == ["api-server"]
+    assert [each.what for each in walker.status.problems] == ["api-server"]
 
 
 def fresh(town: Town) -> dict[str, str]:
@@ -340,7 +340,7 @@ def test_a_leaf_is_served_unproven_only_while_the_present_one_is_bad_and_patienc
     while walker.whole_turn():  # the bundle; API servers hear nothing of it
         pass
     assert SITE.serving not in town.objects
-    assert {each.what for each in walker.rotator.status.problems} == {"api-server"}
+    assert {each.what for each in walker.status.problems} == {"api-server"}
 
     monkeypatch.setattr(rotator, "PATIENCE_SECONDS", -1)
 

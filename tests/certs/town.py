@@ -20,6 +20,7 @@ from certs.problem import Problem
 from certs.rotation import Terms
 from certs.rotator import Rotator
 from certs.stored import Site
+from certs.turns import Status, Turns
 
 SITE = Site()
 TERMS = Terms(authority=timedelta(days=60), leaf=timedelta(days=30))
@@ -157,12 +158,13 @@ class Walker:
 
     def __init__(self, town: Town) -> None:
         self._town = town
-        self.rotator = Rotator(town, town, SITE, TERMS)
+        self.status = Status()
+        self._turns = Turns(self.status, [Rotator(town, town, SITE, TERMS, self.status)])
         self._turn: Coroutine[Any, Any, bool] | None = None
 
     def walk(self) -> bool | None:
         """Go on until the next request; at the end of a turn: whether something was written."""
-        self._turn = self._turn or self.rotator.turn()
+        self._turn = self._turn or self._turns.turn()
         try:
             self._turn.send(None)
         except StopIteration as end:
@@ -188,9 +190,9 @@ def settle(town: Town, walker: Walker, turns: int = 30) -> int:
     for taken in range(turns):
         town.everybody_hears()
         town.at += timedelta(seconds=10)
-        if not walker.whole_turn() and not walker.rotator.status.problems:
+        if not walker.whole_turn() and not walker.status.problems:
             return taken
-    raise AssertionError([each.why for each in walker.rotator.status.problems])
+    raise AssertionError([each.why for each in walker.status.problems])
 
 
 def installed() -> Town:

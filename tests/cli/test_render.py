@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from tests.cli.program import SHIPPED, run
-from tests.cluster.webhook import MANIFEST
+from tests.cluster.webhook import MANIFEST, OF_LEASES, configurations
 
 
 def test_the_committed_configurations_are_what_the_shipped_rules_make() -> None:
@@ -13,6 +13,13 @@ def test_the_committed_configurations_are_what_the_shipped_rules_make() -> None:
 
     assert ran.code == 0
     assert ran.out == MANIFEST.read_text(), f"run: gpu-webhook render webhooks > {MANIFEST}"
+
+
+def test_without_the_certificate_program_they_can_be_active_at_once() -> None:
+    ran = run("render", "webhooks", "--rules", SHIPPED, "--active")
+
+    without = [{**each, "metadata": {"name": "gpu-webhook"}} for each in configurations()]
+    assert [*yaml.safe_load_all(ran.out)] == without
 
 
 def _with(text: str, folder: Path) -> Path:
@@ -35,7 +42,7 @@ def test_the_namespaces_left_out_are_the_exempt_ones_of_the_cluster(tmp_path: Pa
         "operator": "NotIn",
         "values": ["kube-system", "mine", "storage"],
     }
-    reviewed = [hook for hook in hooks if hook["name"] != "probe.gpu-webhook.io"]
+    reviewed = [hook for hook in hooks if hook["name"] not in OF_LEASES]
     assert [hook["namespaceSelector"] for hook in reviewed] == [{"matchExpressions": [left_out]}] * 4
     assert {hook["clientConfig"]["service"]["namespace"] for hook in hooks} == {"mine"}
 

@@ -29,7 +29,7 @@ from tests.cluster.load import ASKING, rewritten
 from tests.cluster.plane import ControlPlane, accepts, control_planes, free_port
 from tests.cluster.processes import Process
 from tests.cluster.waiting import until
-from tests.cluster.webhook import PROGRAM, ROOT, configurations
+from tests.cluster.webhook import PROGRAM, ROOT, shipped
 
 SITE = Site()
 CERTS = Path(sys.executable).with_name("gpu-webhook-certs")
@@ -117,6 +117,10 @@ class Issuer:
             return bool(page(self.url))
         except OSError:
             return False
+
+    def age(self) -> float:
+        """Seconds since its last turn."""
+        return metric(self.url, "certs_turn_age_seconds")
 
     def problems(self) -> list[str]:
         """What it says is not as it should be."""
@@ -259,7 +263,7 @@ def installation(binaries: Binaries, *options: str) -> Iterator[Installation]:
         with made.issuer(*options):
             made.start_replicas(3)
             until(lambda: all(accepts(each.port) for each in made.replicas), "all replicas listen", within=90)
-            for configuration in configurations():
+            for configuration in shipped():
                 made.client.apply(configuration)
             until(made.works, "pods are rewritten through both API servers", within=60)
         yield made

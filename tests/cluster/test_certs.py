@@ -15,6 +15,7 @@ from certs import issue
 from certs.api import Api
 from certs.rotation import Terms
 from certs.rotator import Rotator
+from certs.turns import Status, Turns
 from certs.witness import Network
 from tests.cluster.accounts import kubeconfig_of
 from tests.cluster.binaries import Binaries
@@ -84,12 +85,13 @@ def test_nobody_notices_two_rotators_at_once(installed: Installation) -> None:
     )
     binds = [installed.bind(number) for number in (0, 1)]
 
-    async def rotate() -> list[Rotator]:
+    async def rotate() -> list[Turns]:
         connected = client.Configuration()
         await config.load_kube_config(config_file=kubeconfig, client_configuration=connected)  # type: ignore[no-untyped-call]  # the library leaves it so
         api, leading = Api(client.ApiClient(connected)), asyncio.Event()
         leading.set()
-        rotators = [Rotator(api, Network(api, SITE, bind), SITE, terms) for bind in binds]
+        made = [(Status(), Network(api, SITE, bind)) for bind in binds]
+        rotators = [Turns(status, [Rotator(api, seen, SITE, terms, status)]) for status, seen in made]
         running = [asyncio.create_task(each.run(leading, 0.1)) for each in rotators]
         for _ in range(600):
             await asyncio.sleep(0.1)

@@ -12,6 +12,7 @@ import yaml
 from tests.cluster import binaries
 from tests.cluster.accounts import NAMESPACE
 from tests.cluster.binaries import Binaries
+from tests.cluster.webhook import OF_LEASES
 from tests.release import chart, kustomized
 from tests.release.kustomized import COMPONENTS, Object
 
@@ -124,7 +125,7 @@ def test_in_another_namespace_everything_is_there_and_the_namespace_is_exempt(he
 
     assert NAMESPACE not in {each["metadata"].get("namespace") for each in objects}
     hooks = [hook for each in objects if "webhooks" in each for hook in each["webhooks"]]
-    asked = [hook["namespaceSelector"] for hook in hooks if hook["name"] != "probe.gpu-webhook.io"]
+    asked = [hook["namespaceSelector"] for hook in hooks if hook["name"] not in OF_LEASES]
     exempt = {tuple(selector["matchExpressions"][0]["values"]) for selector in asked}
     assert exempt == {("gpu-operator", "gpu-webhook-system", "kube-system", "mine")}
     assert {hook["clientConfig"]["service"]["namespace"] for hook in hooks} == {"mine"}

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from certs.activation import WANTED
 from tests.cluster.binaries import Binaries
+from tests.cluster.webhook import OF_LEASES
 from tests.release import kustomized
 from tests.release.kustomized import Object
 
@@ -27,7 +29,7 @@ def _named(objects: Sequence[Object], kind: str, name: str = "gpu-webhook") -> A
 def _hooks(objects: Sequence[Object]) -> dict[str, Any]:
     """Our webhooks by name, without those that only the certificate program calls."""
     hooks = [hook for each in objects for hook in each.get("webhooks", ())]
-    return {hook["name"].partition(".")[0]: hook for hook in hooks if not hook["name"].startswith("probe.")}
+    return {hook["name"].partition(".")[0]: hook for hook in hooks if hook["name"] not in OF_LEASES}
 
 
 def test_observing_never_fails_a_create(changed: Changed) -> None:
@@ -83,13 +85,27 @@ def test_a_single_replica_is_replaced_without_a_gap(changed: Changed) -> None:
     assert (spec["replicas"], spec["strategy"]["rollingUpdate"]) == (1, {"maxSurge": 1, "maxUnavailable": 0})
 
 
+def test_where_others_issue_certificates_the_program_only_activates_and_sees_no_secret(changed: Changed) -> None:
+    for component in ("own-certificates", "cert-manager"):
+        objects = changed(component)
+        ours = [each for each in objects if each["metadata"]["name"] == "gpu-webhook-certs"]
+        (container,) = _named(ours, "Deployment", "gpu-webhook-certs")["spec"]["template"]["spec"]["containers"]
+        assert container["args"][0] == "activate"
+        granted = [rule for each in ours for rule in each.get("rules", ())]
+        assert sorted({(*rule["resources"], *rule["verbs"]) for rule in granted}) == [
+            ("endpointslices", "list"),
+            ("leases", "create"),
+            ("leases", "get", "update"),
+            ("mutatingwebhookconfigurations", "validatingwebhookconfigurations", "get", "patch"),
+        ]
+
+
 def test_cert_manager_takes_the_place_of_the_certificate_program(changed: Changed) -> None:
     objects = changed("cert-manager")
 
     annotations = [each["metadata"]["annotations"] for each in objects if "webhooks" in each]
     injected = {"cert-manager.io/inject-ca-from": "gpu-webhook-system/gpu-webhook"}
-    assert annotations == [injected, injected]
-    assert [each["kind"] for each in objects if each["metadata"]["name"].startswith("gpu-webhook-certs")] == []
+    assert [{key: value for key, value in each.items() if key != WANTED} for each in annotations] == [injected] * 2
     secret = _named(objects, "Certificate")["spec"]["secretName"]
     volumes = _named(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
     assert [each["secret"]["secretName"] for each in volumes if "secret" in each] == [secret]

@@ -28,7 +28,7 @@ from tests.cluster.pods import pod
 from tests.cluster.processes import Process
 from tests.cluster.tenancy import world
 from tests.cluster.waiting import until
-from tests.cluster.webhook import PROGRAM, ROOT, configurations
+from tests.cluster.webhook import PROGRAM, ROOT, activate, configurations
 from tests.release import kustomized
 
 pytestmark = pytest.mark.cluster
@@ -40,6 +40,7 @@ GROUP = "rbac.authorization.k8s.io"
 ROLE: Object = {"apiVersion": f"{GROUP}/v1", "kind": "Role"}
 CHECKS = [
     "configurations",
+    "active",
     "failure-policy",
     "namespaces",
     "replicas",
@@ -206,6 +207,7 @@ def installation(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -
         kustomized.overlay(overlay, ["doctor"])
         applied = client.kubectl("apply", "--server-side", "-k", str(overlay))
         assert applied.returncode == 0, applied.stderr
+        activate(client)
         for each in planes:
             client.create(_endpoints("default", "kubernetes", int(each.client.url.rpartition(":")[2])))
         _may_read_rules(client)
@@ -270,7 +272,7 @@ def test_people_read_a_table_with_a_fix_for_whatever_is_wrong(healthy: Installat
     assert "replicas        ok    1 replica is ready" in lines
     assert "admission       warn  not tried: pods in kube-system are left alone, by the Cluster document" in lines
     assert f"{' ' * 22}fix: name another namespace: --try-in NAMESPACE" in lines
-    assert lines[-1] == "14 checks: none failed, 1 to look at"
+    assert lines[-1] == "15 checks: none failed, 1 to look at"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.cluster.accounts import BASE, NAMESPACE
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client
 from tests.cluster.plane import control_plane
+from tests.cluster.webhook import OF_LEASES
 from tests.release import chart, kustomized
 from tests.release.kustomized import COMPONENTS
 
@@ -49,7 +50,7 @@ def _configurations(client: Client) -> list[Any]:
     kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     objects = [{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind} for kind in kinds]
     hooks = [hook for each in objects for one in client.list(each) for hook in one["webhooks"]]
-    return [hook for hook in hooks if hook["name"] != "probe.gpu-webhook.io"]
+    return [hook for hook in hooks if hook["name"] not in OF_LEASES]
 
 
 def _definitions(client: Client) -> set[str]:

@@ -16,7 +16,7 @@ from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import control_plane
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.waiting import until
-from tests.cluster.webhook import ROOT, configurations
+from tests.cluster.webhook import ROOT, activate, configurations
 from webhook.core.interpret import locations
 from webhook.core.policy import immutable
 from webhook.core.projection import budget, projection
@@ -38,10 +38,11 @@ def installed(programs: Binaries) -> Iterator[Client]:
         plane.client.create(STORED)
         done = plane.client.kubectl("apply", "--server-side", "--validate=strict", "-k", str(BASE))
         assert (done.returncode, done.stderr) == (0, "")
+        activate(plane.client)
         yield plane.client
 
 
-def test_applying_again_changes_nothing_and_keeps_the_issued_ca_bundle(installed: Client) -> None:
+def test_applying_again_changes_nothing_and_keeps_the_issued_ca_bundle_and_the_rules(installed: Client) -> None:
     mutating = configurations()[0]
     change = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "Y2E="}]
     patched = installed.kubectl("patch", mutating["kind"], "gpu-webhook", "--type=json", f"-p={change}")
@@ -53,6 +54,9 @@ def test_applying_again_changes_nothing_and_keeps_the_issued_ca_bundle(installed
     difference = installed.kubectl("diff", "--server-side", "-k", str(BASE))
     assert (difference.returncode, difference.stdout, difference.stderr) == (0, "", "")
     assert installed.get(mutating)["webhooks"][0]["clientConfig"]["caBundle"] == "Y2E="
+    assert [hook["rules"] for hook in installed.get(mutating)["webhooks"]] == [
+        hook["rules"] for hook in mutating["webhooks"]
+    ]
 
 
 @pytest.mark.usefixtures("controllers")

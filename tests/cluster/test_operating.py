@@ -19,7 +19,7 @@ from tests.cluster.client import RefusedError
 from tests.cluster.plane import ControlPlane, control_plane
 from tests.cluster.pods import pod
 from tests.cluster.waiting import until
-from tests.cluster.webhook import register, running_webhook, unregister
+from tests.cluster.webhook import activate, register, running_webhook, unregister
 from tests.release.kustomized import MANIFESTS
 from tests.release.test_monitoring import RULES
 
@@ -45,13 +45,13 @@ def empty(programs: Binaries) -> Iterator[ControlPlane]:
         yield plane
 
 
-def _run(plane: ControlPlane, commands: str, folder: Path) -> str:
+def executed(plane: ControlPlane, commands: str, folder: Path) -> str:
     """Run a block as a person does, in a copy of this project; returns what it printed."""
     environment = {
         "PATH": f"{plane.client.kubectl_path.parent}:{Path(sys.executable).parent}:/usr/bin:/bin",
         "KUBECONFIG": str(plane.client.kubeconfig),
-        "KUBECACHEDIR": str(folder / "cache"),
-        "HOME": str(folder),
+        "KUBECACHEDIR": str(plane.processes.folder / "cache"),
+        "HOME": str(plane.processes.folder),
     }
     done = subprocess.run(
         ["bash", "-euc", commands], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -70,33 +70,39 @@ def here(tmp_path: Path) -> Path:
 
 def test_all_commands_do_what_is_said_of_them(empty: ControlPlane, here: Path) -> None:
     shipped = (MANIFESTS / "base" / "webhook-configurations.yaml").read_text()
-    assert "all fine" in _run(empty, COMMANDS["render"], here)
+    assert "all fine" in executed(empty, COMMANDS["render"], here)
     assert (here / "manifests" / "base" / "webhook-configurations.yaml").read_text() == shipped
 
     apply, ready, attempt = COMMANDS["install"].splitlines()
-    assert "serverside-applied" in _run(empty, apply, here)
-    assert "successfully rolled out" in _run(empty, ready, here)
+    assert "serverside-applied" in executed(empty, apply, here)
+    _admits(empty)
+    activate(empty.client)
+    assert "condition met" in executed(empty, ready, here)
     with running_webhook(empty) as webhook:
         unregister(empty.client)
         register(empty.client, webhook)
-        assert _run(empty, attempt, here) == '{"nvidia.com/gpu":"1"}'
+        assert executed(empty, attempt, here) == '{"nvidia.com/gpu":"1"}'
         unregister(empty.client)
-    _run(empty, COMMANDS["on"], here)
-    assert "pod/ordinary" in _run(empty, COMMANDS["verify"], here)
-    assert "successfully rolled out" in _run(empty, COMMANDS["upgrade"], here)
-    assert "gpu-webhook" in _run(empty, COMMANDS["replicas"], here)
+    executed(empty, COMMANDS["on"], here)
+    _admits(empty)
+    assert "mutate.gpu-webhook.io: \nping" in executed(empty, COMMANDS["activation"], here)
+    activate(empty.client)
+    assert "pod/ordinary" in executed(empty, COMMANDS["verify"], here)
+    assert "successfully rolled out" in executed(empty, COMMANDS["upgrade"], here)
+    assert "gpu-webhook" in executed(empty, COMMANDS["replicas"], here)
     empty.client.create(POLICY)
-    assert "vision" in _run(empty, COMMANDS["ledgers"], here)
+    assert "vision" in executed(empty, COMMANDS["ledgers"], here)
 
     _refuses(empty)
-    assert "patched" in _run(empty, COMMANDS["ignore"], here)
+    assert "patched" in executed(empty, COMMANDS["ignore"], here)
     _admits(empty)
-    assert "deleted" in _run(empty, COMMANDS["off"], here)
+    assert "deleted" in executed(empty, COMMANDS["off"], here)
     _admits(empty)
-    _run(empty, COMMANDS["on"], here)
+    executed(empty, COMMANDS["on"], here)
+    activate(empty.client)
     _refuses(empty)
 
-    assert "deleted" in _run(empty, COMMANDS["uninstall"], here)
+    assert "deleted" in executed(empty, COMMANDS["uninstall"], here)
     _admits(empty)
     assert empty.client.exists(POLICY)
     assert not empty.client.exists({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from certs import activation
 from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import ControlPlane, accepts, free_port
 from tests.cluster.processes import Process
@@ -23,6 +24,8 @@ PROGRAM = Path(sys.executable).with_name("gpu-webhook")
 MANIFEST = ROOT / "manifests" / "base" / "webhook-configurations.yaml"
 MUTATE = "mutate.gpu-webhook.io"
 VALIDATE = "validate.gpu-webhook.io"
+OF_LEASES = frozenset({"active.gpu-webhook.io", "ping.gpu-webhook.io", "probe.gpu-webhook.io"})
+"""What only the certificate program has called."""
 
 _CALLED = re.compile(
     r'^apiserver_admission_webhook_request_total\{.*name="(?P<name>[^"]+)".*\} (?P<count>\d+)$', re.MULTILINE
@@ -68,9 +71,26 @@ def running_webhook(
         process.stop()
 
 
-def configurations() -> list[dict[str, Any]]:
-    """Both webhook configurations of the shipped manifest."""
+def shipped() -> list[dict[str, Any]]:
+    """Both webhook configurations of the shipped manifest: not active."""
     return list(yaml.safe_load_all(MANIFEST.read_text()))
+
+
+def configurations() -> list[dict[str, Any]]:
+    """Both of them with the rules that the certificate program gives them."""
+    made = shipped()
+    for configuration in made:
+        for place, rules in activation.inactive(configuration).items():
+            configuration["webhooks"][place]["rules"] = rules
+    return made
+
+
+def activate(client: Client) -> None:
+    """Give the configurations that were applied their rules, as the certificate program does when replicas answer."""
+    for made in configurations():
+        rules = {hook["name"]: hook["rules"] for hook in made["webhooks"]}
+        stored = client.get(made)
+        client.update({**stored, "webhooks": [{**hook, "rules": rules[hook["name"]]} for hook in stored["webhooks"]]})
 
 
 def register(client: Client, webhook: Webhook) -> None:

@@ -39,8 +39,8 @@ class Edit(NamedTuple):
 
     start: int
     end: int
-    condition: str
     lines: tuple[str, ...]
+    condition: str
 
 
 def write(kubectl: Path, folder: Path) -> None:
@@ -108,22 +108,26 @@ def _under(condition: str, text: str) -> str:
 
 
 def _edits(base: Object, variants: Mapping[str, Object | None]) -> list[Edit]:
-    """What components change, in the order of lines; two may not change the same ones."""
-    edits = sorted(
-        edit
-        for each, variant in variants.items()
-        if variant and variant["kind"] != "ConfigMap"
-        for edit in _changes(_lines(base), _lines(variant), f".Values.components.{value(each)}")
-    )
+    """What components change, in the order of lines; two may change the same ones only in the same way."""
+    conditions: dict[tuple[int, int, tuple[str, ...]], list[str]] = {}
+    for each, variant in variants.items():
+        if variant and variant["kind"] != "ConfigMap":
+            for edit in _changes(_lines(base), _lines(variant)):
+                conditions.setdefault(edit, []).append(f".Values.components.{value(each)}")
+    edits = sorted(Edit(*edit, _any(found)) for edit, found in conditions.items())
     for one, other in itertools.pairwise(edits):
         assert one.end <= other.start, f"{one} and {other} change the same lines"
     return edits
 
 
-def _changes(before: list[str], after: list[str], condition: str) -> Iterator[Edit]:
+def _any(conditions: Sequence[str]) -> str:
+    return conditions[0] if len(conditions) == 1 else f"or {' '.join(conditions)}"
+
+
+def _changes(before: list[str], after: list[str]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     for tag, start, end, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag != "equal":
-            yield Edit(start, end, condition, tuple(after[first:last]))
+            yield start, end, tuple(after[first:last])
 
 
 def _edited(body: Sequence[str], edits: Sequence[Edit]) -> Iterator[str]:

@@ -111,7 +111,7 @@ class Examination:
     async def checks(self) -> AsyncIterator[Check]:
         """Make them one after the other."""
         for names, make in (
-            (("configurations", "failure-policy", "namespaces"), self._configurations),
+            (("configurations", "active", "failure-policy", "namespaces"), self._configurations),
             (("replicas", "certificate", "expiry"), self._replicas),
             (("admission",), self._admission),
             (("clocks",), self._clocks),

@@ -22,6 +22,11 @@ def render_options(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="where the server runs (default: %(default)s)",
     )
+    command.add_argument(
+        "--active",
+        action="store_true",
+        help="active at once, whether replicas answer or not; without gpu-webhook-certs",
+    )
     command.set_defaults(command=_render)
 
 
@@ -35,5 +40,8 @@ def _render(given: argparse.Namespace) -> int:
     except configurations.NotExemptError as error:
         raise UsageError(str(error)) from error
     print("# Printed by `gpu-webhook render webhooks`.")
+    if not given.active:
+        print(f"# The certificate program copies the rules in {configurations.WANTED} when replicas answer.")
+        objects = [configurations.inactive(each) for each in objects]
     print(manifest.text(objects), end="")
     return FINE

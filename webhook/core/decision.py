@@ -72,6 +72,11 @@ POLICY: Final = "GPU1"
 """The beginning of every code of policy and quota."""
 
 
+def pinged(path: str) -> Decision:
+    """The answer to a ping that came by a path: the API server hands its warning on (`certs/ping.py`)."""
+    return Decision(allowed=True, warnings=[f"gpu-webhook answers /{path}"])
+
+
 def denied(
     violations: Sequence[Violation], warnings: Sequence[str] = (), findings: Sequence[Finding] = ()
 ) -> Decision:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from webhook.core.decision import UNTOUCHED, Decision, denied
+from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
 from webhook.core.forms.document import Nearest
 from webhook.core.interpret import hints, interpret
 from webhook.core.kube import patch, pod
@@ -19,6 +19,8 @@ from webhook.core.violations import Refusal
 
 def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Translate the pod; deny it only if its request cannot be understood or satisfied."""
+    if request.is_a_ping:
+        return pinged("mutate")
     if request.operation != "CREATE" or not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):
         return UNTOUCHED
     try:

@@ -97,6 +97,14 @@ class AdmissionRequest(NamedTuple):
         return (self.resource, self.subresource) in {("pods", "binding"), ("bindings", "")} and self.pod is not None
 
     @property
+    def is_a_ping(self) -> bool:
+        """Whether it is of a Lease: the certificate program asks through an API server whether replicas answer.
+
+        Our configurations bring nothing else of that kind here than its Leases, by the paths of pods.
+        """
+        return self.resource == "leases"
+
+    @property
     def object_name(self) -> str:
         """The name of the object itself, empty if it has none."""
         metadata = (self.pod or {}).get("metadata")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core.decision import UNTOUCHED, Decision, denied
+from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
 from webhook.core.interpret import interpret
 from webhook.core.kube import patch, pod
 from webhook.core.plan import shortfall
@@ -29,12 +29,12 @@ KEEPS: Final = "the pod keeps the GPU it was created with; create it again for t
 
 def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Judge a pod that is about to be created or updated, or the Binding of one."""
-    if rulebook.cluster.exempts(request.namespace):
+    if request.is_a_ping:
+        return pinged("validate")
+    if not (request.is_of_a_pod or request.is_a_binding) or rulebook.cluster.exempts(request.namespace):
         return UNTOUCHED
     if request.is_a_binding:
         return _bound(request, rulebook)
-    if not request.is_of_a_pod:
-        return UNTOUCHED
     try:
         request = projection.project(request, rulebook)
     except Refusal as refusal:

@@ -36,9 +36,19 @@ def failing(checks: list[Check]) -> list[Check]:
 def test_what_the_api_server_fills_in_and_the_ca_bundle_are_no_drift() -> None:
     assert [(check.name, check.result) for check in live()] == [
         ("configurations", "ok"),
+        ("active", "ok"),
         ("failure-policy", "ok"),
         ("namespaces", "ok"),
     ]
+
+
+def test_webhooks_that_are_not_active_yet_are_named_and_are_no_drift() -> None:
+    def wait(hooks: list[Any]) -> None:
+        for hook in hooks[:2]:
+            del hook["rules"]
+
+    text = "validate.gpu-webhook.io, bindings.gpu-webhook.io: no rules yet, so the API server never calls it"
+    assert failing(live(wait)) == [Check("active", "fail", text, registered.AWAIT)]
 
 
 def test_a_missing_configuration_is_all_there_is_to_say() -> None:

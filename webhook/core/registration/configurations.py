@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.core.registration import conditions
@@ -15,11 +16,16 @@ NAME: Final = "gpu-webhook"
 before those of the back ends (hami, kai, koordinator, volcano), which see the pod as we translated it."""
 
 CERTS: Final = "gpu-webhook-certs"
-"""The Service of the certificate program (`certs/`). `probe` calls it: so it sees which API servers have the
-present CA bundle. Only its own Leases, with the label PROBED, are brought to it. Where others issue the certificates
-nobody writes such a Lease, and `probe` may stay."""
+"""The Service of the certificate program (`certs/`)."""
 
-PROBED: Final = "gpu-webhook.io/probe"
+LABELS: Final = "gpu-webhook.io/"
+"""Leases of the certificate program have a label that begins so and ends in the first word of a webhook's name.
+`probe` calls that program, which so sees which API servers have the present CA bundle. `ping` calls a replica, so
+that it sees which of them reach one; and so does `active`, once pods are brought to be mutated."""
+
+WANTED: Final = "gpu-webhook.io/rules"
+"""The annotation with the rules that the certificate program copies when replicas answer (`certs/activation.py`)."""
+
 NAMESPACE: Final = "gpu-webhook-system"
 SYSTEM: Final = "kube-system"
 IMMUTABLE: Final = "kubernetes.io/metadata.name"
@@ -28,6 +34,7 @@ IMMUTABLE: Final = "kubernetes.io/metadata.name"
 WARNING_SECONDS: Final = 2
 """A warning that comes too late stands in the status and the events of the object, too: nobody waits long for it."""
 
+_ALWAYS_ACTIVE: Final = frozenset({"ping.gpu-webhook.io", "probe.gpu-webhook.io"})
 _PODS: Final = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 _SUBRESOURCES: Final = {**_PODS, "resources": ["pods/ephemeralcontainers", "pods/resize", "pods/status"]}
 """A rule on pods covers no subresource: each that is looked at is named."""
@@ -85,22 +92,45 @@ def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]
         failurePolicy="Ignore",
         timeoutSeconds=WARNING_SECONDS,
     )
-    validating = [validate, bindings, templates, _probe("validating", namespace)]
+    validating = [validate, bindings, templates, *_of_leases("validating", "validate", namespace)]
     return [
-        _configuration("MutatingWebhookConfiguration", [mutate, _probe("mutating", namespace)]),
+        _configuration("MutatingWebhookConfiguration", [mutate, *_of_leases("mutating", "mutate", namespace)]),
         _configuration("ValidatingWebhookConfiguration", validating),
     ]
 
 
-def _probe(configuration: str, namespace: str) -> dict[str, Any]:
-    service = {"namespace": namespace, "name": CERTS, "port": 443, "path": f"/probe/{configuration}"}
+def inactive(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as it is applied: webhooks of pods without rules, which stand in the annotation WANTED."""
+    hooks = configuration["webhooks"]
+    wanted = {hook["name"]: hook["rules"] for hook in hooks if hook["name"] not in _ALWAYS_ACTIVE}
+    lines = ",\n  ".join(f"{json.dumps(name)}: {_lines(rules)}" for name, rules in wanted.items())
+    metadata = {**configuration["metadata"], "annotations": {WANTED: f"{{\n  {lines}\n}}"}}
+    without = [
+        {key: value for key, value in hook.items() if key != "rules" or hook["name"] not in wanted} for hook in hooks
+    ]
+    return {**configuration, "metadata": metadata, "webhooks": without}
+
+
+def _lines(rules: Sequence[Any]) -> str:
+    return "[\n    " + ",\n    ".join(json.dumps(rule) for rule in rules) + "\n  ]"
+
+
+def _of_leases(configuration: str, path: str, namespace: str) -> Iterator[dict[str, Any]]:
+    """The webhooks that only the certificate program has called, by Leases of its own."""
+    if configuration == "mutating":
+        yield _of_lease("active", NAME, f"/{path}", namespace)
+    yield _of_lease("ping", NAME, f"/{path}", namespace)
+    yield _of_lease("probe", CERTS, f"/probe/{configuration}", namespace)
+
+
+def _of_lease(name: str, service: str, path: str, namespace: str) -> dict[str, Any]:
     return {
-        "name": "probe.gpu-webhook.io",
-        "clientConfig": {"service": service},
+        "name": f"{name}.gpu-webhook.io",
+        "clientConfig": {"service": {"namespace": namespace, "name": service, "port": 443, "path": path}},
         "rules": [_rule(_LEASES, ["CREATE"])],
         "matchPolicy": "Equivalent",
         "namespaceSelector": {"matchLabels": {IMMUTABLE: namespace}},
-        "objectSelector": {"matchExpressions": [{"key": PROBED, "operator": "Exists"}]},
+        "objectSelector": {"matchExpressions": [{"key": f"{LABELS}{name}", "operator": "Exists"}]},
         "sideEffects": "None",
         "failurePolicy": "Fail",
         "timeoutSeconds": TIMEOUT_SECONDS,

@@ -12,6 +12,11 @@ Object = Mapping[str, Any]
 
 RENDER: Final = "apply the manifests, or: gpu-webhook render webhooks | kubectl apply --server-side -f -"
 
+AWAIT: Final = (
+    "gpu-webhook-certs writes the rules when a replica answers through every API server; its log says which does not."
+    " Without that program: gpu-webhook render webhooks --active"
+)
+
 _DEFAULTS: Final[Object] = {
     "failurePolicy": "Fail",
     "matchConditions": [],
@@ -38,6 +43,11 @@ class _Hook(NamedTuple):
     def name(self) -> str:
         return str(self.wanted["name"])
 
+    @property
+    def is_active(self) -> bool:
+        """The API server calls a webhook without rules for nothing."""
+        return bool(self.found.get("rules"))
+
 
 def check(wanted: Sequence[Object], live: Mapping[str, Object | None]) -> list[Check]:
     """Whether our configurations exist and are as rendered. `live` has those of the cluster, by kind."""
@@ -51,6 +61,7 @@ def check(wanted: Sequence[Object], live: Mapping[str, Object | None]) -> list[C
     drifted += [text for hook in hooks for text in _drift(hook)]
     return [
         _drifted(drifted, [text for hook in hooks for text in _chosen(hook)], hooks),
+        _active(hooks),
         _policy(hooks),
         _left_out(hooks),
     ]
@@ -73,7 +84,7 @@ def _drift(hook: _Hook) -> Iterator[str]:
     """What differs from the rendered webhook and was not for an operator to choose."""
     keys = sorted((hook.wanted.keys() | hook.found.keys()) - _CHECKED_APART - _TUNED - {"clientConfig"})
     for key in keys:
-        if _plain(hook.wanted.get(key)) != _plain(hook.found.get(key)):
+        if (key != "rules" or hook.is_active) and _plain(hook.wanted.get(key)) != _plain(hook.found.get(key)):
             yield f"{hook.name}: {key} {_difference(hook.wanted.get(key), hook.found.get(key))}"
     wanted, found = (_service(each) for each in hook)
     if found is not None and found != wanted:
@@ -117,6 +128,14 @@ def _drifted(drifted: Sequence[str], chosen: Sequence[str], hooks: Sequence[_Hoo
         return Check("configurations", "ok", f"both are there, and their {len(hooks)} webhooks are as rendered")
     fix = RENDER if drifted else "none is needed if that is meant; else " + RENDER
     return Check("configurations", result, several([*drifted, *chosen]), fix)
+
+
+def _active(hooks: Sequence[_Hook]) -> Check:
+    inactive = ", ".join(hook.name for hook in hooks if not hook.is_active)
+    if not inactive:
+        return Check("active", "ok", "each webhook has its rules, so the API server calls it")
+    text = f"{inactive}: no rules yet, so the API server never calls it"
+    return Check("active", "fail", text, AWAIT)
 
 
 def _policy(hooks: Sequence[_Hook]) -> Check:

@@ -1,0 +1,75 @@
+"""Which rules our webhooks lack, and the patch that gives them."""
+
+import json
+from typing import Any
+
+import pytest
+from jsonpatch import JsonPatch
+
+from certs import activation, ping
+from tests.cluster.webhook import configurations, shipped
+from webhook.core.decision import pinged
+
+RULES = [{"apiGroups": [""], "resources": ["pods"]}]
+
+
+def stored(annotation: str | None, *hooks: dict[str, Any]) -> dict[str, Any]:
+    annotations = {} if annotation is None else {activation.WANTED: annotation}
+    return {"metadata": {"resourceVersion": "7", "annotations": annotations}, "webhooks": [*hooks]}
+
+
+def wanted(**rules: Any) -> str:
+    return json.dumps({f"{name}.gpu-webhook.io": value for name, value in rules.items()})
+
+
+def test_a_webhook_without_its_rules_is_inactive_and_others_are_left_alone() -> None:
+    mine, other = {"name": "mutate.gpu-webhook.io"}, {"name": "other.example.com", "rules": RULES}
+    configuration = stored(wanted(mutate=RULES), other, mine)
+
+    rules = activation.inactive(configuration)
+
+    assert rules == {1: RULES}
+    assert activation.names(configuration, rules) == "mutate.gpu-webhook.io"
+    changed = JsonPatch(activation.operations(configuration, rules)).apply(configuration)
+    assert changed["webhooks"] == [other, {**mine, "rules": RULES}]
+    assert activation.inactive(changed) == {}
+
+
+def test_a_deactivated_configuration_lacks_exactly_what_is_wanted() -> None:
+    mine, other = {"name": "mutate.gpu-webhook.io", "rules": RULES}, {"name": "other.example.com", "rules": RULES}
+    configuration = stored(wanted(mutate=RULES), other, mine)
+
+    assert activation.deactivated(configuration)["webhooks"] == [other, {"name": "mutate.gpu-webhook.io"}]
+    assert activation.inactive(activation.deactivated(configuration)) == {1: RULES}
+
+
+def test_a_configuration_that_was_written_since_is_not_patched() -> None:
+    assert activation.operations(stored(None), {})[0] == {
+        "op": "test",
+        "path": "/metadata/resourceVersion",
+        "value": "7",
+    }
+
+
+@pytest.mark.parametrize("annotation", [None, "{}", wanted(absent=RULES)])
+def test_nothing_is_wanted_of_what_the_annotation_does_not_name(annotation: str | None) -> None:
+    assert activation.inactive(stored(annotation, {"name": "mutate.gpu-webhook.io"})) == {}
+
+
+@pytest.mark.parametrize("annotation", ["", "{", "[]", "null", '{"mutate.gpu-webhook.io": {}}', "[" * 100_000])
+def test_an_annotation_that_is_no_object_of_lists_is_unreadable(annotation: str) -> None:
+    with pytest.raises(activation.UnreadableError, match=r"^its annotation gpu-webhook\.io/rules is not"):
+        activation.inactive(stored(annotation, {"name": "mutate.gpu-webhook.io"}))
+
+
+def test_every_shipped_webhook_is_active_or_becomes_so() -> None:
+    made = [hook["name"] for each in shipped() for hook in each["webhooks"] if "rules" in hook]
+
+    assert made == ["ping.gpu-webhook.io", "probe.gpu-webhook.io"] * 2
+    assert all("rules" in hook for each in configurations() for hook in each["webhooks"])
+
+
+def test_replicas_say_what_the_certificate_program_listens_for() -> None:
+    said = [warning for path in ("mutate", "validate") for warning in pinged(path).warnings]
+
+    assert said == [*ping.ANSWERS.values()]
