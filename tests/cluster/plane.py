@@ -55,8 +55,8 @@ def control_plane(binaries: Binaries, *, controllers: bool = False) -> Iterator[
 
 
 @contextmanager
-def control_planes(binaries: Binaries, count: int) -> Iterator[list[ControlPlane]]:
-    """Several API servers on one etcd, each seen as a control plane.
+def control_planes(binaries: Binaries, count: int, *options: str) -> Iterator[list[ControlPlane]]:
+    """Several API servers on one etcd, each seen as a control plane; with more options if some are named.
 
     They listen on every address of this machine, and call a Service at the addresses of its EndpointSlices.
     """
@@ -64,7 +64,7 @@ def control_planes(binaries: Binaries, count: int) -> Iterator[list[ControlPlane
     with Processes() as processes:
         made = credentials.issue(processes.folder)
         _start_etcd(processes, binaries)
-        yield [_with_apiserver(processes, binaries, made, *outward) for _ in range(count)]
+        yield [_with_apiserver(processes, binaries, made, *outward, *options) for _ in range(count)]
 
 
 def _with_apiserver(processes: Processes, binaries: Binaries, made: Credentials, *options: str) -> ControlPlane:

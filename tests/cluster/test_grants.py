@@ -1,0 +1,178 @@
+"""Each right that the manifests give is used by some program in some ordinary situation, and none is missing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster import grants
+from tests.cluster.accounts import NAMESPACE, SETTLER, kubeconfig_of
+from tests.cluster.binaries import Binaries
+from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.grants import Asked, Grant
+from tests.cluster.installation import AUTHORITIES, SERVING, Installation
+from tests.cluster.plane import control_planes
+from tests.cluster.pods import pod
+from tests.cluster.rollouts import DEPLOYMENT, Rollouts
+from tests.cluster.tenancy import world
+from tests.cluster.tenancy.town import create, gpu_pod
+from tests.cluster.test_certs import FAST
+from tests.cluster.test_elastic_claims import CRDS
+from tests.cluster.waiting import until
+from tests.cluster.watcher import running_watcher
+from tests.cluster.webhook import PROGRAM, ROOT, configurations
+from tests.release import kustomized
+
+pytestmark = [pytest.mark.cluster, pytest.mark.large]
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "0", "controller": True}
+EVENT: Object = {"apiVersion": "v1", "kind": "Event", "metadata": {}}
+RESOURCE_QUOTA: Object = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+NO_PODS = {"hard": {"pods": "0"}}
+JOB: Object = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "gpu-webhook-doctor", "namespace": NAMESPACE},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("grants")
+
+
+@pytest.fixture(scope="module")
+def installed(programs: Binaries, folder: Path) -> Iterator[Installation]:
+    """All that has an account, on an API server that writes down what it is asked; one replica, as one has it all."""
+    options, _ = grants.audited(folder)
+    with ExitStack() as stack:
+        made = Installation(stack.enter_context(control_planes(programs, 1, *options)), programs)
+        stack.callback(made.close)
+        made.lay_out()
+        for crd in CRDS:
+            made.client.apply(yaml.safe_load(crd.read_text()))
+        _apply(made.client, folder)
+        made.client.patch(DEPLOYMENT, {"spec": {"replicas": 1}})
+        stack.enter_context(made.issuer(*FAST))
+        until(lambda: made.stored(SERVING), "the serving Secret", within=60)
+        running = Rollouts(made)
+        stack.callback(running.close)
+        running.scale()
+        world.start_settler(made.planes[0], kubeconfig=kubeconfig_of(made.planes[0], SETTLER))
+        account = kubeconfig_of(made.planes[0], "gpu-webhook")
+        stack.enter_context(running_watcher(made.planes[0], account, ROOT / "rules", folder / "surroundings.json"))
+        until(made.works, "pods are rewritten", within=60)
+        yield made
+
+
+def _apply(client: Client, folder: Path) -> None:
+    kustomized.overlay(folder, ["doctor"])
+    applied = client.kubectl("apply", "--server-side", "-k", str(folder))
+    assert applied.returncode == 0, applied.stderr
+
+
+@pytest.fixture(scope="module")
+def rights(installed: Installation) -> set[Grant]:
+    return grants.granted(installed.client)
+
+
+@pytest.fixture(scope="module")
+def asked(installed: Installation, rights: set[Grant], folder: Path) -> list[Asked]:
+    """What was asked in ordinary situations."""
+    for configuration in configurations():
+        installed.client.delete(configuration)
+    until(installed.works, "the configurations are there again", within=60)
+    for secret in (SERVING, AUTHORITIES):
+        installed.client.delete(secret)
+    until(lambda: installed.stored(SERVING) and installed.stored(AUTHORITIES), "the Secrets are there again")
+    _a_tenant_comes_and_goes(installed.client)
+    _examine(installed)
+    log = folder / "audit.log"
+    with contextlib.suppress(TimeoutError):  # the tests say what is missing
+        until(lambda: not _unused(rights, grants.asked(log)), "every right is used", within=30)
+    return grants.asked(log)
+
+
+def _a_tenant_comes_and_goes(client: Client) -> None:
+    """A policy; pods that are stored, refused by the quota, and refused after us; all of it is deleted again."""
+    policy = world.policy("vision", "vision", quota={"devices": "3"})
+    client.create(policy)
+    there = client.in_namespace("vision")
+    world.await_counted(client, "vision", "vision")
+    [stored] = create(there, gpu_pod("one"))
+    assert "GPU104" in _refusal(there, _owned(gpu_pod("too-many", "4")))
+    until(lambda: there.list(EVENT), "the owner is told")
+    there.create({**RESOURCE_QUOTA, "spec": NO_PODS})
+    there.patch(RESOURCE_QUOTA, {"status": {**NO_PODS, "used": {"pods": "0"}}}, subresource="status")
+    until(lambda: _is_full(there), "the ResourceQuota is in force")
+    assert "exceeded quota: none" in _refusal(there, gpu_pod("late"))
+    until(lambda: not world.usage(client, "vision")["pending"], "its reservation is dropped")
+    there.delete(stored)
+    client.delete(policy)
+    until(lambda: not world.usage(client, "vision"), "the ledger is deleted")
+
+
+def _is_full(client: Client) -> bool:
+    try:
+        client.create(pod("ordinary"), dry_run=True)
+    except RefusedError:
+        return True
+    return False
+
+
+def _owned(made: dict[str, Any]) -> Object:
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [OWNER]}}
+
+
+def _refusal(client: Client, made: Object) -> str:
+    """Why a pod is refused, when its client is not told to come again."""
+
+    def said() -> str:
+        try:
+            client.create(made)
+        except RefusedError as refused:
+            return str(refused) if refused.code == HTTPStatus.FORBIDDEN else ""
+        raise AssertionError("it was created")
+
+    return until(said, "a refusal")
+
+
+def _examine(installed: Installation) -> None:
+    """What the Job of the component doctor does."""
+    [container] = installed.client.get(JOB)["spec"]["template"]["spec"]["containers"]
+    command = [each.replace("/etc/gpu-webhook/rules", str(ROOT / "rules")) for each in container["args"]]
+    kubeconfig = kubeconfig_of(installed.planes[0], JOB["metadata"]["name"])
+    job = installed.planes[0].processes.start("doctor", PROGRAM, *command, env={"KUBECONFIG": str(kubeconfig)})
+    assert job.popen.wait(60) in {0, 1}, job.tail()
+
+
+def _unused(rights: set[Grant], asked: list[Asked]) -> set[Grant]:
+    return {right for right in rights if not any(each.is_allowed and right.allows(each.request) for each in asked)}
+
+
+def test_every_right_is_used(rights: set[Grant], asked: list[Asked]) -> None:
+    assert _unused(rights, asked) == set()
+    assert {each.account for each in rights} == {
+        "gpu-webhook",
+        "gpu-webhook-certs",
+        "gpu-webhook-doctor",
+        "gpu-webhook-settler",
+    }
+
+
+def test_nothing_was_asked_that_no_right_is_for(asked: list[Asked]) -> None:
+    assert {each.request for each in asked if not each.is_allowed} == set()
+
+
+def test_every_role_is_one_of_our_accounts_but_that_for_people(installed: Installation) -> None:
+    shipped = kustomized.objects(installed.binaries.path("kubectl"), ["doctor"])
+
+    named = {each["metadata"]["name"] for each in shipped if each["kind"] in {"Role", "ClusterRole"}}
+    assert named - grants.roles(installed.client) == {"gpu-webhook-tenantusage-reader"}
