@@ -98,7 +98,7 @@ def foresee(
     if policy is None:
         return Foreseen(decision, None, ledgers)
     wanted, quota = decision.reservation, policy.quota
-    if wanted is None or quota is None:
+    if wanted is None or quota is None or not pods:
         return Foreseen(decision, _prospect(policy, namespace, pods), ledgers)
     ledger = ledgers.get(policy.name, Ledger(view=1) if imagined else Ledger())
     ledger = replace(ledger, hard=quota.hard, advances={})

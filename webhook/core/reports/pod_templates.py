@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -95,7 +95,7 @@ def _of_object(
         yield bare._replace(wrong=_unknown(kind, api_version, workloads))
         return
     try:
-        found = list(templates(document, workload))
+        found = templates(document, workload)
         if workload.pods and not found:
             raise _missing(workload)
     except Refusal as refusal:
@@ -118,14 +118,17 @@ def _unknown(kind: str, api_version: str, workloads: Workloads) -> Violation:
         message += nearest(kind, {name for _, name in workloads} - {ANY}, 0.8)
     else:
         message += f"; the kind is known of {' and '.join(of or 'v1' for of, name in workloads if name == kind)}"
-    fix = "write a Workload document that says where its pods are, or that there are none (rules/README.md)"
+    fix = "write a Workload document for it, which may say that there are none (rules/README.md)"
     return Violation(code=UNKNOWN, path="kind" if known is None else "apiVersion", message=message, fix=fix)
 
 
-def templates(document: Object, workload: Workload) -> Iterator[Template]:
+def templates(document: Object, workload: Workload) -> Sequence[Template]:
     """The pods of an object, in the order of its document; raises Refusal for a field that cannot be read."""
-    for made in workload.pods:
-        yield from _made(document, made)
+    found: dict[Path, Template] = {}
+    for each in (each for made in workload.pods for each in _made(document, made)):
+        same = found.get(each.path)
+        found[each.path] = each._replace(number=same.number + each.number, note=same.note) if same else each
+    return list(found.values())
 
 
 def _missing(workload: Workload) -> Refusal:
@@ -175,7 +178,12 @@ def _beside(document: Object, path: Path, root: Path) -> Iterator[tuple[Path, An
 
 
 def _bound(path: Path, root: Path) -> Path:
-    same = tuple(said if step in {EACH, ANY} else step for step, said in zip(path, root, strict=False))
+    """The path, with the elements of the root as far as both lead the same way."""
+    same: list[str | int] = []
+    for step, said in zip(path, root, strict=False):
+        if step not in {EACH, ANY, said}:
+            break
+        same.append(said)
     return (*same, *path[len(same) :])
 
 

@@ -63,7 +63,7 @@ def _workload(raw: Mapping[str, Any], rulebook: Rulebook) -> Workload | None:
 
 def _changed(request: AdmissionRequest, workload: Workload) -> list[tuple[Template, str]]:
     """The templates that are new, each with words for it; raises Refusal."""
-    made = list(pod_templates.templates(request.pod or {}, workload))
+    made = pod_templates.templates(request.pod or {}, workload)
     old: dict[Path, Mapping[str, Any]] = {}
     if request.operation == "UPDATE" and request.old_pod:
         with suppress(Refusal):
