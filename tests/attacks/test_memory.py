@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks.conftest import Figure
 from tests.attacks.sockets import CONTEXT, HEAD, KINDS, LENGTH, reach
 from tests.cluster.waiting import until
 from tests.laws import SOAK
@@ -111,45 +112,41 @@ def memory(server: Server, name: str) -> float:
     return int(status.partition(f"{name}:")[2].split()[0]) / 1024
 
 
-def grown(server: Server, before: int, after: int, work: Work, capsys: pytest.CaptureFixture[str]) -> float:
+def grown(server: Server, before: int, after: int, work: Work, figure: Figure, what: str) -> float:
     """MiB by which the server is larger after so many than after those that come first."""
     each(server, before, work)
     small = resident(server)
     each(server, after - before, work)
     large = resident(server)
-    with capsys.disabled():
-        print(f"\nRSS {small:.1f} MiB after {before:,}, {large:.1f} MiB after {after:,}")  # noqa: T201 - a figure for the log
+    figure(f"{what}: RSS {small:.1f} MiB after {before:,}, {large:.1f} MiB after {after:,}")
     return large - small
 
 
-def test_connections_leave_nothing_behind(
-    server: Server, fraction: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert grown(server, BEFORE, CONNECTIONS, whole(fraction), capsys) < MOST_MIB
+def test_connections_leave_nothing_behind(server: Server, fraction: bytes, figure: Figure) -> None:
+    assert grown(server, BEFORE, CONNECTIONS, whole(fraction), figure, "connections") < MOST_MIB
 
 
-def test_connections_that_end_early_leave_nothing_behind(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    assert grown(server, BEFORE, CONNECTIONS, interrupted, capsys) < MOST_MIB
+def test_connections_that_end_early_leave_nothing_behind(server: Server, figure: Figure) -> None:
+    assert grown(server, BEFORE, CONNECTIONS, interrupted, figure, "connections that end early") < MOST_MIB
 
 
-def test_bodies_that_are_cut_off_leave_nothing_behind(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    assert grown(server, RESETS // 10, RESETS, reset, capsys) < MOST_MIB
+def test_bodies_that_are_cut_off_leave_nothing_behind(server: Server, figure: Figure) -> None:
+    assert grown(server, RESETS // 10, RESETS, reset, figure, "bodies cut off") < MOST_MIB
 
 
-def test_reviews_leave_nothing_behind(server: Server, fraction: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reviews_leave_nothing_behind(server: Server, fraction: bytes, figure: Figure) -> None:
     connections = REVIEWS // (10 * PIPELINED)
 
-    assert grown(server, connections // 10, connections, reviews(fraction), capsys) < MOST_MIB
+    assert grown(server, connections // 10, connections, reviews(fraction), figure, "500 reviews each") < MOST_MIB
 
 
-def test_bodies_in_flight_have_a_total(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bodies_in_flight_have_a_total(server: Server, figure: Figure) -> None:
     """A hundred newcomers that send 8 MiB each, all but the last byte."""
     empty = resident(server)
     with ThreadPoolExecutor(AT_ONCE) as pool, contextlib.ExitStack() as opened:
         for connected in pool.map(partial(nearly_whole, server), range(100)):
             opened.enter_context(connected)
     peak = memory(server, "VmHWM")
-    with capsys.disabled():
-        print(f"\nRSS {empty:.1f} MiB, at most {peak:.1f} MiB with bodies")  # noqa: T201 - a figure for the log
+    figure(f"a hundred bodies in flight: RSS {empty:.1f} MiB before, {peak:.1f} MiB at most")
 
     assert peak - empty < MOST_MIB + 2 * Settings().bodies_bytes / MEBIBYTE

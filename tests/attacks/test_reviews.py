@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from tests.attacks import monsters
+from tests.attacks.conftest import Figure
 from tests.cluster.binaries import Binaries
 from tests.cluster.plane import control_plane
 from tests.cluster.pods import pod
@@ -54,7 +55,7 @@ def served(programs: Binaries, controllers: None) -> Iterator[Fleet]:  # noqa: A
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_bystander_gets_every_pod_and_waits_little_longer_than_for_the_api_server_alone(
-    served: Fleet, family: str
+    served: Fleet, family: str, figure: Figure
 ) -> None:
     _, (own, attacked) = served.tenant(3 * CREATES)
     monster = orjson.dumps(monsters.of_size(monsters.MONSTERS[family], SIZE))
@@ -65,7 +66,8 @@ def test_a_bystander_gets_every_pod_and_waits_little_longer_than_for_the_api_ser
     with Attack(served, attacked, monster) as attack:
         troubled = created(served, own, "troubled")
 
-    print(family, *(f"{typical(each):.3f}" for each in (calm, alone, troubled)), attack.answers, sep=" | ")  # noqa: T201 - for pytest -s
+    seconds = " s, ".join(f"{typical(each):.3f}" for each in (calm, alone, troubled))
+    figure(f"{family}, creates of a bystander in peace, beside attacks that we do not see, that we see: {seconds} s")
     assert attack.answers.total() >= ATTACKERS
     assert not any(answer.startswith(NOT_SENT) for answer in attack.answers)
     assert typical(troubled) <= 5 * max(typical(calm), typical(alone))

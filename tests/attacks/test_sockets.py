@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks.conftest import Figure
 from tests.attacks.sockets import Callers, attack
 from tests.cluster.waiting import until
 from tests.laws import SOAK
@@ -34,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.parametrize("kind", COUNTS)
 def test_no_call_of_an_api_server_fails_beside_thousands_of_sockets(
-    server: Server, fraction: bytes, kind: str, capsys: pytest.CaptureFixture[str]
+    server: Server, fraction: bytes, kind: str, figure: Figure
 ) -> None:
     callers = Callers(server, fraction)
     with callers.calling(), attack(server, kind, COUNTS[kind], SOURCES) as attacking:
@@ -42,12 +43,11 @@ def test_no_call_of_an_api_server_fails_beside_thousands_of_sockets(
         kept, new = len(callers.kept.seconds), len(callers.new.seconds)
         until(lambda: len(callers.kept.seconds) > kept + CALLS and len(callers.new.seconds) > new + CALLS, "calls")
 
-    with capsys.disabled():
-        slowest = max(callers.kept.seconds), max(callers.new.seconds)
-        counts = len(callers.kept.seconds), len(callers.new.seconds)
-        print(  # noqa: T201 - a figure for the log
-            f"\n{COUNTS[kind]:,} x {kind}: {counts[0]} calls over one connection, the slowest {slowest[0]:.2f} s;"
-            f" {counts[1]} over new ones, {slowest[1]:.2f} s"
-        )
+    slowest = max(callers.kept.seconds), max(callers.new.seconds)
+    counts = len(callers.kept.seconds), len(callers.new.seconds)
+    figure(
+        f"{COUNTS[kind]:,} x {kind}: {counts[0]} calls over one connection, the slowest {slowest[0]:.2f} s;"
+        f" {counts[1]} over new ones, {slowest[1]:.2f} s"
+    )
     assert (callers.kept.failures, callers.new.failures, callers.idle.failures) == ([], [], [])
     until(lambda: server.metric("connections") == 1, "all sockets gone")
