@@ -52,7 +52,7 @@ bench: setup ## reviews, pods and tenants a second, beside a no-op server and a 
 soak: setup ## every test with larger numbers: more pods, storms at full size, each of them again and again
 	@SOAK=1 $(PYTEST)
 
-release: setup ## write install.yaml, the chart, an SBOM and checksums into dist/; IMAGE=registry/name:tag or @digest
+release: setup ## write install.yaml, the chart, the image, an SBOM and checksums into dist/; IMAGE=registry/name:tag or @digest
 	@$(BIN)/python -m tests.release $(if $(IMAGE),--image $(IMAGE))
 
 image: setup ## build the container image of Debian packages with buildah into dist/, as root

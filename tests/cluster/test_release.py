@@ -19,12 +19,14 @@ IMAGE = "registry.example:5000/gpu-webhook@sha256:" + "0" * 64
 @pytest.fixture(scope="module")
 def released(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    dist.write(programs.path("kubectl"), folder, IMAGE)
+    image = folder / "image.oci.tar"  # tests/image has the real one
+    image.write_bytes(b"layers")
+    dist.write(programs.path("kubectl"), folder, IMAGE, [image])
     return folder
 
 
-def test_it_has_four_files_and_the_checksum_of_three(released: Path) -> None:
-    names = {"install.yaml", f"gpu-webhook-{dist.VERSION}.tgz", "sbom.cdx.json"}
+def test_it_has_five_files_and_the_checksum_of_four(released: Path) -> None:
+    names = {"install.yaml", f"gpu-webhook-{dist.VERSION}.tgz", "sbom.cdx.json", "image.oci.tar"}
     sums = {name: digest for digest, name in map(str.split, (released / "SHA256SUMS").read_text().splitlines())}
 
     assert {path.name for path in released.iterdir()} == names | {"SHA256SUMS"}
@@ -32,7 +34,9 @@ def test_it_has_four_files_and_the_checksum_of_three(released: Path) -> None:
 
 
 def test_two_releases_of_a_commit_are_equal_to_the_byte(released: Path, programs: Binaries, tmp_path: Path) -> None:
-    dist.write(programs.path("kubectl"), tmp_path, IMAGE)
+    copied = tmp_path / "image.oci.tar"
+    copied.write_bytes((released / copied.name).read_bytes())
+    dist.write(programs.path("kubectl"), tmp_path, IMAGE, [copied])
 
     assert (tmp_path / "SHA256SUMS").read_text() == (released / "SHA256SUMS").read_text()
 

@@ -1,7 +1,6 @@
 """`python -m tests.image` builds the image and writes it as an archive into dist/."""
 
 import sys
-import tomllib
 
 from tests.image import building
 from tests.missing import UnavailableError
@@ -9,15 +8,12 @@ from tests.missing import UnavailableError
 
 def main() -> int:
     """Build and write; says what it is called, and how large it is."""
-    version = tomllib.loads((building.ROOT / "pyproject.toml").read_text())["project"]["version"]
-    file = building.ROOT / "dist" / f"gpu-webhook-{version}.oci.tar"
-    file.parent.mkdir(exist_ok=True)
     try:
         image = building.find()
     except UnavailableError as reason:
         sys.stderr.write(f"no image: {reason}\n")
         return 1
-    building.archive(image, file)
+    file = building.archive(image, building.ROOT / "dist")
     print(f"{file.relative_to(building.ROOT)}  {image.compressed / 2**20:.0f} MiB  {image.digest}")  # noqa: T201
     return 0
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -129,14 +130,18 @@ def build(store: Path, layout: Path) -> Image:
     return Image(layout)
 
 
-def archive(image: Image, file: Path) -> None:
+def archive(image: Image, folder: Path) -> Path:
     """Write the image as one file that `podman load` and `ctr images import` read, the same for the same image."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    file = folder / f"gpu-webhook-{version}.oci.tar"
+    folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as written:
         for path in sorted(path for path in image.layout.rglob("*") if path.is_file()):
             entry = tarfile.TarInfo(str(path.relative_to(image.layout)))
             entry.size, entry.mtime, entry.mode = path.stat().st_size, committed(), 0o644
             with path.open("rb") as content:
                 written.addfile(entry, content)
+    return file
 
 
 def committed() -> int:

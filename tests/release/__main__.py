@@ -1,9 +1,12 @@
 """`make release`."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from tests.cluster import binaries
+from tests.image import building
+from tests.missing import UnavailableError
 from tests.release import dist
 
 
@@ -13,7 +16,12 @@ def main() -> None:
     parser.add_argument("--image", default=dist.IMAGE, help="what the objects are to run (default: %(default)s)")
     parser.add_argument("--into", type=Path, default=binaries.ROOT / "dist", help="default: %(default)s")
     given = parser.parse_args()
-    dist.write(binaries.find().path("kubectl"), given.into, given.image)
+    try:
+        archives = [building.archive(building.find(), given.into)]
+    except UnavailableError as reason:
+        sys.stderr.write(f"this release has no image archive: {reason}\n")
+        archives = []
+    dist.write(binaries.find().path("kubectl"), given.into, given.image, archives)
 
 
 main()

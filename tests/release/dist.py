@@ -1,4 +1,4 @@
-"""The files of a release: install.yaml, the chart, a bill of materials, and their checksums.
+"""The files of a release: install.yaml, the chart, a bill of materials, the image, and their checksums.
 
 Two releases of one commit are equal to the byte: times are that of the commit.
 """
@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 import tomllib
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,19 +26,26 @@ IMAGE = f"gpu-webhook:{VERSION}"
 """The image that the manifests name."""
 
 
-def write(kubectl: Path, folder: Path, image: str = IMAGE) -> None:
-    """Write the files into a folder; objects are to run `image`, a name with a tag or a digest."""
+def write(kubectl: Path, folder: Path, image: str = IMAGE, archives: Sequence[Path] = ()) -> None:
+    """Write the files into a folder; objects are to run `image`, a name with a tag or a digest.
+
+    `archives` are files that are there already, and get a checksum, too.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     made = {
         "install.yaml": kustomized.text(kubectl).replace(f"image: {IMAGE}\n", f"image: {image}\n").encode(),
         f"gpu-webhook-{VERSION}.tgz": _chart(kubectl, image),
         "sbom.cdx.json": _bill(),
     }
-    made["SHA256SUMS"] = "".join(
-        f"{hashlib.sha256(made[name]).hexdigest()}  {name}\n" for name in sorted(made)
-    ).encode()
     for name, content in made.items():
         (folder / name).write_bytes(content)
+    summed = sorted([*(folder / name for name in made), *archives])
+    (folder / "SHA256SUMS").write_text("".join(f"{_checksum(file)}  {file.name}\n" for file in summed))
+
+
+def _checksum(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _chart(kubectl: Path, image: str) -> bytes:
