@@ -93,6 +93,7 @@ def test_the_same_for_scripts() -> None:
         "applications",
         "unclaimed",
         "notUnderstood",
+        "unknown",
     ]
     assert ran.json["total"]["asked"] == {
         "devices": 1.5,
@@ -100,6 +101,55 @@ def test_the_same_for_scripts() -> None:
         "computePercent": 130,
         "unsizedDevices": 1.5,
     }
+
+
+def deployment(gpu: str, replicas: Any = 3, **metadata: str) -> Object:
+    """A manifest of pods that ask in shorthand."""
+    template = {"metadata": {"labels": {"gpu": gpu}}, "spec": {"containers": [{"name": "main", "image": "a"}]}}
+    spec = {"replicas": replicas, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "new", **metadata}, "spec": spec}
+
+
+def test_the_pods_of_a_manifest_wait_for_a_node_as_they_will_be_translated() -> None:
+    ran = run("inventory", "-", "--rules", RULES, "-o", "json", given=listed(*OBJECTS, deployment("2")))
+
+    [new] = [row for row in ran.json["applications"] if row["name"] == "new"]
+    assert ran.code == 0
+    assert (new["kind"], new["namespace"], new["pods"], new["backends"]) == (
+        "Deployment",
+        "default",
+        3,
+        ["acme-card"],
+    )
+    assert (new["asked"]["devices"], new["waiting"]["devices"]) == (0, 6)
+    assert (ran.json["total"]["asked"]["devices"], ran.json["total"]["waiting"]["devices"]) == (1.5, 6)
+
+
+def test_an_object_that_the_cluster_has_counts_by_its_pods_alone() -> None:
+    ran = run("inventory", "-", "--rules", RULES, given=listed(*OBJECTS, deployment("2", uid="7f2a")))
+
+    assert (ran.code, ran.out) == (0, TEXT)
+
+
+def test_a_manifest_that_will_be_refused_is_not_counted() -> None:
+    ran = run("inventory", "-", "--rules", RULES, given=listed(deployment("1.5")))
+
+    assert ran.code == 0
+    assert "\n  default/Deployment new (3 pods): gpu: 1.5 is neither a share of one GPU nor a whole number" in ran.out
+
+
+def test_objects_of_which_nothing_can_be_said_are_told_and_are_exit_code_1() -> None:
+    training = {"apiVersion": "acme.example/v1", "kind": "Training", "metadata": {"name": "a", "uid": "7f2a"}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
+
+    ran = run("inventory", "-", "--rules", RULES, given=listed(*OBJECTS, training, service, deployment("2", "many")))
+
+    assert ran.code == 1
+    assert ran.out.partition("UNKNOWN: ")[2].splitlines()[:3] == [
+        "objects that may make pods, which are not counted",
+        "  default/Training a: no rule says whether a Training of acme.example/v1 holds pods",
+        '  default/Deployment new: spec.replicas has to be a whole number, not a string "many"',
+    ]
 
 
 def test_what_is_not_counted_is_said() -> None:

@@ -6,13 +6,13 @@ import argparse
 import time
 
 from webhook.commands import options, streams
-from webhook.commands.options import FINE, UsageError
+from webhook.commands.options import FINE, NOT_FINE, UsageError
 from webhook.files import rulebook_cache
 
 
 def inventory_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook inventory` takes."""
-    _reads(command, "nodes and pods as YAML or JSON (kubectl get nodes,pods -A -o json)")
+    _reads(command, "nodes, pods, and manifests of what makes pods (kubectl get nodes,pods -A -o json), or YAML")
     command.set_defaults(command=_inventory)
 
 
@@ -37,7 +37,7 @@ def _inventory(given: argparse.Namespace) -> int:
         raise UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
     view = objects.view(rulebook)
     streams.dump(view.contract()) if given.output == "json" else print("\n".join(inventory.lines(view)))
-    return FINE
+    return NOT_FINE if view.unknown else FINE
 
 
 def tenants_options(command: argparse.ArgumentParser) -> None:

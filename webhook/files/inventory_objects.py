@@ -1,4 +1,4 @@
-"""Nodes and pods, from files as `kubectl get -o json` or `gpu-webhook watch` write them."""
+"""Nodes, pods and what makes pods, from files as `kubectl get -o json` or `gpu-webhook watch` write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from webhook.core.reports import demand, inventory, overview
+from webhook.core.reports import demand, inventory, overview, planned
 from webhook.core.reports.overview import Overview
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import documents
@@ -22,26 +22,33 @@ Object = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Objects:
-    """Nodes and pods of one cluster."""
+    """Nodes and pods of one cluster, and the other objects beside them."""
 
     nodes: list[Object] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
+    others: list[Object] = field(default_factory=list)
 
     def parse(self, content: bytes, name: str) -> None:
-        """Add the nodes and pods of a file, in YAML or JSON, or as `gpu-webhook watch` writes them."""
+        """Add the objects of a file, in YAML or JSON, or as `gpu-webhook watch` writes them."""
         for document in contents(content, name):
             if "kind" not in document and isinstance(document.get("nodes"), list):
                 self.nodes += [node for node in document["nodes"] if isinstance(node, Mapping)]
+                continue
             for kind, found in members(document):
                 if kind == "Node":
                     self.nodes.append(found)
                 elif kind == "Pod":
                     self.pods.append(found)
+                else:
+                    self.others.append({**found, "kind": kind})
 
     def view(self, rulebook: Rulebook) -> Overview:
-        """The overview of these nodes and pods."""
+        """The overview of these nodes and pods, and of the pods that manifests among the others would make."""
         known = inventory.read(self.nodes, rulebook)
-        return overview.overview(known, demand.demand(self.pods, known, rulebook), rulebook)
+        there = demand.demand(self.pods, known, rulebook)
+        more, unknown = planned.planned(self.others, known, rulebook)
+        whole = demand.Demand([*there.uses, *more.uses], [*there.unread, *more.unread])
+        return overview.overview(known, whole, rulebook, unknown)
 
 
 def contents(content: bytes, name: str) -> list[Object]:

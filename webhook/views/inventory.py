@@ -108,6 +108,9 @@ def _notes(view: Overview) -> Iterator[str]:
     if view.unread:
         yield "\nNOT COUNTED: pods whose resources mean nothing here"
         yield from (f"  {one.namespace}/{one.pod}: {one.message}" for one in view.unread)
+    if view.unknown:
+        yield "\nUNKNOWN: objects that may make pods, which are not counted"
+        yield from (f"  {one.namespace}/{one.object}: {one.message}" for one in view.unknown)
     if view.total.exists.unsized or view.total.asked.unsized:
         yield "\n* or ?: and devices whose memory nobody knows; a label of their nodes, or device: in the Cluster"
         yield "  document, would say which cards they are"

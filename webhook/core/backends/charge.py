@@ -36,6 +36,10 @@ class Measure:
         """Of each the larger."""
         return self._with(other, max)
 
+    def times(self, number: int) -> Measure:
+        """So many times as much."""
+        return self._with(self, lambda amount, _: amount * number)
+
     def _with(self, other: Measure, join: Callable[[Any, Any], Any]) -> Measure:
         """The measure whose amounts are those of both, joined."""
         return Measure(

@@ -13,6 +13,7 @@ the server learns its surroundings from an `inventory`, and /templates is answer
     inventory  what the nodes offer; uses capacity
     capacity   what one node offers of one back end
     demand     what the pods ask, and which application each belongs to
+    planned    what pods would ask that manifests make
     workloads  the answer of POST /templates: what becomes of the pods of a workload, as warnings to its author
     overview   both together: the global view of a cluster
     checkup    one check of an installation: what was found, and the fix

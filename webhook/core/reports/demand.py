@@ -43,7 +43,7 @@ class Use:
     """What one pod asks of one back end; `node` is None while it waits for one.
 
     `holder` is the back end whose devices on the node these are: another one, where a pod asks in the words of a
-    system that no label says the node is for.
+    system that no label says the node is for. `pods` are alike and counted together.
     """
 
     application: Application
@@ -53,6 +53,7 @@ class Use:
     holder: str
     card: Card | None
     asked: Measure
+    pods: int = 1
 
 
 @dataclass(frozen=True, slots=True)

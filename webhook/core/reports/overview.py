@@ -11,6 +11,7 @@
     applications                namespace, kind, name, backends (whose words they ask in), pods, asked, waiting
     unclaimed                   node, resources: advertised, and no enabled back end's
     notUnderstood               namespace, pod, message: pods that are not counted
+    unknown                     namespace, object, message: objects that may make pods, and nobody knows which
 
 `asked` is what pods bound to a node ask, `waiting` what the others do. `free` is what exists and is not asked
 on nodes that take pods, so exists can be more than asked and free. Each is a measure: `devices` (a share counts as
@@ -28,6 +29,7 @@ from typing import Any
 from webhook.core.backends.charge import Measure, total
 from webhook.core.reports.demand import Application, Demand, Unread, Use
 from webhook.core.reports.inventory import Inventory, Node, Offer
+from webhook.core.reports.planned import Unknown
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook
 
@@ -88,6 +90,7 @@ class Overview:
     applications: Sequence[ApplicationRow]
     unclaimed: Mapping[str, Mapping[str, int]]
     unread: Sequence[Unread]
+    unknown: Sequence[Unknown] = ()
 
     def contract(self) -> dict[str, Any]:
         """The form of `inventory -o json`, see above."""
@@ -123,10 +126,11 @@ class Overview:
             ],
             "unclaimed": [{"node": node, "resources": dict(what)} for node, what in self.unclaimed.items()],
             "notUnderstood": [asdict(one) for one in self.unread],
+            "unknown": [asdict(one) for one in self.unknown],
         }
 
 
-def overview(inventory: Inventory, demand: Demand, rulebook: Rulebook) -> Overview:
+def overview(inventory: Inventory, demand: Demand, rulebook: Rulebook, unknown: Sequence[Unknown] = ()) -> Overview:
     """Bring together what nodes offer and what pods ask."""
     bound = [use for use in demand.uses if use.node is not None]
     per_node = _per_node(inventory, bound)
@@ -159,6 +163,7 @@ def overview(inventory: Inventory, demand: Demand, rulebook: Rulebook) -> Overvi
         applications=_applications(demand.uses),
         unclaimed={node.name: node.unclaimed for node in _sorted(inventory) if node.unclaimed},
         unread=demand.unread,
+        unknown=unknown,
     )
 
 
@@ -200,7 +205,7 @@ def _applications(uses: Iterable[Use]) -> list[ApplicationRow]:
         ApplicationRow(
             application=application,
             backends=sorted({use.backend for use in group}),
-            pods=len({use.pod for use in group}),
+            pods=sum({use.pod: use.pods for use in group}.values()),
             asked=total(use.asked for use in group if use.node is not None),
             waiting=total(use.asked for use in group if use.node is None),
         )
