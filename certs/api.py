@@ -53,8 +53,10 @@ class _Answer(NamedTuple):
 class Api:
     """A cluster, or one of its API servers."""
 
-    def __init__(self, connected: client.ApiClient) -> None:
+    def __init__(self, connected: client.ApiClient, url: str = "") -> None:
         self.connected = connected
+        # Kept here because a pod's configuration gets the Service's again whenever it is asked for the token.
+        self._url: str = url or connected.configuration.host
         self._told = (datetime.min.replace(tzinfo=UTC), 0.0)
 
     @property
@@ -69,9 +71,9 @@ class Api:
     def of(self, address: str, port: int) -> Api:
         """The API server at an address; its certificate is expected to be for the name that the cluster has."""
         settings = copy.copy(self.connected.configuration)
-        settings.tls_server_name = settings.tls_server_name or urlsplit(settings.host).hostname
-        settings.host = f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
-        return Api(client.ApiClient(settings))
+        settings.tls_server_name = settings.tls_server_name or urlsplit(self._url).hostname
+        url = f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
+        return Api(client.ApiClient(settings), url)
 
     async def find(self, path: str) -> Object | None:
         """One object, as it is now, or None if there is none."""
@@ -106,7 +108,7 @@ class Api:
     ) -> _Answer:
         headers = {"Accept": "application/json", "Content-Type": content_type}
         await self.connected.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-        url, limits = self.connected.configuration.host + path, ClientTimeout(SECONDS)
+        url, limits = self._url + path, ClientTimeout(SECONDS)
         try:
             sent = await self.connected.call_api(method, url, headers, body, _request_timeout=limits)
             async with sent.response as answer:

@@ -87,8 +87,10 @@ class Answer(NamedTuple):
 class Api:
     """A cluster: that of the pod this runs in, else the current one of the kubeconfig. Belongs to one event loop."""
 
-    def __init__(self, connected: Any) -> None:
+    def __init__(self, connected: Any, url: str = "") -> None:
         self._client = connected
+        # Kept here because a pod's configuration gets the Service's again whenever it is asked for the token.
+        self._url: str = url or connected.configuration.host
 
     async def get(self, path: str) -> Object:
         """One object, as it is now: a quorum read."""
@@ -130,9 +132,9 @@ class Api:
     def of(self, host: str, port: int) -> Api:
         """One API server of the cluster, by its address."""
         settings = copy.copy(self._client.configuration)
-        settings.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         settings.tls_server_name = SERVER_NAME
-        return Api(client.ApiClient(settings))
+        url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        return Api(client.ApiClient(settings), url)
 
     async def pages(self, path: str, selector: str = "") -> AsyncIterator[Object]:
         """A collection, page by page, all of one moment; `selector`: of fields."""
@@ -201,8 +203,7 @@ class Api:
         """The response to a request, its body not yet read."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-        url = self._client.configuration.host + path
-        sent = await self._client.call_api(method, url, headers, body, _request_timeout=limits)
+        sent = await self._client.call_api(method, self._url + path, headers, body, _request_timeout=limits)
         async with sent.response as answer:
             yield answer
 
