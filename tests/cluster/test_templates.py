@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.binaries import Binaries
-from tests.cluster.client import Client, Object
+from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import control_plane
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.waiting import until
@@ -127,6 +127,72 @@ def test_the_conditions_stay_affordable_on_a_large_template(cluster: Client) -> 
     [warning] = cluster.create(large, dry_run=True).warnings
 
     assert warning.startswith("pods of this template will be refused: [GPU003] the pod has 15002 labels")
+
+
+CUSTOM = "workloads.gpu-webhook.io"
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "rayclusters.ray.io"},
+    "spec": {
+        "group": "ray.io",
+        "names": {"kind": "RayCluster", "plural": "rayclusters"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture
+def defined(cluster: Client) -> Client:
+    """A cluster that has a kind of custom resource with pods."""
+    if not cluster.exists(DEFINITION):
+        cluster.create(DEFINITION)
+    until(lambda: _is_served(cluster), "the API server serves the kind")
+    return cluster
+
+
+def _is_served(cluster: Client) -> bool:
+    try:
+        return bool(cluster.send("GET", "/apis/ray.io/v1/rayclusters"))
+    except RefusedError:
+        return False
+
+
+def ray_cluster(*gpus: str) -> dict[str, Any]:
+    """A RayCluster with a group of workers for each."""
+    groups = [
+        {"replicas": 2, "template": {"metadata": {"labels": {"gpu": gpu}}, "spec": pod("ignored")["spec"]}}
+        for gpu in gpus
+    ]
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "a"},
+        "spec": {"workerGroupSpecs": groups},
+    }
+
+
+def test_who_creates_a_custom_resource_with_pods_reads_what_becomes_of_each_template(defined: Client) -> None:
+    stored = defined.create(ray_cluster("0.3", "1.5"))
+
+    first, second = (text.partition("pods of this template")[2] for text in (BECOMES, REFUSED))
+    where = "pods of spec.workerGroupSpecs"
+    assert stored.warnings == (f"{where}[0].template{first}", f"{where}[1].template{second}")
+
+    asked = calls(defined)[CUSTOM]
+    assert defined.patch(stored, {"status": {"state": "ready"}}).warnings == ()
+    assert calls(defined)[CUSTOM] == asked
+    assert defined.patch(stored, {"spec": {"suspend": True}}).warnings == ()
+    assert defined.patch(stored, {"spec": ray_cluster("0.3")["spec"]}).warnings == ()
+    assert defined.patch(stored, {"spec": ray_cluster("1.5")["spec"]}).warnings == (REFUSED,)
 
 
 @pytest.fixture

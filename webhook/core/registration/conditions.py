@@ -55,6 +55,10 @@ request.operation == 'CREATE' || ({OF_A_CRONJOB} ?
 """Scaling, a controller's status or a new annotation changes no pod."""
 
 
+NEW_SPEC: Final = "request.operation == 'CREATE' || object.?spec != oldObject.?spec"
+"""A status, which operators write often, changes no pod."""
+
+
 def of_pods(rulebook: Rulebook) -> list[Condition]:
     """For pods. An update asks the old pod, too, so that taking a label away is seen."""
     pods = "(request.operation == 'UPDATE' ? [object, oldObject] : [object])"
@@ -87,6 +91,11 @@ def of_workloads(rulebook: Rulebook) -> list[Condition]:
         _condition("changes-the-template", NEW_TEMPLATE),
         _condition("asks-for-a-device", f"{own}\n{templates}.exists(pod,\n{_indented(_asks(rulebook))})"),
     ]
+
+
+def of_custom_workloads() -> list[Condition]:
+    """For workloads whose templates stand anywhere: any change of the spec. There are few of them."""
+    return [_condition("made-by-a-person", BY_A_PERSON), _condition("changes-the-spec", NEW_SPEC)]
 
 
 def _asks(rulebook: Rulebook) -> str:

@@ -10,6 +10,7 @@ from webhook.core.registration import conditions
 from webhook.core.registration.conditions import Condition
 from webhook.core.review import TIMEOUT_SECONDS
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.workload import resource
 
 NAME: Final = "gpu-webhook"
 """Of both configurations, and of the Service. Mutating configurations run in the order of their names. Ours comes
@@ -83,20 +84,30 @@ def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]
     rules = [_rule(_PODS, changed), _rule(_SUBRESOURCES, ["UPDATE"])]
     validate = hook("validate", "validate", rules, pods, sideEffects="NoneOnDryRun")
     bindings = hook("bindings", "validate", [_rule(_BINDINGS, made)], conditions.of_bindings(rulebook))
-    # Warnings to the author of a Deployment. It never denies, and is not waited for.
-    templates = hook(
-        "templates",
-        "templates",
-        [_rule(_APPS, changed), _rule(_BATCH, changed)],
-        conditions.of_workloads(rulebook),
-        failurePolicy="Ignore",
-        timeoutSeconds=WARNING_SECONDS,
-    )
-    validating = [validate, bindings, templates, *_of_leases("validating", "validate", namespace)]
+    # Warnings to the author of what makes pods. These never deny, and are not waited for.
+    aside: dict[str, Any] = {"failurePolicy": "Ignore", "timeoutSeconds": WARNING_SECONDS}
+    own = [_rule(_APPS, changed), _rule(_BATCH, changed)]
+    templates = hook("templates", "templates", own, conditions.of_workloads(rulebook), **aside)
+    custom = [_rule(each, changed) for each in _custom(rulebook)]
+    workloads = hook("workloads", "templates", custom, conditions.of_custom_workloads(), **aside)
+    validating = [validate, bindings, templates, workloads, *_of_leases("validating", "validate", namespace)]
     return [
         _configuration("MutatingWebhookConfiguration", [mutate, *_of_leases("mutating", "mutate", namespace)]),
         _configuration("ValidatingWebhookConfiguration", validating),
     ]
+
+
+def _custom(rulebook: Rulebook) -> Iterator[dict[str, list[str]]]:
+    """The kinds that documents say pods of; those that a cluster does not have are never asked about."""
+    for workload in sorted(
+        {id(each): each for each in rulebook.workloads.values()}.values(), key=lambda each: each.name
+    ):
+        if workload.name and workload.pods:
+            yield {
+                "apiGroups": [workload.objects.group],
+                "apiVersions": [*workload.objects.versions] or ["*"],
+                "resources": [resource(kind) for kind in workload.objects.kinds],
+            }
 
 
 def inactive(configuration: Mapping[str, Any]) -> dict[str, Any]:

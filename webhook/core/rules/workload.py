@@ -282,6 +282,14 @@ Workloads = Mapping[tuple[str, str], Workload]
 """By API group and kind."""
 
 
+def resource(kind: str) -> str:
+    """The name of a kind in URLs, as Kubernetes forms it where a definition says no other."""
+    lower = kind.lower()
+    if lower.endswith(("s", "x", "ch", "sh")):
+        return f"{lower}es"
+    return f"{lower.removesuffix('y')}ies" if lower.endswith("y") else f"{lower}s"
+
+
 def find(workloads: Workloads, api_version: str, kind: str) -> Workload | None:
     """What is known of objects of a kind; None if nothing is. Without an apiVersion the first of that kind counts."""
     group, _, version = api_version.rpartition("/")
