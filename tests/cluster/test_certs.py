@@ -51,7 +51,7 @@ def installed(programs: Binaries) -> Iterator[Installation]:
 
 def handshakes(installed: Installation) -> list[float]:
     """How many each replica has seen fail: those before the first bundle was published, and none after."""
-    return [each.metric("failed_handshakes_total") for each in installed.replicas]
+    return [each.metric('dropped_total{why="handshake",what="connections"}') for each in installed.replicas]
 
 
 def complaints(installed: Installation) -> list[str]:

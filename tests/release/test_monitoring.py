@@ -17,7 +17,7 @@ PANELS = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
 
 def _families() -> dict[str, str]:
     """The names of all metrics, with their types; those of two programs as their source has them."""
-    page = metrics.render(metrics.Metrics(["mutate"]), {}).decode()
+    page = metrics.render(metrics.Metrics(["mutate"]), "").decode()
     served = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
     settled = re.findall(r'metrics\.family\("(\w+)"', (ROOT / "webhook" / "settler" / "page.py").read_text())
     issuing = re.findall(r'_head\("(\w+)"', (ROOT / "certs" / "page.py").read_text())
@@ -45,6 +45,10 @@ def test_each_query_asks_for_metrics_that_exist_by_their_type(where: str, query:
         assert (families[family] == "histogram") == name.endswith("_bucket")
         assert (families[family] != "gauge") == (name in rated)
     assert query.count("(") == query.count(")")
+
+
+def test_there_are_few_enough_metrics_to_know_them() -> None:
+    assert len(_families()) <= 25
 
 
 def test_each_alert_says_what_to_do_and_has_a_severity() -> None:

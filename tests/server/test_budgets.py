@@ -50,7 +50,7 @@ def test_newcomers_never_push_out_who_got_a_review_answered(few: Server, plain: 
         with silent(few, 5 * PLACES, "127.0.0.1") as sockets:
             assert sockets[0].recv(1) == b"", "the oldest newcomer gives way"
             assert known.ask("POST", "/mutate", plain).status == 200
-        assert few.metric('displaced_total{what="connections"}') >= 4 * PLACES
+        assert few.metric('dropped_total{why="crowded",what="connections"}') >= 4 * PLACES
         assert len(few.lines("newcomers have all 6 places: one of 127.0.0.1, which has most, gives way")) == 1
 
 
@@ -133,7 +133,7 @@ def test_a_body_that_would_itself_have_to_give_way_is_refused(few: Server, frami
 
         assert (answered := new.answer()).status == 503
         assert answered.body == CROWDED
-    assert few.metric('displaced_total{what="bodies"}') == 1
+    assert few.metric('dropped_total{why="crowded",what="bodies"}') == 1
 
 
 def test_bodies_of_newcomers_take_nothing_from_established_connections(few: Server, plain: bytes) -> None:

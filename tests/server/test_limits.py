@@ -61,13 +61,11 @@ def test_who_sends_everything_first_still_reads_the_refusal(server: Server, fram
         assert peer.answer().status == 413
 
 
-def test_refused_bytes_are_counted(small: Server) -> None:
-    before = small.metric("refused_bytes_total")
+def test_refused_bodies_are_counted(small: Server) -> None:
     with contextlib.closing(small.connect()) as peer:
         peer.send(f"{HEAD}Content-Length: 1000000\r\n\r\n".encode())
         peer.answer()
 
-    assert small.metric("refused_bytes_total") == before + 1_000_000
     assert small.metric('refused_requests_total{status="413"}') >= 1
 
 
@@ -157,7 +155,7 @@ def test_a_peer_that_speaks_no_tls_is_sent_away(server: Server) -> None:
         raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             assert b"HTTP/1.1 200" not in raw.recv(1000)
-    assert server.metric("failed_handshakes_total") >= 1
+    assert server.metric('dropped_total{why="handshake",what="connections"}') >= 1
 
 
 def test_a_peer_that_leaves_in_the_middle_harms_nobody(server: Server, folder: Path) -> None:

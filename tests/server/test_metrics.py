@@ -34,7 +34,9 @@ def test_the_page_is_what_prometheus_expects(peer: Peer) -> None:
     answered = peer.ask("GET", "/metrics")
 
     assert answered.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert samples(answered.body.decode())["gpu_webhook_rules_loaded"] > 0
+    assert [
+        value for name, value in samples(answered.body.decode()).items() if name.startswith("gpu_webhook_rulebook{")
+    ] == [1]
 
 
 def test_what_happened_is_counted(folder: Path, fraction: bytes, plain: bytes) -> None:
@@ -71,11 +73,11 @@ def test_buckets_add_up_and_labels_are_escaped() -> None:
     metrics = Metrics(["mutate"])
     for seconds in (0.0, 0.0001, 0.003, 99.0):
         metrics.count("mutate", "CREATE", Decision(allowed=True, patch=[{}], backends={"c": 'a"b\\c\nd'}), seconds)
-    found = samples(render(metrics, {}).decode())
+    found = samples(render(metrics, "").decode())
 
     assert found['gpu_webhook_review_seconds_bucket{path="mutate",le="0.0001"}'] == 2
     assert found['gpu_webhook_review_seconds_bucket{path="mutate",le="0.005"}'] == 3
     assert found['gpu_webhook_review_seconds_bucket{path="mutate",le="10.0"}'] == 3
     assert found['gpu_webhook_review_seconds_bucket{path="mutate",le="+Inf"}'] == 4
     assert found['gpu_webhook_translations_total{backend="a\\"b\\\\c\\nd"}'] == 4
-    assert found["gpu_webhook_rules_loaded"] == 0
+    assert found['gpu_webhook_rulebook{digest=""}'] == 0

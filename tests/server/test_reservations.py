@@ -172,7 +172,7 @@ def test_a_conflict_is_retried_on_what_the_other_writer_wrote() -> None:
     answers = together(Reservations(shelf, metrics), ask("a"))
 
     assert verdicts(answers) == ["over"]
-    assert metrics.ledger_conflicts == 1
+    assert metrics.ledger[("conflict",)] == 1
     assert shelf.ledger.pending == taken
 
 
@@ -221,7 +221,7 @@ def test_a_write_whose_answer_is_lost_is_not_made_twice() -> None:
     answers = together(Reservations(shelf, metrics), ask("a"))
 
     assert verdicts(answers) == ["admit"]
-    assert (shelf.writes, metrics.ledger_errors) == (1, 1)
+    assert (shelf.writes, metrics.ledger[("error",)]) == (1, 1)
     assert shelf.ledger.pending == {"vision/a": {"uid-a": {"devices": Fraction(1)}}}
 
 

@@ -88,7 +88,7 @@ def test_without_rules_it_serves_and_says_so(folder: Path, plain: bytes, broken:
         assert b"the rules were never loaded" in answered.body
         assert peer.ask("GET", "/healthz").status == 200
         assert server.lines("no rules: ")
-        assert server.metric("rules_loaded") == 0
+        assert server.metric('rulebook{digest=""}') == 0
 
 
 def test_nothing_heavy_is_imported(folder: Path, fraction: bytes) -> None:

@@ -31,7 +31,7 @@ def test_a_handshake_that_never_ends_is_cut(folder: Path) -> None:
     with running(folder, handshake_seconds=SOON) as server:
         with socket.create_connection(("127.0.0.1", server.port), 20) as silent:
             assert silent.recv(1) == b""
-        assert server.metric('timeouts_total{waiting_for="handshake"}') == 1
+        assert server.metric('dropped_total{why="deadline",what="handshake"}') == 1
 
 
 def test_a_head_that_drips_gets_408_however_lively_it_drips(folder: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_body_that_drips_gets_408(folder: Path) -> None:
 
         assert peer.answer().status == 408
         assert SOON <= took < 10
-        assert server.metric('timeouts_total{waiting_for="body"}') == 1
+        assert server.metric('dropped_total{why="deadline",what="body"}') == 1
 
 
 def test_after_408_the_connection_ends_even_if_its_peer_goes_on(folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_peer_that_does_not_read_is_cut(folder: Path) -> None:
         with contextlib.suppress(OSError):  # it is cut while it still sends, or its own buffer is full
             for _ in range(200):
                 peer.send(request("GET", "/metrics") * 100)
-        until(lambda: server.metric('timeouts_total{waiting_for="write"}') == 1, "the cut")
+        until(lambda: server.metric('dropped_total{why="deadline",what="write"}') == 1, "the cut")
         assert server.get("/healthz") == "ok\n"
 
 

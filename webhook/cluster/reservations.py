@@ -138,7 +138,7 @@ class Reservations:
         if queue.account.is_low:
             queue.more.set()
         self._metrics.reservation_seconds.observe(0)
-        self._metrics.drawn += 1
+        self._metrics.ledger[("drawn",)] += 1
         return Answered(Outcome("admit"), queue.ledger)
 
     async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:
@@ -158,7 +158,7 @@ class Reservations:
         try:
             return await self._store.uid(ask.place) not in {None, ask.uid}
         except ApiError as error:
-            self._metrics.ledger_errors += 1
+            self._metrics.ledger[("error",)] += 1
             log.warning("whether a pod has the name is not known: %s", error)
             return False
 
@@ -215,11 +215,11 @@ class Reservations:
                 pause = await self._turn(tenant, queue, pause)
                 hold = FIRST_PAUSE if self._closing else HOLD_SECONDS
             except ConflictError:
-                self._metrics.ledger_conflicts += 1
+                self._metrics.ledger[("conflict",)] += 1
                 queue.known = None
                 continue
             except Exception as error:  # whatever it is, requests wait for the next turn
-                self._metrics.ledger_errors += 1
+                self._metrics.ledger[("error",)] += 1
                 log.warning("the ledger of %s: %s", tenant, error, exc_info=not isinstance(error, ApiError))
                 queue.known, pause, hold = None, LONGEST_PAUSE, min(2 * hold, LONGEST_HOLD)
             queue.waiting = queue.unanswered()
@@ -247,7 +247,7 @@ class Reservations:
         after, unsure, final = judged.after, judged.unsure(), judged.final()
         if unsure:
             after = replace(after, recount=after.recount + 1)
-            self._metrics.recounts += 1
+            self._metrics.ledger[("recount",)] += 1
         if not self._closing:
             after = queue.account.open(after, judged.admitted(), monotonic())
         known = await self._write(tenant, queue, known, after)

@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
 
     def expire(self) -> None:
         """Do what this state's deadline requires."""
-        self.owner.lane.metrics.timeouts[(self.state,)] += 1
+        self.owner.lane.metrics.dropped["deadline", self.state] += 1
         if self.state in ("header", "body"):
             seconds = getattr(self.settings, f"{self.state}_seconds")
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the {self.state} did not arrive within {seconds:g} s")
@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
             text = f"the head of the request is over {HEAD_BYTES} bytes"
             raise RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
         if self._received > HEAD_BYTES + self.settings.body_bytes + CHUNKING_BYTES:
-            raise self._too_large(self._received)
+            raise self._too_large()
 
     def _on_head(self) -> bool:
         """The parser has a whole head. Returns whether it should take the request for one without a body."""
@@ -261,12 +261,11 @@ class Connection(asyncio.Protocol):
     def _admit(self, size: int) -> None:
         """Refuse a body that is too long, or for which there is no memory."""
         if size > self.settings.body_bytes:
-            raise self._too_large(size)
+            raise self._too_large()
         if size and not self.owner.admit(self, size):
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, CROWDED)
 
-    def _too_large(self, size: int) -> RefusedError:
-        self.owner.lane.metrics.refused_bytes += size
+    def _too_large(self) -> RefusedError:
         text = f"the body is over {self.settings.body_bytes} bytes: no review is that long"
         return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 

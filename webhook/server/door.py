@@ -199,7 +199,7 @@ class Door:
             )
         except OSError as error:  # not TLS, no common version, or the peer does not trust the certificate
             log.debug("handshake failed: %s", error)
-            self.lane.metrics.failed_handshakes += 1
+            self.lane.metrics.dropped["handshake", "connections"] += 1
             self.ended(connection)
 
     # For a connection
@@ -252,7 +252,7 @@ class Door:
         self.lane.metrics.connections -= 1
 
     def _displace(self, what: str, total: int, late: Connection) -> None:
-        self.lane.metrics.displaced[(what,)] += 1
+        self.lane.metrics.dropped["crowded", what] += 1
         self._warn(DISPLACED[what], total, *late.address)
 
     def _warn(self, text: str, *values: object) -> None:

@@ -225,8 +225,8 @@ class Lane:
     def _page(self, path: bytes) -> Answer:
         if path == b"/metrics":
             self.metrics.lines_dropped = self._lines.dropped
-            rules = {} if self.rulebook is None else {self.rulebook.digest: len(self.rulebook.backends)}
-            return Answer(HTTPStatus.OK, metrics.render(self.metrics, rules), metrics.CONTENT_TYPE)
+            digest = "" if self.rulebook is None else self.rulebook.digest
+            return Answer(HTTPStatus.OK, metrics.render(self.metrics, digest), metrics.CONTENT_TYPE)
         return self._readiness() if path == b"/readyz" else Answer(HTTPStatus.OK, b"ok\n")
 
     def _readiness(self) -> Answer:

@@ -77,7 +77,7 @@ def _lines(settler: Source, now: float) -> Iterator[str]:
     heard = round(now - settler.heard_at, 3)
     yield from metrics.family("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
     yield from metrics.family("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
-    yield from metrics.rulebook({settler.digest} - {""})
+    yield from metrics.rulebook(settler.digest)
     yield from metrics.family("settle_conflicts_total", "Writes that came too late.", (), {(): known.conflicts})
 
 

@@ -36,6 +36,10 @@ BOUNDS: Final = (
 )
 """Upper bounds in seconds, from the review of a pod without a GPU to the longest timeout of a webhook."""
 
+LEDGER_EVENTS: Final = ("drawn", "conflict", "error", "recount")
+"""A pod was admitted against an advance; a write came too late; a read or write failed; a recount was requested
+before a pod was refused."""
+
 Labels = tuple[str, ...]
 
 
@@ -61,17 +65,11 @@ class Metrics:
         self.findings: Counter[Labels] = Counter()
         self.translations: Counter[Labels] = Counter()
         self.refused: Counter[Labels] = Counter()
-        self.timeouts: Counter[Labels] = Counter()
-        self.displaced: Counter[Labels] = Counter()
+        self.dropped: Counter[Labels] = Counter({("handshake", "connections"): 0})
+        self.ledger: Counter[Labels] = Counter(dict.fromkeys(((event,) for event in LEDGER_EVENTS), 0))
         self.reloads: Counter[Labels] = Counter()
         self.seconds = {path: Histogram() for path in paths}
         self.reservation_seconds = Histogram()
-        self.drawn = 0
-        self.ledger_conflicts = 0
-        self.ledger_errors = 0
-        self.recounts = 0
-        self.refused_bytes = 0
-        self.failed_handshakes = 0
         self.connections = 0
         self.lines_dropped = 0
 
@@ -89,9 +87,9 @@ class Metrics:
                 self.translations[(backend,)] += 1
 
 
-def render(metrics: Metrics, rules: Mapping[str, int]) -> bytes:
-    """The page; `rules` maps the digest of the rulebook in use to the number of its back ends, empty if none."""
-    return page(_lines(metrics, rules))
+def render(metrics: Metrics, digest: str) -> bytes:
+    """The page; `digest` is that of the rulebook in use, empty if there is none."""
+    return page(_lines(metrics, digest))
 
 
 def page(lines: Iterable[str]) -> bytes:
@@ -103,10 +101,10 @@ def family(name: str, text: str, labels: Labels, values: Mapping[Labels, float])
     """The lines of a counter, if its name ends in `_total`, or a gauge; `values` is by the values of its labels."""
     yield from _head(name, "counter" if name.endswith("_total") else "gauge", text)
     for key in sorted(values):
-        yield f"gpu_webhook_{name}{_braced(labels, key)} {values[key]}"
+        yield f"gpu_webhook_{name}{_braced(labels, key)} {+values[key]}"
 
 
-def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
+def _lines(metrics: Metrics, digest: str) -> Iterator[str]:
     labels = ("path", "operation", "decision", "code")
     yield from family("reviews_total", "Reviews answered.", labels, metrics.reviews)
     yield from family("violations_total", "Violations reported.", ("code",), metrics.violations)
@@ -115,25 +113,18 @@ def _lines(metrics: Metrics, rules: Mapping[str, int]) -> Iterator[str]:
     yield from family("translations_total", "Containers translated.", ("backend",), metrics.translations)
     yield from _histogram("review_seconds", "Decoding, deciding and encoding one review.", metrics.seconds)
     yield from _histogram("reservation_seconds", "Waiting for the ledger.", {"validate": metrics.reservation_seconds})
-    yield from _single("reservations_drawn_total", "Pods admitted against an advance.", metrics.drawn)
-    yield from _single("ledger_conflicts_total", "Writes that came too late.", metrics.ledger_conflicts)
-    yield from _single("ledger_errors_total", "Reads and writes that failed.", metrics.ledger_errors)
-    yield from _single("recounts_total", "Recounts asked for before refusing.", metrics.recounts)
+    yield from family("ledger_events_total", "What happened with ledgers.", ("event",), metrics.ledger)
     yield from family("refused_requests_total", "Requests refused as HTTP.", ("status",), metrics.refused)
-    yield from _single("refused_bytes_total", "Bytes of bodies over the limit.", metrics.refused_bytes)
-    yield from family("timeouts_total", "Connections closed by a deadline.", ("waiting_for",), metrics.timeouts)
-    yield from family("displaced_total", "Connections and bodies that gave way.", ("what",), metrics.displaced)
+    yield from family("dropped_total", "Connections and bodies not waited for.", ("why", "what"), metrics.dropped)
     yield from _single("connections", "Connections held now.", metrics.connections)
-    yield from _single("failed_handshakes_total", "TLS handshakes not made.", metrics.failed_handshakes)
     yield from family("reloads_total", "Reloads of changed files.", ("what", "result"), metrics.reloads)
     yield from _single("log_lines_dropped_total", "Lines nobody read in time.", metrics.lines_dropped)
-    yield from _single("rules_loaded", "Back ends in the rulebook; 0 if none.", sum(rules.values()))
-    yield from rulebook(rules)
+    yield from rulebook(digest)
 
 
-def rulebook(digests: Iterable[str]) -> Iterator[str]:
+def rulebook(digest: str) -> Iterator[str]:
     """The lines that say which rules are in use."""
-    yield from family("rulebook", "The rulebook in use.", ("digest",), {(digest,): 1 for digest in digests})
+    yield from family("rulebook", "The rulebook in use; 0 if there is none.", ("digest",), {(digest,): bool(digest)})
 
 
 def _single(name: str, text: str, value: int) -> Iterator[str]:

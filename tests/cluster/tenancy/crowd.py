@@ -126,8 +126,8 @@ class Tale:
     def row(self, storm: str, seed: int, limit: int, witness: Witness, figures: Mapping[str, float]) -> Row:
         """What there is to tell: shown beside a failure or by `pytest -s`, and kept by a soak."""
         asked, got = len(self.endings), len(self.admitted())
-        totals = ("reservations_drawn_total", "ledger_conflicts_total", "recounts_total")
-        counted = [round(figures[name]) for name in totals]
+        events = ("drawn", "conflict", "recount")
+        counted = [round(figures[f'ledger_events_total{{event="{event}"}}']) for event in events]
         waited = round(1000 * figures["reservation_seconds_sum"] / max(1, figures["reservation_seconds_count"]))
         seen = (float(witness.peak.devices), witness.versions)
         found = (

@@ -30,10 +30,10 @@ GRACE = 11.0
 after an advance was opened for it, and what storing takes on a machine that has other things to do."""
 
 FIGURES = (
-    "ledger_conflicts_total",
-    "ledger_errors_total",
-    "recounts_total",
-    "reservations_drawn_total",
+    'ledger_events_total{event="conflict"}',
+    'ledger_events_total{event="error"}',
+    'ledger_events_total{event="recount"}',
+    'ledger_events_total{event="drawn"}',
     "reservation_seconds_sum",
     "reservation_seconds_count",
 )
@@ -77,7 +77,7 @@ class Fleet:
         for process in self.replicas:
             page = _metrics(port_of(process))
             for name in FIGURES:
-                found[name] += float(re.search(rf"^gpu_webhook_{name}\S* (\S+)$", page, re.MULTILINE)[1])  # type: ignore[index,assignment]
+                found[name] += float(re.search(rf"^gpu_webhook_{re.escape(name)}\S* (\S+)$", page, re.MULTILINE)[1])  # type: ignore[index,assignment]
         return found
 
 
