@@ -162,7 +162,7 @@ def defined(cluster: Client) -> Client:
 def _is_served(cluster: Client) -> bool:
     try:
         return bool(cluster.send("GET", "/apis/ray.io/v1/rayclusters"))
-    except RefusedError:
+    except (RefusedError, json.JSONDecodeError):  # before a group is served, its paths are not found, and no JSON
         return False
 
 
