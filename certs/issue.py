@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -28,6 +28,17 @@ RENEW_AT: Final = 2 / 3
 """The part of its lifetime after which a certificate is renewed."""
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What the library raises for certificates and keys that are not as ours are: others may write anything."""
 
 _NO_USE: Final = dict.fromkeys(
     (
@@ -135,14 +146,27 @@ def check(pair: Pair, at: datetime, names: Iterable[str] = ()) -> str | None:
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = serialization.load_pem_private_key(pair.key, password=None)
+        matching = certificate.public_key() == key.public_key()
         missing = [name for name in names if _general_name(name) not in _alternatives(certificate)]
-    except (ValueError, TypeError, x509.ExtensionNotFound) as error:
+    except _UNREADABLE as error:
         return f"it cannot be read: {error}"
-    if certificate.public_key() != key.public_key():
+    if not matching:
         return "the key is not the certificate's"
     if missing:
         return f"it does not serve {', '.join(missing)}"
     return _untimely(certificate, at)
+
+
+def check_authority(pair: Pair, at: datetime) -> str | None:
+    """Why a CA is not good at a time, or None: it signs what we ask it to."""
+    bad = check(pair, at)
+    if bad is not None:
+        return bad
+    try:
+        leaf(pair, (), at, timedelta())
+    except _UNREADABLE as error:
+        return str(error)
+    return None
 
 
 def _alternatives(certificate: x509.Certificate) -> x509.SubjectAlternativeName:
@@ -182,11 +206,11 @@ def due(certificate: bytes, at: datetime) -> str | None:
 
 def anchor(certificate: bytes, authorities: Iterable[bytes]) -> bytes | None:
     """The one of `authorities` that signed a certificate; itself, if it is among them and signed itself."""
-    made = x509.load_pem_x509_certificate(certificate)
+    load = x509.load_pem_x509_certificate
     for candidate in authorities:
         try:
-            made.verify_directly_issued_by(x509.load_pem_x509_certificate(candidate))
-        except (ValueError, TypeError, InvalidSignature):
+            load(certificate).verify_directly_issued_by(load(candidate))
+        except (*_UNREADABLE, InvalidSignature):
             continue
         return candidate
     return None
@@ -196,7 +220,7 @@ def certificates(bundle: bytes) -> Sequence[bytes]:
     """The certificates of a bundle, each in PEM; none if it is no bundle."""
     try:
         found = x509.load_pem_x509_certificates(bundle)
-    except ValueError:
+    except _UNREADABLE:
         return ()
     return tuple(each.public_bytes(serialization.Encoding.PEM) for each in found)
 

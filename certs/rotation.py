@@ -124,7 +124,7 @@ Action = Start | Keep | Publish | Serve | Forget
 def plan(state: State, names: Iterable[str], terms: Terms, at: datetime) -> Iterator[Action]:
     """What is to be done, in the order in which to try it; nothing if all is well."""
     signer, trusted = state.authorities
-    bad = "there is none" if signer is None else issue.check(signer, at)
+    bad = "there is none" if signer is None else issue.check_authority(signer, at)
     if signer is None or bad is not None:
         yield Start(f"the CA cannot sign: {bad}", _valid((*state.authorities.certificates, *state.found), at))
         return

@@ -67,10 +67,13 @@ class Site(NamedTuple):
 
 
 def secret(path: str, kind: str, present: Object | None, data: Mapping[str, bytes]) -> Object:
-    """A Secret to be written: the present one with other data, or a new one of that kind."""
+    """A Secret to be written: the present one with other values, or a new one of that kind.
+
+    Keys that are not ours stay: a Secret that cert-manager left is of the kind kubernetes.io/tls, which demands two.
+    """
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
     if present is not None:
-        return {**present, "data": encoded}
+        return {**present, "data": {**(present.get("data") or {}), **encoded}}
     namespace, _, name = path.rpartition("/namespaces/")[2].split("/")
     return {
         "apiVersion": "v1",

@@ -1,5 +1,6 @@
 """CAs and leaves, and what is said of those that are not good."""
 
+import base64
 import ssl
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -8,12 +9,15 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from certs.issue import (
     Pair,
     anchor,
     authority,
     check,
+    check_authority,
     due,
     elapsed,
     expires,
@@ -23,6 +27,7 @@ from certs.issue import (
     service_names,
     split,
 )
+from tests.certs.strange import rsa_authority
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -97,6 +102,29 @@ def test_what_is_not_good_is_said(pair: Pair, at: datetime, said: str) -> None:
 @pytest.mark.parametrize("pair", [Pair(b"", b""), Pair(b"garbage", LEAF.key), Pair(LEAF.certificate, b"garbage")])
 def test_what_cannot_be_read_is_said(pair: Pair) -> None:
     assert (check(pair, NOW, NAMES) or "").startswith("it cannot be read: ")
+
+
+def test_a_ca_whose_key_is_of_another_kind_is_not_used() -> None:
+    assert check_authority(CA, NOW) is None
+    assert check_authority(rsa_authority(NOW), NOW) == "the CA's key is not one of an elliptic curve"
+    assert check_authority(CA, NOW + 1826 * DAY) == "it expired on 2031-11-21"
+
+
+@given(st.sampled_from([CA, LEAF]), st.data())
+def test_whatever_others_write_is_judged_and_no_error(pair: Pair, data: st.DataObject) -> None:
+    def changed(pem: bytes) -> bytes:
+        label, content = pem.partition(b"\n")[0], base64.b64decode(b"".join(pem.splitlines()[1:-1]))
+        place = data.draw(st.integers(0, len(content) - 1))
+        spoilt = content[:place] + data.draw(st.binary(min_size=1, max_size=1)) + content[place + 1 :]
+        return b"\n".join([label, base64.b64encode(spoilt), label.replace(b"BEGIN", b"END")])
+
+    found = Pair(*(changed(each) if data.draw(st.booleans()) else each for each in pair))
+
+    check_authority(found, NOW)
+    check(found, NOW, NAMES)
+    split(found.certificate, NOW)
+    anchor(found.certificate, [CA.certificate])
+    anchor(LEAF.certificate, [found.certificate])
 
 
 def test_the_anchor_of_a_leaf_is_found_among_others() -> None:

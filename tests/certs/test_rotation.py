@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certs import issue, rotation, rotator, stored
+from certs.api import Object
 from certs.issue import Pair
 from certs.rotation import Authorities, Forget, Keep, Publish, Serve, Start, State
+from tests.certs.strange import rsa_authority, versioned
 from tests.certs.town import BEGAN, PATHS, SITE, TERMS, Town, Walker, installed, settle
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -172,6 +174,8 @@ def test_a_rotation_ends_with_the_new_ca_alone_in_the_bundles() -> None:
     assert old.signer is not None
 
 
+UNKNOWN = versioned(issue.authority(BEGAN, DAY).certificate, 5)
+
 SABOTAGE: dict[str, Callable[[Town], object]] = {
     "the serving Secret is deleted": lambda town: town.objects.pop(SITE.serving),
     "the Secret of CAs is deleted": lambda town: town.objects.pop(SITE.authorities),
@@ -180,13 +184,36 @@ SABOTAGE: dict[str, Callable[[Town], object]] = {
     "the key is another": lambda town: corrupt(town, SITE.serving, "tls.key", issue.authority(BEGAN, DAY).key),
     "the Secret of CAs is corrupt": lambda town: corrupt(town, SITE.authorities, "ca.crt"),
     "the key of the CA is lost": lambda town: corrupt(town, SITE.authorities, "ca.key", b""),
+    "the Secret of CAs is one that cert-manager left": lambda town: town.store(SITE.authorities, foreign(town)),
+    "the key of the CA is one of RSA, and the serving Secret is deleted": lambda town: rsa_alone(town),  # noqa: PLW0108 - defined below
+    "the serving certificate is of no known version": lambda town: corrupt(town, SITE.serving, "tls.crt", UNKNOWN),
+    "a bundle has a certificate of no known version": lambda town: bundle(
+        town, CONFIGURATIONS[0], base64.b64encode(UNKNOWN).decode()
+    ),
     "a bundle is wiped": lambda town: bundle(town, CONFIGURATIONS[0], ""),
     "a bundle is garbage": lambda town: bundle(town, CONFIGURATIONS[1], "Z2FyYmFnZQ=="),
     "a configuration is deleted": lambda town: town.objects.pop(CONFIGURATIONS[0]),
     "the clock jumps a year": lambda town: setattr(town, "at", town.at + 365 * DAY),
     "the clock jumps back a year": lambda town: setattr(town, "at", town.at - 365 * DAY),
 }
-BREAKS_AT_ONCE = {"a bundle is wiped", "a bundle is garbage"}
+BREAKS_AT_ONCE = {"a bundle is wiped", "a bundle is garbage", "a bundle has a certificate of no known version"}
+
+
+def data(**values: bytes) -> dict[str, str]:
+    return {key.replace("_", "."): base64.b64encode(value).decode() for key, value in values.items()}
+
+
+def foreign(town: Town) -> Object:
+    made = issue.authority(town.at, 90 * DAY)
+    values = data(tls_crt=made.certificate, tls_key=made.key, ca_crt=made.certificate)
+    return {"type": "kubernetes.io/tls", "metadata": {}, "data": values}
+
+
+def rsa_alone(town: Town) -> None:
+    made = rsa_authority(town.at)
+    values = data(ca_crt=made.certificate, ca_key=made.key)
+    town.store(SITE.authorities, {**town.objects[SITE.authorities], "data": values})
+    del town.objects[SITE.serving]
 
 
 def corrupt(town: Town, path: str, key: str, value: bytes = b"garbage") -> None:

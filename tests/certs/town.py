@@ -14,7 +14,7 @@ from typing import Any
 from jsonpatch import JsonPatch, JsonPatchTestFailed
 
 from certs import issue, stored
-from certs.api import ConflictError, Object
+from certs.api import ApiError, ConflictError, Object
 from certs.issue import Pair
 from certs.problem import Problem
 from certs.rotation import Terms
@@ -79,6 +79,8 @@ class Town:
         found = self.objects.get(path)
         if (found or {}).get("metadata", {}).get("resourceVersion") != _version(present):
             raise ConflictError(path)
+        if made.get("type") == "kubernetes.io/tls" and not {"tls.crt", "tls.key"} <= made["data"].keys():
+            raise ApiError(path)
         self.store(path, made)
 
     async def patch(self, path: str, operations: Sequence[Object]) -> None:
