@@ -62,7 +62,9 @@ def make(
             break
         plan.edits += _without(asked.container, locations.RESOURCES)
         served = _serve(asked, plan, rulebook, preferred, suitable, reach)
-        done = served.amounts if served else {}
+        zeros = _zeros(asked, served, rulebook)
+        plan.edits += _without(asked.container, zeros)
+        done = {*zeros, *(served.amounts if served else ())}
         plan.edits += [repair for name, repair in asked.extended.repairs.items() if name not in done]
     _inject(reach, plan)
     plan.violations += pod_requirements.check(pod, plan.served)
@@ -147,6 +149,18 @@ def _resources(served: Assignment) -> Iterator[Edit]:
             yield Put((*container.path, "resources", "requests", name), value, rule)
     if fraction is not None and fraction not in served.amounts:
         yield from _without(container, {fraction}, served.backend.rule)
+
+
+def _zeros(asked: ContainerRequest, served: Assignment | None, rulebook: Rulebook) -> Collection[str]:
+    """The resources to remove as they are 0: that asks for nothing, and a vendor may take it for no limit.
+
+    On a container without a GPU a number of devices stays.
+    """
+    zeros = asked.extended.zeros
+    if served is not None:
+        return (zeros & served.backend.owns) - served.amounts.keys()
+    known = [rulebook.resources[name] for name in zeros] if not asked.anything else ()
+    return {resource.name for resource in known if resource.owners and not resource.counts}
 
 
 def _notes(pod: Pod, plan: Plan) -> Iterator[Edit]:
