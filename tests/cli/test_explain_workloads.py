@@ -1,9 +1,12 @@
 """`gpu-webhook explain` of everything that makes pods: one object of each kind that a shipped document is about."""
 
+import copy
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests import builders
@@ -73,6 +76,32 @@ def test_every_shipped_document_with_pods_says_where_its_kind_is_defined() -> No
     sources = {each.name: each.source for each in SHIPPED.workloads.values() if each.pods and each.name}
 
     assert [name for name, source in sources.items() if not source.startswith("https://github.com/")] == []
+
+
+OTHERS: tuple[Any, ...] = (0, "many", [], {}, None, True, -1, 2.5, [[]], {"a": 1}, [{"name": 5}], 10**30)
+
+
+def _places(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
+        yield (*place, key)
+        yield from _places(inner, (*place, key))
+
+
+def _changed(value: Any, place: tuple[str | int, ...], other: Any) -> Any:
+    if not place:
+        return other
+    changed = copy.copy(value)
+    changed[place[0]] = _changed(value[place[0]], place[1:], other)
+    return changed
+
+
+@pytest.mark.parametrize("raw", OBJECTS, ids=lambda raw: str(raw["kind"]))
+def test_whatever_stands_anywhere_in_an_object_it_is_explained_or_refused_with_a_path(raw: Any) -> None:
+    for count, place in enumerate(place for place in _places(raw) if place[0] not in {"apiVersion", "kind"}):
+        for other in (OTHERS[count % len(OTHERS)], OTHERS[-count % len(OTHERS)]):
+            for one in explain.explain(_changed(raw, place, other), SHIPPED):
+                assert all(violation.path for violation in one.decision.violations)
 
 
 def shipped(text: str, *options: str) -> Ran:

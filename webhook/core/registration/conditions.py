@@ -21,6 +21,7 @@ from webhook.core.kube.pod import CORE
 from webhook.core.policy import immutable
 from webhook.core.projection import budget, projection
 from webhook.core.rules import index
+from webhook.core.rules.built_in_workloads import BUILT_IN
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.vocabulary import CONTAINER
 
@@ -31,7 +32,7 @@ AMOUNTS: Final = 100
 """The most limits, or requests, of one container; ordinary ones have three, and one for each size of huge pages."""
 
 WIDTH: Final = 100
-WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob")
+WORKLOADS: Final = tuple(kind for (group, kind), made in BUILT_IN.items() if group and made.pods)
 
 Condition = dict[str, str]
 

@@ -29,8 +29,8 @@ WITH_PODS: Final = (
             ("", "ReplicationController", "replication", "spec.template", (_REPLICAS,), ""),
             ("apps", "Deployment", "replicaset", "spec.template", (_REPLICAS,), ""),
             ("apps", "StatefulSet", "statefulset", "spec.template", (_REPLICAS,), ""),
-            ("apps", "ReplicaSet", "replicaset", "spec.template", (_REPLICAS,), ""),
             ("apps", "DaemonSet", "daemon-set", "spec.template", (), _ON_EACH_NODE),
+            ("apps", "ReplicaSet", "replicaset", "spec.template", (_REPLICAS,), ""),
             ("batch", "Job", "job", "spec.template", (_JOB,), ""),
             ("batch", "CronJob", "job", "spec.jobTemplate.spec.template", (_CRON_JOB,), ""),
         )
