@@ -188,6 +188,7 @@ def test_while_the_webhook_is_away_ordinary_pods_start(installed: Client) -> Non
     }
 
     _awaits(partial(_try, installed, labels={"gpu": "1"}), "mutate.gpu-webhook.io")
+    _awaits(partial(_try, installed, labels={"Gpus": "1"}), "mutate.gpu-webhook.io")
 
     assert installed.create(ordinary)["spec"]
     assert installed.create(pod("plain", **plain))["spec"]

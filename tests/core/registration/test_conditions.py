@@ -7,7 +7,7 @@ from webhook.core.registration import conditions
 def test_what_the_shipped_rules_read_is_found_by_one_word() -> None:
     [condition] = conditions.of_pods(builders.rulebook(builders.shipped_files()))
 
-    assert condition["expression"].endswith(".exists(keys, keys.contains('gpu'))))")
+    assert condition["expression"].endswith(".exists(keys, keys.lowerAscii().contains('gpu'))))")
 
 
 def test_an_annotation_for_claims_that_lacks_the_word_is_looked_for_by_itself() -> None:
@@ -18,7 +18,7 @@ def test_an_annotation_for_claims_that_lacks_the_word_is_looked_for_by_itself() 
 
     [condition] = conditions.of_pods(builders.rulebook(files | {"elastic-gpu-claims.yaml": source}))
 
-    searched = "keys.contains('gpu') || keys.contains('acme.example/claim-')"
+    searched = "keys.lowerAscii().contains('gpu') || keys.contains('acme.example/claim-')"
     assert " ".join(condition["expression"].split()).endswith(f".exists(keys, {searched})))")
 
 

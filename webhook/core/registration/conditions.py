@@ -26,7 +26,9 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.vocabulary import CONTAINER
 
 WORD: Final = "gpu"
-"""A label or annotation key with this in it comes to us, wherever in the key it is."""
+"""A label or annotation key with this in it comes to us, wherever in the key it is, in any capitals."""
+
+LOWERED: Final = ".lowerAscii()"
 
 AMOUNTS: Final = 100
 """The most limits, or requests, of one container; ordinary ones have three, and one for each size of huge pages."""
@@ -122,7 +124,7 @@ def _metadata(holder: str) -> str:
 
 
 def _joined(words: Iterable[str]) -> str:
-    searched = " ||\n  ".join(f"keys.contains('{word}')" for word in words)
+    searched = " ||\n  ".join(f"keys{LOWERED if word == WORD else ''}.contains('{word}')" for word in words)
     most = max(limit.most for limit in budget.OF_METADATA.values())
     return f"entries.size() > {most} || [entries.map(key, key).join(' ')].exists(keys, {searched})"
 
