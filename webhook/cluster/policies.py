@@ -25,7 +25,9 @@ from webhook.core.rules.tenancy import UNREADABLE, Tenancy
 
 T = TypeVar("T")
 
-WATCH_SECONDS: Final = 4.0
+WATCH_SECONDS: Final = 2.0
+"""A watch tells when it began, and that only when it has ended: what is known is up to twice as old as this."""
+
 STALE_SECONDS: Final = 10.0
 """How old the policies may be by which a pod is admitted: less than `settlement.GRACE`, with the 34 seconds that its
 create may take after that."""
