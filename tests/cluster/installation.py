@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,17 @@ SERVING: Object = {**SECRET, "metadata": {"namespace": NAMESPACE, "name": "gpu-w
 AUTHORITIES: Object = {**SECRET, "metadata": {"namespace": NAMESPACE, "name": "gpu-webhook-ca"}}
 LATE_SECONDS = 1.5
 """The longest that a kubelet takes here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What a container runs: the first words of a command, and its environment."""
+
+    command: Sequence[str | Path]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+ISSUING = Image([CERTS])
 
 
 def here() -> str:
@@ -153,6 +164,10 @@ class Installation:
             for each in yaml.safe_load_all((BASE / manifest).read_text()):
                 if each["kind"] == "Service":
                     self.client.apply(each)
+        self.publish()
+
+    def publish(self) -> None:
+        """The addresses of the API servers."""
         for number, plane in enumerate(self.planes):
             self.slice("kubernetes", "default", number, int(plane.client.url.rpartition(":")[2]))
 
@@ -180,18 +195,23 @@ class Installation:
         return Address(here(), port)
 
     @contextmanager
-    def issuer(self, *options: str, number: int = 0) -> Iterator[Issuer]:
-        """Run the certificate program, with the rights that the manifests give it."""
+    def issuer(
+        self, *options: str, number: int = 0, image: Image = ISSUING, rights: str | None = "certs.yaml"
+    ) -> Iterator[Issuer]:
+        """Run the certificate program, with the rights that a manifest gives it, or that it has already (None)."""
         host, port = self.bind(number)
         told = f"127.0.0.1:{free_port()}"
         process = self.planes[0].processes.start(
             f"certs-{number}-{port}",
-            CERTS,
+            *image.command,
             "rotate",
             f"--bind={host}:{port}",
             f"--metrics={told}",
             *options,
-            env={"KUBECONFIG": str(kubeconfig_of(self.planes[0], ACCOUNT, "certs.yaml"))},
+            env={
+                "KUBECONFIG": str(kubeconfig_of(self.planes[0], ACCOUNT, *([rights] if rights else []))),
+                **image.env,
+            },
         )
         made = Issuer(process, f"http://{told}/metrics")
         try:

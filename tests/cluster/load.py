@@ -21,7 +21,7 @@ class Load:
     A GPU pod that comes back as it was sent is a failure, while `rewriting` is set.
     """
 
-    PAUSE = 0.05
+    PAUSE = 0.1
 
     def __init__(self, clients: Sequence[Client], count: int, pods: Sequence[Object] = (ASKING,)) -> None:
         self.created: Counter[str] = Counter()

@@ -55,7 +55,9 @@ def control_plane(binaries: Binaries, *, controllers: bool = False) -> Iterator[
 
 
 @contextmanager
-def control_planes(binaries: Binaries, count: int, *options: str) -> Iterator[list[ControlPlane]]:
+def control_planes(
+    binaries: Binaries, count: int, *options: str, controllers: bool = False
+) -> Iterator[list[ControlPlane]]:
     """Several API servers on one etcd, each seen as a control plane; with more options if some are named.
 
     They listen on every address of this machine, and call a Service at the addresses of its EndpointSlices.
@@ -64,7 +66,10 @@ def control_planes(binaries: Binaries, count: int, *options: str) -> Iterator[li
     with Processes() as processes:
         made = credentials.issue(processes.folder)
         _start_etcd(processes, binaries)
-        yield [_with_apiserver(processes, binaries, made, *outward, *options) for _ in range(count)]
+        planes = [_with_apiserver(processes, binaries, made, *outward, *options) for _ in range(count)]
+        if controllers:
+            _start_controllers(processes, binaries, made, planes[0].client.kubeconfig)
+        yield planes
 
 
 def _with_apiserver(processes: Processes, binaries: Binaries, made: Credentials, *options: str) -> ControlPlane:

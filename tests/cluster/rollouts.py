@@ -4,19 +4,19 @@ The pods are processes of this machine, of the container `webhook` alone. Left o
 more time: `minReadySeconds`, and the seconds that a kubelet takes to probe.
 """
 
+import contextlib
 import random
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.accounts import NAMESPACE, WEBHOOK, kubeconfig_of
-from tests.cluster.client import Object
-from tests.cluster.installation import SERVING, SITE, Installation, Replica, page, write
+from tests.cluster.client import Object, RefusedError
+from tests.cluster.installation import SERVING, SITE, Image, Installation, Replica, page, write
 from tests.cluster.plane import free_port
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM
@@ -32,15 +32,7 @@ LATE_SECONDS = 1.0
 """The longest that the controller of EndpointSlices takes here to mark a pod that is being deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
-    """What the containers run: the first words of a command, and its environment."""
-
-    command: Sequence[str | Path] = (PROGRAM,)
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
-PRESENT = Image()
+SERVING_REVIEWS = Image([PROGRAM])
 
 
 @dataclass(slots=True)
@@ -76,12 +68,12 @@ class Rollouts:
         probe = self.container["readinessProbe"]
         return float(probe["periodSeconds"] * probe["failureThreshold"])
 
-    def scale(self, image: Image = PRESENT) -> None:
+    def scale(self, image: Image = SERVING_REVIEWS) -> None:
         """Start as many pods as the Deployment wants."""
         while len(self.pods) < self.spec["replicas"]:
             self.pods.append(self._started(image))
 
-    def replace(self, image: Image = PRESENT) -> None:
+    def replace(self, image: Image = SERVING_REVIEWS) -> None:
         """Replace the oldest pod, with maxSurge 1 and maxUnavailable 0; those before it may still be leaving."""
         assert self.spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
         self.pods.append(self._started(image))
@@ -94,7 +86,7 @@ class Rollouts:
         pause, grace = self.container["lifecycle"]["preStop"]["sleep"]["seconds"], _grace(spec)
         late = random.uniform(0, LATE_SECONDS)  # noqa: S311  not a secret
         leaving = [
-            threading.Timer(late, self._publish, (pod.replica.port,), {"ready": False, "terminating": True}),
+            threading.Timer(late, self._unpublish, (pod.replica.port,)),
             threading.Timer(pause, self._end, (pod.replica, grace - pause)),
         ]
         for each in leaving:
@@ -161,6 +153,10 @@ class Rollouts:
 
     def _publish(self, port: int, **conditions: bool) -> None:
         self.installed.slice(SITE.service, NAMESPACE, port, port, **conditions)
+
+    def _unpublish(self, port: int) -> None:
+        with contextlib.suppress(RefusedError):  # its namespace may be gone
+            self._publish(port, ready=False, terminating=True)
 
     def _end(self, replica: Replica, granted: float) -> None:
         """SIGTERM, and no SIGKILL: the seconds that are granted have to be enough."""
