@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from certs.stored import Object
+from certs.stored import OURS, Object
 
 WANTED: Final = "gpu-webhook.io/rules"
 """The annotation: a JSON object with the rules of each webhook, by its name."""
@@ -35,7 +35,7 @@ def inactive(configuration: Object) -> Rules:
     return {
         place: wanted[hook["name"]]
         for place, hook in hooks
-        if hook["name"] in wanted and hook.get("rules") != wanted[hook["name"]]
+        if hook["name"] in wanted and _stored(hook.get("rules")) != _stored(wanted[hook["name"]])
     }
 
 
@@ -63,6 +63,11 @@ def names(configuration: Object, rules: Rules) -> str:
     return ", ".join(configuration["webhooks"][place]["name"] for place in rules)
 
 
+def _stored(rules: Sequence[Any] | None) -> Sequence[Any]:
+    """Rules as an API server stores them: of every scope if they name none."""
+    return [{**each, "scope": each.get("scope") or "*"} if isinstance(each, dict) else each for each in rules or ()]
+
+
 def _wanted(configuration: Object) -> Mapping[str, Sequence[Any]]:
     text = (configuration["metadata"].get("annotations") or {}).get(WANTED, "{}")
     try:
@@ -71,4 +76,4 @@ def _wanted(configuration: Object) -> Mapping[str, Sequence[Any]]:
         raise UnreadableError(f"its annotation {WANTED} is not JSON: {error}") from None
     if not isinstance(wanted, dict) or not all(isinstance(rules, list) for rules in wanted.values()):
         raise UnreadableError(f"its annotation {WANTED} is not an object with a list for each webhook")
-    return wanted
+    return {name: rules for name, rules in wanted.items() if name.endswith(OURS)}

@@ -52,13 +52,14 @@ class Activator:
 
     async def _look(self, kind: str, path: str) -> Turn:
         configuration = await self._api.find(path)
+        name = f"{kind} webhook configuration {self._site.configuration}"
         if configuration is None:
-            return Turn()
+            text = f"there is no {name}: pods are admitted unseen; apply the manifests"
+            return Turn([Problem("configuration", kind, text)])
         try:
             rules = activation.inactive(configuration)
         except activation.UnreadableError as error:
-            text = f"the {kind} webhook configuration {self._site.configuration}: {error}; apply the manifests"
-            return Turn([Problem("configuration", kind, text)])
+            return Turn([Problem("configuration", kind, f"the {name}: {error}; apply the manifests")])
         if not rules:
             return Turn()
         why = f"replicas answer, so pods are brought to {activation.names(configuration, rules)}"

@@ -90,8 +90,8 @@ class Api:
             await self.send("PUT", path, made)
 
     async def patch(self, path: str, operations: Sequence[Object]) -> None:
-        """A JSON Patch."""
-        await self.send("PATCH", path, operations, "application/json-patch+json")
+        """A JSON Patch; one that has a field which the API server does not know, and would drop, is refused."""
+        await self.send("PATCH", f"{path}?fieldValidation=Strict", operations, "application/json-patch+json")
 
     async def send(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
@@ -107,15 +107,15 @@ class Api:
         self, method: str, path: str, body: object, content_type: str = "application/json"
     ) -> _Answer:
         headers = {"Accept": "application/json", "Content-Type": content_type}
-        await self.connected.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         url, limits = self._url + path, ClientTimeout(SECONDS)
         try:
+            await self.connected.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
             sent = await self.connected.call_api(method, url, headers, body, _request_timeout=limits)
             async with sent.response as answer:
                 content = await answer.read()
             if "Date" in answer.headers:
                 self._told = parsedate_to_datetime(answer.headers["Date"]), monotonic()
-            found: Object = json.loads(content)
+            found = _object(content)
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             raise ApiError(f"{method} {path} failed: {str(error) or repr(error):.300}") from None
         if answer.status >= HTTPStatus.BAD_REQUEST:
@@ -126,6 +126,13 @@ class Api:
     async def close(self) -> None:
         """End all connections."""
         await self.connected.close()  # type: ignore[no-untyped-call]  # the library leaves it so
+
+
+def _object(content: bytes) -> Object:
+    found = json.loads(content)
+    if not isinstance(found, dict):
+        raise ValueError(f"the answer is no object: {content[:100]!r}")  # noqa: TRY004 - of a value, not of a caller
+    return found
 
 
 async def connect() -> Api:

@@ -39,7 +39,7 @@ async def of_service(api: Api, namespace: str, service: str) -> Sequence[Address
 def addresses(endpoint_slice: Object) -> Iterator[Address]:
     """The addresses of one EndpointSlice, at the port of HTTPS."""
     for port in endpoint_slice.get("ports") or ():
-        if port.get("name") == "https":
+        if port.get("name") == "https" and port.get("port"):
             for endpoint in endpoint_slice.get("endpoints") or ():
                 yield from (Address(host, port["port"]) for host in endpoint["addresses"])
 

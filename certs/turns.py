@@ -92,16 +92,12 @@ class Turns:
 
     async def turn(self) -> bool:
         """One turn of each duty. Returns whether something was written."""
-        acted, problems = False, list[Problem]()
-        try:
-            for duty in self._duties:
-                turn = await duty.turn()
-                acted |= turn.acted
-                problems += turn.problems
-        except ApiError as error:
-            problems.append(Problem("cluster", "", str(error)))
-        self._tell(problems)
-        return acted
+        turns = [await _taken(duty) for duty in self._duties]
+        problems = dict[tuple[str, str], Problem]()
+        for each in (each for turn in turns for each in turn.problems):
+            problems.setdefault(each[:2], each)  # two duties may find the same one
+        self._tell([*problems.values()])
+        return any(turn.acted for turn in turns)
 
     def _tell(self, problems: Sequence[Problem]) -> None:
         """Log what is new, and what is still there after a while."""
@@ -115,3 +111,11 @@ class Turns:
         present = {each[:2] for each in problems}
         self._said = {key: at for key, at in self._said.items() if key in present}
         self.status.problems = problems
+
+
+async def _taken(duty: Duty) -> Turn:
+    """What cannot be read for one duty, such as a Secret, keeps no other from its turn."""
+    try:
+        return await duty.turn()
+    except ApiError as error:
+        return Turn([Problem("cluster", "", str(error))])

@@ -35,6 +35,26 @@ def test_a_webhook_without_its_rules_is_inactive_and_others_are_left_alone() -> 
     assert activation.inactive(changed) == {}
 
 
+@pytest.mark.parametrize(
+    ("rules", "there"),
+    [
+        pytest.param([], None, id="no rules are no field"),
+        pytest.param(RULES, [{**RULES[0], "scope": "*"}], id="no scope is every scope"),
+    ],
+)
+def test_rules_are_compared_as_the_api_server_stores_them(rules: list[Any], there: list[Any] | None) -> None:
+    hook = {"name": "mutate.gpu-webhook.io", **({} if there is None else {"rules": there})}
+
+    assert activation.inactive(stored(wanted(mutate=rules), hook)) == {}
+
+
+def test_webhooks_of_others_are_left_alone_even_if_the_annotation_names_them() -> None:
+    configuration = stored(json.dumps({"other.example.com": RULES}), {"name": "other.example.com", "rules": []})
+
+    assert activation.inactive(configuration) == {}
+    assert activation.deactivated(configuration) == configuration
+
+
 def test_a_deactivated_configuration_lacks_exactly_what_is_wanted() -> None:
     mine, other = {"name": "mutate.gpu-webhook.io", "rules": RULES}, {"name": "other.example.com", "rules": RULES}
     configuration = stored(wanted(mutate=RULES), other, mine)

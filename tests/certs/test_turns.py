@@ -1,0 +1,84 @@
+"""Two duties take their turns."""
+
+import json
+from collections.abc import Sequence
+
+from certs import endpoints
+from certs.activation import WANTED
+from certs.activator import Activator
+from certs.api import ApiError, Object
+from certs.problem import Problem
+from certs.rotator import Rotator
+from certs.turns import Duty, Status, Turns
+from tests.certs.town import SITE, TERMS, Town
+
+MUTATING, VALIDATING = SITE.configurations.values()
+RULES = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "*"}]
+
+
+class Answering(Town):
+    """A town whose replicas answer every API server."""
+
+    async def unanswered(self, _: str) -> Sequence[Problem]:
+        return []
+
+    async def unmutated(self) -> Sequence[Problem]:
+        return []
+
+    def turn(self, *duties: Duty) -> Sequence[Problem]:
+        """The problems after a turn of each duty."""
+        status = Status()
+        turning = Turns(status, [*duties, Activator(self, self, SITE, status)]).turn()
+        while True:
+            try:
+                turning.send(None)
+            except StopIteration:
+                return status.problems
+
+
+class Sealed(Answering):
+    """A town whose Secrets cannot be read: what decrypts them is away."""
+
+    async def find(self, path: str) -> Object | None:
+        if path.startswith(SITE.secrets):
+            raise ApiError(path)
+        return await super().find(path)
+
+
+def test_webhooks_get_their_rules_while_no_secret_can_be_read() -> None:
+    town = Sealed()
+    annotations = {WANTED: json.dumps({"mutate.gpu-webhook.io": RULES})}
+    town.store(MUTATING, {**town.objects[MUTATING], "metadata": {"annotations": annotations}})
+
+    problems = town.turn(Rotator(town, town, SITE, TERMS, Status()))
+
+    assert problems == [Problem("cluster", "", SITE.serving)]
+    assert town.objects[MUTATING]["webhooks"][0]["rules"] == RULES
+
+
+def test_a_missing_configuration_is_told_also_where_others_issue_certificates() -> None:
+    town = Answering()
+    assert town.turn() == []
+    del town.objects[VALIDATING]
+
+    missing = (
+        "there is no validating webhook configuration gpu-webhook: pods are admitted unseen; apply the manifests"
+    )
+    assert town.turn() == [Problem("configuration", "validating", f"{missing} the manifests")]
+
+
+def test_what_two_duties_find_is_told_once() -> None:
+    town = Answering()
+    del town.objects[VALIDATING]
+
+    problems = town.turn(Rotator(town, town, SITE, TERMS, Status()))
+
+    assert [each[:2] for each in problems] == [("configuration", "validating")]
+    assert "This program has not seen it" in problems[0].why
+
+
+def test_an_endpoint_without_a_port_is_no_address() -> None:
+    named = {"endpoints": [{"addresses": ["192.0.2.1"]}], "ports": [{"name": "https"}]}
+
+    assert [*endpoints.addresses(named)] == []
+    assert [*endpoints.addresses({**named, "ports": [{"name": "https", "port": 6443}]})] == [("192.0.2.1", 6443)]
