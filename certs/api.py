@@ -82,12 +82,11 @@ class Api:
         except MissingError:
             return None
 
-    async def put(self, path: str, made: Object, present: Object | None) -> None:
+    async def put(self, path: str, made: Object, present: Object | None) -> Object:
         """Compare and swap: create the object, or replace it if nobody has written it since `present` was read."""
         if present is None:
-            await self.send("POST", path.rpartition("/")[0], made)
-        else:
-            await self.send("PUT", path, made)
+            return await self.send("POST", path.rpartition("/")[0], made)
+        return await self.send("PUT", path, made)
 
     async def patch(self, path: str, operations: Sequence[Object]) -> None:
         """A JSON Patch; one that has a field which the API server does not know, and would drop, is refused."""

@@ -6,7 +6,7 @@ before the time is over. Who wants to be without a configuration for a while sto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -40,6 +40,18 @@ class Copies:
         last = self._last[kind]
         metadata = {key: value for key, value in last["metadata"].items() if key not in _OF_ONE_LIFE}
         return {**_deactivated(stored.with_bundle(last, bundle)), "metadata": metadata}
+
+    def ownership(self, kind: str, created: Object) -> Sequence[Object]:
+        """The JSON Patch that gives the fields of a configuration that was created again to their former managers.
+
+        They would all be this program's: the next `kubectl apply --server-side` would be a conflict, and a webhook
+        that a later version no longer has would stay.
+        """
+        managed = self._last[kind]["metadata"].get("managedFields", [])
+        return [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": created["metadata"]["resourceVersion"]},
+            {"op": "add", "path": "/metadata/managedFields", "value": managed},
+        ]
 
     def known(self, kind: str) -> bool:
         """Whether a missing configuration can be created again."""

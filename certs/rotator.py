@@ -33,8 +33,8 @@ class Store(Protocol):
     async def find(self, path: str) -> Object | None:
         """One object, or None."""
 
-    async def put(self, path: str, made: Object, present: Object | None) -> None:
-        """Compare and swap."""
+    async def put(self, path: str, made: Object, present: Object | None) -> Object:
+        """Compare and swap; returns the object as it is stored."""
 
     async def patch(self, path: str, operations: Sequence[Object]) -> None:
         """A JSON Patch."""
@@ -123,7 +123,8 @@ class Rotator:
                 f"{missing} It will be created again; who wants to be without it stops {self._site.own_service} first"
             )
         try:
-            await self._api.put(path, made, None)
+            created = await self._api.put(path, made, None)
+            await self._api.patch(path, self._copies.ownership(kind, created))
         except ApiError as error:
             self._status.actions["recreate", "failed"] += 1
             return f"{missing} It cannot be created again: {error}"

@@ -56,8 +56,7 @@ async def _ask_one(there: Api, why_not: WhyNot) -> str:
 
 async def dry_run(there: Api, namespace: str, labels: Mapping[str, str]) -> Sequence[str]:
     """Send a Lease with labels, and store nothing; returns the warnings. Raises ApiError if it is refused."""
-    name = f"gpu-webhook-certs-{'-'.join(labels.values())[:8]}"
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?dryRun=All"
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    metadata = {"generateName": "gpu-webhook-certs-", "namespace": namespace, "labels": labels}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {}}
     return await there.warnings("POST", path, lease)

@@ -267,6 +267,19 @@ def test_while_it_comes_back_nothing_is_refused_that_was_good(sabotage: str) -> 
     well(town)
 
 
+def test_a_configuration_that_is_created_again_belongs_to_those_who_applied_it() -> None:
+    town, path, managed = installed(), CONFIGURATIONS[0], [{"manager": "kubectl", "operation": "Apply"}]
+    present = town.objects[path]
+    town.store(path, {**present, "metadata": {**present["metadata"], "managedFields": managed}})
+    walker = Walker(town)
+    walker.whole_turn()
+    del town.objects[path]
+
+    settle(town, walker)
+
+    assert town.objects[path]["metadata"]["managedFields"] == managed
+
+
 @settings(max_examples=500 if SOAK else 60, deadline=None)
 @given(st.lists(st.one_of(EVENTS, st.tuples(st.just("spoil"), st.sampled_from(sorted(SABOTAGE)))), max_size=60))
 def test_after_any_number_of_faults_at_once_all_is_well_again(events: list[tuple[str, object]]) -> None:

@@ -74,7 +74,7 @@ class Town:
         await _pause()
         return self.objects.get(path)
 
-    async def put(self, path: str, made: Object, present: Object | None) -> None:
+    async def put(self, path: str, made: Object, present: Object | None) -> Object:
         await _pause()
         found = self.objects.get(path)
         if (found or {}).get("metadata", {}).get("resourceVersion") != _version(present):
@@ -82,6 +82,7 @@ class Town:
         if made.get("type") == "kubernetes.io/tls" and not {"tls.crt", "tls.key"} <= made["data"].keys():
             raise ApiError(path)
         self.store(path, made)
+        return self.objects[path]
 
     async def patch(self, path: str, operations: Sequence[Object]) -> None:
         await _pause()

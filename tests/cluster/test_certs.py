@@ -31,7 +31,7 @@ from tests.cluster.installation import (
 from tests.cluster.load import Load
 from tests.cluster.plane import revived
 from tests.cluster.waiting import until
-from tests.cluster.webhook import configurations
+from tests.cluster.webhook import configurations, shipped
 
 pytestmark = [pytest.mark.cluster, pytest.mark.large]
 
@@ -229,6 +229,21 @@ def test_a_lost_secret_comes_back_and_nobody_notices(installed: Installation, is
 @pytest.mark.parametrize("fault", SEEN_BY_CLIENTS)
 def test_what_stops_reviews_passes_within_a_minute(installed: Installation, issuer: Issuer, fault: str) -> None:
     recovers(installed, issuer, *SEEN_BY_CLIENTS[fault])
+
+
+def test_a_configuration_that_was_created_again_follows_the_next_version(
+    installed: Installation, issuer: Issuer
+) -> None:
+    """Server-side apply takes a webhook out only if nobody else owns it."""
+    recovers(installed, issuer, *SEEN_BY_CLIENTS["a configuration is deleted"])
+    present = shipped()[1]
+    later = {**present, "webhooks": [each for each in present["webhooks"] if "templates" not in each["name"]]}
+
+    installed.client.apply(later)
+
+    names = [each["name"] for each in installed.client.get(later)["webhooks"]]
+    installed.client.apply(present)
+    assert names == [each["name"] for each in later["webhooks"]]
 
 
 def test_an_api_server_that_is_away_is_waited_for(installed: Installation, issuer: Issuer) -> None:
