@@ -77,7 +77,7 @@ def test_validate_refuses_what_was_not_translated() -> None:
         '[GPU601] the container "main" asks for gpu=0.3 and has no GPU resource: '
         "the mutating webhook did not run, or another one took its work away\n"
         "  at   metadata.labels.gpu\n"
-        "  fix  create the pod again; if it happens again, show this to whoever runs the cluster"
+        "  fix  create the pod again; if it happens again, show this to an operator of the cluster"
     )
 
 
@@ -89,7 +89,8 @@ def test_validate_refuses_less_than_was_asked() -> None:
         '[GPU602] the container "main" asks for gpu=0.3 and would get nvidia.com/gpu: 1, '
         "nvidia.com/gpucores: 30, nvidia.com/gpumem-percentage: 20 (gpu=0.3 -> hami-vgpu)\n"
         '  at   spec.containers[0].resources.limits["nvidia.com/gpu"]\n'
-        "  fix  remove the resource, and the shorthand will write it"
+        "  fix  remove nvidia.com/gpu, nvidia.com/gpucores, nvidia.com/gpumem-percentage; "
+        "the shorthand writes what it needs"
     )
 
 

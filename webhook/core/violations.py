@@ -21,16 +21,16 @@ CODES: Final = {
     "GPU108": "the pod has resource claims, which no policy can judge and no quota count",
     "GPU109": "a pod that exists changes what a quota counts by, or what a policy has put on it",
     "GPU110": "a label, annotation or node selection of the pod contradicts what a policy puts there",
-    "GPU111": "whether it is within the quota cannot be said now; whoever asked tries again by itself",
-    "GPU112": "what a policy puts on the pod is not there yet; whoever asked tries again by itself",
-    "GPU113": "the policy of the namespace cannot be used, and until it is mended nobody gets a GPU there",
+    "GPU111": "whether it is within the quota cannot be said now; the client retries automatically",
+    "GPU112": "what a policy puts on the pod is not there yet; the client retries automatically",
+    "GPU113": "the policy of the namespace cannot be used, and no pod gets a GPU there until it is mended",
     "GPU114": "a resource looks like a GPU and no rule knows it, or an annotation asks a disabled back end",
     "GPU115": "another pod has the name; the API server would say so, too, after a quota has reserved for the pod",
     "GPU201": "a value of the shorthand cannot be understood",
     "GPU202": "two places ask for different things",
     "GPU203": "the shorthand and a resource on the container disagree",
     "GPU204": "the container that is named for a GPU does not exist, or cannot have one",
-    "GPU205": "the claim that the pod names, or its class, is not there yet; whoever asked tries again by itself",
+    "GPU205": "the claim that the pod names, or its class, is not there yet; the client retries automatically",
     "GPU206": "the claim that the pod names cannot be understood, or nothing here knows claims",
     "GPU301": "no back end of this cluster can serve the request",
     "GPU302": "the back end asked for is unknown here, or not enabled",
@@ -66,7 +66,7 @@ LATER: Final = frozenset({"GPU111", "GPU112", "GPU205"})
 """Codes of violations that may be gone a second later. If a pod has no other, the client is told to retry."""
 
 LATER_FIX: Final = (
-    "none is needed: clients try again by themselves; if that goes on, show this to whoever runs the cluster"
+    "none is needed: the client retries automatically; if that goes on, show this to an operator of the cluster"
 )
 
 

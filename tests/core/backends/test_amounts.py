@@ -99,13 +99,13 @@ def test_whatever_is_rounded_is_told(verb: str, request_: GpuRequest, number: in
             "8Gi is not one of 1Gi, 2Gi",
             "ask for gpu-memory: 2Gi",
         ),
-        ("{cores: {}}", SIZE, "GPU305", "it needs to know gpu-cores as well", "add gpu-cores, as gpu-cores: 30"),
+        ("{cores: {}}", SIZE, "GPU305", "it needs to know gpu-cores as well", 'add gpu-cores: "30"'),
         (
             "{memory: {unit: GiB}}",
             GpuRequest(cores=Fraction(30)),
             "GPU305",
             "it needs to know gpu-memory as well",
-            "add gpu-memory, as gpu-memory: 8Gi",
+            "add gpu-memory: 8Gi",
         ),
     ],
 )

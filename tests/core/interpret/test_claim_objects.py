@@ -208,7 +208,7 @@ def test_where_nobody_watches_claims_that_is_said_and_what_helps() -> None:
         f"  at   {AT}",
         f"  rule {RULES.sources[0].rule}",
         (
-            '  fix  ask in shorthand, as gpu: "0.3", or have gpu-webhook watch run beside the server and '
+            '  fix  ask for gpu: "0.3" instead of the claim, or have gpu-webhook watch run beside the server and '
             "elasticgpuclaims.elasticgpu.io installed, or give explain the claim"
         ),
     ]
@@ -282,7 +282,7 @@ def test_an_annotation_for_no_container_that_can_have_a_gpu_is_refused(spec: Map
 
     [violation] = mutated(pod, claim(SHARE)).violations
 
-    assert (violation.code, violation.fix) == ("GPU204", "name one of: main")
+    assert (violation.code, violation.fix) == ("GPU204", "rename it to one of: elasticgpu.io/egpuc-main")
 
 
 @pytest.mark.parametrize(("text", "code"), [("Not A Name", "GPU201"), (True, "GPU001")])

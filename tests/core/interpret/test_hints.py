@@ -99,7 +99,7 @@ def test_a_resource_without_a_domain_that_kubernetes_does_not_take_gets_a_hint(n
 def test_an_extended_resource_that_looks_like_one_of_a_rule_gets_a_hint(name: str, near: str) -> None:
     (said,) = _warnings(builders.pod(builders.container(limits={name: 1})))
 
-    assert f"ask for nvidia.com/{near}," in said
+    assert f"ask for nvidia.com/{near} instead," in said
 
 
 def test_what_rules_read_and_what_belongs_to_a_domain_gets_none() -> None:

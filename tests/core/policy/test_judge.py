@@ -93,7 +93,7 @@ def test_a_namespace_that_no_policy_is_for_may_use_nothing() -> None:
     assert found.said == (
         "[GPU105] no TenantPolicy is for the namespace elsewhere, and without one no GPU may be used there\n"
         "  at   metadata.namespace\n"
-        "  fix  use a namespace of a tenant, or ask whoever runs the cluster to add this one to a TenantPolicy"
+        "  fix  use a namespace of a tenant, or ask an operator of the cluster to add this one to a TenantPolicy"
     )
     assert found.validated.code == 403
 
@@ -125,7 +125,7 @@ def test_two_policies_of_one_priority_let_nobody_in_and_say_so() -> None:
         "vision (tenants.yaml:1) and audio (tenants.yaml:1)\n"
         "  at   metadata.namespace\n"
         "  rule vision (tenants.yaml:1)\n"
-        "  fix  ask whoever runs the cluster to give one of them a higher priority"
+        "  fix  ask an operator of the cluster to give one of them a higher priority"
     )
 
 
@@ -214,19 +214,19 @@ def test_a_quota_of_memory_needs_to_know_the_card() -> None:
         "on its card, which nothing says\n"
         "  at   metadata.labels.gpu\n"
         "  rule vision (tenants.yaml:41)\n"
-        "  fix  add gpu-model, or ask for a size, as gpu-memory: 8Gi"
+        "  fix  add gpu-model, or ask for gpu-memory: 8Gi"
     )
 
 
 @pytest.mark.parametrize(
     ("said", "allowed", "fix"),
     [
-        ({"gpu": "0.5"}, "exclusive", "ask for whole devices, as gpu: 1"),
-        ({"gpu": "1"}, "fractional", "ask for a part of a device, as gpu: 0.5 and gpu-sharing: fractional"),
+        ({"gpu": "0.5"}, "exclusive", 'ask for whole devices, as gpu: "1"'),
+        ({"gpu": "1"}, "fractional", 'ask for gpu: "0.5" and gpu-sharing: fractional'),
         (
             {"gpu": "1", "sharing": "fractional"},
             "fractional",
-            "ask for a part of a device, as gpu: 0.5 and gpu-sharing: fractional",
+            'ask for gpu: "0.5" and gpu-sharing: fractional',
         ),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_pod_with_resource_claims_is_refused_where_there_is_a_quota() -> None:
         "they hold\n"
         "  at   spec.resourceClaims\n"
         "  rule vision (tenants.yaml:41)\n"
-        "  fix  ask for a GPU in shorthand, as gpu: 1, or by resources of a back end that has some"
+        '  fix  ask for gpu: "1" instead of its claims'
     )
     assert fate(pod, tenants.rules(policy())).codes == []
 

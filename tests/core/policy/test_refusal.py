@@ -188,7 +188,7 @@ def test_where_nobody_holds_any_the_limit_is_what_fits() -> None:
         "ask for 16 or fewer: nobody holds any now"
     )
     assert refusal.over(_asking(devices=1), _ledger({"devices": 0}), ["devices"])[0].fix == (
-        "ask whoever sets the quota for more: it lets nobody have any"
+        "ask the operators of the quota for more: it is zero"
     )
 
 

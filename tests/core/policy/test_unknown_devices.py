@@ -38,7 +38,7 @@ def test_a_quota_refuses_what_it_cannot_count_and_names_the_nearest_rule_and_the
         "nothing counts it\n"
         '  at   spec.containers[0].resources.limits["nvidia.com/gpu-foo"]\n'
         "  rule vision (tenants.yaml:41)\n"
-        "  fix  ask for nvidia.com/gpu, of nvidia-gpu, or have it listed in the Cluster document under otherDevices "
+        "  fix  ask for nvidia.com/gpu instead, or have it listed in the Cluster document under otherDevices "
         "if it is no GPU"
     )
 
@@ -248,8 +248,9 @@ def test_an_annotation_that_asks_a_back_end_which_is_not_enabled_is_no_way_round
         "nothing counts it\n"
         "  at   metadata.annotations.gpu-fraction\n"
         "  rule vision (tenants.yaml:41)\n"
-        "  fix  ask for a GPU in shorthand, as gpu: 1, or have spec.backends of the Cluster document enable kai or "
-        'runai, or list "annotation gpu-fraction" there under otherDevices if nothing gives a GPU for it'
+        '  fix  ask for gpu: "1" instead of the annotation gpu-fraction, or have spec.backends of the Cluster '
+        'document enable kai or runai, or list "annotation gpu-fraction" there under otherDevices if nothing gives a '
+        "GPU for it"
     )
 
 

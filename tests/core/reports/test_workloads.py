@@ -165,7 +165,7 @@ def test_what_waits_for_a_claim_is_not_said_to_be_refused() -> None:
 
     assert said == (
         'pods of this template have to wait for now: [GPU205] the namespace vision has no ElasticGPUClaim "train", '
-        "or it is not seen yet; create it, and the pod is tried again by itself"
+        "or it is not seen yet; create it, and the client retries automatically"
     )
 
 

@@ -79,9 +79,9 @@ def test_a_word_means(key: str, text: str, meaning: Any) -> None:
         ("gpu-cores", "0", "0 is not a percentage of one GPU; write 1 to 100"),
         ("gpu-cores", "101", "101 is not a percentage of one GPU; write 1 to 100"),
         ("gpu-tflops", "0", "0 is no compute; leave the key out for all of it"),
-        ("gpu-model", "", '"" is not a name; write a name, of letters and digits'),
-        ("gpu-model", "T4,,A10", '"" is not a name; write a name, of letters and digits'),
-        ("gpu-backend", "a/b", '"a/b" is not a name; write a name, of letters and digits'),
+        ("gpu-model", "", '"" is not a name; write a name of letters and digits, as A10'),
+        ("gpu-model", "T4,,A10", '"" is not a name; write a name of letters and digits, as A10'),
+        ("gpu-backend", "a/b", '"a/b" is not a name; write a name of letters and digits, as A10'),
         (
             "gpu-sharing",
             "shared",

@@ -8,5 +8,6 @@ form of rules (`webhook.core.rules`), the choice between back ends, and the rest
     partitions  the hardware partition that has what a share asks for
     read_back   from the resources on a container to a request
     cards       which card a node has, by its labels
+    models      card models by the names that people, nodes and drivers give them
     charge      what a request counts as: devices, memory, compute
 """

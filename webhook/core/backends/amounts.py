@@ -13,7 +13,9 @@ from typing import Any, NoReturn
 
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import show, show_size
+from webhook.core.request.advice import WHOLE, ask_for
 from webhook.core.request.request import GpuRequest
+from webhook.core.request.shorthand import pasteable
 from webhook.core.rules.catalog import Card, Profile
 from webhook.core.rules.outputs import Output
 from webhook.core.rules.verbs import Amount
@@ -39,14 +41,14 @@ def express(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[int
     """The whole number for a request, None if the key is to be left out; and a warning if it was rounded."""
     if amount.what == "share" and amount.unit == 100 and request.devices == "part":
         message = "it does not share devices here: one of its shares is a whole device"
-        raise CannotExpressError("GPU301", message, "ask for whole devices, as gpu: 1")
+        raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
     neutral = _neutral(amount, request, card)
     if neutral is None:
         if amount.absent is not None:
             return None, None
         key = f"gpu-{amount.what}" if amount.what in {"memory", "cores"} else "gpu"
         example = {"gpu-memory": "8Gi", "gpu-cores": "30"}.get(key, "0.5")
-        raise CannotExpressError("GPU305", f"it needs to know {key} as well", f"add {key}, as {key}: {example}")
+        raise CannotExpressError("GPU305", f"it needs to know {key} as well", f"add {pasteable(key, example)}")
     above, below = neutral[0] * amount.unit.denominator, neutral[1] * amount.unit.numerator
     number = _fitting(amount, above, below, request)
     warning = None
@@ -109,8 +111,8 @@ def _memory(amount: Amount, request: GpuRequest, card: Card | None) -> Ratio | N
 def partition(name: str, card: Card) -> Profile:
     """The card's partition of that name; raises CannotExpressError naming those it has."""
     if name not in card.profiles:
-        has = ", ".join(card.profiles)
-        fix = f"ask for one of {has}" if has else "ask for another model: this one cannot be partitioned"
+        has = ", ".join(card.profiles).replace("+", ".")
+        fix = f"ask for one of: {has}" if has else "ask for another model: this one cannot be partitioned"
         raise CannotExpressError("GPU305", f"{card.model} has no partition {name}", fix, "gpu-profile")
     return card.profiles[name]
 
@@ -131,15 +133,16 @@ def _known(card: Card | None, request: GpuRequest) -> Card:
     if card is not None:
         return card
     if request.memory is not None:
-        what, other = f"which part of a card {show_size(request.memory)} is", "by share (gpu: 0.5)"
+        what, other = f"which part of a card {show_size(request.memory)} is", ask_for({"gpu": "0.5"}, request)
     else:
-        what, other = f"how much memory {show(request.memory_share or 1)} of a card is", "by size (gpu-memory: 8Gi)"
+        what, other = f"how much memory {show(request.memory_share or 1)} of a card is", "add gpu-memory: 8Gi"
     what = f"{what} depends on the card"
     if len(request.models) > 1:
         message = f"{what}, and {' and '.join(request.models)} have different memory"
-        raise CannotExpressError("GPU304", message, f"name one model, or ask {other}", "gpu-model")
+        fix = f"ask for gpu-model: {', '.join(request.models)}, or {other}"
+        raise CannotExpressError("GPU304", message, fix, "gpu-model")
     message = f"{what}, and nothing says which card it is"
-    fix = f"add gpu-model, or ask {other}, or name the card in the Cluster document (device:)"
+    fix = f"add gpu-model, or {other}, or have the Cluster document name the card (device:)"
     raise CannotExpressError("GPU304", message, fix)
 
 

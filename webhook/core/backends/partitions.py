@@ -14,6 +14,7 @@ from math import ceil
 from webhook.core.backends import amounts
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.kube.quantity import show_size
+from webhook.core.request.advice import WHOLE, ask_for
 from webhook.core.request.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, Profile
@@ -23,7 +24,8 @@ def cut(request: GpuRequest, card: Card | None, backend: Backend) -> GpuRequest:
     """The request for the smallest partition of the card that has the memory and the compute asked for."""
     if card is None:
         message = f"which partition has {request} depends on the card, and nothing says which card it is"
-        raise CannotExpressError("GPU304", message, "add gpu-model, or name the partition (gpu-profile)", "gpu-model")
+        example = {"gpu-profile": min(backend.profiles, default="NAME").replace("+", ".")}
+        raise CannotExpressError("GPU304", message, f"add gpu-model, or {ask_for(example, request)}", "gpu-model")
     known = [profile for name, profile in card.profiles.items() if name in backend.profiles]
     enough = [profile for profile in known if has(profile, request, card)]
     if not enough:
@@ -34,10 +36,13 @@ def cut(request: GpuRequest, card: Card | None, backend: Backend) -> GpuRequest:
 
 def _too_much(request: GpuRequest, card: Card, known: Sequence[Profile], backend: Backend) -> CannotExpressError:
     if not known:
-        return CannotExpressError("GPU305", f"{card.model} cannot be partitioned", "ask for another model")
-    fix = f"ask for less, or for the largest (gpu-profile: {known[-1].name})"
+        return CannotExpressError(
+            "GPU305", f"{card.model} cannot be partitioned", "ask for another model", "gpu-model"
+        )
+    largest = {"gpu-profile": known[-1].name.replace("+", ".")}
+    fix = f"ask for less, or {ask_for(largest, request)}"
     if any(mode.when.devices == "whole" for mode in backend.modes):
-        fix = f"{fix}, or for a whole card (gpu: 1)"
+        fix = f"{fix}, or {ask_for(WHOLE, request)}"
     return CannotExpressError("GPU305", f"no partition of {card.model} has {request}", fix)
 
 
@@ -66,8 +71,9 @@ def warning(request: GpuRequest, cut_to: GpuRequest, card: Card) -> str | None:
 def check(name: str, card: Card | None, backend: Backend) -> None:
     """Raise CannotExpressError if the card (if it is unknown: each card of the back end) lacks the partition."""
     if name not in backend.profiles:
-        has = ", ".join(sorted(backend.profiles)) or "none"
+        there = sorted(backend.profiles if card is None else backend.profiles & card.profiles.keys())
+        has = f"one of: {', '.join(there)}".replace("+", ".") if there else "another model"
         message = f"none of its cards has a partition {name}"
-        raise CannotExpressError("GPU305", message, f"ask for one it has: {has}", "gpu-profile")
+        raise CannotExpressError("GPU305", message, f"ask for {has}", "gpu-profile")
     if card is not None:
         amounts.partition(name, card)

@@ -17,6 +17,7 @@ from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.partitions import has
 from webhook.core.backends.translate import matches
 from webhook.core.request.request import GpuRequest
+from webhook.core.request.shorthand import pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode, When
@@ -85,23 +86,24 @@ def _request_of(native: Mapping[str, int], mode: Mode, said: GpuRequest) -> GpuR
     for resource, output in sorted(mode.amounts.items(), key=lambda entry: entry[1].most):
         value = native.get(resource)
         if value is not None and isinstance(output, Amount) and output.what != "count":
-            _join(found, amounts.read_back(output, value, count), resource, most=output.most)
+            _join(found, amounts.read_back(output, value, count), resource, output=output)
         if value is None and (output.what, output.absent) == ("cores", "whole"):
             found.setdefault("cores", Fraction(100))
     return _normal(found, mode, said)
 
 
-def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str, *, most: bool) -> None:
+def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str, output: Amount) -> None:
     """Add the fields of one amount; raises CannotExpressError if they contradict those of others.
 
     Of what a container may take at most, the greater counts.
     """
     for key, value in more.items():
-        if most:
+        if output.most:
             found[key] = max(value, found.get(key, value))
         elif found.setdefault(key, value) != value:
             message = f"{resource} says another part of a device than the resources beside it"
-            raise CannotExpressError("GPU405", message, f"remove {resource}, or make them agree", resource)
+            fix = f"remove {resource}" if output.absent is not None else f"write {resource} as large as those say"
+            raise CannotExpressError("GPU405", message, fix, resource)
 
 
 def _check_companions(native: Mapping[str, int], mode: Mode, annotations: frozenset[str]) -> None:
@@ -112,7 +114,7 @@ def _check_companions(native: Mapping[str, int], mode: Mode, annotations: frozen
         raise CannotExpressError("GPU405", message, f"remove {resource}", resource)
     for annotation in sorted(mode.enforced - annotations):
         message = f"{', '.join(native)} is meant so only with the annotation {annotation.replace('=', ': ', 1)}"
-        raise CannotExpressError("GPU405", message, "add the annotation")
+        raise CannotExpressError("GPU405", message, f"annotate the pod {pasteable(*annotation.partition('=')[::2])}")
     for resource, output in mode.amounts.items():
         if resource not in native and output.absent is None:
             raise CannotExpressError("GPU405", f"{', '.join(native)} needs {resource} as well", f"add {resource}")
@@ -199,9 +201,9 @@ def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
     unwanted = sorted(mode.when.unannotated & request.annotations)
     fix = f"ask for {mode.name}"
     if unwanted:
-        fix = f"remove the annotation {unwanted[0]}, or ask for what it means"
+        fix = f"remove the annotation {unwanted[0].partition('=')[0]}"
     if missing:
-        fix = "annotate the pod " + " and ".join(annotation.replace("=", ": ", 1) for annotation in missing)
+        fix = "annotate the pod " + " and ".join(pasteable(*each.partition("=")[::2]) for each in missing)
         return CannotExpressError("GPU405", message, fix)
     return NotThisModeError("GPU405", message, fix)
 

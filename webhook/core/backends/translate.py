@@ -9,9 +9,10 @@ from itertools import chain
 from math import ceil
 from typing import Any, Final
 
-from webhook.core.backends import amounts, partitions
+from webhook.core.backends import amounts, models, partitions
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.kube.quantity import show, show_size
+from webhook.core.kube.quantity import GIB, show, show_size
+from webhook.core.request.advice import WHOLE, ask_for
 from webhook.core.request.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
@@ -87,7 +88,7 @@ def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
     sized = request.memory is not None or request.memory_share is not None
     if sized and "memory" not in said and mode.size is None:
         message = "it has no way to give a part of a device's memory"
-        raise CannotExpressError("GPU301", message, "ask for whole devices, as gpu: 1")
+        raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
     if request.cores is not None and "cores" not in said:
         yield f"{backend.name} shares memory only: it does not limit compute to {show(request.cores)}%"
 
@@ -149,16 +150,21 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
     for card in cards:
         if backend.vendors and card.vendor not in backend.vendors:
             message = f"{card.model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
-            several = len({other.vendor for other in cards}) > 1
-            fix = "ask for models of one vendor" if several else "ask for another model"
-            raise CannotExpressError("GPU303", message, fix, "gpu-model")
+            raise CannotExpressError("GPU303", message, _others(card, request, backend, rulebook), "gpu-model")
         if backend.models and card.model.lower() not in backend.models:
-            models = sorted(rulebook.devices[model].model for model in backend.models)
-            message = f"{card.model} is not one of its cards; it serves {_some(card.model, models)}"
-            raise CannotExpressError("GPU303", message, "ask for another model, or leave it out", "gpu-model")
+            served = sorted(rulebook.devices[model].model for model in backend.models)
+            message = f"{card.model} is not one of its cards; it serves {_some(card.model, served)}"
+            raise CannotExpressError("GPU303", message, _others(card, request, backend, rulebook), "gpu-model")
     if request.memory is not None:
         known = find_card(request, rulebook, backend)
         _check_size(request.memory, cards or [card for card in (known,) if card])
+
+
+def _others(card: Card, request: GpuRequest, backend: Backend, rulebook: Rulebook) -> str:
+    """The fix for a card that the back end does not serve: the requested ones that it does, or others of its own."""
+    served = models.here(rulebook, [backend])
+    asked = [model for model in request.models if model in served]
+    return f"ask for gpu-model: {models.suggested(asked or served, card.model)}"
 
 
 def _some(name: str, models: Sequence[str]) -> str:
@@ -184,7 +190,9 @@ def check_selects(request: GpuRequest, mode: Mode, backend: Backend, rulebook: R
     if mode.selects is None:
         raise CannotExpressError("GPU303", "it has no way to select a model", LEAVE_OUT, "gpu-model")
     if mode.claims and len(request.models) > 1:
-        raise CannotExpressError("GPU303", "a template is for one model", "name one model", "gpu-model")
+        raise CannotExpressError(
+            "GPU303", "a template is for one model", f"ask for gpu-model: {', '.join(request.models)}", "gpu-model"
+        )
     for model in request.models:
         if mode.selects == "product" and not rulebook.devices[model.lower()].names:
             message = f"the catalogue has no product name for {model}, by which it selects cards"
@@ -201,7 +209,7 @@ def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
             "GPU304",
             f"how much of a card {asked} TFLOPS are depends on the card, and "
             + ("nothing says which card it is" if card is None else f"the catalogue has no figure for {card.model}"),
-            "add gpu-model, or ask by percentage (gpu-cores: 30)",
+            f"add gpu-model, or {ask_for({'gpu-cores': '30'}, request)}",
             "gpu-tflops",
         )
     if request.tflops > card.tflops:
@@ -220,7 +228,7 @@ def _mode_for(request: GpuRequest, backend: Backend, card: Card | None) -> Mode:
         if named and matches(mode.when, meant) and _fits(mode, request, card):
             return mode
     serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
-    raise CannotExpressError("GPU301", f"it serves only: {serves}", f"ask for {_nearest(request, backend)}")
+    raise CannotExpressError("GPU301", f"it serves only: {serves}", _nearest(request, backend, card))
 
 
 def _fits(mode: Mode, request: GpuRequest, card: Card | None) -> bool:
@@ -230,16 +238,19 @@ def _fits(mode: Mode, request: GpuRequest, card: Card | None) -> bool:
     return asked is not None and asked <= mode.size
 
 
-def _nearest(request: GpuRequest, backend: Backend) -> str:
-    """A request close to this one that the back end has a mode for."""
+def _nearest(request: GpuRequest, backend: Backend, card: Card | None) -> str:
+    """The fix: a request close to this one that the back end has a mode for."""
     most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
     fewer = [replace(request, count=high) for high in most]
     one = GpuRequest(annotations=request.annotations)
     tenth = replace(one, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
-    for other in (replace(one, count=request.count), *fewer, replace(request, count=1), one, tenth):
-        if any(matches(mode.when, other) for mode in backend.modes):
-            return ", ".join(word.replace("=", ": ", 1) for word in str(other).split(" "))
-    return "what it serves"
+    sized = replace(one, memory=8 * GIB, cores=Fraction(10))
+    for other in (replace(one, count=request.count), *fewer, replace(request, count=1), one, sized, tenth):
+        known = card is not None or other is not sized
+        if any(matches(mode.when, other) and (known or "memory" in mode.verbs) for mode in backend.modes):
+            words = dict(word.split("=", 1) for word in str(other).split(" "))
+            return ask_for(words, request)
+    return "ask for what it serves"
 
 
 def matches(when: When, request: GpuRequest) -> bool:

@@ -140,10 +140,10 @@ def _object(reference: Reference, pod: Pod, rulebook: Rulebook) -> Object:
     if there is None:
         message = f'nothing here knows any {kind.kind}, so nobody can tell what "{said.value}" asks for'
         run = f"have gpu-webhook watch run beside the server and {kind.name} installed, or give explain the claim"
-        raise Refusal(_unusable(reference, message, f'ask in shorthand, as gpu: "0.3", or {run}'))
+        raise Refusal(_unusable(reference, message, f'ask for gpu: "0.3" instead of the claim, or {run}'))
     if (pod.namespace, said.value) not in there:
         message = f'the namespace {pod.namespace} has no {kind.kind} "{said.value}", or it is not seen yet'
-        fix = "create it, and the pod is tried again by itself"
+        fix = "create it, and the client retries automatically"
         raise Refusal(Violation(code="GPU205", path=said.path, message=message, fix=fix))
     return there[pod.namespace, said.value]
 
@@ -165,7 +165,7 @@ def _backend(title: str, raw: Object, reference: Reference, rulebook: Rulebook, 
         return None
     if ("", name) not in there:
         message = f'{title} is of the {kind} "{name}", which does not exist, or is not seen yet'
-        fix = "create it, and the pod is tried again by itself; or name another in the claim"
+        fix = "create it, and the client retries automatically; or name another in the claim"
         raise Refusal(Violation(code="GPU205", path=reference.said.path, message=message, fix=fix))
     provisioner = _text(there["", name], source.provisioned) or "(none)"
     backend = rulebook.cluster.provisioners.get(provisioner)

@@ -94,7 +94,8 @@ def _join_fraction(
         try:
             devices = shorthand.devices_from(1, amount)
         except QuantityError as error:
-            yield extended_resources.not_whole(container, resource, amount, f"{error.fix}, in the label gpu")
+            fix = f"{error.fix.replace('ask ', 'write gpu: ')} instead of {name}"
+            yield extended_resources.not_whole(container, resource, amount, fix)
             continue
         said = FieldValue(devices, extended_resources.where(container, name), show(amount))
         present = stated.setdefault("gpu", said)
@@ -141,11 +142,11 @@ def together(key: str, other: str, stated: Mapping[str, FieldValue]) -> Violatio
 def disagree(asked: FieldValue, given: FieldValue) -> Violation:
     """The violation (GPU203) for shorthand and a resource that differ, both named."""
     message = f"the shorthand and the container's resources disagree: {asked}, and {given}"
-    fix = "keep one of the two: remove the resource, and the shorthand will write it"
+    fix = f"remove {given.path}; the shorthand writes what it needs"
     return Violation(code="GPU203", path=given.path, message=message, fix=fix)
 
 
 def _ephemeral(container: Container) -> Violation:
     message = f'the ephemeral container "{container.name}" asks for a GPU, and Kubernetes gives it no resources'
-    fix = "ask in a container or an init container"
+    fix = "remove them, and ask in a container or an init container"
     return Violation(code="GPU204", path=path_of((*container.path, "resources")), message=message, fix=fix)

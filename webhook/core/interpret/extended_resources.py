@@ -132,7 +132,7 @@ def _amount(resource: Resource, text: str) -> Fraction:
     except QuantityError as error:
         in_bytes = _size(text)
         if in_bytes is None:
-            raise error from None
+            raise QuantityError(error.message, error.fix.removesuffix(" or 0.5")) from None
         if resource.in_bytes:
             return Fraction(in_bytes)
         raise _other_unit(resource, text, in_bytes) from None
@@ -152,9 +152,9 @@ def _size(text: str) -> int | None:
 
 def _other_unit(resource: Resource, text: str, in_bytes: int | None) -> QuantityError:
     if resource.memory_unit is None:
-        return QuantityError(f'"{text}" is not a plain number', "write digits only, as 1")
+        return QuantityError(f'"{text}" is not a plain number', "write a plain number, as 1")
     unit = quantity.show_size(resource.memory_unit.numerator)
-    fix = f"write {-(-in_bytes // resource.memory_unit)}" if in_bytes else "write a smaller number"
+    fix = f"write {-(-in_bytes // resource.memory_unit)}" if in_bytes else "write a smaller number, as 1024"
     return QuantityError(f'"{text}" is not a number of units of {unit}', fix)
 
 

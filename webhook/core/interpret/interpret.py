@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from webhook.core.backends import models
 from webhook.core.forms.document import Nearest
 from webhook.core.interpret import claim_objects, extended_resources, hints, locations
 from webhook.core.interpret.claim_objects import Claim, Reference
@@ -76,15 +77,15 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         else:
             result.asked.append(_kept(asked, claim))
             result.warnings += result.asked[-1].warnings
-    missed = [said for left in annotated.values() for said in list(left.values())[:1]]
-    missed += [reference.said for left in claims.values() for reference in left[:1]]
+    missed = [(name, said) for name, left in annotated.items() for said in left.values()]
+    missed += [(name, reference.said) for name, left in claims.items() for reference in left[:1]]
     there = {container.name for container in pod.containers}
     missed += [
-        extended_resources.address(pod, name, rulebook.resources[next(iter(numbers))])
+        (name, extended_resources.address(pod, name, rulebook.resources[next(iter(numbers))]))
         for name, numbers in slot_values.items()
         if name not in there
     ]
-    result.violations += [_no_such_container(pod, said) for said in missed[:MOST]]
+    result.violations += [_no_such_container(pod, name, said) for name, said in missed[:MOST]]
     result.warnings += _ineffective(pod, general, rulebook, result)
     return result
 
@@ -222,19 +223,30 @@ def _catalogued(
 ) -> tuple[FieldValue, list[Violation]]:
     """The value with models named as in the catalogue, and a violation (GPU303) for each unknown name."""
     if key == "gpu-profile" and said.value not in rulebook.profiles:
-        return said, [_unknown(f'profile "{said.value}"', said.value, said, rulebook.profiles, nearest)]
+        return said, [_no_profile(said, rulebook, nearest)]
     if key != "gpu-model":
         return said, []
-    strange = [model for model in said.value if model.lower() not in rulebook.devices]
-    models = {device.model for device in rulebook.devices.values()} if strange else set()
-    unknown = [_unknown(f'model "{shown(model)}"', model, said, models, nearest) for model in strange]
-    known = [rulebook.devices[model.lower()].model for model in said.value if model.lower() in rulebook.devices]
-    return FieldValue(tuple(dict.fromkeys(known)), said.path, said.text), unknown
+    known = {name: models.read(name, rulebook) for name in said.value}
+    unknown = [_no_model(name, said, rulebook, nearest) for name, cards in known.items() if not cards]
+    meant = dict.fromkeys(card.model for cards in known.values() for card in cards)
+    return FieldValue(tuple(meant), said.path, said.text), unknown
 
 
-def _unknown(what: str, name: str, said: FieldValue, known: Collection[str], nearest: Nearest) -> Violation:
-    message = f"no catalogue knows the GPU {what}{nearest(name, known)}"
-    fix = f"ask for one of: {', '.join(sorted(known)[:LISTED])}, ..."
+def _no_model(name: str, said: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
+    here = models.here(rulebook)
+    message = f'no catalogue knows the GPU model "{shown(name)}"{nearest(name, here)}'
+    fix = f"ask for one of: {models.suggested(here, name)}" if here else "remove it"
+    return Violation(code="GPU303", path=said.path, message=message, fix=fix)
+
+
+def _no_profile(said: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
+    """A profile that no catalogue has; the fix names those of back ends that serve profiles."""
+    serving = [one for one in rulebook.enabled if any(mode.when.devices == "profile" for mode in one.modes)]
+    here = sorted({name.replace("+", ".") for backend in serving for name in backend.profiles})
+    message = f'no catalogue knows the GPU profile "{shown(said.value)}"{nearest(said.value, here)}'
+    fix = (
+        f"ask for one of: {models.suggested(here, said.value)}" if here else 'ask for gpu: "1" instead of gpu-profile'
+    )
     return Violation(code="GPU303", path=said.path, message=message, fix=fix)
 
 
@@ -244,7 +256,7 @@ def _somebody_elses(finding: Entry, pod: Pod, rulebook: Rulebook) -> bool:
     An unknown model or back end does, too, if the pod's labels ask for no GPU; an unknown sharing, if nothing does.
     """
     if finding.key == "gpu-model" and "gpu" not in pod.labels:
-        return not all(model.strip().lower() in rulebook.devices for model in finding.text.split(","))
+        return not all(models.read(name, rulebook) for name in finding.text.split(","))
     if finding.key == "gpu-backend" and "gpu" not in pod.labels:
         return finding.text not in rulebook.backends
     if finding.key in shorthand.CHOICES:
@@ -274,7 +286,7 @@ def _unknown_value(finding: Entry, rulebook: Rulebook, result: Interpretation) -
         fix = f"write a value of the shorthand, as {EXAMPLES[finding.key]}, or remove it"
         result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
         return
-    model = f", or gpu-model: {finding.text} for a model" if finding.text.lower() in rulebook.devices else ""
+    model = f", or gpu-model: {finding.text} for a model" if models.read(finding.text, rulebook) else ""
     nothing = ", and asks for no GPU" if finding.key == "gpu" else ""
     wish = f"{EXAMPLES[finding.key]} for one{model}" if finding.key == "gpu" else f"it as {EXAMPLES[finding.key]}"
     result.warnings.append(f"{path}: {message}; it is left alone{nothing}. Write {wish}")
@@ -295,7 +307,7 @@ def _target(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation)
         return None
     if named := general.get("gpu-container"):
         if not any(c.name == named.value and c.kind != EPHEMERAL for c in pod.containers):
-            result.violations.append(_no_such_container(pod, named))
+            result.violations.append(_no_such_container(pod, str(named.value), named))
         return str(named.value)
     regular = [container.name for container in pod.containers if container.kind == "container"]
     default = pod.annotations.get(locations.DEFAULT_CONTAINER)
@@ -306,8 +318,12 @@ def _target(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation)
     return result.chosen
 
 
-def _no_such_container(pod: Pod, stated: FieldValue) -> Violation:
+def _no_such_container(pod: Pod, missing: str, stated: FieldValue) -> Violation:
+    """A key or a value names a container that is `missing`; the fix names others in the same place."""
     names = [container.name for container in pod.containers if container.kind != EPHEMERAL]
     message = f"{stated}, and the pod has no such container that can have a GPU"
-    fix = f"name one of: {', '.join(names[:LISTED])}{', ...' if len(names) > LISTED else ''}"
+    verb, key = "name", stated.path.removeprefix("metadata.annotations").strip('["].')
+    if stated.text != missing and missing in key:
+        verb, names = "rename it to", [key.replace(missing, name) for name in names]
+    fix = f"{verb} one of: {', '.join(names[:LISTED])}{', ...' if len(names) > LISTED else ''}"
     return Violation(code="GPU204", path=stated.path, message=message, fix=fix)

@@ -9,6 +9,7 @@ and the annotation `gpu` (other plain `gpu-*` annotations belong to back ends). 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms import labels
@@ -106,8 +107,10 @@ def claimed(container: str) -> str:
 
 
 def _unknown_key(key: str, known: Collection[str], path: Path, nearest: Nearest) -> Violation:
-    message = f'"{quantity.shown(key)}" is not a key of the shorthand{nearest(key, known)}'
-    return Violation(code="GPU201", path=field(path), message=message, fix=f"use one of {', '.join(known)}")
+    near = nearest.word(key, known)
+    fix = f"rename it to {near}" if near else f"rename it to one of: {', '.join(known)}"
+    message = f'"{quantity.shown(key)}" is not a key of the shorthand'
+    return Violation(code="GPU201", path=field(path), message=message, fix=fix)
 
 
 def _no_label(short: str, text: str, path: Path) -> Violation:
@@ -177,16 +180,26 @@ def _amount(name: str, text: str) -> Any:
         percent = quantity.served(text)
         if not 0 < percent < 100:
             raise QuantityError(
-                f'"{text}" is not a percentage of one GPU', f"write 1 to 99, or {PREFIX}gpu: 1 for a whole one"
+                f'"{text}" is not a percentage of one GPU',
+                f"write 1 to 99, or {PREFIX}gpu: 1 instead of {PREFIX}percent",
             )
         return percent / 100
     match _RESOURCES[name]:
         case "gpu":
-            return shorthand.devices_from(1, quantity.served(text))
+            return _devices(quantity.served(text))
         case "gpu-cores":
             return shorthand.cores_from(quantity.served(text))
         case key:
             return shorthand.KEYS[key](text)
+
+
+def _devices(number: Fraction) -> Any:
+    """A number of devices in a resource, which cannot hold `2x0.75`."""
+    if number > 1 and number.denominator > 1:
+        low = number.numerator // number.denominator
+        message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
+        raise QuantityError(message, f"write {low} or {low + 1}")
+    return shorthand.devices_from(1, number)
 
 
 def overcommitted(container: Container, name: str) -> Violation:
@@ -225,7 +238,9 @@ def contradiction(key: str, one: FieldValue, other: FieldValue) -> Violation:
     """Two places that ask for different things, both named."""
     first, second = sorted((one, other), key=lambda stated: stated.path)
     message = f"two places ask for a different {key}: {first}, and {second}"
-    return Violation(code="GPU202", path=second.path, message=message, fix="keep one of the two")
+    return Violation(
+        code="GPU202", path=second.path, message=message, fix=f"remove {first.path}, or remove {second.path}"
+    )
 
 
 def overridden(general: Mapping[str, FieldValue], special: Mapping[str, FieldValue]) -> Iterator[str]:

@@ -269,5 +269,5 @@ def _presence(present: Expressions, requirement: Requirement) -> str | None:
 
 def _excluded(requirement: Requirement, path: Path, said: str) -> Violation:
     message = f"the pod's {said}, and the GPU it asks for is on nodes {requirement}"
-    fix = f"remove {requirement.key} from the pod's node selection, or ask for another GPU"
+    fix = f"remove {requirement.key} from the pod's node selection"
     return Violation(code="GPU502", path=field(path), message=message, fix=fix, rule=requirement.rule)

@@ -22,6 +22,9 @@ _DECIMAL = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 _SERVED = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,18})?)([munkMGTPE]?)")
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)(Ki|Mi|Gi|Ti|[kMGT])")
 _SHOWN_SIZE = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,3})?)(Ki|Mi|Gi|Ti|[kMGT])")
+_MANY: Final = 1024
+"""More GiB than any GPU has, so a number without a unit was meant in MiB."""
+
 _SIZE_UNITS: Final = {
     "Ki": 1 << 10, "Mi": MIB, "Gi": GIB, "Ti": 1 << 40,
     "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -53,7 +56,7 @@ def text_of(value: object) -> str:
 def decimal(text: str) -> Fraction:
     """A number as a person writes it: `2`, `0.3`. Refuses signs, exponents, hexadecimal digits, suffixes."""
     if _DECIMAL.fullmatch(text) is None:
-        raise QuantityError(f'"{shown(text)}" is not a plain number', "write digits only, as 1 or 0.5")
+        raise QuantityError(f'"{shown(text)}" is not a plain number', "write a plain number, as 1 or 0.5")
     return _within_64_bits(text, Fraction(text))
 
 
@@ -67,13 +70,13 @@ def served(text: str) -> Fraction:
         return Fraction(int(text))
     match = _SERVED.fullmatch(text)
     if match is None:
-        raise QuantityError(f'"{shown(text)}" is not a plain number', "write digits only, as 1 or 0.5")
+        raise QuantityError(f'"{shown(text)}" is not a plain number', "write a plain number, as 1 or 0.5")
     return _within_64_bits(text, Fraction(match[1]) * _SUFFIXES[match[2]])
 
 
 def _within_64_bits(text: str, number: Fraction) -> Fraction:
     if number > INT64_MAX:
-        raise QuantityError(f'"{shown(text)}" does not fit into 64 bits', "write a smaller number")
+        raise QuantityError(f'"{shown(text)}" does not fit into 64 bits', "write a smaller number, as 1")
     return number
 
 
@@ -97,7 +100,8 @@ def _size_hint(text: str) -> tuple[str, str]:
         return f'"{shown(text)}" is not a size', "write 8Gi or 8192Mi"
     if unit := (guess[2] or guess[3]):
         return f'"{shown(text)}" is not a size in the form of Kubernetes', f"write {guess[1]}{unit.upper()}i"
-    return f'"{shown(text)}" has no unit', f"write {guess[1]}Gi or {guess[1]}Mi"
+    fix = f"write {guess[1]}Mi" if Fraction(guess[1]) >= _MANY else f"write {guess[1]}Gi or {guess[1]}Mi"
+    return f'"{shown(text)}" has no unit', fix
 
 
 def same(one: object, other: object) -> bool:

@@ -105,7 +105,7 @@ def _named(
 ) -> Backend:
     backend = rulebook.orders["whole"].get(named.value)
     if backend is None:
-        raise Refusal(_not_enabled(named.path, named.value, rulebook))
+        raise Refusal(_not_enabled(named, asked, rulebook))
     if owners is not None and backend not in owners and not (asked.request and _akin(asked, backend, rulebook)):
         raise Refusal(_not_its_resources(asked, named, rulebook))
     return backend
@@ -220,7 +220,7 @@ def _check_agreement(served: Assignment) -> None:
             "the shorthand and the container's resources disagree: "
             f"{_shorthand_of(served.asked)}, which is {becomes} on {served.backend.name}, "
             f"and {_resources_of(served.asked)}",
-            "keep one of the two: remove the resources, and the shorthand will write them",
+            f"remove {' and '.join(_paths_of(served.asked))}; the shorthand writes what it needs",
         )
 
 
@@ -228,6 +228,12 @@ def _shorthand_of(asked: ContainerRequest) -> str:
     """The shorthand of a container, with its field paths."""
     said = [str(stated) for key, stated in sorted(asked.stated.items()) if key != "gpu-container"]
     return " and ".join(said)
+
+
+def _paths_of(asked: ContainerRequest) -> Sequence[str]:
+    """The field paths of a container's resources that are no shorthand."""
+    present = [*asked.extended.amounts, *sorted(asked.extended.zeros)]
+    return [extended_resources.where(asked.container, name) for name in present]
 
 
 def _resources_of(asked: ContainerRequest) -> str:
@@ -299,18 +305,27 @@ def _path(asked: ContainerRequest, key: str) -> str:
     return extended_resources.where(asked.container, key or next(iter(asked.extended.amounts)))
 
 
-def _not_enabled(path: str, name: str, rulebook: Rulebook) -> Violation:
-    enabled = [backend.name for backend in rulebook.enabled]
+def _not_enabled(named: FieldValue, asked: ContainerRequest, rulebook: Rulebook) -> Violation:
+    name, enabled = named.value, [backend.name for backend in rulebook.enabled]
+    able = [backend.name for backend in rulebook.enabled if _can(asked, backend, rulebook)]
     known = "is not enabled in this cluster"
     if name not in rulebook.backends:
         known = f"is not known here{nearest(name, enabled)}"
     return Violation(
         code="GPU302",
-        path=path,
+        path=named.path,
         message=f'the back end "{name[:63]}" {known}',
-        fix=f"use one of: {', '.join(enabled)}",
+        fix=f"name one of: {', '.join(able or enabled)}",
         rule=rulebook.cluster.at.of(rulebook.cluster.name),
     )
+
+
+def _can(asked: ContainerRequest, backend: Backend, rulebook: Rulebook) -> bool:
+    try:
+        consider(asked, backend, rulebook)
+    except CannotExpressError:
+        return False
+    return True
 
 
 def _not_its_resources(asked: ContainerRequest, named: FieldValue, rulebook: Rulebook) -> Violation:
@@ -321,7 +336,7 @@ def _not_its_resources(asked: ContainerRequest, named: FieldValue, rulebook: Rul
         code="GPU203",
         path=extended_resources.where(asked.container, owned[0]),
         message=f"{named}, and {owned[0]} on the container belongs to {' or '.join(owners[:MENTIONED])}",
-        fix=f"remove {owned[0]}, or name {owners[0]}, or say gpu-backend for one container only",
+        fix=f"remove {owned[0]}, or write gpu-backend: {owners[0]}",
     )
 
 
@@ -339,11 +354,19 @@ def _partly_enabled(asked: ContainerRequest, names: Sequence[str], rulebook: Rul
     )
 
 
+def _keeping_one(names: Sequence[str], rulebook: Rulebook) -> Iterator[str]:
+    """For each system with resources on a container, the others to remove."""
+    owners = [rulebook.resources[name].owners for name in names]
+    for owner in {one.name: one for group in owners for one in group}.values():
+        others = [name for name, group in zip(names, owners, strict=True) if owner not in group]
+        yield f"remove {' and '.join(others)}"
+
+
 def _two_systems(asked: ContainerRequest, names: Sequence[str], rulebook: Rulebook) -> Violation:
     owned = [f"{name} ({', '.join(b.name for b in rulebook.resources[name].owners[:3])})" for name in names]
     return Violation(
         code="GPU405",
         path=extended_resources.where(asked.container, names[0]),
         message=f"one container asks for resources of different systems: {' and '.join(owned)}",
-        fix="keep the resources of one system, or use two containers",
+        fix=f"{', or '.join(dict.fromkeys(_keeping_one(names, rulebook)))}, or use two containers",
     )

@@ -85,7 +85,7 @@ def _agreed(wanted: Sequence[tuple[Assignment, Constant]], name: str) -> Iterato
                 path=f"spec.{name}",
                 message=f"two back ends of this pod want a different {name}: {first.backend.name} wants "
                 f"{value.value}, {one.backend.name} wants {constant.value}",
-                fix="use one back end for the whole pod (gpu-backend), or two pods",
+                fix="name one back end for the whole pod with gpu-backend, or use two pods",
                 rule=constant.rule,
             )
 

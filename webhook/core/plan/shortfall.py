@@ -121,7 +121,7 @@ def _untranslated(asked: ContainerRequest) -> Violation:
         path=asked.request.path() if asked.request else "",
         message=f'the container "{asked.container.name}" asks for {asked.request} and has no GPU resource: '
         "the mutating webhook did not run, or another one took its work away",
-        fix="create the pod again; if it happens again, show this to whoever runs the cluster",
+        fix="create the pod again; if it happens again, show this to an operator of the cluster",
     )
 
 
@@ -132,5 +132,5 @@ def _less(asked: ContainerRequest, seen: Pod) -> Violation:
         code="GPU602",
         path=extended_resources.where(asked.container, next(iter(asked.extended.amounts))),
         message=f'the container "{asked.container.name}" asks for {asked.request} and would get {there} ({note})',
-        fix="remove the resource, and the shorthand will write it",
+        fix=f"remove {', '.join(asked.extended.amounts)}; the shorthand writes what it needs",
     )

@@ -163,9 +163,9 @@ def _shared(may: frozenset[str], holding: Holding) -> str:
     if part and fitting:
         return f"ask for gpu-sharing: {_names(fitting)}"
     if "exclusive" in may:
-        return "ask for whole devices, as gpu: 1"
+        return f'ask for whole devices, as gpu: "1"{holding.instead}'
     if fitting:
-        return f"ask for a part of a device, as gpu: 0.5 and gpu-sharing: {_names(fitting)}"
+        return f'ask for gpu: "0.5" and gpu-sharing: {_names(fitting)}{holding.instead}'
     return "ask for a partition of a device (gpu-profile)" if may else "ask for no GPU here"
 
 
@@ -179,12 +179,12 @@ def _others(respect: Respect, rulebook: Rulebook) -> frozenset[str]:
 
 
 def _unknown(one: List, respect: Respect, listed: frozenset[str], holding: Holding) -> Violation:
-    fix = f"say it: {respect.word}: {_names(listed)}" if one.allows else f"say which ({respect.word})"
+    fix = f"add {respect.word}: {_names(listed)}" if one.allows else f"add {respect.word}"
     return Violation(
         code="GPU107",
         path=holding.path(respect.word),
         message=f'the policy "{one.policy}" {"allows only" if one.allows else "forbids"} the {respect.name} '
         f'{_names(listed)}, and nothing says which the container "{holding.container.name}" gets',
-        fix="say the model (gpu-model)" if respect.field == "vendors" else fix,
+        fix="add gpu-model" if respect.field == "vendors" else fix,
         rule=one.kinds.rule,
     )

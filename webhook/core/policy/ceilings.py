@@ -61,6 +61,10 @@ def _fewer(most: Fraction, held: Sequence[Holding]) -> str:
     return f"ask for {show(share)} or less of one device{_in_all(held)}, of its memory and of its compute"
 
 
+def _instead(held: Sequence[Holding]) -> str:
+    return held[0].instead if len(held) == 1 else ""
+
+
 def _in_all(held: Sequence[Holding]) -> str:
     return " in all" if len(held) > 1 else ""
 
@@ -87,7 +91,8 @@ def _less(most: int, held: Sequence[Holding]) -> str:
     each = floor(Fraction(most, devices) / MIB) * MIB
     if not each:
         return "ask for no GPU here: the policy lets nobody have any of its memory"
-    return f"ask for gpu-memory: {show_size(each)} or less{' of each device' if devices > 1 else ''}"
+    each_of = " of each device" if devices > 1 else ""
+    return f"ask for gpu-memory: {show_size(each)} or less{each_of}{_instead(held)}"
 
 
 def _cores(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
@@ -109,7 +114,8 @@ def _slower(most: Fraction, held: Sequence[Holding]) -> str:
         return _fewer(most / _ALL, held)
     limits = all(any("cores" in mode.verbs for mode in holding.backend.modes) for holding in held)
     of_each = " of each device" if devices > 1 else ""
-    return f"ask for gpu-cores: {each} or less{of_each}{'' if limits else ', from a back end that limits compute'}"
+    limiting = "" if limits else ", from a back end that limits compute"
+    return f'ask for gpu-cores: "{each}" or less{of_each}{_instead(held)}{limiting}'
 
 
 def _compute(holding: Holding) -> Fraction:

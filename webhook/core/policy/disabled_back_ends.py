@@ -41,7 +41,7 @@ def _unknown(said: str, path: str, number: Resource) -> UnknownDevice:
         name=number.name,
         path=path,
         message=f"the {said} asks for a GPU of {disabled}, which this cluster does not enable, so nothing counts it",
-        fix="ask for a GPU in shorthand, as gpu: 1, or have spec.backends of the Cluster document enable "
+        fix=f'ask for gpu: "1" instead of the {said}, or have spec.backends of the Cluster document enable '
         f'{disabled}, or list "{number.name.replace(CONTAINER, "*")}" there under otherDevices if nothing gives a '
         "GPU for it",
     )

@@ -32,7 +32,7 @@ from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.outputs import Constant, Output
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.vocabulary import METADATA, PERCENT
+from webhook.core.rules.vocabulary import CONTAINER, METADATA, PERCENT
 from webhook.core.violations import Refusal, Violation
 
 REMEMBERED: Final = 20_000
@@ -80,6 +80,12 @@ class Holding:
         if asked.extended.amounts:
             return extended_resources.where(self.container, next(iter(asked.extended.amounts)))
         return said[0] if said else "spec.containers"
+
+    @property
+    def instead(self) -> str:
+        """The end of a fix in shorthand: which resources of the pod's author have to go, ` instead of a.b/c`."""
+        names = [name.replace(CONTAINER, self.container.name) for name in self.asked.extended.amounts]
+        return f" instead of {' and '.join(names)}" if names and self.asked.request is None else ""
 
     @property
     def vendor(self) -> str | None:
@@ -259,7 +265,7 @@ def unknown_size(holding: Holding, why: str, rule: str) -> Violation:
         code="GPU107",
         path=holding.path("gpu-memory", "gpu"),
         message=f'{why} the container "{holding.container.name}" gets depends on its card, which nothing says',
-        fix="add gpu-model, or ask for a size, as gpu-memory: 8Gi",
+        fix=f"add gpu-model, or ask for gpu-memory: 8Gi{holding.instead}",
         rule=rule,
     )
 

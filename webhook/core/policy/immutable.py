@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from webhook.core.backends import models
 from webhook.core.interpret.interpret import MOST
 from webhook.core.interpret.locations import NOTE
 from webhook.core.kube import pod
@@ -163,7 +164,7 @@ def _judged(
         if change.after != set_by_policy and not _writes(
             user, _index(rulebook).injecting.get((change.kind, change.key), ())
         ):
-            fix = f"leave it; whoever wrote the policy {policy.name} says what it is"
+            fix = f"leave it as it is: the policy {policy.name} sets it"
             yield _violation(change, f"the policy {policy.name} sets it", policy.rule, fix)
         return
     ruled = rulebook.as_ruled(change.key) if change.kind == "annotation" else change.key
@@ -238,7 +239,7 @@ def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:
     except QuantityError:
         return False
     if change.key == "gpu-model":
-        return any(name.lower() in rulebook.devices for name in meaning)
+        return any(models.read(name, rulebook) for name in meaning)
     return change.key != "gpu-backend" or meaning in rulebook.backends
 
 

@@ -216,7 +216,7 @@ def _without_policy(asks: _Asks, found: Membership, rulebook: Rulebook) -> Judge
         code="GPU105",
         path="metadata.namespace",
         message=f"no TenantPolicy is for the namespace {namespace}, and without one no GPU may be used there{may_be}",
-        fix="use a namespace of a tenant, or ask whoever runs the cluster to add this one to a TenantPolicy",
+        fix="use a namespace of a tenant, or ask an operator of the cluster to add this one to a TenantPolicy",
     )
     return _refused(violation, "")
 
@@ -227,12 +227,12 @@ def _refused(violation: Violation, policy: str) -> Judgement:
 
 def _unusable(policy: TenantPolicy) -> Violation:
     message = f'the policy "{policy.name}" cannot be used, so its namespaces get no GPU: {policy.broken}'
-    fix = "show this to whoever wrote the policy"
+    fix = "show this to the author of the policy"
     return Violation(code="GPU113", path="metadata.namespace", message=message, fix=fix, rule=policy.rule)
 
 
 def _ambiguous(namespace: str, rivals: Sequence[TenantPolicy]) -> Violation:
     names = " and ".join(policy.rule for policy in rivals)
     message = f"{len(rivals)} policies of priority {rivals[0].priority} are for the namespace {namespace}: {names}"
-    fix = "ask whoever runs the cluster to give one of them a higher priority"
+    fix = "ask an operator of the cluster to give one of them a higher priority"
     return Violation(code="GPU106", path="metadata.namespace", message=message, fix=fix, rule=rivals[0].rule)

@@ -87,7 +87,7 @@ def _fix(reservation: Reservation, ledger: Ledger, key: str) -> str:
         return f"{fits}, or {free}"
     if fits:
         return f"{fits}: nobody holds any now"
-    return free or "ask whoever sets the quota for more: it lets nobody have any"
+    return free or "ask the operators of the quota for more: it is zero"
 
 
 def _fewer(reservation: Reservation, ledger: Ledger, key: str) -> str:

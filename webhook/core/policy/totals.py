@@ -76,7 +76,7 @@ def _claims(claims: Sequence[str], name: str, policy: TenantPolicy, rule: str) -
     if name != "quota":
         why = f'whether they {_JUDGED[name]} the policy "{policy.name}" cannot tell'
     message = f"the pod has resource claims ({', '.join(names)}), and {why}"
-    fix = "ask for a GPU in shorthand, as gpu: 1, or by resources of a back end that has some"
+    fix = 'ask for gpu: "1" instead of its claims'
     return Violation(code="GPU108", path="spec.resourceClaims", message=message, fix=fix, rule=rule)
 
 
@@ -96,7 +96,7 @@ def _unknown(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Vio
         path=first.path("gpu-model", "gpu"),
         message=f'the quota of the tenant "{policy.name}" counts {" and ".join(models)} apart, and nothing says '
         f'which model the container "{first.container.name}" gets',
-        fix=f"say it: gpu-model: {models[0]}, or another",
+        fix=f"add gpu-model: {models[0]}, or another model",
         rule=quota.rule,
     )
 

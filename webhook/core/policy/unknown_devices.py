@@ -171,9 +171,9 @@ def _fix(name: str, rulebook: Rulebook) -> str:
     near = closest(name, [each.name for each in known if each.owners]) or closest(name, [each.name for each in known])
     listed = "or have it listed in the Cluster document under otherDevices if it is no GPU"
     if not near:
-        return f"ask for a GPU in shorthand, as gpu: 1, {listed}"
+        return f'ask for gpu: "1" instead, {listed}'
     owners = rulebook.resources[near].owners
     if owners:
-        return f"ask for {near}, of {owners[0].name}, {listed}"
+        return f"ask for {near} instead, {listed}"
     disabled = rulebook.resources[near].known[0].name
     return f"ask for {near}, once spec.backends of the Cluster document enables {disabled}, {listed}"

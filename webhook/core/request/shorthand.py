@@ -45,6 +45,7 @@ MAX_MEMORY: Final = 4 << 40
 _DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
 _ALMOST = re.compile(r"(?=.{1,12}$)(?:([0-9]+)/([1-9][0-9]*)|([0-9]*)[.,]([0-9]+))")
 _PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
+_ATTRIBUTE = re.compile(r"(.+?)\.(me|gfx|me\.all)")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
 
 
@@ -116,7 +117,11 @@ def memory(text: str) -> int:
 
 def cores(text: str) -> Fraction:
     """Compute percent per device, `30` or `30%`."""
-    return cores_from(decimal(text.removesuffix("%")))
+    try:
+        percent = decimal(text.removesuffix("%"))
+    except QuantityError as error:
+        raise QuantityError(error.message, "write 1 to 100") from None
+    return cores_from(percent)
 
 
 def cores_from(percent: Fraction) -> Fraction:
@@ -144,21 +149,30 @@ def names(text: str) -> tuple[str, ...]:
 def name(text: str) -> str:
     """A name of a model, a back end or an object."""
     if not _NAME.fullmatch(text):
-        raise QuantityError(f'"{shown(text)}" is not a name', "write a name, of letters and digits")
+        raise QuantityError(f'"{shown(text)}" is not a name', "write a name of letters and digits, as A10")
     return text
 
 
 def claim(text: str) -> str:
     """The name of a claim or a claim template: a DNS subdomain."""
+    return _object(text, "my-claim")
+
+
+def container(text: str) -> str:
+    """The name of a container."""
+    return _object(text, "main")
+
+
+def _object(text: str, example: str) -> str:
     if not labels.is_subdomain(text):
-        raise QuantityError(f'"{shown(text)}" is not a name', "write the name of an object: a-z, 0-9, - and dots")
+        raise QuantityError(f'"{shown(text)}" is not a name', f"write a name of a-z, 0-9, - and dots, as {example}")
     return text
 
 
 def profile(text: str) -> str:
     """A partition: `1g.10gb`, `vir02`, `1g.10gb+me` (in a label, which cannot hold `+`, `1g.10gb.me`)."""
-    head, dot, attribute = name(text).rpartition(".")
-    return f"{head}+{attribute}" if dot and attribute in {"me", "gfx"} else text
+    match = _ATTRIBUTE.fullmatch(name(text))
+    return f"{match[1]}+{match[2]}" if match else text
 
 
 def one_of(*words: str) -> Callable[[str], str]:
@@ -187,7 +201,7 @@ KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
     "gpu-sharing": one_of(*SHARINGS),
     "gpu-backend": name,
     "gpu-claim": claim,
-    "gpu-container": name,
+    "gpu-container": container,
     "gpu-tflops": tflops,
     "gpu-placement": one_of(*PLACEMENTS),
 }

@@ -1,0 +1,111 @@
+"""Cards by the names that vendors' labellers, drivers and people give them.
+
+NVIDIA: `nvidia.com/gpu.product` of GPU feature discovery, the driver's name with dashes (NVIDIA/k8s-device-plugin,
+internal/lm/resource.go), with `-SHARED` or `-MIG-<profile>` behind it; `cloud.google.com/gke-accelerator` is another.
+AMD: `amd.com/gpu.product-name` of the node labeller (ROCm/k8s-device-plugin, cmd/k8s-node-labeller), spaces as
+underscores. HAMi: `nvidia.com/use-gputype` takes the driver's name.
+"""
+
+import pytest
+
+from tests import builders
+from webhook.core.backends import models
+from webhook.core.mutate import mutate
+from webhook.core.rules.catalog import Card
+
+RULES = builders.rulebook(builders.shipped_files())
+
+
+def _read(name: str) -> list[str]:
+    return [card.model for card in models.read(name, RULES)]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA-A100-SXM4-80GB", "A100-80GB"),
+        ("NVIDIA-A100-80GB-PCIe", "A100-80GB"),
+        ("NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", "A100-40GB"),
+        ("NVIDIA-H100-80GB-HBM3", "H100-80GB"),
+        ("NVIDIA-H100-NVL", "H100-94GB"),
+        ("NVIDIA-L4", "L4"),
+        ("NVIDIA-L40S", "L40S"),
+        ("Tesla-T4", "T4"),
+        ("Tesla-T4-SHARED", "T4"),
+        ("Tesla-V100-SXM2-16GB", "V100-16GB"),
+        ("NVIDIA-GeForce-RTX-4090", "RTX-4090"),
+    ],
+)
+def test_what_nvidias_feature_discovery_writes_is_read(name: str, model: str) -> None:
+    assert _read(name) == [model]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("AMD_Instinct_MI300X_OAM", "MI300X"), ("AMD_Instinct_MI210", "MI210"), ("AMD_Instinct_MI250X", "MI250X")],
+)
+def test_what_amds_node_labeller_writes_is_read(name: str, model: str) -> None:
+    assert _read(name) == [model]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
+        ("nvidia a100 sxm4 80gb", "A100-80GB"),
+        ("a100_80gb", "A100-80GB"),
+        ("A100-SXM4-80GB", "A100-80GB"),
+        ("Tesla T4", "T4"),
+        ("nvidia-tesla-t4", "T4"),
+        ("t4", "T4"),
+        ("GeForce RTX 4090", "RTX-4090"),
+        ("Instinct MI300X OAM", "MI300X"),
+        ("ascend910b3", "Ascend910B3"),
+    ],
+)
+def test_capitals_spaces_and_dashes_make_no_difference(name: str, model: str) -> None:
+    assert _read(name) == [model]
+
+
+@pytest.mark.parametrize(
+    "card", {card.model: card for card in RULES.devices.values()}.values(), ids=lambda c: c.model
+)
+def test_every_product_name_of_every_catalogue_is_read(card: Card) -> None:
+    for name in card.names:
+        for written in (name, name.lower(), name.replace(" ", "-"), name.replace(" ", "_")):
+            assert card.model in _read(written)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("A100", ["A100-40GB", "A100-80GB"]),
+        ("v100", ["V100-16GB", "V100-32GB"]),
+        ("H100", ["H100-80GB", "H100-94GB"]),
+    ],
+)
+def test_a_name_without_a_size_is_every_size(name: str, sizes: list[str]) -> None:
+    assert _read(name) == sizes
+
+
+@pytest.mark.parametrize("name", ["", "A", "nvidia", "tesla", "AMD-T4", "A100-99GB", "T44"])
+def test_other_names_are_no_cards(name: str) -> None:
+    assert _read(name) == []
+
+
+def test_an_amount_that_needs_one_size_lists_the_sizes() -> None:
+    pod = builders.pod(labels={"gpu": "0.5", "gpu-model": "A100", "gpu-backend": "tencent-qgpu"})
+
+    (violation,) = mutate(builders.creating(pod), RULES).violations
+
+    assert violation.message.endswith("depends on the card, and A100-40GB and A100-80GB have different memory")
+    assert violation.fix == "ask for gpu-model: A100-40GB, A100-80GB, or add gpu-memory: 8Gi"
+
+
+def test_a_name_that_nobody_knows_gets_the_nearest_cards_that_this_cluster_can_serve() -> None:
+    pod = builders.pod(labels={"gpu": "1", "gpu-model": "MI300Z"})
+
+    (violation,) = mutate(builders.creating(pod), RULES).violations
+
+    assert violation.fix.startswith("ask for one of: MI300X, A10, A100-40GB, ")
+    assert "Ascend" not in violation.fix

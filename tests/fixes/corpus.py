@@ -1,0 +1,170 @@
+"""Pods that are refused: those of the golden cases, and generated ones with all that people get wrong."""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import jsonpatch
+
+from tests import builders
+from tests.cases import golden
+from tests.cases.served import NeverServedError, as_served
+from tests.fixes.follow import short
+from webhook.core.mutate import mutate
+from webhook.core.request.request import ASKING
+from webhook.core.rules import index
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.validate import validate
+from webhook.core.violations import Violation
+from webhook.files.rule_files import RuleFilesError
+
+Object = dict[str, Any]
+
+
+class Refused(NamedTuple):
+    """A pod as its author wrote it, and what is wrong with it."""
+
+    name: str
+    pod: Object
+    rules: Rulebook
+    violations: Sequence[Violation]
+
+
+def violations(pod: Object, rules: Rulebook) -> Sequence[Violation]:
+    """Why the API server would not store a pod; nothing for one that is admitted."""
+    try:
+        seen = as_served(pod)
+    except NeverServedError:
+        seen = pod
+    decision = mutate(builders.creating(seen), rules)
+    if not decision.allowed:
+        return decision.violations
+    stored = as_served(jsonpatch.apply_patch(seen, decision.patch))
+    return validate(builders.creating(stored), rules).violations
+
+
+def golden_cases() -> Iterator[Refused]:
+    """The refused pods of the cases."""
+    for case in golden.find():
+        if not case.has_pod:
+            continue
+        try:
+            rules = case.rulebook()
+        except RuleFilesError:
+            continue
+        if found := violations(case.pod(), rules):
+            yield Refused(case.name, case.pod(), rules, found)
+
+
+SAID: dict[str, Sequence[str]] = {
+    "gpu": ("1", "2", "0.3", "1.5", "2.7", "2x0.5", "0", "1x0", "9999", "8Gi", "half", "all", "", "0.0001", "3x1.5"),
+    "gpu-memory": ("8Gi", "8", "8192", "8GB", "8gi", "0Gi", "5Ti", "300Gi", "1.3Gi", "100Ki", "much"),
+    "gpu-cores": ("30", "0", "101", "x", "33.3", "30"),
+    "gpu-tflops": ("20", "0", "100000", "many"),
+    "gpu-model": ("T4", "A100-80GB", "A100-80G", "T5", "MI300X", "Ascend910B3", "a b c", "H100-80GB"),
+    "gpu-profile": ("1g.10gb", "9g.9gb", "vir02", "1g.5gb", "mig 1g"),
+    "gpu-sharing": ("fractional", "exclusive", "Exclusive", "shared", "mps", "partitioned"),
+    "gpu-backend": ("hami-vgpu", "hami-vgp", "nvidia-gpu", "kai", "nobody"),
+    "gpu-container": ("main", "mian", "a b"),
+    "gpu-claim": ("mine", "Mine"),
+    "gpu-placement": ("pack", "binpack"),
+}
+OF_ANNOTATIONS: dict[str, Sequence[str]] = {
+    "gpu": (".5", "1/2", "0,3", "30%", "150%", "2x30%"),
+    "gpu-webhook.io/gpu": ("0.5", "-1", "1e0", "1 GPU"),
+    "gpu-webhook.io/memroy": ("8Gi",),
+    "gpu-webhook.io/model": ("T4,A10", "T4,MI300X", "A100-80GB,T9"),
+    "gpu.gpu-webhook.io/main": ("0.5", "1", "1.5"),
+    "gpu.gpu-webhook.io/other": ("0.5",),
+    "memory.gpu-webhook.io/main": ("8", "16Gi"),
+    "modle.gpu-webhook.io/main": ("T4",),
+    "profile.gpu-webhook.io/main": ("1g.10gb+me", "2g.20gb"),
+}
+OF_CONTAINERS: dict[str, Sequence[str]] = {
+    "gpu": ("1", "500m", "1500m", "-1"),
+    "gpu-memory": ("8Gi", "8k", "100"),
+    "gpu-webhook.io/percent": ("30", "100", "0"),
+    "gpu-webhook.io/gpu": ("1", "2"),
+    "nvidia.com/gpu": ("1", "500m", "1500m", "-1", "1e0", "4k", "2"),
+    "nvidia.com/gpumem": ("3000", "500m", "8Gi"),
+    "nvidia.com/gpucores": ("30", "150"),
+    "nvidia.com/mig-1g.10gb": ("1",),
+    "amd.com/gpu": ("1", "500m"),
+    "tke.cloud.tencent.com/qgpu-core": ("30", "150"),
+    "tke.cloud.tencent.com/qgpu-memory": ("4",),
+    "aliyun.com/gpu-mem": ("8",),
+}
+CLUSTERS = (
+    "",
+    "nvidia-gpu",
+    "hami-vgpu",
+    "nvidia-mig-mixed",
+    "tencent-qgpu",
+    "aliyun-gpushare",
+    "amd-gpu",
+    "gke-gpu",
+    "kai",
+    "koordinator",
+)
+
+
+@cache
+def _cluster(name: str) -> Rulebook:
+    shipped = builders.rulebook(builders.shipped_files())
+    return index.only(name, shipped) if name else shipped
+
+
+BASES: Sequence[Object] = (
+    {"labels": {"gpu": "1"}},
+    {"labels": {"gpu": "0.5"}},
+    {"labels": {"gpu-memory": "8Gi"}},
+    {"labels": {"gpu": "1", "gpu-model": "T4"}},
+    {"labels": {"gpu": "0.5", "gpu-model": "A100-80GB"}},
+    {"labels": {"gpu-profile": "1g.10gb", "gpu-model": "A100-80GB"}},
+    {"limits": {"nvidia.com/gpu": "1"}},
+    {},
+)
+"""What is right with a pod, where its cluster can serve it."""
+
+MISTAKES: Sequence[tuple[str, str, str]] = [
+    (section, key, value)
+    for section, words in (("labels", SAID), ("annotations", OF_ANNOTATIONS), ("limits", OF_CONTAINERS))
+    for key, values in words.items()
+    for value in values
+]
+
+
+def generated() -> Iterator[Refused]:
+    """Each mistake in each pod that would be right without it, in each cluster; those that are refused."""
+    for name, base, (section, key, value) in product(CLUSTERS, BASES, MISTAKES):
+        rules = _cluster(name)
+        if not _right(name, json.dumps(base)) or _twice(base, section, key):
+            continue
+        said = {**base, section: {**base.get(section, {}), key: value}}
+        if found := violations(pod := _pod(said), rules):
+            yield Refused(f"{name or 'the shipped cluster'}: {said}", pod, rules, found)
+
+
+def _twice(base: Object, section: str, key: str) -> bool:
+    """Whether the pod would say the same thing in two places, which is another mistake."""
+    said = {short(name) for name in base.get("labels", ())}
+    if short(key) == "gpu" and said & {"gpu-memory", "gpu-profile"}:
+        return True
+    if section != "limits" and base.get("limits"):
+        return short(key) in {*ASKING, "gpu-backend"}
+    if section == "labels" or base.get("limits"):
+        return short(key) in ASKING and section == "limits"
+    return bool(said) if section == "limits" else short(key) in said
+
+
+@cache
+def _right(name: str, base: str) -> bool:
+    return not violations(_pod(json.loads(base)), _cluster(name))
+
+
+def _pod(said: Object) -> Object:
+    limits = said.get("limits")
+    one = builders.container(limits=limits) if limits else builders.container()
+    return builders.pod(one, labels=said.get("labels", {}), annotations=said.get("annotations", {}))

@@ -1,0 +1,183 @@
+"""What a fix says to do: the alternatives of its sentence, each a step that a person would take."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+
+class Step(NamedTuple):
+    """One thing to do. `key` is what is changed: empty for the field that the violation names."""
+
+    verb: str
+    key: str = ""
+    value: str = ""
+
+
+APART: Final = (
+    "none is needed",
+    "show this to",
+    "ask an operator",
+    "ask the operators",
+    "free some",
+    "have gpu-webhook watch",
+    "give explain the claim",
+    "have it listed",
+    "have spec.backends",
+    "once spec.backends",
+    "there under otherDevices",
+    "name the card (device:)",
+    "in the claim",
+    "create it, and",
+    "create the pod again",
+    "delete that pod",
+    "take another name",
+    "if your cluster allows it",
+    "use a namespace of a tenant",
+    "add names: to the catalogue",
+)
+"""Words of a fix that somebody else does, or that is done elsewhere than in the pod."""
+
+CHOICE: Final = (
+    "ask for less",
+    "ask for the same",
+    "ask for a part of one card",
+    "ask for a template of one chip",
+    "ask for what it serves",
+    "ask for one model in the whole pod",
+    "another number of GPUs",
+    "another model of",
+    "name one back end for the whole pod",
+    "as large as those say",
+    "leave out those that nothing reads",
+    "from a back end that limits compute",
+)
+"""Words of a fix that leaves the author a choice which no step can make."""
+
+SPLIT: Final = re.compile(
+    r"(?:or )?(?:use )?(?:two pods|two containers|a pod for each of them)|make several pods of it"
+)
+_OR: Final = re.compile(r"; or |, or (?=[a-z]+ )")
+_KEY: Final = (
+    r"(?:[A-Za-z0-9._-]+/[A-Za-z0-9._-]+|gpu(?:-[a-z]+)?|[A-Z][A-Z_]+|[a-z]+\.[a-z.A-Z-]+|[a-z]+[A-Z][A-Za-z]+)"
+)
+_ANY: Final = r"[A-Za-z0-9./_-]+?"
+_VALUE: Final = r'"[^"]*"|[^\s",;)}]+'
+_PAIR: Final = re.compile(rf"({_KEY}): ({_VALUE})")
+_QUOTED: Final = re.compile(r'^"(.*)"$')
+
+Found = re.Match[str]
+
+
+def alternatives(fix: str) -> Iterator[Step | None]:
+    """The steps that a fix offers; None for what this does not understand."""
+    for clause in _OR.split(fix):
+        yield from _clause(clause.strip())
+
+
+def _clause(clause: str) -> Iterator[Step | None]:
+    if SPLIT.fullmatch(clause):
+        yield Step("split")
+    elif any(words in clause for words in APART):
+        yield Step("apart")
+    elif any(words in clause for words in CHOICE):
+        yield Step("choice")
+    else:
+        yield from _steps(clause.partition("; ")[0].removesuffix(" for no GPU"))
+
+
+def _steps(clause: str) -> Iterator[Step | None]:
+    for pattern, made in _SENTENCES:
+        if match := pattern.fullmatch(clause):
+            yield from made(match)
+            return
+    yield None
+
+
+def _values(text: str) -> list[str]:
+    """The values of a list in words: `1, 2 or 2x0.5`."""
+    parts = re.split(r", or |, | or ", re.sub(r" (?:or less|or fewer).*$", "", text))
+    return [_QUOTED.sub(r"\1", part) for part in parts if part not in {"...", ""}]
+
+
+def _pairs(text: str) -> str:
+    """The keys and values of a text, a pair in a line."""
+    return "\n".join("=".join((key, _QUOTED.sub(r"\1", value))) for key, value in _PAIR.findall(text))
+
+
+def _instead(found: Found) -> Iterator[Step]:
+    yield Step("instead", found[2].partition(",")[0], _pairs(found[1]))
+
+
+def _set_each(found: Found) -> Iterator[Step]:
+    key, rest = found[1], found[2]
+    if " and " in rest:
+        yield Step("set all", "", _pairs(f"{key}: {rest}"))
+        return
+    listed = re.sub(r" of each device.*$|, which is .*$", "", rest)
+    yield from (Step("set", key, value) for value in _values(listed))
+
+
+def _set_here(found: Found) -> Iterator[Step]:
+    yield from (Step("set", "", value) for value in _values(found[1]))
+
+
+def _all(verb: str, separator: str) -> Callable[[Found], Iterator[Step]]:
+    return lambda found: iter([Step(verb, "", "\n".join(found[1].split(separator)))])
+
+
+def _one(verb: str, *, key: int = 0, value: int = 0) -> Callable[[Found], Iterator[Step]]:
+    return lambda found: iter([Step(verb, found[key] if key else "", found[value] if value else "")])
+
+
+def _keep(found: Found) -> Iterator[Step]:
+    yield from (Step("keep", found[1], found[2]), Step("keep", found[2], found[1]))
+
+
+def _renamed(found: Found) -> Iterator[Step]:
+    yield from (Step("rename", name) for name in found[1].split(", ") if name != "...")
+
+
+_PLACE: Final = r"(?:metadata|spec)\.[^ ]+"
+_SENTENCES: Final = tuple(
+    (re.compile(pattern), made)
+    for pattern, made in (
+        (rf"((?:ask for|write) (?:.*)?{_KEY}: .*?) instead of (.+)", _instead),
+        (r"write limits: (.*) instead of (requests)", _instead),
+        (rf"ask for ({_KEY})(?:, of [a-z0-9-]+,)? instead of ({_ANY})", _one("exchange", key=2, value=1)),
+        (rf"(ask for {_KEY}: \S+) instead", lambda found: iter([Step("instead", "it", _pairs(found[1]))])),
+        (rf"ask for ({_KEY}) instead", _one("exchange", value=1)),
+        (
+            rf"write it as an annotation: ({_KEY}): (?:\"([^\"]*)\"|(\S+))",
+            lambda found: iter([Step("move to annotations", found[1], found[2] or found[3] or "")]),
+        ),
+        (rf"remove it, and add ({_KEY}): (\S+)", _one("remove it, and add", key=1, value=2)),
+        (r"(?:remove (?:it|them).*|leave the key out.*|leave it out)", _one("remove")),
+        (rf"remove ({_PLACE}(?: and {_PLACE})*)", _all("remove all", " and ")),
+        (rf"remove ({_ANY}) from requests", _one("remove from requests", key=1)),
+        (rf"remove ({_ANY}) from the pod's node selection", _one("remove from the pod's node selection", key=1)),
+        (rf"remove ({_ANY}(?: and {_ANY})+)", _all("drop all", " and ")),
+        (rf"remove ({_ANY}(?:, {_ANY})+)", _all("drop all", ", ")),
+        (
+            rf"(?:remove|leave) (?:the annotation |the label |annotation |label )?({_ANY})(?: out| from the pod)?",
+            _one("remove", key=1),
+        ),
+        (rf"keep ({_KEY}) or ({_KEY})", _keep),
+        (r"rename it to (?:one of: )?(.+)", _renamed),
+        (rf"annotate the pod ({_KEY}): (\S+)", _one("annotate", key=1, value=2)),
+        (r"ask in a container", _one("move")),
+        (r"(?:(?:add|say|name|ask for) )?(?:one |another )?(?:gpu-)?model(?!:).*", _one("choose model")),
+        (rf"add (?:label |annotation )?({_KEY})", _one("choose", key=1)),
+        (rf"quote it: ({_KEY}): (?:\"([^\"]*)\")", _one("set", key=1, value=2)),
+        (rf"write a value of the shorthand, as ({_KEY}): (.+)", _set_each),
+        (r"(?:write|name) (?:a|the) .*, as (.+)", _set_here),
+        (r".*whole devices, as (gpu): (.+)", _set_each),
+        (rf"(?:write|add|ask for|ask|say it:) ({_KEY}): (.+)", _set_each),
+        (
+            r"(?:write|ask for) (\S+) to (\S+)",
+            lambda found: iter([Step("set", "", found[1]), Step("set", "", found[2])]),
+        ),
+        (r"(?:write|ask for|ask|name|use) (?:it in Mi, as )?(?:one of:? )?(.+)", _set_here),
+        (r"(none)", _set_here),
+    )
+)
+"""The forms of a clause, the special ones first, each with the steps that it means."""
