@@ -49,13 +49,12 @@ CHOICE: Final = (
     "name one back end for the whole pod",
     "as large as those say",
     "leave out those that nothing reads",
+    "make several pods of it",
     "from a back end that limits compute",
 )
 """Words of a fix that leaves the author a choice which no step can make."""
 
-SPLIT: Final = re.compile(
-    r"(?:or )?(?:use )?(?:two pods|two containers|a pod for each of them)|make several pods of it"
-)
+SPLIT: Final = re.compile(r"(?:or )?(?:use )?(?:two pods|two containers|a pod for each of them)")
 _OR: Final = re.compile(r"; or |, or (?=[a-z]+ )")
 _KEY: Final = (
     r"(?:[A-Za-z0-9._-]+/[A-Za-z0-9._-]+|gpu(?:-[a-z]+)?|[A-Z][A-Z_]+|[a-z]+\.[a-z.A-Z-]+|[a-z]+[A-Z][A-Za-z]+)"

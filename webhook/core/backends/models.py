@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from webhook.core.backends import cards
-from webhook.core.forms.document import closest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook
@@ -29,23 +28,32 @@ _FIRST_WORD: Final = re.compile(r"^[a-z]+-")
 
 def read(name: str, rulebook: Rulebook) -> Sequence[Card]:
     """The cards that a name means, several if it has no size; none for a name that no catalogue knows."""
-    known, said = _index(rulebook), _APPENDED.sub("", _plain(name))
+    known = _index(rulebook)
+    if name in known:
+        return known[name]
+    said = _APPENDED.sub("", _plain(name))
     if said in known:
         return known[said]
     vendor, _, rest = said.partition("-")
     return [card for card in known.get(rest, ()) if card.vendor == vendor]
 
 
-def suggested(names: Sequence[str], text: str) -> str:
-    """Some of the names for a message: the nearest to a text first, then the others in their order."""
-    near = closest(text, names)
+def suggested(names: Sequence[str], near: str = "") -> str:
+    """Some of the names for a message: the one that is `near` what was asked, then the others in their order."""
     ordered = dict.fromkeys([*([near] if near else ()), *names])
     return ", ".join([*ordered][:LISTED]) + (", ..." if len(ordered) > LISTED else "")
 
 
-def here(rulebook: Rulebook, backends: Sequence[Backend] | None = None) -> Sequence[str]:
-    """The models that back ends serve, by default the enabled ones; those of known nodes come first."""
-    owners = rulebook.enabled if backends is None else backends
+def here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[str]:
+    """The models that a back end serves, or all enabled ones; those of known nodes come first."""
+    key = (here, backend.name if backend else "")
+    known: Sequence[str] | None = rulebook.cache.get(key)
+    if known is None:
+        known = rulebook.cache[key] = _served([backend] if backend else rulebook.enabled, rulebook)
+    return known
+
+
+def _served(owners: Sequence[Backend], rulebook: Rulebook) -> Sequence[str]:
     present = [card.model for card in rulebook.surroundings.cards.values()]
     served = {card.model for owner in owners for card in cards.served(owner, rulebook)}
     return [*dict.fromkeys(model for model in present if model in served), *sorted(served.difference(present))]

@@ -150,21 +150,21 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
     for card in cards:
         if backend.vendors and card.vendor not in backend.vendors:
             message = f"{card.model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
-            raise CannotExpressError("GPU303", message, _others(card, request, backend, rulebook), "gpu-model")
+            raise CannotExpressError("GPU303", message, _others(request, backend, rulebook), "gpu-model")
         if backend.models and card.model.lower() not in backend.models:
             served = sorted(rulebook.devices[model].model for model in backend.models)
             message = f"{card.model} is not one of its cards; it serves {_some(card.model, served)}"
-            raise CannotExpressError("GPU303", message, _others(card, request, backend, rulebook), "gpu-model")
+            raise CannotExpressError("GPU303", message, _others(request, backend, rulebook), "gpu-model")
     if request.memory is not None:
         known = find_card(request, rulebook, backend)
         _check_size(request.memory, cards or [card for card in (known,) if card])
 
 
-def _others(card: Card, request: GpuRequest, backend: Backend, rulebook: Rulebook) -> str:
-    """The fix for a card that the back end does not serve: the requested ones that it does, or others of its own."""
-    served = models.here(rulebook, [backend])
+def _others(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> str:
+    """The fix for a model that the back end does not serve: the requested ones that it does, or others of its own."""
+    served = models.here(rulebook, backend)
     asked = [model for model in request.models if model in served]
-    return f"ask for gpu-model: {models.suggested(asked or served, card.model)}"
+    return f"ask for gpu-model: {models.suggested(asked or served)}"
 
 
 def _some(name: str, models: Sequence[str]) -> str:

@@ -234,8 +234,10 @@ def _catalogued(
 
 def _no_model(name: str, said: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
     here = models.here(rulebook)
-    message = f'no catalogue knows the GPU model "{shown(name)}"{nearest(name, here)}'
-    fix = f"ask for one of: {models.suggested(here, name)}" if here else "remove it"
+    near = nearest.word(name, here)
+    hint = f' (did you mean "{near}"?)' if near else ""
+    message = f'no catalogue knows the GPU model "{shown(name)}"{hint}'
+    fix = f"ask for one of: {models.suggested(here, near)}" if here else "remove it"
     return Violation(code="GPU303", path=said.path, message=message, fix=fix)
 
 
@@ -243,10 +245,10 @@ def _no_profile(said: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Viola
     """A profile that no catalogue has; the fix names those of back ends that serve profiles."""
     serving = [one for one in rulebook.enabled if any(mode.when.devices == "profile" for mode in one.modes)]
     here = sorted({name.replace("+", ".") for backend in serving for name in backend.profiles})
-    message = f'no catalogue knows the GPU profile "{shown(said.value)}"{nearest(said.value, here)}'
-    fix = (
-        f"ask for one of: {models.suggested(here, said.value)}" if here else 'ask for gpu: "1" instead of gpu-profile'
-    )
+    near = nearest.word(said.value, here)
+    hint = f' (did you mean "{near}"?)' if near else ""
+    message = f'no catalogue knows the GPU profile "{shown(said.value)}"{hint}'
+    fix = f"ask for one of: {models.suggested(here, near)}" if here else 'ask for gpu: "1" instead of gpu-profile'
     return Violation(code="GPU303", path=said.path, message=message, fix=fix)
 
 

@@ -41,14 +41,14 @@ OF_METADATA: Final[Mapping[str, Limit]] = {
 OF_SPEC: Final[Mapping[str, Limit]] = {
     "nodeSelector": Limit(300, "node labels in its nodeSelector", _SELECT),
     "tolerations": Limit(300, "tolerations", "write one with the operator Exists instead of one for each value"),
-    "resourceClaims": Limit(100, "resource claims", _UNREAD),
+    "resourceClaims": Limit(100, "resource claims", _FEWER),
     "volumes": Limit(1000, "volumes", _FEWER),
 }
 OF_CONTAINER: Final[Mapping[str, Limit]] = {
     "env": Limit(1000, "variables in a container", "put them into a ConfigMap, and name that in envFrom"),
     "volumeMounts": Limit(1000, "mounts in a container", "mount the folder above"),
 }
-OF_RESOURCES: Final[Mapping[str, Limit]] = {"claims": Limit(100, "claims in a container", _UNREAD)}
+OF_RESOURCES: Final[Mapping[str, Limit]] = {"claims": Limit(100, "claims in a container", _FEWER)}
 
 
 class ExcessError(Exception):

@@ -5,4 +5,5 @@ be written (`webhook.core.interpret`), and what a back end makes of it (`webhook
 
     request    the neutral form, and how the keys of the shorthand make one
     shorthand  every key, with the parser of its value
+    advice     what to write instead of a request that cannot be served
 """
