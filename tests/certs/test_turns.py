@@ -64,7 +64,7 @@ def test_a_missing_configuration_is_told_also_where_others_issue_certificates() 
     missing = (
         "there is no validating webhook configuration gpu-webhook: pods are admitted unseen; apply the manifests"
     )
-    assert town.turn() == [Problem("configuration", "validating", f"{missing} the manifests")]
+    assert town.turn() == [Problem("configuration", "validating", missing)]
 
 
 def test_what_two_duties_find_is_told_once() -> None:
