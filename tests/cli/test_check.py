@@ -1,5 +1,6 @@
 """`gpu-webhook check`: what an author of rules is told."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,16 @@ def test_a_quota_says_what_it_refuses_beside_unless_somebody_has_decided(tmp_pat
     assert (ran.code, ran.err) == (0, "")
     [said] = ran.out.splitlines()[1:]
     assert said == f"vision: {STRICT}"
+
+
+def test_a_file_that_the_cluster_would_not_get_is_a_problem(tmp_path: Path) -> None:
+    folder = shutil.copytree(RULES, tmp_path / "rules")
+    listing = "configMapGenerator:\n- name: rules\n  files: [cluster.yaml{}]\n"
+    (folder / "kustomization.yaml").write_text(listing.format(", cards=acme.yaml"))
+    assert run("check", folder).code == 0
+
+    (folder / "kustomization.yaml").write_text(listing.format(""))
+    ran = run("check", folder)
+
+    text = "kustomization.yaml:1:1: names no acme.yaml in any configMapGenerator: the cluster would not get it\n"
+    assert (ran.code, ran.out) == (1, text)

@@ -38,6 +38,7 @@ def _check(given: argparse.Namespace) -> int:
 
     try:
         rulebook = rule_files.load(given.directory)
+        rule_files.check_carried(given.directory)
     except rule_files.RuleFilesError as error:
         if given.output == "json":
             streams.dump(rules.broken(error.problems))

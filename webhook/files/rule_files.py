@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from webhook.core.forms.document import DocumentError, Location, Node, Problem
 from webhook.core.interpret import claim_objects
 from webhook.core.reports import examples, pod_templates
@@ -58,6 +60,27 @@ def load(directory: Path) -> Rulebook:
     if problems:
         raise RuleFilesError(problems)
     return loaded.rulebook
+
+
+def check_carried(directory: Path) -> None:
+    """Check that a kustomization beside the rules names each file: the cluster gets no other; raises RuleFilesError.
+
+    Rules that are applied in another way have no kustomization.
+    """
+    for file in (directory / name for name in _NOT_RULES):
+        if file.is_file() and (missing := _not_carried(directory, file)):
+            text = f"names no {', '.join(missing)} in any configMapGenerator: the cluster would not get it"
+            raise RuleFilesError([Problem(Location(file.name, 1), "", text)])
+
+
+def _not_carried(directory: Path, kustomization: Path) -> list[str]:
+    try:
+        made = yaml.safe_load(kustomization.read_bytes())
+        generated = [name for each in made["configMapGenerator"] for name in each["files"]]
+    except (OSError, yaml.YAMLError, TypeError, KeyError):
+        return []  # it carries rules in another way, if at all: kustomize has to say what is wrong with it
+    named = {str(name).rpartition("=")[2].rpartition("/")[2] for name in generated}
+    return [file.name for file in _files(directory) if file.name not in named]
 
 
 _parsed = lru_cache(MAX_REMEMBERED)(parse)
