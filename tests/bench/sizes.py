@@ -32,6 +32,8 @@ COLUMNS: Final[Mapping[str, tuple[Judge, Rulebook]]] = {
     "/templates, a policy": (workloads.warn, EVERYTHING),
 }
 
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
+
 
 def rows(names: Sequence[str], sizes: Sequence[int] = SIZES) -> Iterator[str]:
     """Markdown: a row for each of these monsters, with a GPU and without, in each size."""
@@ -58,7 +60,7 @@ def answer(body: bytes, judge: Judge, rulebook: Rulebook) -> bytes:
 
 def review_of_template(pod: Mapping[str, Any]) -> bytes:
     """The review of a Deployment with this pod in its template."""
-    whole = orjson.loads(review_of({"metadata": {"name": "d"}, "spec": {"template": pod}}))
+    whole = orjson.loads(review_of({**DEPLOYMENT, "spec": {"template": pod}}))
     whole["request"]["resource"] = {"group": "apps", "version": "v1", "resource": "deployments"}
     return orjson.dumps(whole)
 

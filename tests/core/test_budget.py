@@ -214,7 +214,8 @@ def test_observe_mode_says_it_as_a_warning() -> None:
 
 
 def template_of(raw: Object) -> Any:
-    deployment = {"metadata": {"name": "d"}, "spec": {"template": raw}}
+    kind = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    deployment = {**kind, "metadata": {"name": "d"}, "spec": {"template": raw}}
     return asking(raw)._replace(resource="deployments", pod=deployment)
 
 

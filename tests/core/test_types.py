@@ -41,6 +41,7 @@ RULEBOOKS: Mapping[str, Rulebook] = {
     "every back end": index.every(RULES),
 }
 VALUES: tuple[Any, ...] = (None, True, 0.5, "text", [], [[]], [{}], {}, {"name": []})
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
 EXPRESSION = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-A100-SXM4-80GB"]}
 TOLERATION = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 5}
 VOLUME = "/tmp/nvidia-mps"  # noqa: S108 - a path that a rule asks for
@@ -127,7 +128,7 @@ def answers(pod: Object, before: Object, rulebook: Rulebook) -> Iterator[Decisio
     for judge in (mutate, validate):
         yield judge(request, rulebook)
     yield workloads.warn(
-        request._replace(resource="deployments", pod={"metadata": {}, "spec": {"template": pod}}), rulebook
+        request._replace(resource="deployments", pod={**DEPLOYMENT, "spec": {"template": pod}}), rulebook
     )
     for old, new in ((before, pod), (pod, before)):
         yield validate(builders.updating(old, new)._replace(namespace="vision-dev"), rulebook)
