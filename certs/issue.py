@@ -8,7 +8,9 @@ it trusts this server and nothing that a stolen key could sign.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -16,6 +18,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME: Final = timedelta(days=365)
@@ -33,6 +36,7 @@ _UNREADABLE: Final = (
     ValueError,
     TypeError,
     UnsupportedAlgorithm,
+    CryptographyDeprecationWarning,
     x509.DuplicateExtension,
     x509.ExtensionNotFound,
     x509.InvalidVersion,
@@ -88,7 +92,7 @@ def authority(now: datetime, lifetime: timedelta) -> Pair:
 
 def leaf(signer: Pair, names: Iterable[str], now: datetime, lifetime: timedelta) -> Pair:
     """A new key and a certificate of `signer` for it that serves `names`; it does not outlive the signer."""
-    key, by = _new_key(), x509.load_pem_x509_certificate(signer.certificate)
+    key, by = _new_key(), _loaded(signer.certificate)
     signing = serialization.load_pem_private_key(signer.key, password=None)
     if not isinstance(signing, ec.EllipticCurvePrivateKey):
         raise TypeError("the CA's key is not one of an elliptic curve")
@@ -144,7 +148,7 @@ def _general_name(name: str) -> x509.GeneralName:
 def check(pair: Pair, at: datetime, names: Iterable[str] = ()) -> str | None:
     """Why a pair is not good at a time, or None: it can be read, fits together, serves `names`, and is valid."""
     try:
-        certificate = x509.load_pem_x509_certificate(pair.certificate)
+        certificate = _loaded(pair.certificate)
         key = serialization.load_pem_private_key(pair.key, password=None)
         matching = certificate.public_key() == key.public_key()
         missing = [name for name in names if _general_name(name) not in _alternatives(certificate)]
@@ -183,12 +187,12 @@ def _untimely(certificate: x509.Certificate, at: datetime) -> str | None:
 
 def issued(certificate: bytes) -> datetime:
     """When a certificate of ours was made."""
-    return x509.load_pem_x509_certificate(certificate).not_valid_before_utc + CLOCK_SKEW
+    return _loaded(certificate).not_valid_before_utc + CLOCK_SKEW
 
 
 def expires(certificate: bytes) -> datetime:
     """When a certificate ends."""
-    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    return _loaded(certificate).not_valid_after_utc
 
 
 def elapsed(certificate: bytes, at: datetime) -> float:
@@ -206,20 +210,33 @@ def due(certificate: bytes, at: datetime) -> str | None:
 
 def anchor(certificate: bytes, authorities: Iterable[bytes]) -> bytes | None:
     """The one of `authorities` that signed a certificate; itself, if it is among them and signed itself."""
-    load = x509.load_pem_x509_certificate
     for candidate in authorities:
         try:
-            load(certificate).verify_directly_issued_by(load(candidate))
+            _loaded(certificate).verify_directly_issued_by(_loaded(candidate))
         except (*_UNREADABLE, InvalidSignature):
             continue
         return candidate
     return None
 
 
+def _loaded(certificate: bytes) -> x509.Certificate:
+    with _strict():
+        return x509.load_pem_x509_certificate(certificate)
+
+
+@contextmanager
+def _strict() -> Iterator[None]:
+    """What the next version of the library refuses to read, as a serial number below one, is an error today."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CryptographyDeprecationWarning)
+        yield
+
+
 def certificates(bundle: bytes) -> Sequence[bytes]:
     """The certificates of a bundle, each in PEM; none if it is no bundle."""
     try:
-        found = x509.load_pem_x509_certificates(bundle)
+        with _strict():
+            found = x509.load_pem_x509_certificates(bundle)
     except _UNREADABLE:
         return ()
     return tuple(each.public_bytes(serialization.Encoding.PEM) for each in found)
@@ -227,4 +244,4 @@ def certificates(bundle: bytes) -> Sequence[bytes]:
 
 def split(bundle: bytes, at: datetime) -> Sequence[bytes]:
     """The certificates of a bundle that are valid at a time."""
-    return [each for each in certificates(bundle) if _untimely(x509.load_pem_x509_certificate(each), at) is None]
+    return [each for each in certificates(bundle) if _untimely(_loaded(each), at) is None]

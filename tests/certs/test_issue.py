@@ -127,6 +127,21 @@ def test_whatever_others_write_is_judged_and_no_error(pair: Pair, data: st.DataO
     anchor(LEAF.certificate, [found.certificate])
 
 
+def test_a_serial_number_below_one_cannot_be_read_and_ends_nothing() -> None:
+    content = base64.b64decode(b"".join(CA.certificate.splitlines()[1:-1]))
+    number = x509.load_pem_x509_certificate(CA.certificate).serial_number
+    serial = number.to_bytes(number.bit_length() // 8 + 1, "big")
+    below = content.replace(serial, bytes([serial[0] | 0x80]) + serial[1:])
+    negative = b"-----BEGIN CERTIFICATE-----\n" + base64.b64encode(below) + b"\n-----END CERTIFICATE-----\n"
+
+    said = check_authority(CA._replace(certificate=negative), NOW)
+
+    assert said is not None
+    assert said.startswith("it cannot be read: Parsed a serial number which wasn't positive")
+    assert split(negative, NOW) == []
+    assert anchor(LEAF.certificate, [negative]) is None
+
+
 def test_the_anchor_of_a_leaf_is_found_among_others() -> None:
     other = authority(NOW, DAY).certificate
     alone = self_signed(NAMES, NOW).certificate
