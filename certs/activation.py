@@ -14,11 +14,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from certs import stored
 from certs.stored import OURS, Object
 
 WANTED: Final = "gpu-webhook.io/rules"
 """The annotation: a JSON object with the rules of each webhook, by its name."""
-
 
 Rules = Mapping[int, Sequence[Any]]
 """The rules of webhooks, by place in their configuration."""
@@ -51,11 +51,7 @@ def deactivated(configuration: Object) -> Object:
 
 def operations(configuration: Object, rules: Rules) -> Sequence[Object]:
     """The JSON Patch that gives webhooks their rules, if the configuration has not changed since it was read."""
-    version = configuration["metadata"]["resourceVersion"]
-    return [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-        *({"op": "add", "path": f"/webhooks/{place}/rules", "value": value} for place, value in rules.items()),
-    ]
+    return stored.additions(configuration, {f"/webhooks/{place}/rules": value for place, value in rules.items()})
 
 
 def names(configuration: Object, rules: Rules) -> str:

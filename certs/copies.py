@@ -48,10 +48,7 @@ class Copies:
         that a later version no longer has would stay.
         """
         managed = self._last[kind]["metadata"].get("managedFields", [])
-        return [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": created["metadata"]["resourceVersion"]},
-            {"op": "add", "path": "/metadata/managedFields", "value": managed},
-        ]
+        return stored.additions(created, {"/metadata/managedFields": managed})
 
     def known(self, kind: str) -> bool:
         """Whether a missing configuration can be created again."""

@@ -109,18 +109,20 @@ def bundles(configuration: Object) -> Iterator[tuple[int, str, bytes]]:
             yield place, hook["name"], _decoded(hook["clientConfig"].get("caBundle"))
 
 
-def publication(configuration: Object, bundle: bytes) -> Sequence[Object]:
-    """The JSON Patch that gives our webhooks the bundle, if the configuration has not changed since it was read."""
-    version = configuration["metadata"]["resourceVersion"]
-    encoded = base64.b64encode(bundle).decode()
+def additions(present: Object, values: Mapping[str, Any]) -> Sequence[Object]:
+    """The JSON Patch that adds values, by their paths, if the object has not changed since it was read."""
+    version = present["metadata"]["resourceVersion"]
     return [
         {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-        *(
-            {"op": "add", "path": f"/webhooks/{place}/clientConfig/caBundle", "value": encoded}
-            for place, _, present in bundles(configuration)
-            if present != bundle
-        ),
+        *({"op": "add", "path": path, "value": value} for path, value in values.items()),
     ]
+
+
+def publication(configuration: Object, bundle: bytes) -> Sequence[Object]:
+    """The JSON Patch that gives our webhooks the bundle, if the configuration has not changed since it was read."""
+    encoded = base64.b64encode(bundle).decode()
+    others = (place for place, _, present in bundles(configuration) if present != bundle)
+    return additions(configuration, {f"/webhooks/{place}/clientConfig/caBundle": encoded for place in others})
 
 
 def with_bundle(configuration: Object, bundle: bytes) -> Object:

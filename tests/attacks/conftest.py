@@ -1,14 +1,12 @@
 """Fixtures of the rooms whose servers are attacked, and the figures of a soak."""
 
-import subprocess
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.conftest import controllers, programs
-from tests.laws import SOAK
+from tests.laws import SOAK, dated
 from tests.server.conftest import fraction
 
 __all__ = ["controllers", "fraction", "programs"]
@@ -47,6 +45,4 @@ def figure(figures: list[str], capsys: pytest.CaptureFixture[str]) -> Figure:
 
 
 def _page(lines: list[str]) -> str:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    head = HEAD.format(when=datetime.now(UTC), commit=commit.stdout.strip() or "unknown")
-    return head + "".join(f"- {line}\n" for line in lines)
+    return dated(HEAD) + "".join(f"- {line}\n" for line in lines)

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -274,11 +274,20 @@ class Installation:
 
 
 @contextmanager
+def servers(binaries: Binaries, *options: str, count: int = 2, controllers: bool = False) -> Iterator[Installation]:
+    """API servers with nothing of ours."""
+    with control_planes(binaries, count, *options, controllers=controllers) as planes:
+        made = Installation(planes, binaries)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@contextmanager
 def installation(binaries: Binaries, *options: str) -> Iterator[Installation]:
     """From nothing to a rewritten pod, with the certificate program for as long as that takes."""
-    with ExitStack() as stack:
-        made = Installation(stack.enter_context(control_planes(binaries, 2)), binaries)
-        stack.callback(made.close)
+    with servers(binaries) as made:
         made.lay_out()
         with made.issuer(*options):
             made.start_replicas(3)

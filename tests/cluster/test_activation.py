@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -10,9 +9,8 @@ import pytest
 from certs.activation import WANTED
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import RefusedError
-from tests.cluster.installation import Installation, Issuer
+from tests.cluster.installation import Installation, Issuer, servers
 from tests.cluster.load import ASKING, ORDINARY, Load
-from tests.cluster.plane import control_planes
 from tests.cluster.test_operating import COMMANDS, executed
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT, configurations, shipped
@@ -25,9 +23,7 @@ PODS = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "opera
 @pytest.fixture(scope="module")
 def empty(programs: Binaries) -> Iterator[Installation]:
     """Two API servers; nothing is installed."""
-    with ExitStack() as stack:
-        made = Installation(stack.enter_context(control_planes(programs, 2)), programs)
-        stack.callback(made.close)
+    with servers(programs) as made:
         made.lay_out()
         yield made
 

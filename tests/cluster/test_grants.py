@@ -17,8 +17,7 @@ from tests.cluster.accounts import NAMESPACE, SETTLER, kubeconfig_of
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.grants import Asked, Grant
-from tests.cluster.installation import AUTHORITIES, SERVING, Installation
-from tests.cluster.plane import control_planes
+from tests.cluster.installation import AUTHORITIES, SERVING, Installation, servers
 from tests.cluster.pods import pod
 from tests.cluster.rollouts import DEPLOYMENT, Rollouts
 from tests.cluster.tenancy import world
@@ -53,8 +52,7 @@ def installed(programs: Binaries, folder: Path) -> Iterator[Installation]:
     """All that has an account, on an API server that writes down what it is asked; one replica, as one has it all."""
     options, _ = grants.audited(folder)
     with ExitStack() as stack:
-        made = Installation(stack.enter_context(control_planes(programs, 1, *options)), programs)
-        stack.callback(made.close)
+        made = stack.enter_context(servers(programs, *options, count=1))
         made.lay_out()
         for crd in CRDS:
             made.client.apply(yaml.safe_load(crd.read_text()))
@@ -132,7 +130,7 @@ def _owned(made: dict[str, Any]) -> Object:
 
 
 def _refusal(client: Client, made: Object) -> str:
-    """Why a pod is refused, when its client is not told to come again."""
+    """Why a pod is refused, when its client is not told to try again."""
 
     def said() -> str:
         try:

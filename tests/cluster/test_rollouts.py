@@ -9,9 +9,8 @@ import pytest
 
 from tests.cluster.accounts import BASE
 from tests.cluster.binaries import Binaries
-from tests.cluster.installation import SERVING, Installation
+from tests.cluster.installation import SERVING, servers
 from tests.cluster.load import ASKING, ORDINARY, Load
-from tests.cluster.plane import control_planes
 from tests.cluster.rollouts import Rollouts
 from tests.cluster.waiting import until
 from tests.cluster.webhook import configurations
@@ -30,8 +29,7 @@ TIMEOUT = configurations()[0]["webhooks"][0]["timeoutSeconds"]
 def rollouts(programs: Binaries) -> Iterator[Rollouts]:
     """The shipped manifests, on two API servers."""
     with ExitStack() as stack:
-        installed = Installation(stack.enter_context(control_planes(programs, 2)), programs)
-        stack.callback(installed.close)
+        installed = stack.enter_context(servers(programs))
         installed.lay_out()
         applied = installed.client.kubectl("apply", "--server-side", "-k", str(BASE))
         assert applied.returncode == 0, applied.stderr

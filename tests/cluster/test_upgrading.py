@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.binaries import ROOT, Binaries
-from tests.cluster.installation import ISSUING, SERVING, Image, Installation
+from tests.cluster.installation import ISSUING, SERVING, Image, Installation, servers
 from tests.cluster.load import ASKING, ORDINARY, Load
-from tests.cluster.plane import control_planes
 from tests.cluster.rollouts import SERVING_REVIEWS, Rollouts
 from tests.cluster.test_operating import COMMANDS, executed
 from tests.cluster.waiting import until
@@ -53,7 +52,7 @@ def previous(tmp_path: Path) -> Version:
 
 @dataclass(slots=True)
 class Operator:
-    """Somebody who applies versions; `issuer` ends the certificate program that runs."""
+    """What an operator does to change versions; `issuer` ends the certificate program that runs."""
 
     installed: Installation
     rollouts: Rollouts
@@ -83,8 +82,7 @@ class Operator:
 def operator(programs: Binaries, previous: Version) -> Iterator[Operator]:
     """The previous version, installed on two API servers."""
     with ExitStack() as stack:
-        installed = Installation(stack.enter_context(control_planes(programs, 2, controllers=True)), programs)
-        stack.callback(installed.close)
+        installed = stack.enter_context(servers(programs, controllers=True))
         installed.publish()
         made = Operator(installed, Rollouts(installed), ExitStack())
         stack.callback(made.close)

@@ -1,8 +1,6 @@
 """Three admission servers behind one address; and what the storms have shown, written down after `make soak`."""
 
-import subprocess
 from collections.abc import Callable, Generator, Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from tests.cluster.tenancy import town as towns
 from tests.cluster.tenancy.crowd import Row
 from tests.cluster.tenancy.fleet import Fleet
 from tests.cluster.tenancy.town import Town
-from tests.laws import SOAK
+from tests.laws import SOAK, dated
 
 TENANTS = 32 if SOAK else 14
 """As many as the module that needs the most has storms."""
@@ -65,9 +63,7 @@ def results() -> Callable[[Row], None]:
 
 
 def _table(rows: Iterable[Row]) -> str:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    head = HEAD.format(when=datetime.now(UTC), commit=commit.stdout.strip() or "unknown")
-    return head + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    return dated(HEAD) + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 @pytest.hookimpl(wrapper=True)

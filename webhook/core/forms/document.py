@@ -7,9 +7,9 @@ of them at once, each as `file:line:column: key.path: what is wrong (did you mea
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 API_VERSION: Final = "gpu-webhook.io/v1alpha1"
 """That of every document of ours, in rule files and in a cluster."""
@@ -52,6 +52,28 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.at}: {self.path}: {self.message}" if self.path else f"{self.at}: {self.message}"
+
+
+class Example(Protocol):
+    """An example in a document."""
+
+    @property
+    def name(self) -> str:
+        """What its author calls it."""
+
+    @property
+    def at(self) -> Location:
+        """Where it stands."""
+
+
+E = TypeVar("E", bound=Example)
+
+
+def failing_examples(examples: Iterable[E], wrong: Callable[[E], str | None]) -> Iterator[Problem]:
+    """A problem for each example of a document that does not come out; `wrong` says what it does, None if it does."""
+    for index, example in enumerate(examples):
+        if said := wrong(example):
+            yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {said}')
 
 
 class DocumentError(Exception):

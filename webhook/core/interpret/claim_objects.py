@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from webhook.core.backends import read_back
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.forms.document import Problem
+from webhook.core.forms.document import Problem, failing_examples
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.kube.paths import at
 from webhook.core.kube.paths import field as path_of
@@ -238,9 +239,7 @@ def _resources(source: ClaimSource, raw: Object, section: str) -> dict[str, Any]
 
 def failing(source: ClaimSource) -> Iterator[Problem]:
     """A problem for each example that fails."""
-    for index, example in enumerate(source.examples):
-        if wrong := _wrong(source, example):
-            yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {wrong}')
+    return failing_examples(source.examples, partial(_wrong, source))
 
 
 def _wrong(source: ClaimSource, example: ClaimExample) -> str | None:

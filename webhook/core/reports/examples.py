@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
-from webhook.core.forms.document import Problem
+from webhook.core.forms.document import Problem, failing_examples
 from webhook.core.kube import node_affinity, patch, paths, pod
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
@@ -28,9 +29,7 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
 
     `alone` is a rulebook with this back end only.
     """
-    for index, example in enumerate(backend.examples):
-        if wrong := _wrong(example, alone):
-            yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {wrong}')
+    yield from failing_examples(backend.examples, partial(_wrong, alone=alone))
     for ask, raw in trials(backend, alone):
         if wrong := _unstable(raw, alone):
             said = " ".join(f"{key}={value}" for key, value in ask.items())

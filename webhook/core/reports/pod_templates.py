@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Final, NamedTuple
 
-from webhook.core.forms.document import LONGEST_WORD, Problem, nearest
+from webhook.core.forms.document import LONGEST_WORD, Problem, failing_examples, nearest
 from webhook.core.forms.document import kind as kind_of
 from webhook.core.kube import paths
 from webhook.core.kube.paths import Path
@@ -292,9 +293,7 @@ def misplaced(workload: Object, template: Template) -> str | None:
 
 def failing(workload: Workload) -> Iterator[Problem]:
     """A problem for each example that fails."""
-    for index, example in enumerate(workload.examples):
-        if wrong := _wrong(workload, example):
-            yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {wrong}')
+    return failing_examples(workload.examples, partial(_wrong, workload))
 
 
 def _wrong(workload: Workload, example: WorkloadExample) -> str | None:
