@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.conftest import controllers, programs
-from tests.laws import SOAK, dated
+from tests.results import Page
 from tests.server.conftest import fraction
 
 __all__ = ["controllers", "fraction", "programs"]
@@ -25,24 +25,18 @@ Figure = Callable[[str], None]
 
 
 @pytest.fixture(scope="session")
-def figures() -> list[str]:
+def page() -> Page:
     """Of all attacks so far."""
-    return []
+    return Page(RESULTS, HEAD)
 
 
 @pytest.fixture
-def figure(figures: list[str], capsys: pytest.CaptureFixture[str]) -> Figure:
-    """Takes a line for the log; a soak writes all of them down."""
+def figure(page: Page, capsys: pytest.CaptureFixture[str]) -> Figure:
+    """Takes a line for the log and for the page of a soak."""
 
     def add(line: str) -> None:
-        figures.append(line)
         with capsys.disabled():
             print(f"\n{line}")  # noqa: T201 - a figure for the log
-        if SOAK:
-            RESULTS.write_text(_page(figures))
+        page.add(f"- {line}")
 
     return add
-
-
-def _page(lines: list[str]) -> str:
-    return dated(HEAD) + "".join(f"- {line}\n" for line in lines)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,25 @@ from tests.cluster.plane import ControlPlane, control_plane
 from tests.cluster.pods import pod
 from tests.cluster.webhook import Webhook, register, running_webhook
 from tests.missing import UnavailableError, announcing, skip_unless_ci
+from tests.results import Page
 
 _numbers = itertools.count(1)
+
+RESULTS = Path(__file__).with_name("SOAK.md")
+HEAD = """\
+# What the certificate program and the replicas have shown
+
+Written by `make soak`: pods that 16 clients created through two API servers meanwhile, and what failed.
+
+{when:%Y-%m-%d}, commit {commit}
+
+"""
+
+
+@pytest.fixture(scope="session")
+def soaked() -> Page:
+    """What rotations and rollouts have shown."""
+    return Page(RESULTS, HEAD)
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,13 @@ class Load:
         self.created[made["metadata"]["name"]] += 1
         return "" if not self.rewriting or made is ORDINARY or rewritten(answer) else "a pod was not rewritten"
 
+    def told(self) -> str:
+        """What became of the creates, in a line."""
+        return (
+            f"{self.created.total():,} creates, {len(self.failures)} failed, at most {self.in_a_row} in a row of a "
+            f"client, the slowest took {self.slowest:.2f} s"
+        )
+
     def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -32,10 +31,12 @@ from tests.cluster.load import Load
 from tests.cluster.plane import revived
 from tests.cluster.waiting import until
 from tests.cluster.webhook import configurations, shipped
+from tests.laws import SOAK
+from tests.results import Page
 
 pytestmark = [pytest.mark.cluster, pytest.mark.large]
 
-ROTATIONS = 1000 if os.environ.get("SOAK") else 20
+ROTATIONS = 1000 if SOAK else 50
 FAST = ("--leaf-lifetime=6h", "--ca-lifetime=12h", "--renew-at=0.0001", "--overlap=1s", "--idle=0.2s")
 """A leaf is due after 2.2 s, a CA after 4.3 s, and both are valid for long."""
 
@@ -61,13 +62,14 @@ def complaints(installed: Installation) -> list[str]:
     return [line for line in lines if "ailed calling webhook" in line and "probe.gpu-webhook.io" not in line]
 
 
-def test_nobody_notices_rotations_of_leaf_and_ca(installed: Installation) -> None:
+def test_nobody_notices_rotations_of_leaf_and_ca(installed: Installation, soaked: Page) -> None:
     before = complaints(installed), handshakes(installed)
     with installed.issuer(*FAST) as issuer:
         with Load(installed.clients, 16) as load:
             until(lambda: issuer.done("serve") >= ROTATIONS, f"{ROTATIONS} leaves", within=ROTATIONS * 6)
-            authorities, forgotten = issuer.done("start"), issuer.done("forget")
+            leaves, authorities, forgotten = (issuer.done(action) for action in ("serve", "start", "forget"))
         after = complaints(installed), handshakes(installed)  # before the program is cut off in a look at replicas
+    soaked.add(f"- {leaves:.0f} leaves of {authorities:.0f} CAs: {load.told()}")
 
     assert load.failures == []
     assert load.created.total() > ROTATIONS

@@ -15,6 +15,7 @@ from tests.cluster.rollouts import Rollouts
 from tests.cluster.waiting import until
 from tests.cluster.webhook import configurations
 from tests.laws import SOAK
+from tests.results import Page
 
 pytestmark = [pytest.mark.cluster, pytest.mark.large]
 
@@ -42,11 +43,12 @@ def rollouts(programs: Binaries) -> Iterator[Rollouts]:
         yield made
 
 
-def test_nobody_notices_that_replicas_are_replaced(rollouts: Rollouts) -> None:
+def test_nobody_notices_that_replicas_are_replaced(rollouts: Rollouts, soaked: Page) -> None:
     with Load(rollouts.installed.clients, CLIENTS, PODS) as load:
         for _ in range(RESTARTS):
             rollouts.replace()
         rollouts.await_ends()
+    soaked.add(f"- {RESTARTS} replicas replaced: {load.told()}")
 
     assert load.failures == []
     assert all(load.created[each["metadata"]["name"]] > 10 * RESTARTS for each in PODS)
@@ -65,7 +67,7 @@ TRIES = 8
 
 @pytest.mark.parametrize("how", FAILING)
 def test_a_replica_that_is_killed_or_hangs_fails_some_creates_that_succeed_when_tried_again(
-    rollouts: Rollouts, how: signal.Signals
+    rollouts: Rollouts, how: signal.Signals, soaked: Page
 ) -> None:
     """API servers ask no other replica by themselves, and go on calling the dead one until its endpoint is gone."""
     for _ in range(FAILURES):
@@ -77,6 +79,7 @@ def test_a_replica_that_is_killed_or_hangs_fails_some_creates_that_succeed_when_
             _creates_go_on(load)
             assert load.failures[before:] == []
             rollouts.scale()
+        soaked.add(f"- one of three replicas, {how.name}: {load.told()}")
 
         assert [each for each in load.failures if not re.search(FAILING[how], each)] == []
         assert len(load.failures) <= load.created["asking"] / 20

@@ -5,18 +5,10 @@ these are the same for everybody.
 """
 
 import os
-import subprocess
-from datetime import UTC, datetime
 
 from hypothesis import HealthCheck, settings
 
 SOAK = int(os.environ.get("SOAK") or 0)
-
-
-def dated(head: str) -> str:
-    """The head of a page of results, with `{when}` and `{commit}` filled in."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return head.format(when=datetime.now(UTC), commit=commit.stdout.strip() or "unknown")
 
 
 def tried(pods: int) -> settings:

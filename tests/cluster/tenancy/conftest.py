@@ -1,6 +1,6 @@
 """Three admission servers behind one address; and what the storms have shown, written down after `make soak`."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from tests.cluster.tenancy import town as towns
 from tests.cluster.tenancy.crowd import Row
 from tests.cluster.tenancy.fleet import Fleet
 from tests.cluster.tenancy.town import Town
-from tests.laws import SOAK, dated
+from tests.laws import SOAK
+from tests.results import Page
 
 TENANTS = 32 if SOAK else 14
 """As many as the module that needs the most has storms."""
@@ -52,18 +53,8 @@ def town(programs: Binaries, controllers: None) -> Iterator[Town]:  # noqa: ARG0
 @pytest.fixture(scope="session")
 def results() -> Callable[[Row], None]:
     """Takes the row of a storm; a soak writes all of them down."""
-    rows: list[Row] = []
-
-    def add(row: Row) -> None:
-        rows.append(row)
-        if SOAK:
-            RESULTS.write_text(_table(rows))
-
-    return add
-
-
-def _table(rows: Iterable[Row]) -> str:
-    return dated(HEAD) + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    page = Page(RESULTS, HEAD)
+    return lambda row: page.add(f"| {' | '.join(map(str, row))} |")
 
 
 @pytest.hookimpl(wrapper=True)
