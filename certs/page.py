@@ -40,7 +40,7 @@ async def serve(status: Status, bind: Address) -> web.AppRunner:
 
 def lines(status: Status) -> Iterator[str]:
     """The page in the text format of Prometheus."""
-    yield from _head("expiry_timestamp_seconds", "gauge", "When the CA and the serving certificate end.")
+    yield from _head("expiry_timestamp_seconds", "gauge", "When certificates end.")
     for certificate, at in sorted(status.expiry.items()):
         yield f'gpu_webhook_certs_expiry_timestamp_seconds{{certificate="{certificate}"}} {at.timestamp():.0f}'
     yield from _head("actions_total", "counter", "Writes, and attempts at them.")

@@ -14,6 +14,7 @@ from certs.__main__ import replace
 from certs.issue import LOOPBACK, Pair, self_signed
 from tests.cluster.waiting import until
 from tests.server.process import Server, running
+from webhook.server import tls
 
 NOW = datetime.now(UTC)
 NOT_USABLE = "the changed certificate is not usable"
@@ -50,6 +51,27 @@ def test_a_new_pair_serves_new_connections_and_old_ones_live_on(folder: Path) ->
         assert old.ask("GET", "/healthz").status == 200
         assert server.get("/healthz") == "ok\n"
         assert server.metric('reloads_total{what="certificate",result="done"}') == 1
+
+
+def ends(pair: Pair) -> float:
+    return x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc.timestamp()
+
+
+def test_the_page_says_when_the_certificate_that_is_served_ends(folder: Path) -> None:
+    with running(folder) as server:
+        pair = self_signed(LOOPBACK, NOW, timedelta(days=2))
+        put(folder, pair)
+        server.await_line("the certificate was reloaded")
+
+        assert server.metric('certs_expiry_timestamp_seconds{certificate="served"}') == ends(pair)
+
+
+@pytest.mark.parametrize("made", [fresh()[0], expired()], ids=["valid", "expired"])
+def test_the_end_of_a_certificate_is_read_whenever_that_is(folder: Path, made: Pair) -> None:
+    folder.mkdir()
+    put(folder, made)
+
+    assert tls.expiry(tls.context((folder / "tls.crt", folder / "tls.key")), made.certificate) == ends(made)
 
 
 def test_a_volume_of_links_is_followed(tmp_path: Path, folder: Path) -> None:

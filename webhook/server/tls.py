@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from math import inf
 from pathlib import Path
 from typing import Final
 
 from webhook.files import file_stamps
 
-_EXPIRED: Final = 10
-"""X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
+_AT_ANY_TIME: Final = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL: certificates that have expired are read, too."""
 
 Stamp = tuple[file_stamps.Stamp | None, ...]
 
@@ -49,11 +50,15 @@ def context(pair: tuple[Path, Path], client_ca: Path | None = None) -> ssl.SSLCo
     return made
 
 
-def has_expired(made: ssl.SSLContext, certificate: bytes) -> bool:
-    """Whether clients refuse this certificate (PEM) of a context as expired: a handshake in memory tells."""
+def expiry(made: ssl.SSLContext, certificate: bytes) -> float:
+    """When a certificate (PEM) of a context ends, in seconds since the epoch; infinity if a client cannot tell.
+
+    A handshake in memory shows it: the standard library has no other way to read a certificate.
+    """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted, not its issuer
+    client.verify_flags |= _AT_ANY_TIME
     sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
     try:
         client.load_verify_locations(cadata=certificate.decode("ascii", "ignore"))
@@ -61,11 +66,9 @@ def has_expired(made: ssl.SSLContext, certificate: bytes) -> bool:
         for end in (*ends, ends[0]):
             with contextlib.suppress(ssl.SSLWantReadError):
                 end.do_handshake()
-    except ssl.SSLCertVerificationError as error:
-        return error.verify_code == _EXPIRED
     except ssl.SSLError:
-        return False  # clients may refuse it for another reason
-    return False
+        return inf
+    return float(ssl.cert_time_to_seconds(str((ends[0].getpeercert() or {})["notAfter"])))
 
 
 def read(certificate: Path) -> bytes:

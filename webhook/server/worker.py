@@ -16,7 +16,7 @@ import signal
 from dataclasses import replace
 from email.utils import formatdate
 from math import inf
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final
 
 import uvloop
@@ -50,7 +50,6 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._certificate, self._surroundings = file_stamps.Change(), file_stamps.Change()
         self._attached: asyncio.Task[None] | None = None
         self._rules: Rules = self.app.rules
-        self._served = b""
 
     def run(self) -> None:
         """Serve until a signal ends it; gunicorn calls this once, in the new process."""
@@ -157,10 +156,10 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         """
         certificate = self.settings.certificate[0]
         made = tls.context(self.settings.certificate, self.settings.client_ca)
-        served = tls.read(certificate)
-        if self._served and tls.has_expired(made, served) and not tls.has_expired(self._door.context, self._served):
+        expiry = tls.expiry(made, tls.read(certificate))
+        if expiry < time() < self.lane.metrics.certificate_expiry:
             raise tls.CertificateError(f"{certificate} has expired")
-        self._door.context, self._served = made, served
+        self._door.context, self.lane.metrics.certificate_expiry = made, expiry
 
     def _reload_certificate(self) -> None:
         """Use changed files for new handshakes; if they do not fit together, the present pair stays in use."""

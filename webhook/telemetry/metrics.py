@@ -72,6 +72,7 @@ class Metrics:
         self.reservation_seconds = Histogram()
         self.connections = 0
         self.lines_dropped = 0
+        self.certificate_expiry = 0.0
 
     def count(self, path: str, operation: str, decision: Decision, seconds: float) -> None:
         """Count one review."""
@@ -118,6 +119,8 @@ def _lines(metrics: Metrics, digest: str) -> Iterator[str]:
     yield from family("dropped_total", "Connections and bodies not waited for.", ("why", "what"), metrics.dropped)
     yield from _single("connections", "Connections held now.", metrics.connections)
     yield from family("reloads_total", "Reloads of changed files.", ("what", "result"), metrics.reloads)
+    ends: Mapping[Labels, float] = {("served",): metrics.certificate_expiry}
+    yield from family("certs_expiry_timestamp_seconds", "When certificates end.", ("certificate",), ends)
     yield from _single("log_lines_dropped_total", "Lines nobody read in time.", metrics.lines_dropped)
     yield from rulebook(digest)
 
