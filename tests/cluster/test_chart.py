@@ -96,6 +96,7 @@ def test_each_value_does_what_it_says(helm: Path, made: Path) -> None:
         "nodeSelector": {"a": "b"},
         "tolerations": [nowhere],
         "resources": {"settler": {"limits": {"memory": "1Gi"}}},
+        "apiServerPorts": [16443],
         "crds": False,
         "rules": {"acme.yaml": "kind: Backend\n"},
         "cluster": {"observe": True},
@@ -114,6 +115,9 @@ def test_each_value_does_what_it_says(helm: Path, made: Path) -> None:
     )
     assert (pod["priorityClassName"], settler["template"]["spec"]["priorityClassName"]) == ("mine", "mine")
     assert settler["template"]["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
+    policies = [each for each in objects if each["kind"] == "NetworkPolicy"]
+    assert len(policies) > 2
+    assert {each["spec"]["egress"][0]["ports"][0]["port"] for each in policies} == {16443}
     assert not [each for each in objects if each["kind"] == "CustomResourceDefinition"]
     rules = _by_name(objects)[f"ConfigMap {NAMESPACE}/gpu-webhook-rules"]["data"]
     assert rules["acme.yaml"] == "kind: Backend\n"

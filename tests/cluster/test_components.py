@@ -57,7 +57,7 @@ def test_on_gke_the_control_plane_comes_to_the_port_that_is_open(changed: Change
     for name in ("gpu-webhook", "gpu-webhook-certs"):
         assert _ports(objects, name) == ("--bind=0.0.0.0:10250", 10250)
     policy = _named(objects, "NetworkPolicy", "gpu-webhook-certs")
-    assert {"port": 10250, "protocol": "TCP"} in policy["spec"]["egress"][0]["ports"]
+    assert {"port": 10250, "protocol": "TCP"} in policy["spec"]["egress"][1]["ports"]
 
 
 def test_on_eks_both_that_the_control_plane_calls_are_on_the_nodes_network_and_fit_on_one(changed: Changed) -> None:

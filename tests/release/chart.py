@@ -24,6 +24,7 @@ BY_HAND = kustomized.MANIFESTS / "chart"
 CLUSTER = ROOT / "rules" / "cluster.yaml"
 NAMESPACE = "gpu-webhook-system"
 RULES = "gpu-webhook-rules"
+API_SERVER = [{"port": 443, "protocol": "TCP"}, {"port": 6443, "protocol": "TCP"}]
 OF_PODS = ("imagePullSecrets", "nodeSelector", "tolerations")
 WITH_RESOURCES = ("webhook", "watcher", "settler")
 
@@ -169,17 +170,26 @@ def _lines(given: Object) -> list[str]:
     return re.sub("'@(.*)@'", lambda found: "{{ " + found[1].replace("''", "'") + " }}", text).splitlines()
 
 
-def _filled(node: Any, path: tuple[str, ...]) -> Any:
-    """The object with templates for what values set; `path` is without the positions in lists."""
+def _template(node: Any, path: tuple[str, ...]) -> Template | None:
+    """What stands in place of a value that values set."""
     match path:
         case (*_, "namespaceSelector", "matchExpressions", "values"):
             return Template('include "gpu-webhook.exempt" .')
         case (*_, "containers", "image"):
             return Template('include "gpu-webhook.image" .')
+        case (*_, "egress", "ports") if node == API_SERVER:
+            return Template('include "gpu-webhook.apiServer" .')
         case (*_, "priorityClassName"):
             return Template(".Values.priorityClassName")
-        case ("spec", "template", "spec"):
-            node = {**node, **{key: Template(f"toJson .Values.{key}") for key in OF_PODS}}
+    return None
+
+
+def _filled(node: Any, path: tuple[str, ...]) -> Any:
+    """The object with templates for what values set; `path` is without the positions in lists."""
+    if template := _template(node, path):
+        return template
+    if path == ("spec", "template", "spec"):
+        node = {**node, **{key: Template(f"toJson .Values.{key}") for key in OF_PODS}}
     if isinstance(node, list):
         return [_filled(child, path) for child in node]
     if not isinstance(node, dict):

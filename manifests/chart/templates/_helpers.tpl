@@ -9,6 +9,14 @@
 {{ append .Values.cluster.systemNamespaces .Release.Namespace | uniq | sortAlpha | toJson }}
 {{- end -}}
 
+{{- define "gpu-webhook.apiServer" -}}
+{{- $ports := list -}}
+{{- range .Values.apiServerPorts -}}
+{{- $ports = append $ports (dict "port" . "protocol" "TCP") -}}
+{{- end -}}
+{{ toJson $ports }}
+{{- end -}}
+
 {{- define "gpu-webhook.cluster" -}}
 apiVersion: gpu-webhook.io/v1alpha1
 kind: Cluster
