@@ -3,10 +3,12 @@
 import json
 import re
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,6 +17,7 @@ import yaml
 from tests.cluster import accounts
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, RefusedError
+from tests.cluster.installation import ACCOUNT, SERVING
 from tests.cluster.plane import ControlPlane, accepts, control_plane, free_port
 from tests.cluster.pods import pod
 from tests.cluster.processes import Process
@@ -26,44 +29,83 @@ from tests.image.building import ROOT, Image
 
 pytestmark = [pytest.mark.cluster, pytest.mark.image]
 
-DEPLOYMENT = ROOT / "manifests" / "base" / "deployment.yaml"
+MANIFESTS = [
+    *(accounts.BASE / name for name in ("deployment.yaml", "settler.yaml", "certs.yaml")),
+    ROOT / "manifests" / "components" / "console" / "console.yaml",
+]
+ACCOUNTS = {
+    accounts.WEBHOOK: ["tenants.yaml", "watcher.yaml"],
+    accounts.SETTLER: ["settler.yaml"],
+    ACCOUNT: ["certs.yaml"],
+}
+PROGRAMS = "/opt/gpu-webhook/bin"
 TLS = "/etc/gpu-webhook/tls"
+
+
+class Started(NamedTuple):
+    """A container that runs, and the ports of loopback that its arguments name, in their order."""
+
+    process: Process
+    ports: list[int]
+
+    def answers(self, path: str) -> bool:
+        """Whether it answers over HTTP, on its last port; raises AssertionError if it has ended."""
+        self.process.assert_running()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[-1]}{path}", timeout=5) as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except OSError:
+            return False
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Where containers of the Deployment run, as its manifest describes them, with volumes they share."""
+    """Where containers of our Deployments run, as the manifests describe them, with volumes they share."""
 
     image: Image
     root: Path
     plane: ControlPlane
     volumes: dict[str, Path]
 
-    def start(self, name: str, port: int = 0) -> Process:
-        """Start a container; it listens on this port of loopback, if at all."""
-        container = _container(name)
-        arguments = [re.sub(r"^--bind=.*", f"--bind=127.0.0.1:{port}", word) for word in container["args"]]
-        return self.plane.processes.start(
+    def start(self, name: str) -> Started:
+        """Start a container; it listens on free ports of loopback, if at all."""
+        account, container = _container(name)
+        ports: list[int] = []
+
+        def bound(found: re.Match[str]) -> str:
+            ports.append(free_port())
+            return f"{found[1]}127.0.0.1:{ports[-1]}"
+
+        arguments = [re.sub(r"^(--\w+=)[\d.]+:\d+$", bound, word) for word in container["args"]]
+        program = [f"{PROGRAMS}/{word}" for word in container.get("command", [])]
+        volumes = {**self.volumes, "token": self.volumes.get(f"token-{account}", self.root)}
+        process = self.plane.processes.start(
             f"image-{name}",
             *running.command(
                 self.image,
                 self.root,
-                arguments,
+                [*program, *arguments],
                 mounts={
-                    each["mountPath"]: self.volumes[each["name"]]
+                    each["mountPath"]: volumes[each["name"]]
                     for each in container["volumeMounts"]
                     if each["mountPath"] != "/tmp"  # noqa: S108 - the path inside, which is memory anyway
                 },
                 environment=_service(self.plane.client),
             ),
         )
+        return Started(process, ports)
 
 
-def _container(name: str) -> dict[str, Any]:
-    documents = yaml.safe_load_all(DEPLOYMENT.read_text())
-    deployment = next(each for each in documents if each["kind"] == "Deployment")
-    containers: list[dict[str, Any]] = deployment["spec"]["template"]["spec"]["containers"]
-    return next(each for each in containers if each["name"] == name)
+def _container(name: str) -> tuple[str, dict[str, Any]]:
+    """The account and the container of a Deployment."""
+    for manifest in MANIFESTS:
+        for each in yaml.safe_load_all(manifest.read_text()):
+            if each["kind"] == "Deployment":
+                spec = each["spec"]["template"]["spec"]
+                found = [container for container in spec["containers"] if container["name"] == name]
+                if found:
+                    return spec.get("serviceAccountName", ""), found[0]
+    raise AssertionError(f"no Deployment has a container {name}")
 
 
 def _service(client: Client) -> dict[str, str]:
@@ -83,14 +125,15 @@ def plane(programs: Binaries) -> Iterator[ControlPlane]:
 def node(image: Image, root: Path, plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Node:
     """Volumes as the kubelet makes them; the certificate program of the image makes the certificate."""
     folder = tmp_path_factory.mktemp("volumes")
-    volumes = {name: folder / name for name in ("tls", "token", "surroundings")}
+    volumes = {name: folder / name for name in ("tls", "surroundings", *(f"token-{each}" for each in ACCOUNTS))}
     for volume in volumes.values():
         volume.mkdir()
-    account = accounts.kubeconfig_of(plane, accounts.WEBHOOK, "tenants.yaml", "watcher.yaml")
-    (volumes["token"] / "token").write_text(json.loads(account.read_text())["users"][0]["user"]["token"])
-    (volumes["token"] / "ca.crt").write_bytes((plane.processes.folder / "ca.crt").read_bytes())
+    for account, manifests in ACCOUNTS.items():
+        kubeconfig = json.loads(accounts.kubeconfig_of(plane, account, *manifests).read_text())
+        (volumes[f"token-{account}"] / "token").write_text(kubeconfig["users"][0]["user"]["token"])
+        (volumes[f"token-{account}"] / "ca.crt").write_bytes((plane.processes.folder / "ca.crt").read_bytes())
     running.give(folder)
-    issue = ("/opt/gpu-webhook/bin/gpu-webhook-certs", "self-signed", f"--directory={TLS}")
+    issue = (f"{PROGRAMS}/gpu-webhook-certs", "self-signed", f"--directory={TLS}")
     subprocess.run(running.command(image, root, issue, mounts={TLS: volumes["tls"]}), check=True, capture_output=True)
     return Node(image, root, plane, {**volumes, "rules": ROOT / "rules"})
 
@@ -98,16 +141,15 @@ def node(image: Image, root: Path, plane: ControlPlane, tmp_path_factory: pytest
 @pytest.fixture(scope="module")
 def cluster(node: Node) -> Client:
     """The cluster with the container that serves registered."""
-    port = free_port()
-    process = node.start("webhook", port)
+    process, ports = node.start("webhook")
 
     def answers() -> bool:
         process.assert_running()
-        return accepts(port)
+        return accepts(ports[0])
 
     until(answers, "the container listens", within=60)
     authority = (node.volumes["tls"] / "tls.crt").read_bytes()
-    register(node.plane.client, Webhook(f"https://127.0.0.1:{port}", authority, process))
+    register(node.plane.client, Webhook(f"https://127.0.0.1:{ports[0]}", authority, process))
     return node.plane.client.in_namespace("image")
 
 
@@ -133,7 +175,7 @@ def test_a_pod_without_gpus_is_left_alone(cluster: Client) -> None:
 
 
 def test_the_watcher_finds_the_cluster_and_writes_what_it_offers(node: Node) -> None:
-    process = node.start("watcher")
+    process, _ = node.start("watcher")
     written = node.volumes["surroundings"] / "surroundings.json"
 
     def wrote() -> bool:
@@ -142,3 +184,17 @@ def test_the_watcher_finds_the_cluster_and_writes_what_it_offers(node: Node) -> 
 
     until(wrote, "the watcher writes its file", within=60)
     assert written.stat().st_uid == running.UID
+
+
+@pytest.mark.parametrize(("name", "path"), [("settler", "/healthz"), ("console", "/")])
+def test_each_of_the_other_containers_answers(node: Node, name: str, path: str) -> None:
+    started = node.start(name)
+
+    until(lambda: started.answers(path), f"{name} answers", within=60)
+
+
+def test_the_certificate_program_issues_and_answers(node: Node) -> None:
+    started = node.start("certs")
+
+    until(lambda: started.answers("/healthz"), "it answers", within=60)
+    until(lambda: node.plane.client.exists(SERVING), "the serving Secret", within=60)
