@@ -119,7 +119,7 @@ class Api:
             raise ApiError(f"{method} {path} failed: {str(error) or repr(error):.300}") from None
         if answer.status >= HTTPStatus.BAD_REQUEST:
             kind = _ERRORS.get(answer.status, ApiError)
-            raise kind(f"{method} {path} was answered with {answer.status}: {found.get('message', '')}")
+            raise kind(f"{method} {path} was answered with {answer.status}: {found.get('message', '')!s:.300}")
         return _Answer(found, answer.headers.getall("Warning", ()))
 
     async def close(self) -> None:

@@ -196,7 +196,12 @@ class Installation:
 
     @contextmanager
     def issuer(
-        self, *options: str, number: int = 0, image: Image = ISSUING, rights: str | None = "certs.yaml"
+        self,
+        *options: str,
+        mode: str = "rotate",
+        number: int = 0,
+        image: Image = ISSUING,
+        rights: str | None = "certs.yaml",
     ) -> Iterator[Issuer]:
         """Run the certificate program, with the rights that a manifest gives it, or that it has already (None)."""
         host, port = self.bind(number)
@@ -204,7 +209,7 @@ class Installation:
         process = self.planes[0].processes.start(
             f"certs-{number}-{port}",
             *image.command,
-            "rotate",
+            mode,
             f"--bind={host}:{port}",
             f"--metrics={told}",
             *options,

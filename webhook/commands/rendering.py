@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import ssl
+from pathlib import Path
 
 from webhook.commands import options
 from webhook.commands.options import FINE, UsageError
@@ -12,9 +14,7 @@ def render_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook render` takes."""
     from webhook.core.registration import configurations
 
-    command.add_argument(
-        "what", choices=("webhooks",), help="webhooks: both webhook configurations, without a caBundle"
-    )
+    command.add_argument("what", choices=("webhooks",), help="webhooks: both webhook configurations")
     options.rules(command)
     command.add_argument(
         "--namespace",
@@ -26,6 +26,12 @@ def render_options(command: argparse.ArgumentParser) -> None:
         "--active",
         action="store_true",
         help="active at once, whether replicas answer or not; without gpu-webhook-certs",
+    )
+    command.add_argument(
+        "--ca-bundle",
+        type=Path,
+        metavar="FILE",
+        help="certificates (PEM) of the CA that issues the server's; for a certificate that you issue",
     )
     command.set_defaults(command=_render)
 
@@ -39,9 +45,23 @@ def _render(given: argparse.Namespace) -> int:
         objects = configurations.both(rule_files.load(given.rules), given.namespace)
     except configurations.NotExemptError as error:
         raise UsageError(str(error)) from error
+    if given.ca_bundle is not None:
+        bundle = _bundle(given.ca_bundle)
+        objects = [configurations.trusting(each, bundle) for each in objects]
     print("# Printed by `gpu-webhook render webhooks`.")
     if not given.active:
         print(f"# The certificate program copies the rules in {configurations.WANTED} when replicas answer.")
         objects = [configurations.inactive(each) for each in objects]
     print(manifest.text(objects), end="")
     return FINE
+
+
+def _bundle(file: Path) -> bytes:
+    try:
+        content = file.read_bytes()
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode("ascii"))
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageError(f"--ca-bundle={file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--ca-bundle={file} is not PEM") from error
+    return content

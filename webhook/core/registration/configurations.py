@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -57,7 +58,7 @@ class NotExemptError(ValueError):
 def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
     """The mutating and the validating configuration for a server in a namespace; raises NotExemptError.
 
-    `caBundle` is not set: the program that issues the certificate writes it into the live objects.
+    `caBundle` is not set: the program that issues the certificate writes it into the live objects, or `trusting`.
     """
     exempt = _exempt(rulebook, namespace)
 
@@ -120,6 +121,15 @@ def inactive(configuration: Mapping[str, Any]) -> dict[str, Any]:
         {key: value for key, value in hook.items() if key != "rules" or hook["name"] not in wanted} for hook in hooks
     ]
     return {**configuration, "metadata": metadata, "webhooks": without}
+
+
+def trusting(configuration: Mapping[str, Any], bundle: bytes) -> dict[str, Any]:
+    """The configuration with a CA bundle (PEM), for a certificate that the operator issues."""
+    encoded = base64.b64encode(bundle).decode()
+    hooks = [
+        {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": encoded}} for hook in configuration["webhooks"]
+    ]
+    return {**configuration, "webhooks": hooks}
 
 
 def _lines(rules: Sequence[Any]) -> str:
