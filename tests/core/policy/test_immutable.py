@@ -325,6 +325,12 @@ def test_a_part_of_a_back_end_may_not_change_the_shorthand() -> None:
 
 
 QUEUE = "kai.scheduler/queue"
+QUEUED = builders.shipped_files() | {
+    "cluster.yaml": "apiVersion: gpu-webhook.io/v1alpha1\nkind: Cluster\nmetadata: {name: queued}\n"
+    "spec: {backends: [kai], parameters: {kai: {queue: default-queue}}}\n"
+}
+"""A cluster whose back end writes the label, so that its own parts may change it."""
+
 VISION = TenantPolicy(
     name="vision", rule="vision (tenants.yaml:4)", namespaces=Namespaces(names=("default",)), labels={QUEUE: "vision"}
 )
@@ -339,7 +345,7 @@ VISION = TenantPolicy(
     ],
 )
 def test_a_label_that_a_policy_sets_stays(before: str, after: str, user: str, *, refused: bool) -> None:
-    rulebook = replace(EVERY, tenancy=Tenancy(policies=[VISION]))
+    rulebook = replace(index.every(builders.rulebook(QUEUED)), tenancy=Tenancy(policies=[VISION]))
 
     found = _updated(_pod({QUEUE: before}, {}), _pod({QUEUE: after}, {}), user, rulebook)
 

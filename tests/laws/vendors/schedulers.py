@@ -95,12 +95,11 @@ def _divided(value: int, cards: int) -> int:
     return value // cards
 
 
-def _kai(scheduler: str, queue: str | None) -> Callable[[Seen], Given]:
+def _kai(scheduler: str) -> Callable[[Seen], Given]:
     """Annotations ask for a part, resources for whole cards and MIG; never both."""
 
     def read(seen: Seen) -> Given:
         seen.scheduled(scheduler)
-        assert queue is None or queue in seen.labels
         fraction, memory = seen.annotations.get("gpu-fraction"), seen.annotations.get("gpu-memory")
         if any(name.startswith("nvidia.com/mig-") for name in seen.limits):
             return mixed(seen)
@@ -152,8 +151,8 @@ READINGS: Mapping[str, Callable[[Seen], Given]] = {
     "volcano-gpu-memory": _volcano_memory,
     "volcano-gpu-number": counting("volcano.sh/gpu-number"),
     "koordinator": _koordinator,
-    "kai": _kai("kai-scheduler", "kai.scheduler/queue"),
-    "runai": _kai("runai-scheduler", None),
+    "kai": _kai("kai-scheduler"),
+    "runai": _kai("runai-scheduler"),
     "elastic-gpu": _elastic,
     "aliyun-gpushare": _gpushare(GIB),
     "aliyun-gpushare-mib": _gpushare(MIB),

@@ -12,10 +12,9 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from webhook.core.backends import amounts
+from webhook.core.backends import amounts, translate
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.partitions import has
-from webhook.core.backends.translate import matches
 from webhook.core.request.request import GpuRequest
 from webhook.core.request.shorthand import pasteable
 from webhook.core.rules.backend import Backend
@@ -185,7 +184,7 @@ def _normal(found: dict[str, Any], mode: Mode, said: GpuRequest) -> GpuRequest:
         raise _not_this(mode, request)
     if mode.when.devices == "profile" and request.devices == "part":
         return request  # a size that the back end makes a partition of; which one depends on the card
-    if not matches(_told_by_resources(mode.when, said), request):
+    if not translate.matches(_told_by_resources(mode.when, said), request):
         raise _not_this(mode, request)
     return request
 
@@ -196,12 +195,10 @@ class NotThisModeError(CannotExpressError):
 
 def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
     """Why a mode is not for a request, and how to change that."""
-    message = f"this is not {mode.name}"
+    message, fix = f"this is not {mode.name}", f"ask for {mode.name}"
     missing = sorted(mode.when.annotated - request.annotations)
-    unwanted = sorted(mode.when.unannotated & request.annotations)
-    fix = f"ask for {mode.name}"
-    if unwanted:
-        fix = f"remove the annotation {unwanted[0].partition('=')[0]}"
+    if excluded := translate.excluded(mode, request):
+        message, fix = excluded
     if missing:
         fix = "annotate the pod " + " and ".join(pasteable(*each.partition("=")[::2]) for each in missing)
         return CannotExpressError("GPU405", message, fix)
@@ -213,9 +210,12 @@ def _whole(request: GpuRequest, mode: Mode) -> GpuRequest:
     when = mode.when
     model = frozenset(["model"])
     bare = replace(when, devices=None, has=when.has & model, lacks=when.lacks & model)
-    if not matches(_told_by_resources(bare, request), request):
+    if not translate.matches(_told_by_resources(bare, request), request):
         reason = _not_this(mode, request)
-        raise CannotExpressError(reason.code, f"{request.count} devices are not {mode.name}", reason.fix)
+        message = (
+            reason.message if translate.excluded(mode, request) else f"{request.count} devices are not {mode.name}"
+        )
+        raise CannotExpressError(reason.code, message, reason.fix)
     return request
 
 

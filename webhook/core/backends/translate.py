@@ -14,6 +14,7 @@ from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.kube.quantity import GIB, show, show_size
 from webhook.core.request.advice import WHOLE, ask_for
 from webhook.core.request.request import GpuRequest
+from webhook.core.request.shorthand import pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode, When
@@ -222,13 +223,29 @@ def _mode_for(request: GpuRequest, backend: Backend, card: Card | None) -> Mode:
     """The first mode for the request. A known card counts as a requested model."""
     meant = request if request.models or card is None else replace(request, models=(card.model,))
     for mode in backend.modes:
-        named = mode.profile is None or mode.profile == request.profile
-        if "model" in mode.when.has and not request.models:
-            continue  # the mode writes the requested model
-        if named and matches(mode.when, meant) and _fits(mode, request, card):
+        if _suits(mode, request) and matches(mode.when, meant) and _fits(mode, request, card):
             return mode
+    for mode in backend.modes:
+        bare = replace(mode.when, unannotated=frozenset())
+        if (reason := excluded(mode, request)) and _suits(mode, request) and matches(bare, meant):
+            raise CannotExpressError("GPU301", *reason)
     serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
     raise CannotExpressError("GPU301", f"it serves only: {serves}", _nearest(request, backend, card))
+
+
+def _suits(mode: Mode, request: GpuRequest) -> bool:
+    """Whether a mode is of the requested partition, and has a model to write if it writes one."""
+    return mode.profile in {None, request.profile} and ("model" not in mode.when.has or bool(request.models))
+
+
+def excluded(mode: Mode, request: GpuRequest) -> tuple[str, str] | None:
+    """Why an annotation of the pod keeps the mode from it, and the fix; None if none does."""
+    unwanted = sorted(mode.when.unannotated & request.annotations)
+    if not unwanted:
+        return None
+    key, _, value = unwanted[0].partition("=")
+    said = pasteable(key, value) if value else key
+    return f"the annotation {said} excludes {mode.name}", f"remove the annotation {key}"
 
 
 def _fits(mode: Mode, request: GpuRequest, card: Card | None) -> bool:

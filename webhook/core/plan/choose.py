@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
@@ -180,8 +180,16 @@ def _as_it_stands(asked: ContainerRequest, backend: Backend, rulebook: Rulebook)
     if card is not None and mode.when.devices == "profile" and request.devices == "part":
         request = partitions.cut(request, card, backend)
     implied = [name for name, output in mode.amounts.items() if isinstance(output.absent, int)]
+    _check_counts(asked, implied)
     completed = {**amounts, **{name: request.count for name in implied if name not in amounts}}
     return Assignment(asked=asked, backend=backend, request=request, mode=mode, card=card, amounts=completed)
+
+
+def _check_counts(asked: ContainerRequest, counts: Collection[str]) -> None:
+    """Check that no number of devices is 0 beside what asks for a part of each: one of the two is a mistake."""
+    for name in sorted(asked.extended.zeros.intersection(counts)):
+        fix = f"write 1, or remove {' and '.join(asked.extended.amounts)}"
+        raise CannotExpressError("GPU405", f"{name} is 0, which is no device", fix, name)
 
 
 def _check_sharing(asked: ContainerRequest, backend: Backend) -> None:
