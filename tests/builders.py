@@ -34,7 +34,7 @@ def _rulebook(files: tuple[tuple[str, str], ...]) -> Rulebook:
         return rule_files.load(Path(folder))
 
 
-def creating(pod: Mapping[str, Any], namespace: str = "default") -> AdmissionRequest:
+def creating(pod: Mapping[str, Any] | None, namespace: str = "default") -> AdmissionRequest:
     """The review of a pod that is about to be created."""
     return AdmissionRequest(
         uid="8f2f8d4e",

@@ -185,7 +185,7 @@ def _welcome(given: argparse.Namespace, loaded: dict[str, Any]) -> str:
     program = shlex.quote(os.path.relpath(Path(sys.executable).with_name("gpu-webhook")))
     chosen = "" if given.rules == settings.default_rules() else f" --rules {shlex.quote(str(given.rules))}"
     return f"""\
-webhook      https://{given.bind}  POST /mutate, /validate, /templates; GET /healthz, /readyz, /metrics
+webhook      https://{given.bind}  POST /mutate, /validate, /templates, /policies; GET /healthz, /readyz, /metrics
 console      http://{given.console}/  what is loaded; paste a pod and see what becomes of it
 rules        {_short(given.rules)}: {_describe(loaded)}
 certificate  {_short(settings.Settings().certificate[0])}

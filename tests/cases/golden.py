@@ -2,7 +2,8 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,16 @@ from tests.cases.served import NeverServedError, as_served
 from webhook.core.decision import Decision
 from webhook.core.interpret import claim_objects
 from webhook.core.mutate import mutate
+from webhook.core.reports import applied
+from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
+from webhook.files import surroundings, tenant_objects
 from webhook.files.rule_files import RuleFilesError
 
 CASES = Path(__file__).parent
+POLICIES = ("applied.yaml", "deleted.yaml")
+APPLIED_AT = datetime(2026, 11, 23, tzinfo=UTC).timestamp()
 EXPECTATIONS = ("mutated.yaml", "denied.txt", "refused.txt", "warnings.txt", "problems.txt")
 
 Outcome = Mapping[str, str]
@@ -39,6 +45,10 @@ class Case:
     @property
     def has_pod(self) -> bool:
         return (self.folder / "pod.yaml").exists()
+
+    @property
+    def has_policy(self) -> bool:
+        return any((self.folder / name).exists() for name in POLICIES)
 
     def pod(self) -> dict[str, Any]:
         """The pod as its author wrote it."""
@@ -63,7 +73,7 @@ class Case:
 
 def find() -> list[Case]:
     """Every case, in the order of names."""
-    folders = {file.parent for name in ("pod.yaml", "problems.txt") for file in CASES.glob(f"*/*/{name}")}
+    folders = {file.parent for name in ("pod.yaml", "problems.txt", *POLICIES) for file in CASES.glob(f"*/*/{name}")}
     folders |= {file.parent.parent for file in CASES.glob("*/*/rules/*.yaml")}
     return [Case(folder) for folder in sorted(folders)]
 
@@ -74,6 +84,8 @@ def outcome(case: Case) -> Outcome:
         rules = case.rulebook()
     except RuleFilesError as error:
         return {"problems.txt": f"{error}\n"}
+    if case.has_policy:
+        return _applied(case, rules)
     if not case.has_pod:
         return {}
     seen = _seen(case.pod())
@@ -83,6 +95,37 @@ def outcome(case: Case) -> Outcome:
     final = validate(builders.creating(as_served(after)), rules)
     refused = {} if final.allowed else {"refused.txt": f"{message(final)}\n"}
     return _warned(decision, final) | refused | {"mutated.yaml": dump(_mutated(case.pod(), rules)[1])}
+
+
+def _applied(case: Case, rules: Rulebook) -> Outcome:
+    """What POST /policies answers, in a cluster with the objects of `around.yaml`."""
+    around = case.folder / "around.yaml"
+    documents = [*yaml.safe_load_all(around.read_text())] if around.exists() else []
+    objects = tenant_objects.Objects()
+    for document in documents:
+        objects.add(document)
+    nodes = [document for document in documents if document["kind"] == "Node"]
+    rules = surroundings.concluded(replace(rules, tenancy=objects.tenancy(rules)[0]), {"nodes": nodes})
+    decision = applied.warn(_of_policy(case, documents), rules, objects.ledgers()[0])
+    return _warned(decision) | ({} if decision.allowed else {"denied.txt": f"{message(decision)}\n"})
+
+
+def _of_policy(case: Case, documents: list[dict[str, Any]]) -> AdmissionRequest:
+    """The review of the object: it is created, changed if it is around, or deleted."""
+    [[which, made]] = [
+        (name, yaml.safe_load((case.folder / name).read_text())) for name in POLICIES if (case.folder / name).exists()
+    ]
+    named = [(each["kind"], each["metadata"]["name"]) for each in documents]
+    known = (made["kind"], made["metadata"]["name"])
+    old = documents[named.index(known)] if known in named else None
+    gone = which == "deleted.yaml"
+    return builders.creating(None if gone else made, "")._replace(
+        operation="DELETE" if gone else "UPDATE" if old else "CREATE",
+        resource="tenantpolicies" if made["kind"] == "TenantPolicy" else "exemptions",
+        name=made["metadata"]["name"],
+        old_pod=made if gone else old,
+        at=APPLIED_AT,
+    )
 
 
 def _warned(*decisions: Decision) -> dict[str, str]:

@@ -24,6 +24,7 @@ def test_the_same_for_scripts() -> None:
     assert ran.json == {
         "fine": True,
         "problems": [],
+        "warnings": [],
         "backends": 3,
         "enabled": 2,
         "devices": 1,
@@ -129,3 +130,52 @@ def test_a_file_that_the_cluster_would_not_get_is_a_problem(tmp_path: Path) -> N
 
     text = "kustomization.yaml:1:1: names no acme.yaml in any configMapGenerator: the cluster would not get it\n"
     assert (ran.code, ran.out) == (1, text)
+
+
+POLICIES = """\
+apiVersion: gpu-webhook.io/v1alpha1
+kind: TenantPolicy
+metadata: {name: vision}
+spec:
+  namespaces: {names: ["vision-*"]}
+  ceilings: {container: {devices: 8}, pod: {devices: 4}}
+---
+apiVersion: gpu-webhook.io/v1alpha1
+kind: TenantPolicy
+metadata: {name: dev}
+spec:
+  namespaces: {names: ["*-a"]}
+---
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Exemption
+metadata: {name: deadline}
+spec:
+  namespaces: [vision-dev]
+  lifts: [pod]
+  owner: ada@example.com
+  reason: a deadline
+  expires: "2020-01-01T00:00:00Z"
+"""
+
+
+def test_policies_are_judged_as_the_webhook_judges_them_and_that_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "policies.yaml").write_text(POLICIES)
+    for file in RULES.glob("*.yaml"):
+        (tmp_path / file.name).write_text(file.read_text())
+
+    ran, for_scripts = run("check", tmp_path), run("check", tmp_path, "-o", "json")
+
+    assert (ran.code, ran.err) == (0, "")
+    first, *warnings = ran.out.splitlines()
+    assert first.endswith("4 examples: fine, but 4 warnings")
+    assert (for_scripts.code, for_scripts.json["warnings"]) == (0, warnings)
+    tie = "and no pod gets a GPU where both select a namespace, until one of them is raised: such as vision-a"
+    larger = "8 is more than the 4 of spec.ceilings.pod.devices, which is reached first; raise that, or lower this"
+    *others, ended = warnings
+    assert others == [
+        f"vision (policies.yaml:5) spec.priority: it is 0, as that of dev, {tie}",
+        f"vision (policies.yaml:5) spec.ceilings.container.devices: {larger}",
+        f"dev (policies.yaml:12) spec.priority: it is 0, as that of vision, {tie}",
+    ]
+    assert ended.startswith("deadline (policies.yaml:18) spec.expires: it ended ")
+    assert ended.endswith(" days ago and lifts nothing; write a later time, or delete it")

@@ -35,12 +35,15 @@ def _hooks(objects: Sequence[Object]) -> dict[str, Any]:
 def test_observing_never_fails_a_create(changed: Changed) -> None:
     policies = {name: hook["failurePolicy"] for name, hook in _hooks(changed("observe-only")).items()}
 
-    assert policies == dict.fromkeys(("mutate", "validate", "bindings", "templates", "workloads"), "Ignore")
+    assert policies == dict.fromkeys(
+        ("mutate", "validate", "bindings", "templates", "workloads", "policies"), "Ignore"
+    )
 
 
 def test_opting_in_is_by_a_label_and_exempt_namespaces_stay_exempt(changed: Changed) -> None:
-    selectors = [hook["namespaceSelector"] for hook in _hooks(changed("namespace-opt-in")).values()]
+    *selectors, of_the_cluster = (hook["namespaceSelector"] for hook in _hooks(changed("namespace-opt-in")).values())
 
+    assert of_the_cluster == {}
     assert [each["matchLabels"] for each in selectors] == [{"gpu-webhook.io/admission": "enabled"}] * 5
     assert all(each["matchExpressions"][0]["operator"] == "NotIn" for each in selectors)
 

@@ -100,7 +100,7 @@ def test_other_paths_are_not_found(peer: Peer, path: str) -> None:
     answered = peer.ask("GET", path)
 
     assert answered.status == 404
-    assert b"/mutate /validate /templates /healthz /readyz /metrics" in answered.body
+    assert b"/mutate /validate /templates /policies /healthz /readyz /metrics" in answered.body
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 from webhook.commands import options, streams
@@ -33,6 +34,8 @@ def _check(given: argparse.Namespace) -> int:
     if not given.directory.is_dir():
         raise UsageError(f"{given.directory} is not a directory")
     from webhook.core.policy import status, unknown_devices
+    from webhook.core.reports import applied
+    from webhook.core.reports.checkup import number
     from webhook.files import rule_files
     from webhook.views import rules
 
@@ -46,11 +49,13 @@ def _check(given: argparse.Namespace) -> int:
             print(error)
         return NOT_FINE
     lost = _losses(rulebook) if given.losses else None
+    warnings = [*applied.every(rulebook, time.time())]
     if given.output == "json":
         found = {} if lost is None else {"losses": lost}
-        streams.dump({"fine": True, "problems": [], **found, **rules.counts(rulebook)})
+        streams.dump({"fine": True, "problems": [], "warnings": warnings, **found, **rules.counts(rulebook)})
         return FINE
-    print(f"{given.directory}: {rules.describe(rules.counts(rulebook))}: all fine")
+    fine = f"fine, but {number(len(warnings), 'warning')}" if warnings else "all fine"
+    print("\n".join([f"{given.directory}: {rules.describe(rules.counts(rulebook))}: {fine}", *warnings]))
     if strict := unknown_devices.refused_by_default(rulebook.tenancy, rulebook.cluster):
         print(f"{', '.join(strict)}: {status.STRICT}")
     if lost:

@@ -11,6 +11,7 @@ CODES: Final = {
     "GPU003": "the pod asks for a GPU and has more of something than can be read while others wait",
     "GPU004": "no rule says whether objects of this kind hold pods, so nothing can be said of them",
     "GPU005": "a field of the object that tells its pods, or how many there are, cannot be read",
+    "GPU006": "a TenantPolicy or an Exemption has a form that cannot be read",
     "GPU101": "a policy does not let the tenant use such a back end, vendor, model, sharing or profile",
     "GPU102": "a container asks for more than a policy lets one have",
     "GPU103": "a pod asks for more than a policy lets one have",

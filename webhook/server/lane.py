@@ -1,11 +1,12 @@
 """The admission lane: the answer to each HTTP request, as a function of its method, path and body.
 
-    POST /mutate, /validate, /templates     an AdmissionReview in, an AdmissionReview out
-    GET  /healthz                           the process answers
-    GET  /readyz                            it knows its rules and policies, and is not shutting down
-    GET  /metrics                           counters for Prometheus
+    POST /mutate, /validate, /templates, /policies     an AdmissionReview in, an AdmissionReview out
+    GET  /healthz                                      the process answers
+    GET  /readyz                                       it knows its rules and policies, and is not shutting down
+    GET  /metrics                                      counters for Prometheus
 
-Only two reviews ever wait: that of a pod that a quota counts, for the ledger, and that of a Binding, for its pod.
+Only three reviews ever wait: that of a pod that a quota counts, for the ledger; that of a Binding, for its pod; and
+that of a TenantPolicy, for what its tenant uses.
 Sockets, deadlines and framing are in `webhook.server.connection`. Decisions about a pod are in `webhook.core`, which
 is passed in as `judges`.
 """
@@ -17,6 +18,7 @@ import gc
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -28,7 +30,8 @@ from webhook.core import review
 from webhook.core.decision import Decision, Reservation, denied
 from webhook.core.policy import immutable, refusal
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import Answered, is_of_a_pod, names_a_pod
+from webhook.core.quota.ledger import Answered, Ledger, is_namespace, is_of_a_pod, names_a_pod
+from webhook.core.reports import applied
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import UNREADABLE, Tenancy
 from webhook.server.memo import Judge, Memo
@@ -43,6 +46,8 @@ FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, 
 
 NO_POD: Final = "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
 
+POLICIES: Final = "tenantpolicies"
+
 MARGIN_SECONDS: Final = 0.5
 """Of the API server's timeout, the part that is kept for sending the answer."""
 
@@ -52,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class UnreadError(Exception):
-    """A stored pod cannot be read now; the message says why."""
+    """A stored pod or ledger cannot be read now; the message says why."""
 
 
 class Answer(NamedTuple):
@@ -66,6 +71,7 @@ class Answer(NamedTuple):
 
 
 ReadPod = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
+ReadUsage = Callable[[str], Awaitable[Ledger]]
 
 
 class _Reviewed(NamedTuple):
@@ -98,6 +104,8 @@ class Lane:
         self.read_pod: ReadPod | None = None
         """Reads the pod of a Binding by namespace and name, None if there is none; raises UnreadError. Without a
         cluster there is no such reader, and nothing counts stored pods."""
+        self.read_usage: ReadUsage | None = None
+        """Reads the ledger of a tenant; raises UnreadError."""
         self.metrics = metrics.Metrics(judges)
         self.ledger: Reserves = OfflineReservations(self._limits)
         self._memo = Memo()
@@ -145,10 +153,10 @@ class Lane:
         gc.disable()  # a review makes no cycles, and each part of a large one would be looked at several times
         try:
             request = review.decode(body, time())
-            if self.read_pod is not None and request.is_a_binding and _is_named(request):
-                return self._bind(_Reviewed(name, request, rulebook, started), judge, self.read_pod, target)
-            decision = self._memo.decide(name, judge, request, rulebook)
             reviewed = _Reviewed(name, request, rulebook, started)
+            if waiting := self._waiting(reviewed, judge, target):
+                return waiting
+            decision = self._memo.decide(name, judge, request, rulebook)
             if decision.reservation is None:
                 return self._tell(reviewed, decision)
             return self._count(reviewed, decision, decision.reservation, target)
@@ -158,6 +166,15 @@ class Lane:
             return self._failed(name, request, error)
         finally:
             gc.enable()
+
+    def _waiting(self, reviewed: _Reviewed, judge: Judge, target: bytes) -> Awaitable[Answer] | None:
+        """The answer to a review that needs to read something of the cluster first."""
+        request = reviewed.request
+        if self.read_pod is not None and request.is_a_binding and _is_named(request):
+            return self._bind(reviewed, judge, self.read_pod, target)
+        if self.read_usage is not None and request.resource == POLICIES and is_namespace(request.object_name):
+            return self._advise(reviewed, self.read_usage, target)
+        return None
 
     def _count(
         self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes
@@ -189,6 +206,17 @@ class Lane:
             return self._tell(
                 reviewed, denied([immutable.unread(str(error) or "the API server did not answer in time")])
             )
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._failed(reviewed.name, request, error)
+
+    async def _advise(self, reviewed: _Reviewed, read_usage: ReadUsage, target: bytes) -> Answer:
+        """Judge a policy together with what its tenant uses, if that can be read in time."""
+        request, known = reviewed.request, {}
+        try:
+            with suppress(UnreadError, TimeoutError):
+                async with asyncio.timeout(_seconds(target)):
+                    known = {request.object_name: await read_usage(request.object_name)}
+            return self._tell(reviewed, applied.warn(request, reviewed.rulebook, known))
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(reviewed.name, request, error)
 

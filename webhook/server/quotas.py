@@ -16,6 +16,7 @@ from webhook.cluster.events import Events
 from webhook.cluster.ledgers import TenantUsages
 from webhook.cluster.policies import Policies
 from webhook.cluster.reservations import Reservations
+from webhook.core.quota.ledger import Ledger
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
 from webhook.server.lane import Lane, UnreadError
@@ -40,6 +41,14 @@ async def _read_pod(cluster: Api, namespace: str, name: str) -> Object | None:
     """A pod as it is now; None if there is none. Raises UnreadError."""
     try:
         return await cluster.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    except ApiError as error:
+        raise UnreadError(str(error)) from None
+
+
+async def _read_usage(usages: TenantUsages, tenant: str) -> Ledger:
+    """What a tenant uses now; empty if nobody counts it. Raises UnreadError."""
+    try:
+        return (await usages.read(tenant)).ledger
     except ApiError as error:
         raise UnreadError(str(error)) from None
 
@@ -70,10 +79,12 @@ class Quotas:
             log.critical("no quota can be held, and nobody gets a GPU: %s", error)
             return
         policies = Policies(cluster, lambda *_: self._changed.set())
-        reservations = Reservations(TenantUsages(cluster), self._lane.metrics)
+        usages = TenantUsages(cluster)
+        reservations = Reservations(usages, self._lane.metrics)
         self._lane.ledger = reservations
         self._lane.on_quota_decision = Events(cluster).record
         self._lane.read_pod = partial(_read_pod, cluster)
+        self._lane.read_usage = partial(_read_usage, usages)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(policies.run())
@@ -81,6 +92,7 @@ class Quotas:
         finally:
             self._enforce(partial(_unknown, NO_MORE))  # clients whose pods would get a GPU get the answer to retry
             self._lane.read_pod = partial(_unread, NO_MORE)
+            self._lane.read_usage = None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     await reservations.close()

@@ -19,7 +19,7 @@ from gunicorn.app.base import BaseApplication
 
 from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
-from webhook.core.reports import workloads
+from webhook.core.reports import applied, workloads
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
@@ -64,7 +64,7 @@ def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) 
     def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return workloads.warn(request, rulebook, dict(lane.ledger.known()))
 
-    judges = {"mutate": mutate, "validate": validate, "templates": warn}
+    judges = {"mutate": mutate, "validate": validate, "templates": warn, "policies": applied.warn}
     rules = Rules(settings.rules)
     rules.refresh()
     lane = Lane(judges, rules.rulebook, lines)

@@ -44,11 +44,12 @@ class Location:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong with a document."""
+    """One thing wrong with a document. `unknown`: its form is right, and it names what nothing here defines."""
 
     at: Location
     path: str
     message: str
+    unknown: bool = False
 
     def __str__(self) -> str:
         return f"{self.at}: {self.path}: {self.message}" if self.path else f"{self.at}: {self.message}"
@@ -106,9 +107,9 @@ class Node:
             return [node.plain() for node in self.value]
         return self.value
 
-    def problem(self, message: str) -> DocumentError:
+    def problem(self, message: str, *, unknown: bool = False) -> DocumentError:
         """An error that points at this value."""
-        return DocumentError(Problem(self.at, self.path, message))
+        return DocumentError(Problem(self.at, self.path, message, unknown))
 
     def items(self) -> Iterator[tuple[str, Node]]:
         """The entries of a mapping, with their key paths filled in; raises DocumentError for another type."""

@@ -101,6 +101,11 @@ def of_custom_workloads() -> list[Condition]:
     return [_condition("made-by-a-person", BY_A_PERSON), _condition("changes-the-spec", NEW_SPEC)]
 
 
+def of_policies() -> list[Condition]:
+    """For our own objects: any change of what they say. What the settler writes into their status is none."""
+    return [_condition("changes-the-spec", f"request.operation == 'DELETE' || {NEW_SPEC}")]
+
+
 def _asks(rulebook: Rulebook) -> str:
     """Whether `pod` has anything that a rule may take for a request."""
     prefixes = {prefix for source in rulebook.sources for prefix in source.prefixes}

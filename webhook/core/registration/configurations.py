@@ -7,9 +7,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from webhook.core.forms.document import API_VERSION
 from webhook.core.registration import conditions
 from webhook.core.registration.conditions import Condition
 from webhook.core.review import TIMEOUT_SECONDS
+from webhook.core.rules import cluster_policies
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.workload import resource
 
@@ -46,6 +48,13 @@ _APPS: Final = {
     "apiGroups": ["apps"],
     "apiVersions": ["v1"],
     "resources": ["deployments", "statefulsets", "daemonsets", "replicasets"],
+}
+_POLICIES: Final[dict[str, Any]] = {
+    "apiGroups": [API_VERSION.partition("/")[0]],
+    "apiVersions": [API_VERSION.partition("/")[2]],
+    "resources": [*cluster_policies.KINDS],
+    "operations": ["CREATE", "UPDATE", "DELETE"],
+    "scope": "Cluster",
 }
 _LEASES: Final = {"apiGroups": ["coordination.k8s.io"], "apiVersions": ["v1"], "resources": ["leases"]}
 _BATCH: Final = {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs", "cronjobs"]}
@@ -85,13 +94,15 @@ def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]
     rules = [_rule(_PODS, changed), _rule(_SUBRESOURCES, ["UPDATE"])]
     validate = hook("validate", "validate", rules, pods, sideEffects="NoneOnDryRun")
     bindings = hook("bindings", "validate", [_rule(_BINDINGS, made)], conditions.of_bindings(rulebook))
-    # Warnings to the author of what makes pods. These never deny, and are not waited for.
+    # Warnings to the author of what makes pods, and of policies: nobody waits for them, or needs them.
     aside: dict[str, Any] = {"failurePolicy": "Ignore", "timeoutSeconds": WARNING_SECONDS}
     own = [_rule(_APPS, changed), _rule(_BATCH, changed)]
     templates = hook("templates", "templates", own, conditions.of_workloads(rulebook), **aside)
     custom = [_rule(each, changed) for each in _custom(rulebook)]
     workloads = hook("workloads", "templates", custom, conditions.of_custom_workloads(), **aside)
-    validating = [validate, bindings, templates, workloads, *_of_leases("validating", "validate", namespace)]
+    policies = hook("policies", "policies", [_POLICIES], conditions.of_policies(), **aside, namespaceSelector={})
+    hooks = [validate, bindings, templates, workloads, policies]
+    validating = [*hooks, *_of_leases("validating", "validate", namespace)]
     return [
         _configuration("MutatingWebhookConfiguration", [mutate, *_of_leases("mutating", "mutate", namespace)]),
         _configuration("ValidatingWebhookConfiguration", validating),

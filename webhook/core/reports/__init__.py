@@ -1,8 +1,8 @@
 """The decisions and what they rest on, told to people.
 
 Belongs here: values that answer a question of a pod's author, a rule's author or an operator, and their JSON forms.
-Does not belong here: how they are shown (`webhook.views`, `webhook.console`). A review uses two things of this room:
-the server learns its surroundings from an `inventory`, and /templates is answered by `workloads`.
+Does not belong here: how they are shown (`webhook.views`, `webhook.console`). A review uses three things of this
+room: the server learns its surroundings from an `inventory`, `workloads` answers /templates, and `applied` /policies.
 
     explain    what would become of a pod, why, and which rule each edit comes from
     pod_templates  the pods that an object would make, as the Workload of its kind says
@@ -15,6 +15,10 @@ the server learns its surroundings from an `inventory`, and /templates is answer
     demand     what the pods ask, and which application each belongs to
     planned    what pods would ask that manifests make
     workloads  the answer of POST /templates: what becomes of the pods of a workload, as warnings to its author
+    applied    the answer of POST /policies: what the author of a policy should know; so say check, explain
+    policy_terms  what a policy says that contradicts itself, or that its cluster does not have
+    policy_reach  whom it is for, which policies it ties with, and which namespaces lose their GPUs by it
+    exemption_advice  an exemption that has ended, is misspelt, or lifts nothing
     overview   both together: the global view of a cluster
     checkup    one check of an installation: what was found, and the fix
     registered  the webhook configurations of a cluster beside those rendered, and beside others'

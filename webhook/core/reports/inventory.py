@@ -18,6 +18,7 @@ from webhook.core.backends.cards import Labels
 from webhook.core.backends.charge import Measure
 from webhook.core.kube import paths, quantity
 from webhook.core.kube.quantity import QuantityError
+from webhook.core.quota import tally
 from webhook.core.reports import capacity
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
@@ -132,7 +133,19 @@ def surroundings(inventory: Inventory) -> Surroundings:
     return Surroundings(
         cards={backend: card for backend, card in same.items() if card is not None},
         present=frozenset(name for node in inventory.nodes.values() for name in node.belongs),
+        exists=_exists([offer for node in inventory.nodes.values() for offer in node.offers.values()]),
     )
+
+
+def _exists(offers: Sequence[Offer]) -> tally.Tally:
+    """What all of it comes to: in all, and of each card model where every card is known."""
+    devices = [(tally.DEVICES, offer, offer.devices) for offer in offers]
+    memory = [(tally.MEMORY, offer, offer.memory) for offer in offers]
+    known = [amounts for amounts in (devices, memory) if all(amount is not None for *_, amount in amounts)]
+    every = [(what, offer.card, Fraction(amount or 0)) for amounts in known for what, offer, amount in amounts]
+    named = all(offer.card is not None for offer in offers)
+    models = [(tally.key(what, card.model), amount) for what, card, amount in every if card is not None and named]
+    return tally.total([{key: amount} for key, amount in (*((what, amount) for what, _, amount in every), *models)])
 
 
 def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[str, Any] | None:

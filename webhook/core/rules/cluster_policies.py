@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from webhook.core.forms.document import Location, Problem, of_json
 from webhook.core.forms.form import Form
@@ -19,6 +19,9 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import TENANT_POLICY, TenantPolicy
 
 T = TypeVar("T")
+
+KINDS: Final = {"tenantpolicies": "TenantPolicy", "exemptions": "Exemption"}
+"""Our own kinds of objects that people write, by their resources."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.core.forms.document import Node, nearest
+from webhook.core.forms.document import Node
 from webhook.core.forms.shape import TEXT, Scope, Shape
 from webhook.core.kube.quantity import QuantityError
 from webhook.core.request import shorthand
@@ -36,7 +36,7 @@ def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> Shape[s
 
     def read(node: Node, scope: Scope) -> str:
         if node.text() not in (known := names(scope.known)):
-            raise node.problem(f'{complaint} "{node.value}"{nearest(node.value, known)}')
+            raise node.problem(f'{complaint} "{node.value}"{scope.nearest(node.text(), known)}', unknown=True)
         return node.text()
 
     return TEXT.reading(read)
@@ -46,7 +46,8 @@ def _model(node: Node, scope: Scope) -> str:
     devices: Mapping[str, Card] = scope.known.devices
     if node.text().lower() not in devices:
         models = {device.model for device in devices.values()}
-        raise node.problem(f'no catalogue knows the model "{node.value}"{nearest(node.value, models)}')
+        message = f'no catalogue knows the model "{node.value}"{scope.nearest(node.text(), models)}'
+        raise node.problem(message, unknown=True)
     return devices[node.text().lower()].model
 
 
@@ -55,7 +56,8 @@ def _profile(node: Node, scope: Scope) -> str:
     with contextlib.suppress(QuantityError):
         if (profile := shorthand.profile(node.text())) in profiles:
             return profile
-    raise node.problem(f'no catalogue has the profile "{node.value}"{nearest(node.value, profiles)}')
+    message = f'no catalogue has the profile "{node.value}"{scope.nearest(node.text(), profiles)}'
+    raise node.problem(message, unknown=True)
 
 
 BACKEND: Final = one_of("no rule defines the back end", lambda known: known.backends)

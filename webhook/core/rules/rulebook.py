@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from webhook.core.quota.tally import Tally
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.built_in_workloads import BUILT_IN
 from webhook.core.rules.catalog import Card
@@ -60,12 +61,14 @@ class Surroundings:
 
     cards      by back end, the card that every node of it has; no entry where nodes differ or there are none
     present    the back ends that some node belongs to; None if no node is known at all
+    exists     what all nodes have together; what is not known of one of them has no key
     objects    claims and their classes, as they are in the API: by the name of their kind, then by namespace and
                name. A kind that is not watched has no entry
     """
 
     cards: Mapping[str, Card] = field(default_factory=dict)
     present: frozenset[str] | None = None
+    exists: Tally = field(default_factory=dict)
     objects: Mapping[str, Mapping[tuple[str, str], Mapping[str, Any]]] = field(default_factory=dict)
 
 

@@ -66,9 +66,10 @@ def _of_pods(value: Shape[str], keys: Shape[str]) -> Shape[Mapping[str, str]]:
 
     def harmless(node: Node, scope: Scope) -> str:
         key = keys.read(node, scope)
-        if re.search(shorthand.LIKE_A_KEY, key) or key in scope.known.asking:
+        is_ours = re.search(shorthand.LIKE_A_KEY, key) is not None
+        if is_ours or key in scope.known.asking:
             hint = "what is meant where a pod does not say stands in defaults"
-            raise node.problem(f'"{key}" asks for devices; {hint}')
+            raise node.problem(f'"{key}" asks for devices; {hint}', unknown=not is_ours)
         return key
 
     return each(value, Shape(harmless, {**keys.schema, "not": {"pattern": shorthand.LIKE_A_KEY}}))
