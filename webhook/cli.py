@@ -70,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
         ("render", rendering.render_options, "print the webhook configurations for this cluster"),
         ("doctor", examining.doctor_options, "examine the installation in the current cluster"),
         ("inventory", seeing.inventory_options, "show what nodes have and what pods ask, in one unit"),
+        ("survey", seeing.survey_options, "write the Cluster document that fits a cluster"),
         ("tenants", seeing.tenants_options, "show what tenants have used of what they may"),
         ("settle", running.settle_options, "count what tenants use, for serve --cluster"),
         ("watch", running.watch_options, "keep a file of what the cluster has, for serve --surroundings"),

@@ -34,6 +34,7 @@ APART: Final = (
     "if your cluster allows it",
     "use a namespace of a tenant",
     "add names: to the catalogue",
+    "an administrator enables",
 )
 """Words of a fix that somebody else does, or that is done elsewhere than in the pod."""
 

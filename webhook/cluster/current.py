@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from webhook.core.forms.document import API_VERSION
-from webhook.files import inventory_objects, tenant_objects
+from webhook.files import inventory_objects, survey_objects, tenant_objects
 from webhook.files.documents import UnreadableError
 
 NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -26,6 +27,28 @@ def inventory() -> inventory_objects.Objects:
         return session.ask(read)
     except client.ApiError as error:
         raise UnreadableError(str(error)) from None
+
+
+def surveyed() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """What a survey looks at, by kind, without kinds that may not be read; raises UnreadableError without nodes."""
+    from webhook.cluster import client, session  # noqa: PLC0415 - 55 MiB, and files need none of it
+
+    async def read(api: client.Api) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        found: dict[str, Sequence[Mapping[str, Any]]] = {}
+        for kind, path in survey_objects.PATHS.items():
+            try:
+                found[kind] = await api.list(path)
+            except client.MissingError:
+                found[kind] = []
+            except client.ApiError:
+                if kind == "Node":
+                    raise
+        return found
+
+    try:
+        return session.ask(read)
+    except client.ApiError as error:
+        raise UnreadableError(f"{error}; or give files, from: {survey_objects.KUBECTL}") from None
 
 
 def tenants() -> tenant_objects.Objects:

@@ -5,7 +5,7 @@ is in the other rooms. Their modules are imported when a command runs, so that e
 
     explaining  explain
     checking    check, schema
-    seeing      inventory, tenants
+    seeing      inventory, tenants, survey
     rendering   render
     examining   doctor
     running     serve, console, settle, watch

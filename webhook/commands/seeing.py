@@ -1,4 +1,4 @@
-"""The commands that show what a cluster has and who uses it: inventory, tenants."""
+"""The commands that show what a cluster has and who uses it: inventory, tenants, survey."""
 
 from __future__ import annotations
 
@@ -59,3 +59,34 @@ def _tenants(given: argparse.Namespace) -> int:
     view = objects.view(rulebook, time.time(), live=not given.file)
     streams.dump(tenants.contract(view)) if given.output == "json" else print("\n".join(tenants.lines(view)))
     return FINE
+
+
+def survey_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook survey` takes."""
+    from webhook.files import survey_objects
+
+    command.add_argument(
+        "file",
+        nargs="*",
+        metavar="FILE|DIR|-",
+        help=f"what {survey_objects.KUBECTL} prints, or JSON; default: the current cluster",
+    )
+    options.rules(command)
+    command.set_defaults(command=_survey)
+
+
+def _survey(given: argparse.Namespace) -> int:
+    from webhook.cluster import current
+    from webhook.core.reports.survey import survey
+    from webhook.files import documents, rule_files, survey_objects
+    from webhook.views import survey as view
+
+    rulebook = rule_files.load_systems(given.rules)
+    try:
+        files = map(streams.content, survey_objects.files(given.file))
+        objects = survey_objects.by_kind(files) if given.file else current.surveyed()
+    except documents.UnreadableError as error:
+        raise UsageError(str(error)) from None
+    found = survey(objects, rulebook)
+    print(view.text(found), end="")
+    return FINE if found.backends else NOT_FINE

@@ -11,5 +11,6 @@ user's cache folder. Does not belong here: what a document means (`core/rules`),
     reload             rules that are read again when they have
     surroundings       the file that `gpu-webhook watch` writes
     inventory_objects  nodes and pods
+    survey_objects     what a survey looks at
     tenant_objects     policies, ledgers, exemptions and namespaces
 """

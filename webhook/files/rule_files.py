@@ -7,14 +7,14 @@ unchanged rule are not run again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import yaml
 
-from webhook.core.forms.document import DocumentError, Location, Node, Problem
+from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem
 from webhook.core.interpret import claim_objects
 from webhook.core.reports import examples, pod_templates
 from webhook.core.rules import index
@@ -40,6 +40,25 @@ class RuleFilesError(Exception):
 
 def load(directory: Path) -> Rulebook:
     """Read every `*.yaml` of a directory and run the examples; raises RuleFilesError with all problems."""
+    return _loaded(directory, lambda documents: documents)
+
+
+def load_systems(directory: Path) -> Rulebook:
+    """The same of a cluster of which nothing is known: no back end is enabled, and there are no policies."""
+    return _loaded(directory, lambda documents: [*filter(_is_of_any_cluster, documents), *parse(_NO_CLUSTER, "none")])
+
+
+_NO_CLUSTER: Final = (
+    f"{{apiVersion: {API_VERSION}, kind: Cluster, metadata: {{name: none}}, spec: {{backends: []}}}}".encode()
+)
+
+
+def _is_of_any_cluster(document: Node) -> bool:
+    kind = document.value.get("kind") if isinstance(document.value, dict) else None
+    return kind is None or kind.value not in {"Cluster", "TenantPolicy", "Exemption"}
+
+
+def _loaded(directory: Path, chosen: Callable[[list[Node]], list[Node]]) -> Rulebook:
     documents: list[Node] = []
     problems: list[Problem] = []
     digest = hashlib.sha256()
@@ -53,7 +72,7 @@ def load(directory: Path) -> Rulebook:
         except DocumentError as error:
             problems += error.problems
     try:
-        loaded = read(documents, digest.hexdigest())
+        loaded = read(chosen(documents), digest.hexdigest())
     except DocumentError as error:
         raise RuleFilesError([*problems, *error.problems]) from None
     problems += sorted(set(_failing(loaded)))

@@ -8,6 +8,7 @@ belong here: what is said (`core/reports`), where it is read from (`files`, `clu
     terminal     an explanation, painted for a terminal
     inventory    what nodes have and pods ask, as tables
     tenants      what tenants hold of what they may, as tables and for scripts
+    survey       the Cluster document that fits a cluster, with comments
     rules        what a directory of rules holds, in numbers and for scripts
     manifest     objects for the API server as YAML
     checkup      the checks of an installation, as a table and for scripts

@@ -100,12 +100,12 @@ def for_card(backend: Backend, card: Card | None) -> Backend:
 
 
 def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, str, Output]]:
-    """Every different line of node affinity once: many back ends and modes have the same one."""
+    """Every different line of node affinity once: many back ends and modes for the same cards have the same one."""
     seen: set[object] = set()
     for backend in rulebook.backends.values():
         for mode in backend.modes:
             for key, output in mode.outputs.node_affinity.items():
-                line = (backend.vendors, key, _content(output))
+                line = (backend.vendors, backend.models, key, _content(output))
                 if line not in seen:
                     seen.add(line)
                     yield backend, key, output

@@ -61,7 +61,7 @@ def choose(
             break  # a zero contradicts the shorthand; another back end must not be taken instead
     if excluded is not None or (not lost and asked.request is None):
         return excluded
-    raise Refusal(_nobody(asked, lost))
+    raise Refusal(_nobody_here(asked, lost, rulebook))
 
 
 def told_by_nodes(asked: ContainerRequest, rulebook: Rulebook) -> bool:
@@ -252,6 +252,27 @@ def _resources_of(asked: ContainerRequest) -> str:
 
 _RANK: Final = {"GPU203": 0, "GPU303": 2}
 """Which reason a message begins with: a disagreement first, "not my vendor" last; the others by preference."""
+
+
+def _nobody_here(
+    asked: ContainerRequest, lost: Sequence[tuple[Backend, CannotExpressError]], rulebook: Rulebook
+) -> Violation:
+    """Why no back end can serve; where the cluster has none for any such request, that first."""
+    there = "has no GPUs" if not rulebook.enabled else "shares no GPUs" if not _shares(rulebook) else ""
+    if not lost:
+        here = rulebook.cluster.at.of(rulebook.cluster.name)
+        message = f"this cluster {there}: it has no back end that is enabled"
+        fix = "an administrator enables what the cluster has (gpu-webhook survey)"
+        return Violation(code="GPU301", path=_path(asked, ""), message=message, fix=fix, rule=here)
+    found = _nobody(asked, lost)
+    if not there or asked.request is None or asked.request.devices not in {"part", "profile"}:
+        return found
+    fix = f"{found.fix}; or an administrator enables a back end that shares GPUs (gpu-webhook survey)"
+    return replace(found, message=f"this cluster {there}; {found.message}", fix=fix)
+
+
+def _shares(rulebook: Rulebook) -> bool:
+    return any(one.shares for one in rulebook.enabled)
 
 
 def _nobody(asked: ContainerRequest, lost: Sequence[tuple[Backend, CannotExpressError]]) -> Violation:

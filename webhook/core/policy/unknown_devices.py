@@ -72,7 +72,7 @@ def find(seen: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
                 if name in looked or "/" not in name or name in rulebook.resources or str(amount) == "0":
                     continue
                 looked.add(name)
-                if _looks_like_a_gpu(name, rulebook):
+                if looks_like_a_gpu(name, rulebook):
                     yield _unknown(container, name, rulebook)
 
 
@@ -84,7 +84,8 @@ def _unknown(container: Container, name: str, rulebook: Rulebook) -> UnknownDevi
     return UnknownDevice(name, extended_resources.where(container, name), message, _fix(name, rulebook))
 
 
-def _looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
+def looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
+    """Whether a resource that no rule knows is probably one of GPUs, by its domain, its words, or a catalogue."""
     domain, _, local = name.partition("/")
     if name in locations.RESOURCES or is_another(name, rulebook):
         return False

@@ -197,6 +197,11 @@ class Nodes:
         "Labels that all hold: a value, a list of which one holds, or nothing for any value.",
         {"acme.example/mode": "shared"},
     )
+    annotations: tuple[str, ...] = take(
+        many(TEXT),
+        "Annotations that its system writes on its nodes: one of them tells `gpu-webhook survey` that it is there.",
+        ["acme.example/registered"],
+    )
     devices: str | None = take(
         TEXT, "The label, or the resource, that says how many cards a node has.", "acme.example/cards"
     )
@@ -311,6 +316,11 @@ class Backend:
         if self.models:
             return card.model.lower() in self.models
         return not self.vendors or card.vendor in self.vendors
+
+    @property
+    def shares(self) -> bool:
+        """Whether it serves parts of devices; partitions are parts, too."""
+        return self.partitions is not None or any(mode.when.devices in {None, "part"} for mode in self.modes)
 
     @property
     def rule(self) -> str:

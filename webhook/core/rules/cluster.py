@@ -15,8 +15,6 @@ from webhook.core.rules.names import BACKEND, MODEL, PARAMETRISED, one_of
 
 def _ranks(node: Node, scope: Scope) -> Mapping[str, int]:
     """The rank of each name, in order of preference; those of an inner list are as good as each other."""
-    if not node.elements():
-        raise node.problem("needs at least one back end: a cluster without any would refuse every GPU")
     ranks: dict[str, int] = {}
     for rank, tier in enumerate(node.elements()):
         for name in tier.elements() if isinstance(tier.value, list) else [tier]:
@@ -31,7 +29,7 @@ def _parameters(node: Node, scope: Scope) -> Mapping[str, Parameters]:
     return {name: dict(values.items()) for name, values in node.items()}
 
 
-_RANKS: Final = Shape(_ranks, {"type": "array", "items": either(TEXT, many(TEXT)), "minItems": 1}, {})
+_RANKS: Final = Shape(_ranks, {"type": "array", "items": either(TEXT, many(TEXT))}, {})
 _PARAMETERS: Final = each(each(ANYTHING)).reading(_parameters)
 _DEVICE: Final = TEXT.reading(lambda node, scope: str(MODEL.read(node, scope) and node.value))
 _DEFAULT: Final = one_of("spec.backends does not enable", lambda known: known.enabled)
@@ -52,7 +50,7 @@ class Cluster:
     tiers: Mapping[str, int] = need(
         _RANKS,
         "Names of back ends, the preferred ones first; one that is not listed serves nobody. Those of an inner"
-        " list are as good as each other: the first that has nodes is taken.",
+        " list are as good as each other: the first that has nodes is taken. `[]` is a cluster without GPUs.",
         ["nvidia-gpu", "hami-vgpu"],
         key="backends",
         default_factory=dict,

@@ -1,0 +1,22 @@
+"""The surveys of the clusters beside this file, by the shipped rules."""
+
+from functools import cache
+from pathlib import Path
+
+from tests.builders import RULES
+from webhook.core.reports.survey import survey
+from webhook.core.rules.rulebook import Rulebook
+from webhook.files import rule_files, survey_objects
+from webhook.views import survey as view
+
+FOLDERS = sorted(folder.parent for folder in Path(__file__).parent.glob("*/seen.yaml"))
+
+
+@cache
+def systems() -> Rulebook:
+    return rule_files.load_systems(RULES)
+
+
+def survey_of(folder: Path) -> str:
+    file = folder / "seen.yaml"
+    return view.text(survey(survey_objects.by_kind([(file.read_bytes(), file.name)]), systems()))
