@@ -258,21 +258,17 @@ def _nobody_here(
     asked: ContainerRequest, lost: Sequence[tuple[Backend, CannotExpressError]], rulebook: Rulebook
 ) -> Violation:
     """Why no back end can serve; where the cluster has none for any such request, that first."""
-    there = "has no GPUs" if not rulebook.enabled else "shares no GPUs" if not _shares(rulebook) else ""
     if not lost:
         here = rulebook.cluster.at.of(rulebook.cluster.name)
-        message = f"this cluster {there}: it has no back end that is enabled"
+        message = "this cluster has no GPUs: it has no back end that is enabled"
         fix = "an administrator enables what the cluster has (gpu-webhook survey)"
         return Violation(code="GPU301", path=_path(asked, ""), message=message, fix=fix, rule=here)
     found = _nobody(asked, lost)
-    if not there or asked.request is None or asked.request.devices not in {"part", "profile"}:
+    part = asked.request is not None and asked.request.devices in {"part", "profile"}
+    if not part or any(one.shares for one in rulebook.enabled):
         return found
     fix = f"{found.fix}; or an administrator enables a back end that shares GPUs (gpu-webhook survey)"
-    return replace(found, message=f"this cluster {there}; {found.message}", fix=fix)
-
-
-def _shares(rulebook: Rulebook) -> bool:
-    return any(one.shares for one in rulebook.enabled)
+    return replace(found, message=f"this cluster shares no GPUs; {found.message}", fix=fix)
 
 
 def _nobody(asked: ContainerRequest, lost: Sequence[tuple[Backend, CannotExpressError]]) -> Violation:
