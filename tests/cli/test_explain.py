@@ -9,7 +9,7 @@ import yaml
 
 from tests.cli.program import RULES, changed_rules, explain, pod, run, spec
 
-CONTRACT = ["allowed", "code", "violations", "warnings", "backends", "patch", "pod", "tenant"]
+CONTRACT = ["object", "allowed", "code", "violations", "warnings", "backends", "patch", "pod", "tenant", "missing"]
 
 TRANSLATED = {"acme.example/share": "30", "acme.example/compute": "30"}
 
@@ -28,6 +28,27 @@ def test_a_pod_is_shown_before_and_after_with_who_serves_it_and_why() -> None:
     assert "acme-card cannot: it serves only: whole cards" in ran.out
     assert "[\"acme.example/share\"]: '30'    [acme-share (acme.yaml:25)]" in ran.out
     assert "\n+         acme.example/share: '30'\n" in ran.out
+
+
+def test_scripts_are_told_of_which_object_each_answer_is() -> None:
+    review = {"kind": "AdmissionReview", "request": {"namespace": "dev", "object": json.loads(pod("0.3", "train"))}}
+    template = {"metadata": {"labels": {"gpu": "0.3"}}, "spec": spec()}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "prod"},
+        "spec": {"template": template},
+    }
+    unnamed = {"kind": "Pod", "spec": spec()}
+    documents = "\n---\n".join(map(json.dumps, [review, deployment, unnamed, {"kind": "Strange"}]))
+
+    assert [each["object"] for each in explain(documents, "-o", "json").json] == [
+        {"kind": "Pod", "namespace": "dev", "name": "train"},
+        {"kind": "Deployment", "namespace": "prod", "name": "web"},
+        {"kind": "Pod", "namespace": "default", "name": None},
+        {"kind": "Strange", "namespace": "default", "name": None},
+    ]
+    assert explain(pod("0.3"), "-n", "dev", "-o", "json").json["object"]["namespace"] == "dev"
 
 
 def test_a_denial_is_exit_code_1_and_says_how_to_help_oneself() -> None:
@@ -61,7 +82,7 @@ def test_the_contract_of_a_denied_pod() -> None:
     assert list(ran.json) == CONTRACT
     assert ran.json["allowed"] is False
     assert ran.json["code"] == 422
-    assert [list(violation) for violation in ran.json["violations"]] == [["code", "path", "message", "fix"]]
+    assert [list(violation) for violation in ran.json["violations"]] == [["code", "path", "message", "rule", "fix"]]
     assert ran.json["patch"] == []
     assert ran.json["pod"] == json.loads(pod("1.5"))
 

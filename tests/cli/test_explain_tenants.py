@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import RULES, Ran, run, spec
-from tests.cli.test_tenants import Object, exemption, listed, namespace, policy, usage
+from tests.cli.test_tenants import Object, exemption, listed, namespace, policy, resource, usage
 
 QUOTA = {"devices": 4}
 VISION = policy("vision", "vision-*", quota=QUOTA)
@@ -36,7 +37,7 @@ def explain(*objects: Object, options: tuple[str, ...] = ("-n", "vision-dev")) -
 
 def quota(ran: Ran) -> list[str]:
     """The lines that are about tenants, and the denial."""
-    lines = [line.strip() for line in ran.out.splitlines()]
+    lines = [line.strip() for line in ran.out.splitlines() if not line.startswith("  missing ")]
     first = next(number for number, line in enumerate(lines) if line.startswith("tenant "))
     return list(itertools.takewhile(lambda line: not line.startswith(("set ", "warning", "denied")), lines[first:]))
 
@@ -73,6 +74,125 @@ def test_without_usage_nothing_is_used() -> None:
         "quota     devices: 0 used, 1 asked, 4 at most: 3 left",
         "3 more pods like this would fit",
     ]
+
+
+def missing(ran: Ran) -> list[str]:
+    """What nobody gave, and what it may change."""
+    return [line.removeprefix("  missing   ") for line in ran.out.splitlines() if line.startswith("  missing ")]
+
+
+NOT_COUNTED = "nothing is counted as used, and its quota may refuse this pod"
+
+
+@pytest.mark.parametrize("beside", [(), (usage("another"),), (resource("TenantUsage", "vision"),)])
+def test_without_the_usage_of_its_tenant_a_pod_is_judged_and_the_answer_says_what_may_change(
+    beside: tuple[Object, ...],
+) -> None:
+    ran = explain(pod("1"), VISION, *beside)
+
+    assert ran.code == 0
+    assert quota(ran)[1] == "quota     devices: 0 used, 1 asked, 4 at most: 3 left"
+    assert missing(ran) == [f"no TenantUsage of vision was given: {NOT_COUNTED}"]
+
+
+def test_nothing_is_missing_where_everything_was_given() -> None:
+    assert missing(explain(pod("1"), VISION, USED)) == []
+    assert explain(pod("1"), VISION, USED, options=("-n", "vision-dev", "-o", "json")).json["missing"] == []
+
+
+def test_what_is_missing_is_told_to_scripts_too() -> None:
+    assert explain(pod("1"), options=("-o", "json")).json["missing"] == [
+        {
+            "input": "TenantPolicy",
+            "effect": "no TenantPolicy was given: one may refuse this pod, or give it defaults",
+        }
+    ]
+
+
+def test_a_pod_that_asks_for_nothing_misses_nothing() -> None:
+    bare = {"kind": "Pod", "metadata": {"name": "web"}, "spec": spec()}
+
+    assert missing(explain(bare)) == []
+    assert missing(explain(bare, VISION, options=())) == []
+
+
+def test_a_namespace_that_nobody_said_is_assumed_and_said() -> None:
+    everybody = policy("everybody", "*")
+
+    assert missing(explain(pod("1"), everybody, options=())) == [
+        "no namespace was given, and default was assumed: another may have another policy"
+    ]
+    assert missing(explain(pod("1", namespace="dev"), everybody, options=())) == []
+
+
+def test_labels_of_the_namespace_that_nobody_gave_are_missed_where_they_decide() -> None:
+    gold = policy("gold", priority=1)
+    gold["spec"] = {"namespaces": {"selector": {"matchLabels": {"tier": "gold"}}}, "priority": 1}
+    low = {**gold, "spec": {**gold["spec"], "priority": -1}}
+    asked = "no Namespace vision-dev was given: its labels decide whether TenantPolicy/gold is for it"
+
+    assert missing(explain(pod("1"), VISION, USED, gold)) == [asked]
+    assert missing(explain(pod("1"), VISION, USED, gold, namespace("vision-dev"))) == []
+    assert missing(explain(pod("1"), VISION, USED, low)) == []
+
+
+def test_the_name_of_a_namespace_is_a_label_that_everybody_knows() -> None:
+    by_name = policy("vision")
+    by_name["spec"] = {"namespaces": {"selector": {"matchLabels": {"kubernetes.io/metadata.name": "vision-dev"}}}}
+
+    ran = explain(pod("1"), by_name)
+
+    assert (quota(ran), missing(ran)) == (["tenant    vision, by TenantPolicy/vision: no quota"], [])
+
+
+def test_a_user_whom_nobody_named_is_missed_where_an_exemption_is_for_some() -> None:
+    made = exemption("deadline", timedelta(days=30))
+    for_ada = {**made, "spec": {**made["spec"], "users": ["ada"]}}
+    asked = "no user was given: for ada the exemption Exemption/deadline lifts quota"
+
+    assert missing(explain(pod("2"), VISION, USED, for_ada)) == [asked]
+    assert missing(explain(pod("2"), VISION, USED, for_ada, options=("-n", "vision-dev", "--user", "eve"))) == []
+
+
+def test_a_denial_by_a_policy_says_that_no_exemption_was_given() -> None:
+    small = policy("vision", "vision-*", ceilings={"container": {"devices": 1}})
+
+    assert missing(explain(pod("2"), small)) == [
+        "no Exemption was given: one may lift what refuses this pod",
+    ]
+
+
+def test_an_exemption_holds_at_the_time_that_is_asked_about() -> None:
+    made = exemption("deadline", timedelta(days=30))
+    in_time, too_late = "2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
+
+    assert explain(pod("2"), VISION, USED, made, options=("-n", "vision-dev", "--at", in_time)).code == 0
+    assert explain(pod("2"), VISION, USED, made, options=("-n", "vision-dev", "--at", too_late)).code == 1
+    assert "is no time; write day, time and zone" in explain(pod("2"), options=("--at", "tomorrow")).err
+
+
+def test_a_pod_that_is_over_counts_nothing() -> None:
+    over = {**pod("4", "done"), "status": {"phase": "Succeeded"}}
+
+    ran = explain(over, pod("1"), VISION, USED)
+
+    assert ran.code == 0
+    assert "warning   the pod is over: it holds nothing of a quota any more" in ran.out
+    assert "quota     devices: 2.5 used, 1 asked, 4 at most: 0.5 left" in ran.out
+
+
+def test_a_policy_of_the_cluster_that_the_rule_files_have_too_is_one_policy(tmp_path: Path) -> None:
+    rules, dump = tmp_path / "rules", tmp_path / "dump.json"
+    shutil.copytree(RULES, rules)
+    rules.joinpath("tenants.yaml").write_text(json.dumps(policy("vision", "vision-*", quota={"devices": 1})))
+    dump.write_text(listed(VISION, USED))
+    options = ("-n", "vision-dev", "--rules", str(rules))
+
+    by_usage = explain(pod("1"), options=(*options, "--usage", str(dump)))
+    tried = explain(pod("1"), VISION, USED, options=options)
+
+    assert "limit 1 device" in by_usage.out  # the server ignores that of the cluster, too
+    assert (by_usage.code, tried.code) == (1, 0)
 
 
 def test_policies_and_usage_may_stand_in_files_of_their_own(tmp_path: Path) -> None:
@@ -142,13 +262,6 @@ def test_of_a_job_no_more_pods_run_at_a_time_than_it_wants_in_all(completions: i
     assert quota(ran)[1].startswith(f"quota     devices: 2.5 used, {asked}")
 
 
-def test_what_nobody_has_counted_is_not_said_to_be_unused() -> None:
-    ran = explain(pod("0.5"), VISION, usage("another"))
-
-    assert quota(ran) == ["tenant    vision, by TenantPolicy/vision"]
-    assert "nobody has counted yet what the tenant uses" in ran.out
-
-
 def test_a_rule_that_is_tried_says_what_it_would_refuse() -> None:
     tried = {"container": {"devices": "0.2", "enforcementAction": "dryrun"}}
     ran = explain(pod("0.5"), policy("vision", "vision-*", ceilings=tried))
@@ -184,12 +297,13 @@ def test_an_exemption_for_some_users_lifts_nothing_for_others() -> None:
     assert explain(pod("2"), VISION, USED, for_ada, options=("-n", "vision-dev", "--user", "ada")).code == 0
 
 
-def test_a_namespace_that_nobody_counts_yet_has_to_wait() -> None:
+def test_a_namespace_that_nobody_counts_yet_is_judged_and_said() -> None:
     ran = explain(pod("1"), VISION, USED, options=("-n", "vision-new"))
 
-    assert ran.code == 1
-    assert "[GPU111]" in ran.out
-    assert "the namespace vision-new is not counted yet" in ran.out
+    assert ran.code == 0
+    assert missing(ran) == [
+        "the TenantUsage of vision does not count vision-new yet: GPU pods wait there for the settler"
+    ]
 
 
 def test_the_same_for_scripts() -> None:
@@ -246,7 +360,7 @@ def test_without_a_usage_all_namespaces_of_all_tenants_begin_with_nothing() -> N
     ran = explain(*pods, VISION, audio, options=())
 
     assert (ran.code, ran.err) == (0, "")
-    assert [line.strip() for line in ran.out.splitlines() if "used" in line] == [
+    assert [line.strip() for line in ran.out.splitlines() if " used, " in line and "quota" in line[:9]] == [
         "quota     devices: 0 used, 1 asked, 4 at most: 3 left",
         "quota     devices: 1 used, 1 asked, 4 at most: 2 left",
         "quota     devices: 0 used, 1 asked, 1 at most: 0 left",

@@ -46,7 +46,12 @@ def test_one_back_end_can_be_tried_alone(client: FlaskClient) -> None:
         ("", "kind: Pod\n labels: {}\n", "line 2, column 8: is not YAML"),
         ("", "- 1", "is not an object"),
         ("", "a: .inf", "line 1, column 4: is no number"),
-        ("?backend=acme", pod(), 'no back end is called "acme"; there are acme-card, acme-share, acme-slice'),
+        (
+            "?backend=acme",
+            pod(),
+            'no back end is called "acme" (did you mean "acme-card"?); there are acme-card, acme-share, acme-slice',
+        ),
+        ("?at=tomorrow", pod(), '"tomorrow" is no time; write day, time and zone, as 2027-01-31T00:00:00Z'),
     ],
 )
 def test_what_cannot_be_explained_is_a_400_with_a_sentence(

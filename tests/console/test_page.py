@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 from html import unescape
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.cli.program import SHIPPED, pod
-from tests.cli.test_tenants import policy
+from tests.cli.test_tenants import exemption, namespace, policy, usage
 from webhook.console import create_app
 from webhook.console.app import SHOWN
 from webhook.console.tries import TRIES
@@ -66,6 +67,77 @@ def test_the_page_says_what_the_tenant_may_have_and_what_is_only_tried(client: F
     assert "What the tenant may have tenant vision, by vision (tenants.yaml:1)" in text
     assert "quota devices: 0 used, 0.3 asked, 2 at most: 1.7 left quota 5 more pods like this would fit" in text
     assert "Dry run [GPU102] vision (tenants.yaml:1) would refuse it if it were enforced" in text
+
+
+def test_what_is_pasted_beside_a_pod_is_used(client: FlaskClient) -> None:
+    limited = policy("vision", quota={"devices": 2})
+    limited["spec"] = {"namespaces": {"selector": {"matchLabels": {"team": "vision"}}}, "quota": {"devices": 2}}
+    used = usage("vision", held={"dev": {"devices": "1.5"}})
+    given = "\n---\n".join(
+        [pod("1", namespace="dev"), *map(json.dumps, (limited, used, namespace("dev", team="vision")))]
+    )
+
+    text = explained(client, given)
+
+    assert 'GPU104 tenant "vision" is over its GPU quota: uses 1.5, asks 1, limit 2 devices' in text
+    assert "Missing no Exemption was given: one may lift what refuses this pod" in text
+
+
+def test_policies_can_be_tried_beside_a_manifest_that_stays_as_it_is(client: FlaskClient, rules: Path) -> None:
+    (rules / "tenants.yaml").write_text(json.dumps(policy("vision", "dev", quota={"devices": 1})))
+    fields = {"text": pod("2"), "namespace": "dev"}
+
+    now = seen(client.post("/", data=fields).text)
+    then = seen(client.post("/", data={**fields, "around": json.dumps(policy("vision", "dev"))}).text)
+
+    assert "GPU104" in now
+    assert "Allowed Pod demo" in then
+    assert "tenant vision, by TenantPolicy/vision: no quota" in then
+
+
+def test_the_user_and_the_time_decide_whether_an_exemption_holds(client: FlaskClient) -> None:
+    made = exemption("deadline", timedelta(days=30))
+    for_ada = {**made, "spec": {**made["spec"], "users": ["ada"]}}
+    around = "\n---\n".join(map(json.dumps, (policy("vision", "vision-*", quota={"devices": 1}), for_ada)))
+    fields = {"text": pod("2"), "namespace": "vision-dev", "around": around}
+
+    def verdict(**more: str) -> str:
+        answer = client.post("/", data={**fields, **more}).text
+        for name, value in more.items():
+            assert f'name="{name}" value="{value}"' in answer
+        return "Allowed" if "Allowed Pod demo" in seen(answer) else "Denied"
+
+    assert (verdict(), verdict(user="ada"), verdict(user="ada", at="2099-01-01T00:00:00Z")) == (
+        "Denied",
+        "Allowed",
+        "Denied",
+    )
+
+
+def test_a_policy_that_cannot_be_used_is_said_above_the_answer(client: FlaskClient) -> None:
+    broken = policy("audio", "audio", quota={"memory": "40"})
+
+    text = explained(client, f"{pod('1')}\n---\n{json.dumps(broken)}")
+
+    assert "audio its policy cannot be used: " in text
+
+
+def test_a_mistake_in_what_is_around_is_said_with_its_line(client: FlaskClient) -> None:
+    answer = client.post("/", data={"text": pod("1"), "around": "kind: TenantPolicy\n spec: {}\n"})
+
+    assert "Not readable line 2, column 6: is not YAML: mapping values are not allowed" in seen(answer.text)
+
+
+def test_what_the_api_server_refuses_is_refused_here_too(client: FlaskClient) -> None:
+    assert 'GPU007 the API server refuses this: "Demo" is no name of an object' in explained(client, pod("1", "Demo"))
+
+
+def test_back_ends_that_are_not_enabled_are_folded_away_unless_one_is_asked_about(client: FlaskClient) -> None:
+    folded, asked = client.get("/").text, client.get("/?backend=acme-slice&example=1").text
+
+    assert "1 more back end, not enabled" in seen(folded)
+    assert '<details class="others">' in folded
+    assert '<details class="others" open>' in asked
 
 
 def test_a_denied_pod_is_shown_with_the_reason_the_place_and_the_fix(client: FlaskClient) -> None:
@@ -128,7 +200,7 @@ def test_what_cannot_be_read_is_said_with_the_line_it_is_about(client: FlaskClie
 def test_the_text_comes_back_as_it_was(client: FlaskClient) -> None:
     given = "\n\n# </textarea><script>alert(1)</script> & \N{GRINNING FACE}\nkind: Pod\n"
     html = client.post("/", data={"text": given}).text
-    (back,) = re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", html, re.DOTALL)
+    (back,) = re.findall(r'<textarea id="text"[^>]*>\n(.*?)</textarea>', html, re.DOTALL)
 
     assert unescape(back) == given
     assert "<script>alert" not in html
@@ -149,7 +221,7 @@ def test_what_is_loaded_is_shown(client: FlaskClient) -> None:
     assert "Whole devices acme-card Shares acme-share" in text
     assert "acme-card whole devices whole cards, by Acme" in text
     assert "owns acme.example/compute acme.example/share" in text
-    assert "acme-slice not enabled hardware slices" in text
+    assert "1 more back end, not enabled acme-slice hardware slices" in text
     assert "shares of two cards refused" in text
     assert "A1 15360Mi unknown Acme A1" in text
 

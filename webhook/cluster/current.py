@@ -56,7 +56,8 @@ def tenants() -> tenant_objects.Objects:
     from webhook.cluster import client, session  # noqa: PLC0415 - 55 MiB, and files need none of it
 
     async def read(api: client.Api) -> tenant_objects.Objects:
-        return tenant_objects.Objects(*[await api.list(path) for path in TENANTS])
+        policies, exemptions, usages, namespaces = [await api.list(path) for path in TENANTS]
+        return tenant_objects.Objects(policies, exemptions, usages, namespaces, whole=True)
 
     try:
         return session.ask(read)

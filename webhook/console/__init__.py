@@ -7,10 +7,11 @@
     GET  /api/rules     what is loaded, or what is wrong with it
     GET  /api/inventory the contract of `gpu-webhook inventory -o json`
     GET  /api/tenants   the contract of `gpu-webhook tenants -o json`
-    POST /api/explain   YAML or JSON in, the contract of `gpu-webhook explain -o json` out; `?backend=NAME`
+    POST /api/explain   YAML or JSON in, the contract of `gpu-webhook explain -o json` out;
+                        `?backend=`, `?namespace=`, `?user=` and `?at=` as the options of the command
 
 Belongs here: HTTP for a person at the machine, and the HTML of the pages. Does not belong here: what is
-decided (`webhook.core.reports.explain`), its words (`webhook.views`), and anything a cluster depends on: admission
+decided (`webhook.files.question`), its words (`webhook.views`), and anything a cluster depends on: admission
 runs without this package, and without Flask. Nothing is kept between two requests but what files said, which are read
 again when they change.
 

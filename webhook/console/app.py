@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -16,10 +16,11 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from webhook.console import guard, pasted, tries
 from webhook.console.loaded import Loaded, Rules
-from webhook.console.pasted import UnreadableError
+from webhook.console.pasted import Pasted, UnreadableError
 from webhook.console.sources import Seen, Source, Standings, T
 from webhook.core.reports.explain import Explanation, contract
 from webhook.core.reports.overview import Overview
+from webhook.core.reports.tenants import Problem
 from webhook.core.rules.rulebook import Rulebook
 from webhook.views import tenants
 from webhook.views.explanation import view
@@ -64,10 +65,11 @@ def create_app(
     )
     watched = Rules(rules, source.around)
     _guard(app, bound)
-    _pages(app, watched)
-    _api(app, watched)
+    standings = standings or Standings()
+    _pages(app, watched, standings)
+    _api(app, watched, standings)
     _inventory(app, watched, source)
-    _tenants(app, watched, standings or Standings())
+    _tenants(app, watched, standings)
     return app
 
 
@@ -109,16 +111,24 @@ def _drain() -> None:
             left -= len(chunk)
 
 
-def _pages(app: Flask, rules: Rules) -> None:
+def _pages(app: Flask, rules: Rules, standings: Standings) -> None:
     @app.get("/")
     def begin() -> str:
         loaded = rules.now()
         backend, text = _chosen(loaded)
-        return _page(loaded, text, backend)
+        return _page(loaded, Pasted(text.encode(), backend=backend), standings)
 
     @app.post("/")
     def explained() -> str:
-        return _page(rules.now(), request.form.get("text", ""), request.form.get("backend", ""))
+        return _page(
+            rules.now(), _pasted(request.form.get("text", "").encode(errors="replace"), request.form), standings
+        )
+
+
+def _pasted(text: bytes, said: Mapping[str, str]) -> Pasted:
+    """What stands in the fields of the form, or in the address, beside the text."""
+    fields = {name: said.get(name, "").strip() for name in ("namespace", "user", "at", "backend")}
+    return Pasted(text, said.get("around", "").encode(errors="replace"), **fields)
 
 
 def _chosen(loaded: Loaded) -> tuple[str, str]:
@@ -134,29 +144,31 @@ def _chosen(loaded: Loaded) -> tuple[str, str]:
     return backend, tries.of(examples[number - 1])
 
 
-def _page(loaded: Loaded, text: str, backend: str) -> str:
-    found: list[Explanation] = []
+def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
+    found: Sequence[Explanation] = ()
+    problems: Sequence[Problem] = ()
     error = None
+    there, unknown = standings.there()
     if loaded.rulebook is not None:
         try:
-            found = pasted.explanations(text.encode(errors="replace"), loaded.rulebook, backend)
+            found, problems = pasted.answer(asked, loaded.rulebook, there)
         except UnreadableError as unreadable:
             error = unreadable
     return render_template(
         "page.html",
         rules=loaded.contract(),
-        unseen=loaded.unseen,
+        unseen=loaded.unseen or unknown,
         tries=tries.TRIES,
-        text=text,
-        backend=backend,
+        asked=asked,
         views=[view(explanation) for explanation in found[:SHOWN]],
         hidden=len(found[SHOWN:]),
         denied=sum(not explanation.decision.allowed for explanation in found),
+        problems=problems,
         error=error,
     )
 
 
-def _api(app: Flask, rules: Rules) -> None:
+def _api(app: Flask, rules: Rules, standings: Standings) -> None:
     @app.get("/api/rules")
     def what_is_loaded() -> Response:
         return _json(rules.now().contract())
@@ -166,11 +178,14 @@ def _api(app: Flask, rules: Rules) -> None:
         rulebook = _usable(rules)
         if len(body := request.get_data()) > pasted.MAX_BYTES:
             raise RequestEntityTooLarge
+        there, unknown = standings.there()
+        if unknown:
+            return _json({"error": unknown}, HTTPStatus.SERVICE_UNAVAILABLE)
         try:
-            found = pasted.explanations(body, rulebook, request.args.get("backend", ""))
+            answered = pasted.answer(_pasted(body, request.args), rulebook, there)
         except UnreadableError as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
-        return _json(contract(found))
+        return _json(contract(answered.found))
 
 
 def _inventory(app: Flask, rules: Rules, source: Source) -> None:

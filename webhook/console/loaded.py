@@ -10,7 +10,7 @@ from typing import Any
 
 from webhook.core.forms.document import Problem
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files import file_stamps, rule_files, surroundings
+from webhook.files import file_stamps, rule_files, rulebook_cache, surroundings
 from webhook.files.surroundings import SurroundingsError
 from webhook.views import rules
 
@@ -56,7 +56,7 @@ class Rules:
 
 def _load(directory: Path, around: Path | None) -> Loaded:
     try:
-        rulebook = rule_files.load(directory)
+        rulebook = rulebook_cache.load(directory)
     except rule_files.RuleFilesError as error:
         return Loaded(None, error.problems)
     if around is None:
@@ -64,4 +64,4 @@ def _load(directory: Path, around: Path | None) -> Loaded:
     try:
         return Loaded(surroundings.around(rulebook, around))
     except SurroundingsError as error:
-        return Loaded(rulebook, unseen=str(error))
+        return Loaded(rulebook, unseen=f"Nothing is known of the cluster's nodes: {error}")

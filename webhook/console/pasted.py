@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import Final
+from collections.abc import Mapping
+from time import time
+from typing import Any, Final, NamedTuple
 
-from webhook.core.interpret import claim_objects
-from webhook.core.reports import explain
-from webhook.core.reports.explain import Explanation
-from webhook.core.rules import index
+from webhook.core.kube import time as times
+from webhook.core.reports.missing import Setting
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files import documents, manifests
+from webhook.files import documents as files
+from webhook.files import manifests, question, tenant_objects
+from webhook.files.question import Answer, Question
 
 MAX_BYTES: Final = 1 << 20
 """etcd stores no object above 1.5 MiB, and a larger pod is not readable on a page."""
@@ -22,8 +23,9 @@ and ten aliases of ten aliases of ten ... are refused before they are memory."""
 
 MAX_EXCERPT: Final = 200
 
-_NAME: Final = "the text"
-_PLACED: Final = re.compile(rf"{_NAME}:(?P<line>\d+):(?P<column>\d+): (?P<message>.*)", re.DOTALL)
+_PLACED: Final = re.compile(
+    r"the (?:text|objects around it):(?P<line>\d+):(?P<column>\d+): (?P<message>.*)", re.DOTALL
+)
 
 
 class UnreadableError(Exception):
@@ -34,29 +36,44 @@ class UnreadableError(Exception):
         self.excerpt, self.caret = excerpt, caret
 
 
-def explanations(content: bytes, rulebook: Rulebook, backend: str = "") -> list[Explanation]:
-    """Explain every pod in the text, as if the cluster had only `backend` if that is given.
+class Pasted(NamedTuple):
+    """What the form has, or for scripts the body and the address: `at` is a time as Kubernetes writes it, or now."""
 
-    Raises UnreadableError.
-    """
-    if backend and backend not in rulebook.backends:
-        known = ", ".join(sorted(rulebook.backends))
-        raise UnreadableError(f'no back end is called "{backend[:63]}"; there are {known}')
-    if len(content) > MAX_BYTES:
+    text: bytes
+    around: bytes = b""
+    namespace: str = ""
+    user: str = ""
+    at: str = ""
+    backend: str = ""
+
+
+def answer(pasted: Pasted, rulebook: Rulebook, there: tenant_objects.Objects) -> Answer:
+    """Explain every pod in the text as the command does, by the tenants that are there; raises UnreadableError."""
+    if len(pasted.text) + len(pasted.around) > MAX_BYTES:
         raise UnreadableError(f"this is more than {MAX_BYTES >> 20} MiB")
-    if not content.strip():
+    if not pasted.text.strip():
         raise UnreadableError("there is nothing here yet: paste a pod, or anything that makes pods")
-    chosen = replace(index.only(backend, rulebook), tenancy=rulebook.tenancy) if backend else rulebook
     try:
-        objects = manifests.parse(content, _NAME, most=MAX_VALUES)
-    except documents.UnreadableError as error:
-        raise _located(str(error), content) from None
-    chosen = claim_objects.given(objects, chosen)
-    explained = (each for one in objects for each in explain.explain(one, chosen))
-    found = list(explain.foreseen(explained, chosen.tenancy))
-    if not found:
+        at = times.seconds(pasted.at) if pasted.at else time()
+    except ValueError as error:
+        raise UnreadableError(str(error)) from None
+    setting = Setting(pasted.namespace, pasted.user, at)
+    documents = _parsed(pasted.text, "the text")
+    around = _parsed(pasted.around, "the objects around it")
+    try:
+        answered = question.answer(Question(documents, around, setting, pasted.backend), rulebook, there)
+    except files.UnreadableError as error:
+        raise UnreadableError(str(error)) from None
+    if not answered.found:
         raise UnreadableError("there is no pod in this, and nothing that makes pods")
-    return found
+    return answered
+
+
+def _parsed(content: bytes, name: str) -> list[Mapping[str, Any]]:
+    try:
+        return manifests.parse(content, name, most=MAX_VALUES) if content.strip() else []
+    except files.UnreadableError as error:
+        raise _located(str(error), content) from None
 
 
 def _located(message: str, content: bytes) -> UnreadableError:

@@ -98,6 +98,14 @@ class Standings(_Latest[tenant_objects.Objects, Tenants]):
         origin = "the cluster" if live else str(file or "the rule files")
         super().__init__(None if live else file, origin, read, counted=live or file is not None)
 
+    def there(self) -> tuple[tenant_objects.Objects, str]:
+        """The policies, exemptions, ledgers and namespaces; and why these are not known, if so."""
+        try:
+            with self._lock:
+                return self._latest(), ""
+        except UnreadableError as error:
+            return tenant_objects.Objects(), f"Nothing is known of tenants: {error}"
+
     def _view(self, objects: tenant_objects.Objects, rulebook: Rulebook) -> Tenants:
         return objects.view(rulebook, time(), live=self._counted)
 

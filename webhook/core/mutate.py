@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import NamedTuple
 
 from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
 from webhook.core.forms.document import Nearest
@@ -17,32 +18,40 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
 
+class Translated(NamedTuple):
+    """The decision, and the plan behind it; None for a pod that asks for nothing or cannot be read."""
+
+    decision: Decision
+    plan: Plan | None = None
+
+
 def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Translate the pod; deny it only if its request cannot be understood or satisfied."""
+    return translate(request, rulebook).decision
+
+
+def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
+    """The same with its plan, for reports that show the reasons."""
     if request.is_a_ping:
-        return pinged("mutate")
+        return Translated(pinged("mutate"))
     if request.operation != "CREATE" or not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):
-        return UNTOUCHED
+        return Translated(UNTOUCHED)
     try:
         request = projection.project(request, rulebook)
         seen = pod.read(request.pod or {}, request.namespace)
         if interpret.asks_nothing(seen, rulebook):
-            return _with_hints(seen, rulebook)
+            return Translated(_with_hints(seen, rulebook))
         planned = defaults.plan_for_tenant(seen, rulebook)
     except Refusal as refusal:
-        return observe.refused(refusal, rulebook)
-    return decide(planned, request, rulebook)
+        return Translated(observe.refused(refusal, rulebook))
+    decision = _decision(planned, request, rulebook)
+    return Translated(observe.enforced_mutation(decision, planned.served, rulebook), planned)
 
 
 def _with_hints(seen: Pod, rulebook: Rulebook) -> Decision:
     """The decision for a pod that asks for nothing: its author is told of keys that may have been meant to."""
     warnings = [*hints.of_keys(seen, rulebook, Nearest(interpret.WORDS))]
     return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
-
-
-def decide(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-    """The decision for the plan of a request's projection."""
-    return observe.enforced_mutation(_decision(planned, request, rulebook), planned.served, rulebook)
 
 
 def _decision(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:

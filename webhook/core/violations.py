@@ -12,6 +12,7 @@ CODES: Final = {
     "GPU004": "no rule says whether objects of this kind hold pods, so nothing can be said of them",
     "GPU005": "a field of the object that tells its pods, or how many there are, cannot be read",
     "GPU006": "a TenantPolicy or an Exemption has a form that cannot be read",
+    "GPU007": "the API server refuses a label, an annotation, a name or a quantity of the object",
     "GPU101": "a policy does not let the tenant use such a back end, vendor, model, sharing or profile",
     "GPU102": "a container asks for more than a policy lets one have",
     "GPU103": "a pod asks for more than a policy lets one have",

@@ -13,4 +13,5 @@ user's cache folder. Does not belong here: what a document means (`core/rules`),
     inventory_objects  nodes and pods
     survey_objects     what a survey looks at
     tenant_objects     policies, ledgers, exemptions and namespaces
+    question           pods that a person asks about, answered by all that is given around them
 """

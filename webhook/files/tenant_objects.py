@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, TypeVar
 
 from webhook.core.kube import paths
 from webhook.core.kube.quantity import shown
+from webhook.core.policy.membership import NAME_LABEL
 from webhook.core.quota import stored
 from webhook.core.quota.ledger import Ledger
 from webhook.core.reports import tenants
 from webhook.core.reports.tenants import Problem, Tenants
 from webhook.core.rules import cluster_policies as documents
+from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.files import inventory_objects
 from webhook.files.documents import UnreadableError
 
 Object = Mapping[str, Any]
-
-NAME_LABEL: Final = "kubernetes.io/metadata.name"
-"""The label that Kubernetes puts on every namespace."""
+T = TypeVar("T", bound=TenantPolicy | Exemption)
 
 
 @dataclass(slots=True)
 class Objects:
-    """Objects that describe tenants, as they are in the Kubernetes API."""
+    """Objects that describe tenants, as they are in the Kubernetes API; `whole`: all that there are in a cluster."""
 
     policies: list[Object] = field(default_factory=list)
     exemptions: list[Object] = field(default_factory=list)
     usages: list[Object] = field(default_factory=list)
     namespaces: list[Object] = field(default_factory=list)
+    whole: bool = False
 
     def add(self, document: Object) -> None:
         """Add an object, or those of a list; objects of other kinds are ignored.
@@ -55,8 +57,11 @@ class Objects:
         for document in inventory_objects.contents(content, name):
             self.add(document)
 
-    def tenancy(self, rulebook: Rulebook) -> tuple[Tenancy, list[Problem]]:
-        """The policies and exemptions of the rule files and of these objects, and the problems of the objects."""
+    def tenancy(self, rulebook: Rulebook, *, tried: bool = False) -> tuple[Tenancy, list[Problem]]:
+        """The policies and exemptions of the rulebook and of these objects, and the problems of the objects.
+
+        Of two of a name that of the rulebook counts, as on the server; or these, if they are `tried` instead.
+        """
         policies = documents.policies_from(self.policies, rulebook)
         exemptions = documents.exemptions_from(self.exemptions, rulebook)
         problems = [
@@ -70,15 +75,15 @@ class Objects:
             for problem in broken.problems
         ]
         offline = rulebook.tenancy
-        replaced = [broken.instead for broken in policies.broken.values() if broken.instead is not None]
+        replaced = {name: broken.instead for name, broken in policies.broken.items() if broken.instead is not None}
         labels = {
             _name(one): {NAME_LABEL: _name(one), **paths.mapping(one, "metadata", "labels")}
             for one in self.namespaces
         }
         tenancy = replace(
             offline,
-            policies=[*offline.policies, *policies.read.values(), *replaced],
-            exemptions=[*offline.exemptions, *exemptions.read.values()],
+            policies=_beside(offline.policies, {**policies.read, **replaced}, tried=tried),
+            exemptions=_beside(offline.exemptions, exemptions.read, tried=tried),
             labels={**offline.labels, **labels},
         )
         return tenancy, [*problems, *self._conditions()]
@@ -109,6 +114,12 @@ class Objects:
         seen = {name: {NAME_LABEL: name} for ledger in ledgers.values() for name in ledger.held}
         tenancy = replace(tenancy, labels={**seen, **tenancy.labels})
         return tenants.overview(tenancy, ledgers, at, [*broken, *unread], live=live or bool(self.usages))
+
+
+def _beside(ruled: Sequence[T], found: Mapping[str, T], *, tried: bool) -> Sequence[T]:
+    """Both together, without those of the one side that have a name of the other."""
+    by_name = {one.name: one for one in ruled}
+    return [*({**by_name, **found} if tried else {**by_name, **found, **by_name}).values()]
 
 
 def _name(raw: Object) -> str:

@@ -70,7 +70,8 @@ class View:
     """What people are told of one pod.
 
     `lead` follows Allowed or Denied. `was` is how a pod of another system was understood, `tenant` what its quota
-    says, `tried` what policies in dry run would refuse. `pod` is there if there are `changes`.
+    says, `tried` what policies in dry run would refuse, `missing` what nobody gave and what it may change. `pod` is
+    there if there are `changes`.
     """
 
     title: str
@@ -81,6 +82,7 @@ class View:
     tenant: Sequence[Row]
     warnings: Sequence[str]
     tried: Sequence[str]
+    missing: Sequence[str]
     violations: Sequence[Violation]
     changes: Sequence[Change]
     pod: Sequence[Passage]
@@ -112,6 +114,7 @@ def view(explanation: Explanation) -> View:
             for finding in decision.findings
             if finding.action == "dryrun"
         ],
+        missing=[each.effect for each in explanation.missing],
         violations=decision.violations,
         changes=[_change(edit) for edit in from_before],
         pod=difference.passages(explanation.before, explanation.after, from_before) if edits else (),

@@ -37,6 +37,7 @@ def _lines(view: View) -> Iterator[Line]:
         yield from (_row("" if number else label, row.text) for number, row in enumerate(rows))
     yield from (_row("warning", text) for text in view.warnings)
     yield from (_row("dryrun", text) for text in view.tried)
+    yield from (_row("missing", text) for text in view.missing)
     if not view.allowed:
         yield Line("  denied", "-")
         yield from (Line(f"    {line}") for violation in view.violations for line in str(violation).splitlines())

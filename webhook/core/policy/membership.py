@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from webhook.core.forms.labels import Expression
 from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import Namespaces, TenantPolicy
+
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""The label that Kubernetes puts on every namespace."""
 
 _INDEX: Final = "*"
 """The key of policies that select by pattern or label; no namespace is called so."""
@@ -30,7 +33,7 @@ def member(namespace: str, tenancy: Tenancy) -> Membership:
 
 
 def _member(namespace: str, tenancy: Tenancy) -> Membership:
-    labels = tenancy.labels.get(namespace, {})
+    labels = tenancy.labels.get(namespace, {NAME_LABEL: namespace})
     selecting = [
         policy for policy in _candidates(namespace, tenancy) if selects(policy.namespaces, namespace, labels)
     ]
@@ -39,6 +42,25 @@ def _member(namespace: str, tenancy: Tenancy) -> Membership:
     highest = max(policy.priority for policy in selecting)
     best = [policy for policy in selecting if policy.priority == highest]
     return Membership(best[0]) if len(best) == 1 else Membership(None, best)
+
+
+def undecided(namespace: str, tenancy: Tenancy) -> Iterator[TenantPolicy]:
+    """The policies that would be, or not be, for a namespace by its labels, if these are not known."""
+    chosen = member(namespace, tenancy)
+    best = (chosen.policy, *chosen.rivals)
+    least = max((policy.priority for policy in best if policy is not None), default=None)
+    for policy in _candidates(namespace, tenancy):
+        if (least is None or policy.priority >= least or policy in best) and _depends(policy.namespaces, namespace):
+            yield policy
+
+
+def _depends(namespaces: Namespaces, name: str) -> bool:
+    """Whether the labels of a namespace decide if it is selected, beside its name."""
+    if namespaces.selector is None or any(fnmatchcase(name, glob) for glob in namespaces.names):
+        return False
+    by_name = [each for each in namespaces.selector if each.key == NAME_LABEL]
+    rest = len(namespaces.selector) > len(by_name)
+    return rest and all(_matches(each, {NAME_LABEL: name}) for each in by_name)
 
 
 def _candidates(namespace: str, tenancy: Tenancy) -> Iterable[TenantPolicy]:

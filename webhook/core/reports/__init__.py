@@ -5,6 +5,8 @@ Does not belong here: how they are shown (`webhook.views`, `webhook.console`). A
 room: the server learns its surroundings from an `inventory`, `workloads` answers /templates, and `applied` /policies.
 
     explain    what would become of a pod, why, and which rule each edit comes from
+    api_server  what the API server refuses of a pod by itself
+    missing    the inputs of an answer that nobody gave, and what each may change
     pod_templates  the pods that an object would make, as the Workload of its kind says
     forecast   whether it would be within the quota of its tenant
     convert    a pod of one system, rewritten for another

@@ -20,7 +20,8 @@ from webhook.core.plan import remove, text
 from webhook.core.plan.choose import Assignment
 from webhook.core.plan.plan import Plan
 from webhook.core.reports import explain
-from webhook.core.reports.explain import NOWHERE, Explanation, Setting
+from webhook.core.reports.explain import Explanation
+from webhook.core.reports.missing import NOWHERE, Setting
 from webhook.core.request.request import PREFIX, Devices
 from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook
@@ -53,7 +54,14 @@ def _convert(understood: Explanation, wanted: Rulebook, setting: Setting) -> Exp
     result = explain.explain_pod(understood.title, neutral, understood.namespace, wanted, setting)
     allowed = result.decision.allowed
     after = _without_annotations(result.after, asked) if allowed else understood.before
-    return replace(result, before=understood.before, after=after, converted=understood.planned, pods=understood.pods)
+    return replace(
+        result,
+        before=understood.before,
+        after=after,
+        converted=understood.planned,
+        pods=understood.pods,
+        named=understood.named,
+    )
 
 
 def _neutral(seen: Pod, planned: Plan, rulebook: Rulebook) -> tuple[dict[str, Any], set[str]]:

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 from webhook.core.backends import charge
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.interpret.container_request import ContainerRequest
-from webhook.core.kube import patch, pod, quantity
-from webhook.core.kube.paths import field as path_of
-from webhook.core.mutate import decide
+from webhook.core.kube import patch, pod
+from webhook.core.mutate import translate
 from webhook.core.plan import choose
 from webhook.core.plan.choose import Candidate
 from webhook.core.plan.plan import Plan
-from webhook.core.policy import defaults, holdings, observe
-from webhook.core.projection import projection
-from webhook.core.quota.ledger import Ledger
+from webhook.core.policy import holdings
+from webhook.core.reports import api_server, missing, pod_templates
 from webhook.core.reports import forecast as prospects
-from webhook.core.reports import pod_templates
-from webhook.core.reports.forecast import Prospect
-from webhook.core.reports.pod_templates import Found
+from webhook.core.reports.forecast import Ledgers, Prospect
+from webhook.core.reports.missing import NOWHERE, Judged, Missing, Setting
+from webhook.core.reports.pod_templates import NOBODY, Found, Named
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
@@ -34,8 +33,9 @@ from webhook.core.violations import Refusal, Violation
 class Explanation:
     """What would become of one pod. `title` names the object, `before` and `after` are the pod.
 
-    `converted` is how the pod was understood in the words of another system, if it is rewritten for this one. There
-    are `pods` like this at a time, and `prospect` is what the quota of their tenant says to them, if it was asked.
+    `named` is the object that has it, or makes it. `converted` is how the pod was understood in the words of another
+    system, if it is rewritten for this one. There are `pods` like this at a time, and `prospect` is what the quota of
+    their tenant says to them, if it was asked. `missing` are the inputs that nobody gave, with what each may change.
     """
 
     title: str
@@ -47,35 +47,29 @@ class Explanation:
     charges: Mapping[str, Fraction] = field(default_factory=dict)
     converted: Plan | None = None
     namespace: str = "default"
+    named: Named = NOBODY
     pods: int = 1
     prospect: Prospect | None = None
-
-
-class Setting(NamedTuple):
-    """By whom and when a pod is created, in seconds since 1970; and where, unless it says so itself."""
-
-    namespace: str = ""
-    user: str = ""
-    at: float = 0.0
-
-
-NOWHERE: Final = Setting()
+    missing: Sequence[Missing] = ()
 
 
 def contract(found: Sequence[Explanation]) -> Any:
     """The form of `explain -o json`, which scripts rely on: of one pod an object, of several a list."""
     contracts = [
         {
+            "object": {"kind": one.named.kind, "namespace": one.namespace, "name": one.named.name or None},
             "allowed": one.decision.allowed,
             "code": int(one.decision.code),
             "violations": [
-                {"code": v.code, "path": v.path, "message": v.message, "fix": v.fix} for v in one.decision.violations
+                {"code": v.code, "path": v.path, "message": v.message, "rule": v.rule, "fix": v.fix}
+                for v in one.decision.violations
             ],
             "warnings": list(one.decision.warnings),
             "backends": dict(one.decision.backends),
             "patch": [dict(operation) for operation in one.decision.patch],
             "pod": one.after,
             "tenant": one.prospect.contract() if one.prospect else None,
+            "missing": [each._asdict() for each in one.missing],
         }
         for one in found
     ]
@@ -88,30 +82,44 @@ def explain(document: Mapping[str, Any], rulebook: Rulebook, setting: Setting = 
 
 
 def _explain_found(found: Found, rulebook: Rulebook, setting: Setting) -> Explanation:
-    if found.wrong is not None:
-        return Explanation(title=found.title, decision=denied([found.wrong]), before=found.pod, after=found.pod)
     namespace = setting.namespace or found.namespace
+    if found.wrong is not None:
+        bare = Explanation(title=found.title, decision=denied([found.wrong]), before=found.pod, after=found.pod)
+        return replace(bare, namespace=namespace, named=found.named)
     explained = explain_pod(found.title, found.pod, namespace, rulebook, setting)
     decision = explained.decision
     warnings = [*decision.warnings, *filter(None, (found.note, "" if decision.backends else found.hint))]
-    return replace(explained, pods=found.number, decision=decision._replace(warnings=warnings))
+    decision = decision._replace(warnings=warnings)
+    return replace(explained, pods=found.number, named=found.named, decision=decision)
 
 
 def foreseen(
-    found: Iterable[Explanation], tenancy: Tenancy, ledgers: Mapping[str, Ledger] | None = None
+    found: Iterable[Explanation],
+    tenancy: Tenancy,
+    ledgers: Ledgers = MappingProxyType({}),
+    setting: Setting = NOWHERE,
 ) -> Iterator[Explanation]:
     """The explanations, each with the word of its tenant's ledger, as if all of it were created one after another.
 
-    `ledgers` None: nobody uses anything yet.
+    A tenant uses nothing yet whose ledger is not there.
     """
     known = ledgers
     for one in found:
         decision, prospect, after = prospects.foresee(
-            one.decision, one.pods, one.namespace, tenancy, known, imagined=ledgers is None
+            one.decision, one.pods, one.namespace, tenancy, known, imagined=True
         )
         known = after if decision.allowed and one.decision.reservation else known
         shown = one.after if decision.allowed else one.before
-        yield replace(one, decision=decision, prospect=prospect, after=shown)
+        told = replace(one, decision=decision, prospect=prospect, after=shown)
+        if _concerns_gpus(told):
+            judged = Judged(one.namespace, one.named.placed, decision, prospect)
+            told = replace(told, missing=[*missing.find(judged, tenancy, ledgers, setting)])
+        yield told
+
+
+def _concerns_gpus(one: Explanation) -> bool:
+    asking = one.planned is not None and any(asked.anything for asked in one.planned.interpretation.asked)
+    return asking or bool(one.decision.findings)
 
 
 def explain_pod(
@@ -139,28 +147,24 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
 
 
 def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
-    """What both webhooks make of a pod, by its projection and without the reasons: as little work as theirs.
+    """What both webhooks and the API server make of a pod, without the reasons: as little work as theirs.
 
     The pod `after` is not made.
     """
     raw = review.pod or {}
     if not isinstance(raw.get("spec"), Mapping):
-        missing = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
-        return Explanation(title=title, decision=denied([missing]), before=raw, after=raw)
+        wrong = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
+        return Explanation(title=title, decision=denied([wrong]), before=raw, after=raw)
     if rulebook.cluster.exempts(review.namespace):
         exempt = f"{title} (exempt: {review.namespace})"
         return Explanation(title=exempt, decision=UNTOUCHED, before=raw, after=raw)
-    try:
-        review = projection.project(review, rulebook)
-        seen = pod.read(review.pod or {}, review.namespace)
-        planned = defaults.plan_for_tenant(seen, rulebook)
-    except Refusal as refusal:
-        return Explanation(title=title, decision=observe.refused(refusal, rulebook), before=raw, after=raw)
-    planned.violations += () if title.startswith("Pod ") else _not_in_a_template(seen)
-    decision = decide(planned, review, rulebook)
+    decision, planned = translate(review, rulebook)
     if decision.allowed:
-        after = patch.applied(decision.patch, review.pod or {}) if decision.patch else review.pod
+        after = patch.applied(decision.patch, raw) if decision.patch else raw
         decision = _judged(decision, review._replace(pod=after), rulebook)
+    refused = [*api_server.refusals(review._replace(pod=raw), decision, template=not title.startswith("Pod "))]
+    if refused:
+        decision = denied([*decision.violations, *refused], decision.warnings, decision.findings)
     return Explanation(title=title, decision=decision, before=raw, after=raw, planned=planned)
 
 
@@ -189,20 +193,3 @@ def _candidates(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Candida
         return list(choose.candidates(asked, rulebook))
     except Refusal:
         return []
-
-
-def _not_in_a_template(seen: pod.Pod) -> Iterator[Violation]:
-    """Kubernetes validates a template before any pod exists, so nothing can be rescued there."""
-    for container in seen.containers:
-        for section, present in (("limits", container.limits), ("requests", container.requests)):
-            for name, value in present.items():
-                path = path_of((*container.path, "resources", section, name))
-                if "/" not in name and name.startswith("gpu"):
-                    yield _template(path, f"{name} is no resource name that Kubernetes takes in a pod template")
-                elif "/" in name and not quantity.is_whole(value):
-                    yield _template(path, f"{name}: {value} is no whole number, and a pod template needs one")
-
-
-def _template(path: str, message: str) -> Violation:
-    fix = 'say it with a label or annotation of the template, as gpu: "0.3"'
-    return Violation(code="GPU002", path=path, message=message, fix=fix)

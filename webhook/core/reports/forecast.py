@@ -85,25 +85,24 @@ def foresee(
     pods: int,
     namespace: str,
     tenancy: Tenancy,
-    ledgers: Ledgers | None,
+    ledgers: Ledgers,
     *,
     imagined: bool = False,
 ) -> Foreseen:
-    """The result for so many copies of a pod that was judged so; `ledgers` None: nobody uses anything yet.
+    """The result for so many copies of a pod that was judged so.
 
-    `imagined`: the ledgers hold nothing but what was foreseen before, so every namespace is counted.
+    `imagined`: nobody counts anything meanwhile, so a ledger that is not there, or does not count the namespace,
+    holds nothing there; else a pod would have to wait for it.
     """
-    imagined, ledgers = imagined or ledgers is None, ledgers or {}
     policy = member(namespace, tenancy).policy
     if policy is None:
         return Foreseen(decision, None, ledgers)
     wanted, quota = decision.reservation, policy.quota
     if wanted is None or quota is None or not pods:
         return Foreseen(decision, _prospect(policy, namespace, pods), ledgers)
-    ledger = ledgers.get(policy.name, Ledger(view=1) if imagined else Ledger())
-    ledger = replace(ledger, hard=quota.hard, advances={})
+    ledger = replace(ledgers.get(policy.name, Ledger()), hard=quota.hard, advances={})
     if imagined:
-        ledger = replace(ledger, held={namespace: tally.NOTHING, **ledger.held})
+        ledger = replace(ledger, view=ledger.view or 1, held={namespace: tally.NOTHING, **ledger.held})
     if not ledger.view:
         answered = _answered(decision, wanted, ledger, pods, None)
         return Foreseen(answered, _prospect(policy, namespace, pods), ledgers)

@@ -12,6 +12,7 @@ from webhook.core.forms.document import kind as kind_of
 from webhook.core.kube import paths
 from webhook.core.kube.paths import Path
 from webhook.core.kube.paths import field as path_of
+from webhook.core.kube.pod import live
 from webhook.core.request.shorthand import is_key
 from webhook.core.rules.vocabulary import METADATA
 from webhook.core.rules.workload import (
@@ -32,6 +33,7 @@ Object = Mapping[str, Any]
 
 UNKNOWN: Final = "GPU004"
 UNREADABLE: Final = "GPU005"
+OVER: Final = "the pod is over: it holds nothing of a quota any more"
 MOST: Final = 2**31 - 1
 """The largest number that Kubernetes takes for replicas."""
 
@@ -49,6 +51,17 @@ class Template(NamedTuple):
     metadata: Path
 
 
+class Named(NamedTuple):
+    """An object by its kind and name, empty if it has none; `placed`: it says its namespace itself."""
+
+    kind: str = ""
+    name: str = ""
+    placed: bool = False
+
+
+NOBODY: Final = Named()
+
+
 class Found(NamedTuple):
     """A pod of an object with a title and namespace; or, with a violation, why nothing can be said of the object.
 
@@ -59,6 +72,7 @@ class Found(NamedTuple):
     pod: Object
     namespace: str
     number: int
+    named: Named
     note: str = ""
     hint: str = ""
     wrong: Violation | None = None
@@ -77,7 +91,9 @@ def pods(document: Any, workloads: Workloads, kind: str = "", api_version: str =
     if kind == "AdmissionReview":
         for found in pods(paths.at(document, "request", "object"), workloads, "Pod"):
             # The object need not have its namespace yet.
-            yield found._replace(namespace=str(paths.at(document, "request", "namespace") or found.namespace))
+            said = paths.at(document, "request", "namespace")
+            named = found.named._replace(placed=bool(said) or found.named.placed)
+            yield found._replace(namespace=str(said or found.namespace), named=named)
     elif kind.endswith("List") and isinstance(document.get("items"), list):
         of = "" if kind == "List" else api_version
         for item in document["items"]:
@@ -91,7 +107,9 @@ def _of_object(
 ) -> Iterator[Found]:
     name = paths.at(document, "metadata", "name") or paths.at(document, "metadata", "generateName")
     title = f"{kind or 'an object without a kind'} {name or '(no name)'}"
-    bare = Found(title, document, str(paths.at(document, "metadata", "namespace") or "default"), 1)
+    namespace = paths.at(document, "metadata", "namespace")
+    named = Named(kind, str(name or ""), bool(namespace))
+    bare = Found(title, document, str(namespace or "default"), 1, named)
     if workload is None:
         yield bare._replace(wrong=_unknown(kind, api_version, workloads))
         return
@@ -102,9 +120,11 @@ def _of_object(
     except Refusal as refusal:
         yield from (bare._replace(wrong=violation) for violation in refusal.violations)
         return
+    if kind == "Pod" and not live(document):
+        found = [each._replace(number=0, note=OVER) for each in found]
     for each in found:
         whose = title if len(found) == 1 or not each.path else f"{title} {path_of(each.path)}"
-        number = f" ({each.number} pods)" if each.number != 1 else ""
+        number = f" ({each.number} pods)" if each.number != 1 and each.note != OVER else ""
         hint = misplaced(document, each) or ""
         yield bare._replace(title=whose + number, pod=each.pod, number=each.number, note=each.note, hint=hint)
 
