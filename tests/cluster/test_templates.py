@@ -113,6 +113,49 @@ def test_shorthand_beside_the_template_is_pointed_out(cluster: Client) -> None:
     assert stored.warnings == (f"{hint} Write it in spec.template.metadata.labels",)
 
 
+def test_shorthand_in_annotations_beside_the_template_is_pointed_out_too(cluster: Client) -> None:
+    asked = {"gpu": "0.3", "gpu-webhook.io/model": "T4"}
+
+    stored = cluster.create(workload("Deployment", metadata={"annotations": asked}))
+
+    keys = 'metadata.annotations.gpu and metadata.annotations["gpu-webhook.io/model"]'
+    hint = f"{keys} are of the workload, and its pods do not get them."
+    assert stored.warnings == (f"{hint} Write them in spec.template.metadata.annotations",)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_no_template_may_have_is_refused_by_kubernetes_and_we_say_what_to_write_instead(
+    cluster: Client, kind: str
+) -> None:
+    asking = workload(kind, containers=[container("main", resources=limits(gpu="0.3"))])
+
+    with pytest.raises(RefusedError, match="must be a standard resource type or fully qualified") as refused:
+        cluster.create(asking)
+
+    assert refused.value.warnings == (
+        (
+            "pods of this template will be refused: [GPU002] gpu is no resource name that Kubernetes takes in a pod "
+            'template; write gpu-webhook.io/percent: 30 instead of gpu, or label the template gpu: "0.3"'
+        ),
+    )
+
+
+def test_a_fraction_in_a_template_is_refused_by_kubernetes_and_we_say_how_to_ask_for_it(cluster: Client) -> None:
+    asking = workload("Deployment", containers=[container("main", resources=limits(**{"nvidia.com/gpu": "0.5"}))])
+
+    with pytest.raises(RefusedError, match="must be an integer") as refused:
+        cluster.create(asking)
+
+    [warning] = refused.value.warnings
+    assert warning.endswith(
+        'write gpu-webhook.io/percent: 50 instead of nvidia.com/gpu, or label the template gpu: "0.5"'
+    )
+    percent = workload(
+        "Deployment", containers=[container("main", resources=limits(**{"gpu-webhook.io/percent": 50}))]
+    )
+    assert cluster.create(percent).warnings[0].startswith("pods of this template become nvidia.com/gpu: 1, ")
+
+
 def test_a_job_that_kubernetes_gives_the_labels_of_its_template_is_not_told_to_move_them(cluster: Client) -> None:
     stored = cluster.create(workload("Job", labels={"gpu": "none"}))
 

@@ -62,9 +62,7 @@ _VERBS: Mapping[str, Callable[[Object, list[str | int], Step], bool]] = {
     "move to annotations": lambda pod, at, step: (
         _remove(pod, at) and _set(pod, ["metadata", "annotations", step.key], "", step.value)
     ),
-    "remove it, and add": lambda pod, at, step: (
-        _remove(pod, at) and _set(pod, ["metadata", "labels", step.key], "", step.value)
-    ),
+    "remove it, and add": lambda pod, at, step: _remove(pod, at) and _set(pod, [*at[:-1], step.key], "", step.value),
     "remove": lambda pod, at, step: _drop(pod, step.key) if step.key else _remove(pod, at),
     "keep": lambda pod, _, step: _drop(pod, step.value),
     "remove from requests": lambda pod, _, step: _unrequested(pod, step.key),

@@ -12,12 +12,16 @@ from webhook.core.rules.tenant_policy import Defaults
 from webhook.views.explanation import View, view
 
 
+def _explained(pod: dict[str, Any], rulebook: Rulebook) -> View:
+    (one,) = explain.foreseen(explain.explain(pod, rulebook), rulebook.tenancy)
+    return view(one)
+
+
 def seen(rulebook: Rulebook, gpu: str = "0.5") -> View:
     """What is said of a pod in a namespace of the tenant."""
     metadata: dict[str, Any] = {"name": "train", "namespace": "vision-a", "labels": {"gpu": gpu}}
     pod = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
-    (one,) = explain.foreseen(explain.explain(pod, rulebook), rulebook.tenancy)
-    return view(one)
+    return _explained(pod, rulebook)
 
 
 def test_what_the_tenant_may_have_is_said_in_rows() -> None:
@@ -58,3 +62,14 @@ def test_a_back_end_that_could_serve_too_is_shown_with_why_it_does_not(
     (asking,) = seen(rules(policy(defaults=Defaults(backend=preferred))), gpu="1").asking
 
     assert {one.name: one.reason for one in asking.considered if one.outcome == "could"} == others
+
+
+def test_of_a_pod_that_is_refused_the_back_end_that_could_serve_it_is_shown_all_the_same() -> None:
+    metadata = {"name": "train", "labels": {"gpu": "0.5", "gpu-model": "A1000"}}
+    (asking,) = _explained(
+        {"kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "main"}]}}, rules()
+    ).asking
+
+    assert {one.name: (one.outcome, one.reason) for one in asking.considered if one.name == "hami-vgpu"} == {
+        "hami-vgpu": ("could", "the pod is refused for another reason")
+    }

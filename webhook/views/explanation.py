@@ -160,11 +160,13 @@ def _considered(explanation: Explanation, container: str, served: Assignment | N
     if served is not None:
         counts = charge.counted(explanation.charges[container])
         yield _row(served, "serves", f"{served.mode.name}; counts as {counts}")
-    why_not = "the policy of the tenant wants another"
+    why_not = (
+        "the policy of the tenant wants another" if served is not None else "the pod is refused for another reason"
+    )
     for candidate in explanation.candidates.get(container, ()):
         if not isinstance(candidate, Assignment):
             yield _row(candidate, "cannot", candidate[1].message)
-        elif served is not None and candidate.backend.name != served.backend.name:
+        elif served is None or candidate.backend.name != served.backend.name:
             yield _row(candidate, "could", why_not)
         else:
             why_not = "comes later in the cluster's order"

@@ -62,6 +62,6 @@ def _asking(asking: Asking, *, converted: bool) -> Iterator[Line]:
             case "serves":
                 yield _row("served", f"{asking.name}: by {name} ({at}): {reason}")
             case "could":
-                yield _row("", f"{name} could too, and {reason}")
+                yield _row("", f"{name} could, but {reason}")
             case "cannot":
                 yield _row("", f"{name} cannot: {reason}")

@@ -102,6 +102,24 @@ def test_an_amount_that_needs_one_size_lists_the_sizes() -> None:
     assert violation.fix == "ask for gpu-model: A100-40GB, A100-80GB, or add gpu-memory: 8Gi"
 
 
+@pytest.mark.parametrize(
+    ("labels", "fix"),
+    [
+        ({"gpu-profile": "1g.6gb"}, "ask for gpu-memory: 5836Mi instead of gpu-profile"),
+        (
+            {"gpu-profile": "1g.10gb", "gpu-model": "A100-40GB"},
+            "ask for gpu-memory: 9856Mi instead of gpu-profile",
+        ),
+        ({"gpu-profile": "vir02"}, 'ask for gpu: "1" instead of gpu-profile'),
+        ({"gpu-claim": "mine"}, 'ask for what the claim has, as gpu: "1", instead of gpu-claim'),
+    ],
+)
+def test_where_there_are_no_partitions_the_memory_of_one_is_asked_for(labels: dict[str, str], fix: str) -> None:
+    (violation,) = mutate(builders.creating(builders.pod(labels=labels)), RULES).violations
+
+    assert violation.fix == fix
+
+
 def test_a_name_that_nobody_knows_gets_the_nearest_cards_that_this_cluster_can_serve() -> None:
     pod = builders.pod(labels={"gpu": "1", "gpu-model": "MI300Z"})
 

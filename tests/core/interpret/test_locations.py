@@ -161,3 +161,24 @@ def test_labels_that_others_have_written_are_left_alone_with_a_warning(text: str
 @pytest.mark.parametrize("text", ["1.5", "2y", "0.3.3", "1e3", "0x1", "half", "All", ""])
 def test_labels_that_are_meant_as_an_amount_have_to_be_one(text: str) -> None:
     assert [violation.code for violation in _read(builders.pod(labels={"gpu": text})).violations] == ["GPU201"]
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "written"),
+    [
+        ("labels", "gpu", "gpu-memory: 8Gi"),
+        ("annotations", "gpu", "gpu-webhook.io/memory: 8Gi"),
+        ("annotations", "gpu-webhook.io/gpu", "gpu-webhook.io/memory: 8Gi"),
+        ("annotations", "gpu.gpu-webhook.io/main", "memory.gpu-webhook.io/main: 8Gi"),
+        ("limits", "gpu", "gpu-memory: 8Gi"),
+        ("limits", "gpu-webhook.io/gpu", "gpu-webhook.io/memory: 8Gi"),
+    ],
+)
+def test_a_size_where_a_number_of_devices_belongs_is_moved_to_the_key_of_that_place(
+    section: str, key: str, written: str
+) -> None:
+    asked = {key: "8Gi"}
+    one = builders.container(limits=asked) if section == "limits" else builders.container()
+    pods = builders.pod(one, **({} if section == "limits" else {section: asked}))
+
+    assert [violation.fix for violation in _read(pods).violations] == [f"remove it, and add {written}"]

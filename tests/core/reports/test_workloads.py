@@ -11,7 +11,7 @@ from tests import builders
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.mutate import mutate
 from webhook.core.quota.ledger import Ledger
-from webhook.core.reports import workloads
+from webhook.core.reports import explain, workloads
 from webhook.core.review import AdmissionRequest, printable
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
@@ -225,6 +225,49 @@ def test_an_annotation_on_the_workload_instead_of_its_template_is_pointed_out() 
     )
 
     assert warnings("CronJob", builders.pod(), annotations={"gpu-webhook.io/memory": "8Gi"}) == [said]
+
+
+def test_each_key_on_the_workload_instead_of_its_template_is_named() -> None:
+    labels = {"gpu": "1", "gpu-model": "T4", "app": "web"}
+
+    assert warnings("Deployment", builders.pod(), labels=labels, annotations={"gpu": "1"}) == [
+        (
+            "metadata.labels.gpu and metadata.labels.gpu-model are of the workload, and its pods do not get them. "
+            "Write them in spec.template.metadata.labels"
+        ),
+        (
+            "metadata.annotations.gpu is of the workload, and its pods do not get it. "
+            "Write it in spec.template.metadata.annotations"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "fix"),
+    [
+        ({"gpu": "300m"}, 'write gpu-webhook.io/percent: 30 instead of gpu, or label the template gpu: "0.3"'),
+        ({"gpu": "2"}, 'write gpu-webhook.io/gpu: 2 instead of gpu, or label the template gpu: "2"'),
+        (
+            {"gpu-memory": "8Gi"},
+            "write gpu-webhook.io/memory: 8Gi instead of gpu-memory, or label the template gpu-memory: 8Gi",
+        ),
+        (
+            {"gpu-webhook.io/gpu": "500m"},
+            'write gpu-webhook.io/percent: 50 instead of gpu-webhook.io/gpu, or label the template gpu: "0.5"',
+        ),
+        (
+            {"nvidia.com/gpu": "333m"},
+            'remove it, and label the template gpu: "0.333"',
+        ),
+        ({"nvidia.com/gpu": "1", "example.com/nic": "500m"}, "write a whole number"),
+    ],
+)
+def test_what_no_template_may_have_is_told_with_what_it_may(limits: dict[str, str], fix: str) -> None:
+    pod = builders.pod(builders.container(limits=limits))
+
+    found = explain.explain(workload("Deployment", pod), RULES)
+
+    assert [one.fix for one in found[0].decision.violations if one.code == "GPU002"] == [fix]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     warnings: list[str] = []
     if backend.partitions is not None:
         request = _partition(request, card, backend, warnings)
-    mode = _mode_for(request, backend, card)
+    mode = _mode_for(request, backend, card, rulebook)
     check_selects(request, mode, backend, rulebook)
     warnings += _unsaid(request, mode, backend)
     request = _with_all_cores(request, mode, backend, warnings)
@@ -219,7 +219,7 @@ def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
     return replace(request, cores=100 * request.tflops / card.tflops, tflops=None)
 
 
-def _mode_for(request: GpuRequest, backend: Backend, card: Card | None) -> Mode:
+def _mode_for(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> Mode:
     """The first mode for the request. A known card counts as a requested model."""
     meant = request if request.models or card is None else replace(request, models=(card.model,))
     for mode in backend.modes:
@@ -230,7 +230,7 @@ def _mode_for(request: GpuRequest, backend: Backend, card: Card | None) -> Mode:
         if (reason := excluded(mode, request)) and _suits(mode, request) and matches(bare, meant):
             raise CannotExpressError("GPU301", *reason)
     serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
-    raise CannotExpressError("GPU301", f"it serves only: {serves}", _nearest(request, backend, card))
+    raise CannotExpressError("GPU301", f"it serves only: {serves}", _nearest(request, backend, card, rulebook))
 
 
 def _suits(mode: Mode, request: GpuRequest) -> bool:
@@ -255,19 +255,27 @@ def _fits(mode: Mode, request: GpuRequest, card: Card | None) -> bool:
     return asked is not None and asked <= mode.size
 
 
-def _nearest(request: GpuRequest, backend: Backend, card: Card | None) -> str:
+def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> str:
     """The fix: a request close to this one that the back end has a mode for."""
     most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
     fewer = [replace(request, count=high) for high in most]
     one = GpuRequest(annotations=request.annotations)
     tenth = replace(one, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
     sized = replace(one, memory=8 * GIB, cores=Fraction(10))
-    for other in (replace(one, count=request.count), *fewer, replace(request, count=1), one, sized, tenth):
-        known = card is not None or other is not sized
+    same = (replace(one, memory=size) for size in _sizes(request, backend, card, rulebook))
+    for other in (*same, replace(one, count=request.count), *fewer, replace(request, count=1), one, sized, tenth):
+        known = card is not None or other.memory is None
         if any(matches(mode.when, other) and (known or "memory" in mode.verbs) for mode in backend.modes):
             words = dict(word.split("=", 1) for word in str(other).split(" "))
             return ask_for(words, request)
     return "ask for what it serves"
+
+
+def _sizes(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> Iterator[int]:
+    """The memory of the partition asked for; if the card is unknown, on the one of the back end where it has most."""
+    cards = [card] if card else [one for one in rulebook.devices.values() if backend.serves(one)]
+    found = [one.profiles[name].memory for one in cards for name in one.profiles if name == request.profile]
+    yield from [max(found)] if found else ()
 
 
 def matches(when: When, request: GpuRequest) -> bool:

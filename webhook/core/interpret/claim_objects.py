@@ -62,11 +62,11 @@ def named(pod: Pod, rulebook: Rulebook) -> Iterator[tuple[str, Reference | Viola
 
 
 def _reference(source: ClaimSource, key: str, text: Any) -> Reference | Violation:
-    path = path_of(("metadata", "annotations", key))
+    path = ("metadata", "annotations", key)
     if not isinstance(text, str):
-        return locations.no_string(text, ("metadata", "annotations", key))
+        return locations.no_string(text, path)
     try:
-        return Reference(source, FieldValue(shorthand.claim(text), path, text))
+        return Reference(source, FieldValue(shorthand.claim(text), path_of(path), text))
     except QuantityError as error:
         return locations.misread(path, source.claims.kind, error)
 

@@ -9,7 +9,6 @@ and the annotation `gpu` (other plain `gpu-*` annotations belong to back ends). 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms import labels
@@ -20,6 +19,7 @@ from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import QuantityError
 from webhook.core.request import shorthand
 from webhook.core.request.request import PREFIX, Devices, FieldValue
+from webhook.core.request.shorthand import SizeError
 from webhook.core.rules.vocabulary import METADATA, SlotKind
 from webhook.core.violations import Violation
 
@@ -133,16 +133,29 @@ def no_string(value: Any, path: Path) -> Violation:
 
 def parse(finding: Entry) -> FieldValue | Violation:
     """The value of a key that was found, or the violation (GPU201) if it does not parse."""
-    path = field(finding.path)
     try:
-        return FieldValue(shorthand.KEYS[finding.key](finding.text), path, quantity.shown(finding.text))
+        return FieldValue(
+            shorthand.KEYS[finding.key](finding.text), field(finding.path), quantity.shown(finding.text)
+        )
     except QuantityError as error:
-        return misread(path, finding.key, error)
+        return misread(finding.path, finding.key, error)
 
 
-def misread(path: str, name: str, error: QuantityError) -> Violation:
+def misread(path: Path, name: str, error: QuantityError) -> Violation:
     """The violation (GPU201) for a value that does not parse."""
-    return Violation(code="GPU201", path=path, message=f"{name}: {error.message}", fix=error.fix)
+    fix = error.fix
+    if isinstance(error, SizeError):
+        fix = f"remove it, and add {shorthand.pasteable(_key_of_sizes(path), error.size)}"
+    return Violation(code="GPU201", path=field(path), message=f"{name}: {error.message}", fix=fix)
+
+
+def _key_of_sizes(path: Path) -> str:
+    """The key for sizes in the place of a key for a number of devices."""
+    key = str(path[-1])
+    if container := key.partition(SUFFIX)[2]:
+        return annotation("gpu-memory", container)
+    qualified = key.startswith(PREFIX) or path[1] == "annotations"
+    return PREFIX + "memory" if qualified else "gpu-memory"
 
 
 def resources(container: Container) -> tuple[dict[str, FieldValue], list[Violation]]:
@@ -154,12 +167,12 @@ def resources(container: Container) -> tuple[dict[str, FieldValue], list[Violati
     for name in sorted(RESOURCES & (container.limits.keys() | container.requests.keys())):
         limit = container.limits.get(name, container.requests.get(name))
         section = "limits" if name in container.limits else "requests"
-        path = field((*container.path, "resources", section, name))
+        path = (*container.path, "resources", section, name)
         text = quantity.text_of(limit)
         if not quantity.same(limit, container.requests.get(name, limit)):
             violations.append(overcommitted(container, name))
         try:
-            entry = _RESOURCES.get(name, "percent"), FieldValue(_amount(name, text), path, _as_written(text))
+            entry = _RESOURCES.get(name, "percent"), FieldValue(_amount(name, text), field(path), as_written(text))
         except QuantityError as error:
             violations.append(misread(path, name, error))
         else:
@@ -167,8 +180,8 @@ def resources(container: Container) -> tuple[dict[str, FieldValue], list[Violati
     return _with_percent(stated, violations), violations
 
 
-def _as_written(text: str) -> str:
-    """The number as its author wrote it, of the API server's form: `0.3` for `300m`."""
+def as_written(text: str) -> str:
+    """A number as its author wrote it, of the API server's form: `0.3` for `300m`."""
     try:
         return quantity.show(quantity.served(text))
     except QuantityError:
@@ -186,15 +199,20 @@ def _amount(name: str, text: str) -> Any:
         return percent / 100
     match _RESOURCES[name]:
         case "gpu":
-            return _devices(quantity.served(text))
+            return _devices(text)
         case "gpu-cores":
             return shorthand.cores_from(quantity.served(text))
         case key:
             return shorthand.KEYS[key](text)
 
 
-def _devices(number: Fraction) -> Any:
+def _devices(text: str) -> Any:
     """A number of devices in a resource, which cannot hold `2x0.75`."""
+    try:
+        number = quantity.served(text)
+    except QuantityError as error:
+        other = shorthand.not_devices(text, error.message)
+        raise (other if isinstance(other, SizeError) else error) from None
     if number > 1 and number.denominator > 1:
         low = number.numerator // number.denominator
         message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
@@ -208,8 +226,8 @@ def overcommitted(container: Container, name: str) -> Violation:
     return Violation(
         code="GPU401",
         path=requests,
-        message=f"{requests} is {_as_written(quantity.text_of(container.requests[name]))}, and {limits} is "
-        f"{_as_written(quantity.text_of(container.limits[name]))}: GPUs cannot be overcommitted",
+        message=f"{requests} is {as_written(quantity.text_of(container.requests[name]))}, and {limits} is "
+        f"{as_written(quantity.text_of(container.limits[name]))}: GPUs cannot be overcommitted",
         fix=f"remove {name} from requests; it will equal the limit",
     )
 

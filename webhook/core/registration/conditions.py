@@ -38,6 +38,11 @@ WORKLOADS: Final = tuple(kind for (group, kind), made in BUILT_IN.items() if gro
 
 Condition = dict[str, str]
 
+
+def _condition(name: str, expression: str) -> Condition:
+    return {"name": name, "expression": expression}
+
+
 CHANGED: Final = """\
 (request.operation != 'UPDATE' || object.spec != oldObject.spec ||
   object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({}) ||
@@ -57,6 +62,21 @@ request.operation == 'CREATE' || ({OF_A_CRONJOB} ?
   object.spec.template != oldObject.spec.template)"""
 """Scaling, a controller's status or a new annotation changes no pod."""
 
+
+_TEMPLATES: Final = f"[{OF_A_CRONJOB} ? object.spec.jobTemplate.spec.template : object.spec.template]"
+UNFIT: Final = f"""\
+{_TEMPLATES}.exists(pod,
+  [pod.spec.?containers.orValue([]) + pod.spec.?initContainers.orValue([])].exists(holders,
+    holders.size() <= {budget.CONTAINERS.most} && holders.exists(holder,
+      [holder.?resources.?limits.orValue({{}}), holder.?resources.?requests.orValue({{}})].exists(amounts,
+        amounts.size() <= {AMOUNTS} &&
+        amounts.exists(name, name.contains('/') ? amounts[name].endsWith('m') : name.startsWith('{WORD}'))))))"""
+"""A resource `gpu` or a fraction of a device. The API server serves `0.3` as `300m`."""
+
+_NEW_TEMPLATES: Final = (
+    _condition("made-by-a-person", BY_A_PERSON),
+    _condition("changes-the-template", NEW_TEMPLATE),
+)
 
 NEW_SPEC: Final = "request.operation == 'CREATE' || object.?spec != oldObject.?spec"
 """A status, which operators write often, changes no pod."""
@@ -86,14 +106,15 @@ def _common(glob: str) -> str:
 
 
 def of_workloads(rulebook: Rulebook) -> list[Condition]:
-    """For workloads: their template, and labels of their own where somebody may have meant the template."""
-    own = f"[object.metadata.?labels.orValue({{}})].exists(entries,\n  {_joined([WORD])}) ||"
-    templates = f"[{OF_A_CRONJOB} ? object.spec.jobTemplate.spec.template : object.spec.template]"
-    return [
-        _condition("made-by-a-person", BY_A_PERSON),
-        _condition("changes-the-template", NEW_TEMPLATE),
-        _condition("asks-for-a-device", f"{own}\n{templates}.exists(pod,\n{_indented(_asks(rulebook))})"),
-    ]
+    """For workloads: their template, and what they themselves are labelled or annotated, if that was meant for it."""
+    own = f"{_metadata('object.metadata')}\n  {_joined([WORD])}) ||"
+    asks = f"{own}\n{_TEMPLATES}.exists(pod,\n{_indented(_asks(rulebook))})"
+    return [*_NEW_TEMPLATES, _condition("asks-for-a-device", asks)]
+
+
+def of_unfit_workloads() -> list[Condition]:
+    """For workloads that the API server will refuse, as a bare pod may have what their template has."""
+    return [*_NEW_TEMPLATES, _condition("has-what-no-template-may-have", UNFIT)]
 
 
 def of_custom_workloads() -> list[Condition]:
@@ -144,10 +165,6 @@ def _counting(every: Rulebook) -> set[str]:
         for binding in [review.creating({"metadata": {section: {key: "1"}}}, uid="")]
         if immutable.unnamed(binding, binding, every)
     }
-
-
-def _condition(name: str, expression: str) -> Condition:
-    return {"name": name, "expression": expression}
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -98,13 +98,14 @@ def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]
     aside: dict[str, Any] = {"failurePolicy": "Ignore", "timeoutSeconds": WARNING_SECONDS}
     own = [_rule(_APPS, changed), _rule(_BATCH, changed)]
     templates = hook("templates", "templates", own, conditions.of_workloads(rulebook), **aside)
+    unfit = hook("unfit-templates", "templates", own, conditions.of_unfit_workloads(), **aside)
     custom = [_rule(each, changed) for each in _custom(rulebook)]
     workloads = hook("workloads", "templates", custom, conditions.of_custom_workloads(), **aside)
     policies = hook("policies", "policies", [_POLICIES], conditions.of_policies(), **aside, namespaceSelector={})
     hooks = [validate, bindings, templates, workloads, policies]
     validating = [*hooks, *_of_leases("validating", "validate", namespace)]
     return [
-        _configuration("MutatingWebhookConfiguration", [mutate, *_of_leases("mutating", "mutate", namespace)]),
+        _configuration("MutatingWebhookConfiguration", [mutate, unfit, *_of_leases("mutating", "mutate", namespace)]),
         _configuration("ValidatingWebhookConfiguration", validating),
     ]
 

@@ -14,13 +14,16 @@ from typing import Any, Final
 
 from webhook.core.decision import Decision
 from webhook.core.forms import labels
-from webhook.core.interpret.locations import no_string
+from webhook.core.interpret.locations import PERCENT, as_written, no_string
 from webhook.core.kube import patch, paths, quantity
 from webhook.core.kube.paths import Path
 from webhook.core.kube.paths import field as path_of
 from webhook.core.kube.pod import CORE, SECTIONS
-from webhook.core.kube.quantity import shown, text_of
+from webhook.core.kube.quantity import QuantityError, shown, text_of
+from webhook.core.request.request import PREFIX
+from webhook.core.request.shorthand import KEYS, pasteable
 from webhook.core.review import AdmissionRequest
+from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Violation
 
 REFUSED: Final = "GPU007"
@@ -36,7 +39,9 @@ Amount = tuple[Path, str, Any]
 """A quantity: its field path, the name of the resource, and the value."""
 
 
-def refusals(review: AdmissionRequest, decision: Decision, *, template: bool) -> Iterator[Violation]:
+def refusals(
+    review: AdmissionRequest, decision: Decision, rulebook: Rulebook, *, template: bool
+) -> Iterator[Violation]:
     """A violation for each field that the API server refuses of a pod, or of a `template` of pods.
 
     `review` has the pod as its author wrote it, and `decision` what our webhooks answered. What they have said of a
@@ -47,7 +52,7 @@ def refusals(review: AdmissionRequest, decision: Decision, *, template: bool) ->
     unreadable = [*_unreadable(raw)]
     found = chain(unreadable, _metadata(stored), _names(stored, review.namespace))
     if template:
-        found = chain(found, _not_in_a_template(stored))
+        found = chain(found, _not_in_a_template(stored, rulebook))
     elif decision.allowed and not unreadable:
         found = chain(found, _resources(stored))
     said = {violation.path for violation in decision.violations}
@@ -141,14 +146,37 @@ def _resources(stored: Mapping[str, Any]) -> Iterator[Violation]:
             yield _refused(path, f"{name}: {shown(text_of(value))} is no whole number", "write a whole number, as 1")
 
 
-def _not_in_a_template(raw: Mapping[str, Any]) -> Iterator[Violation]:
+def _not_in_a_template(raw: Mapping[str, Any], rulebook: Rulebook) -> Iterator[Violation]:
     for path, name, value in _amounts(raw, "limits", "requests"):
         if "/" not in name and name.startswith("gpu"):
-            yield _template(path, f"{name} is no resource name that Kubernetes takes in a pod template")
+            message = f"{name} is no resource name that Kubernetes takes in a pod template"
+            yield Violation(code="GPU002", path=path_of(path), message=message, fix=_in_a_template(name, value))
         elif "/" in name and not quantity.is_whole(value):
-            yield _template(path, f"{name}: {value} is no whole number, and a pod template needs one")
+            message = f"{name}: {value} is no whole number, and a pod template needs one"
+            known = rulebook.resources.get(name)
+            devices = name == f"{PREFIX}gpu" or (known is not None and known.counts)
+            fix = _in_a_template(name, value) if devices else "write a whole number"
+            yield Violation(code="GPU002", path=path_of(path), message=message, fix=fix)
 
 
-def _template(path: Path, message: str) -> Violation:
-    fix = 'say it with a label or annotation of the template, as gpu: "0.3"'
-    return Violation(code="GPU002", path=path_of(path), message=message, fix=fix)
+def _in_a_template(name: str, value: Any) -> str:
+    """The fix: an amount of shorthand, or a part of devices, as a template may have it."""
+    text = as_written(text_of(value))
+    key = name if name in KEYS else "gpu"
+    label = f"label the template {pasteable(key, text)}"
+    resource = _qualified(key, text)
+    return f"write {resource} instead of {name}, or {label}" if resource else f"remove it, and {label}"
+
+
+def _qualified(key: str, text: str) -> str:
+    """The same amount as a resource that a template may have; empty if there is none."""
+    if key != "gpu":
+        return f"{PREFIX}{key.removeprefix('gpu-')}: {text}"
+    try:
+        number = quantity.decimal(text)
+    except QuantityError:
+        return ""
+    if number.denominator == 1:
+        return f"{PREFIX}gpu: {number}"
+    percent = 100 * number
+    return f"{PERCENT}: {percent}" if percent < 100 and percent.denominator == 1 else ""

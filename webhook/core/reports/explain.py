@@ -88,7 +88,8 @@ def _explain_found(found: Found, rulebook: Rulebook, setting: Setting) -> Explan
         return replace(bare, namespace=namespace, named=found.named)
     explained = explain_pod(found.title, found.pod, namespace, rulebook, setting)
     decision = explained.decision
-    warnings = [*decision.warnings, *filter(None, (found.note, "" if decision.backends else found.hint))]
+    hints = () if decision.backends else found.hints
+    warnings = [*decision.warnings, *([found.note] if found.note else ()), *hints]
     decision = decision._replace(warnings=warnings)
     return replace(explained, pods=found.number, named=found.named, decision=decision)
 
@@ -162,7 +163,8 @@ def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explan
     if decision.allowed:
         after = patch.applied(decision.patch, raw) if decision.patch else raw
         decision = _judged(decision, review._replace(pod=after), rulebook)
-    refused = [*api_server.refusals(review._replace(pod=raw), decision, template=not title.startswith("Pod "))]
+    template = not title.startswith("Pod ")
+    refused = [*api_server.refusals(review._replace(pod=raw), decision, rulebook, template=template)]
     if refused:
         decision = denied([*decision.violations, *refused], decision.warnings, decision.findings)
     return Explanation(title=title, decision=decision, before=raw, after=raw, planned=planned)

@@ -13,6 +13,7 @@ from webhook.core.kube import paths
 from webhook.core.kube.paths import Path
 from webhook.core.kube.paths import field as path_of
 from webhook.core.kube.pod import live
+from webhook.core.kube.quantity import shown
 from webhook.core.request.shorthand import is_key
 from webhook.core.rules.vocabulary import METADATA
 from webhook.core.rules.workload import (
@@ -34,6 +35,9 @@ Object = Mapping[str, Any]
 UNKNOWN: Final = "GPU004"
 UNREADABLE: Final = "GPU005"
 OVER: Final = "the pod is over: it holds nothing of a quota any more"
+SHOWN: Final = 3
+"""How many misplaced keys a hint names."""
+
 MOST: Final = 2**31 - 1
 """The largest number that Kubernetes takes for replicas."""
 
@@ -65,7 +69,7 @@ NOBODY: Final = Named()
 class Found(NamedTuple):
     """A pod of an object with a title and namespace; or, with a violation, why nothing can be said of the object.
 
-    `hint` is about shorthand that the pod does not get.
+    `hints` are about shorthand that the pod does not get.
     """
 
     title: str
@@ -74,7 +78,7 @@ class Found(NamedTuple):
     number: int
     named: Named
     note: str = ""
-    hint: str = ""
+    hints: Sequence[str] = ()
     wrong: Violation | None = None
 
 
@@ -125,8 +129,8 @@ def _of_object(
     for each in found:
         whose = title if len(found) == 1 or not each.path else f"{title} {path_of(each.path)}"
         number = f" ({each.number} pods)" if each.number != 1 and each.note != OVER else ""
-        hint = misplaced(document, each) or ""
-        yield bare._replace(title=whose + number, pod=each.pod, number=each.number, note=each.note, hint=hint)
+        hints = [*misplaced(document, each)]
+        yield bare._replace(title=whose + number, pod=each.pod, number=each.number, note=each.note, hints=hints)
 
 
 def _unknown(kind: str, api_version: str, workloads: Workloads) -> Violation:
@@ -293,19 +297,21 @@ def _whole(path: Path, value: Any) -> int:
     return value
 
 
-def misplaced(workload: Object, template: Template) -> str | None:
-    """A hint about shorthand in the metadata of something that makes pods, where it means nothing.
+def misplaced(workload: Object, template: Template) -> Iterator[str]:
+    """Hints about shorthand in the labels and annotations of what makes pods, where it means nothing.
 
     Not if the template has it, too: Kubernetes gives a Job without labels those of its template.
     """
     for section, kind in METADATA:
         present = paths.mapping(template.pod, "metadata", section)
-        for key in paths.mapping(workload, "metadata", section):
-            if is_key(kind, key) and key not in present:
-                said = path_of(("metadata", section, key))
-                where = path_of((*template.metadata, section))
-                return f"{said} is of the workload, and its pods do not get it. Write it in {where}"
-    return None
+        keys = [
+            key for key in paths.mapping(workload, "metadata", section) if is_key(kind, key) and key not in present
+        ]
+        said = " and ".join(path_of(("metadata", section, shown(key))) for key in keys[:SHOWN])
+        are, them = ("is", "it") if len(keys) == 1 else ("are", "them")
+        if keys:
+            where = path_of((*template.metadata, section))
+            yield f"{said} {are} of the workload, and its pods do not get {them}. Write {them} in {where}"
 
 
 # The examples of a document

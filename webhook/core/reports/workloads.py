@@ -50,8 +50,8 @@ def warn(
         explained, ledgers = _foretold(request, workload, template, rulebook, ledgers)
         told = list(_warnings(explained, f"pods of {which}", rulebook))
         warnings += told
-        hint = None if told else pod_templates.misplaced(request.pod, template)
-        warnings += [hint] if hint and hint not in warnings else []
+        hints = () if told else pod_templates.misplaced(request.pod, template)
+        warnings += [hint for hint in hints if hint not in warnings]
     return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
 
 

@@ -14,6 +14,7 @@ WHOLE: Final = {"gpu": "1"}
 def ask_for(words: Mapping[str, str], request: GpuRequest) -> str:
     """`ask for gpu: "1" instead of gpu-profile`: the keys to write, and those of the request that have to go."""
     wish = " and ".join(pasteable(key, text) for key, text in words.items())
+    wish = wish if request.claim is None else f"what the claim has, as {wish},"
     gone = [_written(key, request) for key in ASKING if key in request.stated and key not in words]
     return f"ask for {wish} instead of {' and '.join(gone)}" if gone else f"ask for {wish}"
 

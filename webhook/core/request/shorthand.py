@@ -49,24 +49,37 @@ _ATTRIBUTE = re.compile(r"(.+?)\.(me|gfx|me\.all)")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
 
 
+class SizeError(QuantityError):
+    """The text is a size of memory, which another key is for; `size` is how that writes it."""
+
+    def __init__(self, message: str, size: str) -> None:
+        super().__init__(message, f"remove it, and add {pasteable('gpu-memory', size)}")
+        self.size = size
+
+
 def devices(text: str) -> Devices | None:
     """`2`, `0.3`, `30%`, `2x0.5`; `0` and `none` are no request, None."""
-    if text == "none":
+    if text.lower() == "none":
         return None
     match = _DEVICES.fullmatch(_percent_as_decimal(text))
     if match is None:
-        raise QuantityError(f'"{shown(text)}" is not a number of GPUs', _instead(text))
+        raise not_devices(text, f'"{shown(text)}" is not a number of GPUs')
     whole, _, decimals = match[2].partition(".")
     each = Fraction(int(whole + decimals), 10 ** len(decimals))
     return devices_from(int(match[1] or 1), each, explicit=match[1] is not None)
+
+
+def not_devices(text: str, message: str) -> QuantityError:
+    """The error for what is no number of GPUs, with what to write instead."""
+    with suppress(QuantityError):
+        return SizeError(message, show_size(memory(text)))
+    return QuantityError(message, _instead(text))
 
 
 def _instead(text: str) -> str:
     """How to write what is no number of GPUs, as far as it tells what is meant."""
     if text.lower() in AMOUNTS:
         return f"write {AMOUNTS[text.lower()]}"
-    with suppress(QuantityError):
-        return f"remove it, and add {pasteable('gpu-memory', show_size(memory(text)))}"
     match = _ALMOST.fullmatch(text)
     if match is None:
         return ANY_AMOUNT
