@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from webhook.core.forms.document import API_VERSION
-from webhook.core.reports.survey import Line, Survey
+from webhook.core.reports.settings import Line
+from webhook.core.reports.survey import Survey
 
 WIDTH: Final = 118
 
@@ -24,6 +26,7 @@ def _lines(found: Survey) -> Iterator[str]:
     yield from _defaults(found)
     if found.device:
         yield from _commented(f"  device: {found.device.value}", found.device.why)
+    yield from _parameters(found)
     yield "  unknownValue: warn"
     yield "  systemNamespaces:"
     for line in found.namespaces:
@@ -44,6 +47,15 @@ def _backends(found: Survey) -> Iterator[str]:
         yield from _commented(f"  - {line.value}", line.why)
     for line in found.doubtful:
         yield from _commented(f"  # - {line.value}", line.why)
+
+
+def _parameters(found: Survey) -> Iterator[str]:
+    if found.parameters:
+        yield "  parameters:"
+    for name, values in found.parameters.items():
+        yield f"    {name}:"
+        for parameter, line in values.items():
+            yield from _commented(f"      {parameter}: {json.dumps(line.value)}", line.why)
 
 
 def _defaults(found: Survey) -> Iterator[str]:

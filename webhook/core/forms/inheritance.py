@@ -66,8 +66,8 @@ def declared(spec: Node) -> Parameters:
     defaults: dict[str, Node] = {}
     for name, entry in Node(block.value, block.at, "spec.parameters", block.keys).items():
         fields = dict(entry.items())
-        if "default" not in fields or fields.keys() - {"default", "description"}:
-            raise entry.problem("has to be {default: ..., description: ...}")
+        if "default" not in fields or fields.keys() - {"default", "description", "label", "also"}:
+            raise entry.problem("has to be {default: ..., description: ...}, perhaps with label: or also:")
         defaults[name] = fields["default"]
     return defaults
 

@@ -22,7 +22,8 @@ room: the server learns its surroundings from an `inventory`, `workloads` answer
     policy_reach  whom it is for, which policies it ties with, and which namespaces lose their GPUs by it
     exemption_advice  an exemption that has ended, is misspelt, or lifts nothing
     overview   both together: the global view of a cluster
-    survey     the Cluster document that fits a cluster; uses signs
+    survey     the Cluster document that fits a cluster; uses signs and settings
+    settings   the values of back ends' parameters that a cluster shows
     signs      by what a back end is seen in a cluster, and what of it is missing
     checkup    one check of an installation: what was found, and the fix
     registered  the webhook configurations of a cluster beside those rendered, and beside others'

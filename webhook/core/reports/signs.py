@@ -23,6 +23,9 @@ Objects = Mapping[str, Sequence[Object]]
 
 _HOLE: Final = re.compile(r"\{[a-z]+\}")
 
+PLUGINS: Final = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry")
+"""Folders of a node that only device plugins and drivers of dynamic resources mount."""
+
 WORKLOADS: Final = ("Deployment", "DaemonSet", "StatefulSet")
 """The kinds that schedulers and device plugins are."""
 
@@ -64,6 +67,7 @@ class Sight(NamedTuple):
     """A back end and its signs: on the nodes of a pool, or None, in the cluster. `missing`: it may not be there.
 
     unknown    the labels by which its rule knows its nodes, where an annotation tells that they are its own
+    settings   the values of its parameters that were seen there
     """
 
     backend: Backend
@@ -71,6 +75,7 @@ class Sight(NamedTuple):
     signs: Signs
     missing: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 # Nodes
@@ -79,6 +84,7 @@ class Sight(NamedTuple):
 def pools(nodes: Iterable[Object], known: Labels, rulebook: Rulebook) -> list[Pool]:
     """The nodes with devices; those that are alike are one pool."""
     keys = known.keys | {key for one in rulebook.backends.values() for mode in one.modes for key in mode.pool}
+    keys |= {key for one in rulebook.backends.values() for key in _told_by(one)}
     marks = [mark for one in rulebook.backends.values() for mark in one.nodes.annotations]
     found: dict[object, Pool] = {}
     for node in nodes:
@@ -108,7 +114,7 @@ def on_nodes(found: Iterable[Pool], objects: Objects, rulebook: Rulebook) -> Ite
     running = {name: runner(name, objects) for one in rulebook.backends.values() if (name := _scheduler(one))}
     for pool in found:
         for backend in rulebook.backends.values():
-            resources = backend.owns & pool.resources
+            resources = (backend.owns | aliases(backend).keys()) & pool.resources
             if resources and not _classes(backend) and _on_its_side(backend, pool):
                 sight = _sight(backend, pool, resources, running)
                 speaks = sight.signs.on_node or sight.signs.others or _only_for_schedulers(resources, rulebook)
@@ -118,7 +124,8 @@ def on_nodes(found: Iterable[Pool], objects: Objects, rulebook: Rulebook) -> Ite
 
 
 def _sight(backend: Backend, pool: Pool, resources: Iterable[str], running: Mapping[str, str | None]) -> Sight:
-    wanted = backend.nodes.labels.items()
+    free = _told_by(backend)
+    wanted = [(key, () if key in free else values) for key, values in backend.nodes.labels.items()]
     absent = tuple(_label(key, " or ".join(values)) for key, values in wanted if not _has(pool.labels, key, values))
     labels = () if absent else tuple(_label(key, pool.labels[key]) for key, _ in wanted)
     marks = tuple(mark for mark in backend.nodes.annotations if mark in pool.annotations)
@@ -130,7 +137,27 @@ def _sight(backend: Backend, pool: Pool, resources: Iterable[str], running: Mapp
     if runs is None:
         missing.append(f"and no workload is a scheduler called {name}")
     signs = Signs(tuple(sorted(resources)), labels, marks, (runs,) if runs else ())
-    return Sight(backend, pool, signs, tuple(missing), absent if marks else ())
+    return Sight(backend, pool, signs, tuple(missing), absent if marks else (), tuple(_settings(backend, pool)))
+
+
+def _settings(backend: Backend, pool: Pool) -> Iterator[tuple[str, str]]:
+    """The values of parameters that the nodes of a pool tell."""
+    for key, name in _told_by(backend).items():
+        if key in pool.labels:
+            yield name, pool.labels[key]
+    for value, name in aliases(backend).items():
+        if value in pool.resources and backend.parameters[name].default not in pool.resources:
+            yield name, value
+
+
+def _told_by(backend: Backend) -> Mapping[str, str]:
+    """The labels that tell parameters, each with the name of its parameter."""
+    return {one.label: name for name, one in backend.parameters.items() if one.label}
+
+
+def aliases(backend: Backend) -> Mapping[str, str]:
+    """Other values of parameters that are in use, each with the name of its parameter."""
+    return {value: name for name, one in backend.parameters.items() for value in one.also}
 
 
 def _scheduler(backend: Backend) -> str:
@@ -140,7 +167,8 @@ def _scheduler(backend: Backend) -> str:
 
 def _only_for_schedulers(resources: Iterable[str], rulebook: Rulebook) -> bool:
     """Whether one of the resources is of no back end that goes without a scheduler."""
-    return any(all(map(_scheduler, rulebook.resources[name].known)) for name in resources)
+    known = [rulebook.resources[name].known for name in resources if name in rulebook.resources]
+    return any(all(map(_scheduler, owners)) for owners in known)
 
 
 def _label(key: str, value: str) -> str:
@@ -153,8 +181,10 @@ def _has(labels: Mapping[str, str], key: str, values: Sequence[str]) -> bool:
 
 def _on_its_side(backend: Backend, pool: Pool) -> bool:
     """Whether some mode with resources of the pool could put a pod there, by the labels that tell nodes apart."""
-    modes = [mode for mode in backend.modes if not pool.resources.isdisjoint(mode.limits)]
-    return any(all(_fits(pool.labels.get(key), line) for key, line in mode.pool.items()) for mode in modes)
+    modes = [mode for mode in backend.modes if not pool.resources.isdisjoint(mode.limits)] or backend.modes
+    free = _told_by(backend)
+    lines = [[(key, line) for key, line in mode.pool.items() if key not in free] for mode in modes]
+    return any(all(_fits(pool.labels.get(key), line) for key, line in each) for each in lines)
 
 
 def _fits(value: str | None, line: Output) -> bool:
@@ -171,6 +201,15 @@ def workloads(objects: Objects) -> Iterator[Object]:
     """The Deployments, DaemonSets and StatefulSets, each with its kind."""
     for kind in WORKLOADS:
         yield from ({**one, "kind": kind} for one in objects.get(kind, ()))
+
+
+def plugins(objects: Objects) -> Iterator[Object]:
+    """The workloads that are device plugins, or drivers of dynamic resources."""
+    for one in workloads(objects):
+        mounted = paths.objects(paths.at(one, "spec", "template", "spec", "volumes"))
+        folders = {str(paths.at(volume, "hostPath", "path")).rstrip("/") for volume in mounted}
+        if not folders.isdisjoint(PLUGINS):
+            yield one
 
 
 def titled(workload: Object) -> str:
@@ -212,18 +251,23 @@ def _arguments(workload: Object) -> Iterator[str]:
 def of_classes(objects: Objects, rulebook: Rulebook) -> Iterator[Sight]:
     """The back ends that are asked in device classes, or in templates of resource claims, that are there."""
     classes = {
-        _name(one): str(paths.at(one, "spec", "extendedResourceName") or "") for one in objects.get("DeviceClass", ())
+        _name(one): str(paths.at(one, "spec", "extendedResourceName")) for one in objects.get("DeviceClass", ())
     }
     templates = [_name(one) for one in objects.get("ResourceClaimTemplate", ())]
     for backend in rulebook.backends.values():
         if there := [name for name in _classes(backend) if name in classes]:
-            signs = Signs((), others=tuple(f"DeviceClass {name}" for name in there))
-            missing = () if {*classes.values()} & backend.owns else ("but has no extendedResourceName",)
-            yield Sight(backend, None, signs, missing)
-        if found := [name for name in templates if _is_template(backend, name)]:
-            yield Sight(
-                backend, None, Signs((), others=(f"ResourceClaimTemplate {several(sorted({*found}), ', ')}",))
-            )
+            yield _of_class(backend, there, {classes[name] for name in there})
+        if found := {name for name in templates if _is_template(backend, name)}:
+            yield Sight(backend, None, Signs((), others=(f"ResourceClaimTemplate {several(sorted(found), ', ')}",)))
+
+
+def _of_class(backend: Backend, there: Sequence[str], resources: set[str]) -> Sight:
+    """A back end whose device classes are there, and by which resource pods ask for them."""
+    signs = Signs((), others=tuple(f"DeviceClass {name}" for name in there))
+    named = [(name, one) for one, name in aliases(backend).items() if one.removeprefix(DEVICE_CLASS) in there]
+    if resources.isdisjoint(backend.owns) and not named:
+        return Sight(backend, None, signs, ("but has no extendedResourceName",))
+    return Sight(backend, None, signs, settings=() if resources & backend.owns else tuple(named[:1]))
 
 
 def _name(one: Object) -> str:

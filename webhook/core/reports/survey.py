@@ -6,31 +6,20 @@ resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from webhook.core.backends import cards
 from webhook.core.backends.cards import Labels
 from webhook.core.kube import paths
-from webhook.core.reports import signs
+from webhook.core.reports import settings, signs
 from webhook.core.reports.checkup import number
+from webhook.core.reports.settings import Found, Line
 from webhook.core.reports.signs import Objects, Pool, Sight
-from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
 
-PLUGINS: Final = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry")
-"""Folders of a node that only device plugins and drivers of dynamic resources mount."""
-
 OWN_NAMESPACES: Final = {"kube-system": "Kubernetes' own", "gpu-webhook-system": "the webhook's own"}
-
-
-class Line(NamedTuple):
-    """A value of the document, and what it was seen by."""
-
-    value: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +29,7 @@ class Survey:
     backends    those that are there, the most general first; `doubtful` are those that may be there, too
     whole       which one serves whole devices, and `part` shares; None if none does
     device      the model of all cards; None if they differ or are not known
+    parameters  the values that were seen, by back end and parameter
     namespaces  those whose pods are neither changed nor judged
     open        what could not be decided, in sentences
     read        what was looked at, in words
@@ -50,6 +40,7 @@ class Survey:
     whole: Line | None
     part: Line | None
     device: Line | None
+    parameters: Mapping[str, Mapping[str, Line]]
     namespaces: Sequence[Line]
     open: Sequence[str]
     read: str
@@ -64,14 +55,16 @@ def survey(objects: Objects, rulebook: Rulebook) -> Survey:
     names = {one.backend.name for one in there}
     doubts = {s.backend.name: _doubt(s) for s in sights if s.missing and s.backend.name not in names}
     device, unknown = _device(there, known)
+    values, undecided = settings.settings(there, objects)
     return Survey(
         backends=[Line(one.backend.name, one.why) for one in there],
         doubtful=[*twins, *(Line(*one) for one in sorted(doubts.items()))],
         whole=_first(there, "whole"),
         part=_first(there, "part"),
         device=device,
+        parameters=values,
         namespaces=_namespaces(objects),
-        open=[*unknown, *_unlabelled(there), *_unserved(pools, there, rulebook), *_unread(objects)],
+        open=[*unknown, *undecided, *_unlabelled(there), *_unserved(pools, there, rulebook), *_unread(objects)],
         read=_read(objects, pools),
     )
 
@@ -79,50 +72,16 @@ def survey(objects: Objects, rulebook: Rulebook) -> Survey:
 # Which back ends
 
 
-class _Found(NamedTuple):
-    """A back end that is there, and where it was seen."""
-
-    backend: Backend
-    sights: Sequence[Sight]
-
-    @property
-    def why(self) -> str:
-        """What it was seen by, alike nodes together."""
-        said = [(str(sight.signs), sight) for sight in self.sights]
-        texts: list[str] = []
-        for text, group in groupby(sorted(said, key=lambda one: one[0]), key=lambda one: one[0]):
-            names = [name for _, sight in group if sight.pool for name in sight.pool.names]
-            texts += [f"{text} on {signs.nodes(names)}"] if names else []
-        return "; ".join([*texts, *dict.fromkeys(other for sight in self.sights for other in sight.signs.others)])
-
-    @property
-    def rank(self) -> tuple[bool, tuple[int, int], int, str]:
-        """The more speaks for it, the later; among equals the one with the most nodes is first.
-
-        Claim templates come last: each namespace needs its own.
-        """
-        nodes = sum(len(sight.pool.names) for sight in self.sights if sight.pool)
-        by_claims = all(mode.claims for mode in self.backend.modes)
-        return by_claims, max(sight.signs.rank for sight in self.sights), -nodes, self.backend.name
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        """The kinds of requests that it serves: whole devices, parts of them. A share has no claim template."""
-        whole = any(mode.when.devices in {None, "whole"} for mode in self.backend.modes)
-        part = self.backend.shares and not self.rank[0]
-        return frozenset([*["whole"] * whole, *["part"] * part])
-
-
-def _told_apart(sights: Sequence[Sight]) -> tuple[list[_Found], list[Line]]:
+def _told_apart(sights: Sequence[Sight]) -> tuple[list[Found], list[Line]]:
     """The back ends that are there, in order, and those that nothing tells from one of these."""
     best: dict[str, list[Sight]] = {}
     for sight in sights:
         if not any(_beats(other, sight) for other in sights):
             best.setdefault(sight.backend.name, []).append(sight)
-    found = [_Found(of[0].backend, of) for of in best.values()]
+    found = [Found(of[0].backend, of) for of in best.values()]
     seen: dict[object, str] = {}
     twins: list[Line] = []
-    there: list[_Found] = []
+    there: list[Found] = []
     for one in sorted(found, key=lambda one: (_breadth(one), one.backend.name)):
         first = seen.setdefault(tuple((sight.pool, sight.signs) for sight in one.sights), one.backend.name)
         if first == one.backend.name:
@@ -138,7 +97,7 @@ def _beats(one: Sight, other: Sight) -> bool:
     return one.pool is other.pool and shared and one.signs.on_node > other.signs.on_node
 
 
-def _breadth(found: _Found) -> int:
+def _breadth(found: Found) -> int:
     """Less for a back end that serves more kinds of requests."""
     return -len(found.kinds)
 
@@ -148,7 +107,7 @@ def _doubt(sight: Sight) -> str:
     return ", ".join([f"{sight.signs}{where}".strip(), *sight.signs.others, *sight.missing]).removeprefix(", ")
 
 
-def _first(there: Sequence[_Found], devices: str) -> Line | None:
+def _first(there: Sequence[Found], devices: str) -> Line | None:
     """The first that serves such requests."""
     serving = [one.backend.name for one in there if devices in one.kinds]
     others = f"{', '.join(serving[1:])} could, too: gpu-backend chooses" if serving[1:] else ""
@@ -158,7 +117,7 @@ def _first(there: Sequence[_Found], devices: str) -> Line | None:
 # What else
 
 
-def _device(there: Sequence[_Found], known: Labels) -> tuple[Line | None, list[str]]:
+def _device(there: Sequence[Found], known: Labels) -> tuple[Line | None, list[str]]:
     """The only model that there is, or a sentence why none can be said."""
     models: dict[str, list[str]] = {}
     for found in there:
@@ -181,16 +140,13 @@ def _once(names: Iterable[str]) -> list[str]:
 def _namespaces(objects: Objects) -> list[Line]:
     """Kubernetes' own, ours, and those of device plugins."""
     found = dict(OWN_NAMESPACES)
-    for one in signs.workloads(objects):
-        mounted = paths.objects(paths.at(one, "spec", "template", "spec", "volumes"))
-        folders = {str(paths.at(volume, "hostPath", "path")).rstrip("/") for volume in mounted}
-        if not folders.isdisjoint(PLUGINS):
-            namespace = str(paths.at(one, "metadata", "namespace") or "default")
-            found.setdefault(namespace, f"{signs.titled(one)} is a device plugin")
+    for one in signs.plugins(objects):
+        namespace = str(paths.at(one, "metadata", "namespace") or "default")
+        found.setdefault(namespace, f"{signs.titled(one)} is a device plugin")
     return [Line(*one) for one in sorted(found.items())]
 
 
-def _unlabelled(there: Sequence[_Found]) -> Iterator[str]:
+def _unlabelled(there: Sequence[Found]) -> Iterator[str]:
     """Nodes that are a back end's by their annotations, and not by the labels of its rule."""
     for one in there:
         for sight in one.sights:
@@ -202,7 +158,7 @@ def _unlabelled(there: Sequence[_Found]) -> Iterator[str]:
                 )
 
 
-def _unserved(pools: Sequence[Pool], there: Sequence[_Found], rulebook: Rulebook) -> Iterator[str]:
+def _unserved(pools: Sequence[Pool], there: Sequence[Found], rulebook: Rulebook) -> Iterator[str]:
     """Resources of nodes that no back end here serves."""
     left: dict[str, list[str]] = {}
     for pool in pools:

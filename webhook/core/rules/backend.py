@@ -221,16 +221,39 @@ class Partitions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Parameter:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A value that a site may change, and by what `gpu-webhook survey` sees it."""
+
     default: Any = need(ANYTHING, "The value unless the Cluster document sets another.")
     description: Any = take(ANYTHING, "What for.")
+    label: str | None = take(
+        TEXT,
+        "A label of nodes that has the value: `gpu-webhook survey` sets what it sees there, where the default is"
+        " empty only to keep pods off the nodes of others.",
+        "acme.example/replicas",
+    )
+    also: tuple[str, ...] = take(
+        many(TEXT),
+        "Other names that are in use: `gpu-webhook survey` sets the one of a resource or device class that it sees,"
+        " or of the runtime class of device plugins.",
+        ["acme.example/card.shared"],
+    )
+
+
+def _parameter(node: Node) -> Parameter:
+    fields = dict(node.items())
+    also = tuple(one.text() for one in fields["also"].elements()) if "also" in fields else ()
+    label = fields["label"].text() if "label" in fields else None
+    return Parameter(default=fields["default"].plain(), label=label, also=also)
 
 
 PARAMETERS: Final = Shape(
-    lambda node, _: frozenset(dict(node.items())), each(form(_Parameter)).schema, frozenset[str]()
+    lambda node, _: {name: _parameter(one) for name, one in node.items()},
+    each(form(Parameter)).schema,
+    dict[str, Parameter](),
 )
-"""The names of parameters; their values are put in before a document is read, see `forms/inheritance`."""
+"""Parameters by name; their values are put in before a document is read, see `forms/inheritance`."""
 
 PARAMETERS_ARE: Final = "Values that a site may change, written as `$(name)` in keys and values."
 A_PARAMETER: Final = {
@@ -261,7 +284,7 @@ class Backend:
         LOWER_CASE, "The only card models it serves; if they are alike, a share becomes a size without `gpu-model`."
     )
     sharing: frozenset[str] = need(some(word(SHARINGS)), "What `gpu-sharing` may say.", ["exclusive", "fractional"])
-    parameters: frozenset[str] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
+    parameters: Mapping[str, Parameter] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
     partitions: Partitions | None = take(
         form(Partitions),
         "`{}` if it serves hardware partitions: a share or a size then gets the smallest profile that has it.",

@@ -10,7 +10,7 @@ from webhook.core.forms.document import Location, Node, Section, nearest
 from webhook.core.forms.form import Group, Rule, document, form, found, inline, need, place, take
 from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, many, pattern, word
 from webhook.core.request.shorthand import KEYS
-from webhook.core.rules.backend import A_PARAMETER, ASK, PARAMETERS, PARAMETERS_ARE, Backend
+from webhook.core.rules.backend import A_PARAMETER, ASK, PARAMETERS, PARAMETERS_ARE, Backend, Parameter
 from webhook.core.rules.modes import Mode, When
 from webhook.core.rules.outputs import LIMIT, Output
 
@@ -114,7 +114,7 @@ class ClaimSourceSpec:
     name: str = found(document)
     at: Location = found(place)
     description: str = need(TEXT, "One line for people.")
-    parameters: frozenset[str] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
+    parameters: Mapping[str, Parameter] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
     prefixes: tuple[str, ...] = need(
         many(_ADDRESS, _EMPTY),
         "Annotations of pods that name a claim for a container.",
