@@ -151,8 +151,8 @@ def _undecided(
         texts = sorted({value for _, value, _ in values})
         if len(texts) > 1 and parameter.default != "":
             yield (
-                f"{name} of {one.backend.name} is {' and '.join(texts)}, by {parameter.label} of its nodes: the other"
-                f" nodes need a back end of their own, that extends {one.backend.name}"
+                f"{name} of {one.backend.name} is {' and '.join(texts)}, by {parameter.label} of its nodes: the"
+                f" greatest is taken; other nodes need a back end of their own, that extends {one.backend.name}"
             )
         if parameter.label and parameter.default == "" and _line(name, values, one, there) is None:
             yield from _not_kept_off(one, there)
