@@ -365,3 +365,51 @@ def test_without_a_usage_all_namespaces_of_all_tenants_begin_with_nothing() -> N
         "quota     devices: 1 used, 1 asked, 4 at most: 2 left",
         "quota     devices: 0 used, 1 asked, 1 at most: 0 left",
     ]
+
+
+def test_a_policy_is_explained_as_the_webhook_judges_it(tmp_path: Path) -> None:
+    in_force = tmp_path / "cluster.json"
+    in_force.write_text(listed(VISION, USED, namespace("vision-dev"), namespace("vision-ci"), namespace("speech")))
+    changed = policy("vision", "vision-dev", "speech", quota={"devices": 2})
+    options = ("--usage", str(in_force))
+
+    ran, for_scripts = explain(changed, options=options), explain(changed, options=(*options, "-o", "json"))
+
+    warnings = [
+        "TenantPolicy/vision spec.namespaces: no TenantPolicy selects vision-ci any more, so no pod there gets a GPU",
+        (
+            "TenantPolicy/vision spec.quota.devices: 2 is less than the 2.5 that the tenant uses: what runs stays, "
+            "and nothing more is admitted before 0.5 are free"
+        ),
+    ]
+    assert (ran.code, ran.err, ran.out.splitlines()) == (0, "", warnings)
+    assert (for_scripts.code, for_scripts.json) == (0, {"warnings": warnings})
+
+
+def test_a_policy_with_nothing_wrong_is_fine() -> None:
+    assert explain(VISION, USED, options=()).out == "TenantPolicy/vision: fine\n"
+
+
+def test_beside_pods_what_is_wrong_with_policies_is_an_aside() -> None:
+    larger = policy("vision", "vision-*", quota=QUOTA, ceilings={"pod": {"devices": 8}})
+
+    ran = explain(pod("1"), larger)
+
+    assert (ran.code, ran.err) == (
+        0,
+        (
+            "TenantPolicy/vision spec.ceilings.pod.devices: 8 is more than the 4 of spec.quota.devices, "
+            "which is reached first; raise that, or lower this\n"
+        ),
+    )
+    assert quota(ran)[1:] == quota(explain(pod("1"), VISION))[1:]
+
+
+def test_a_policy_takes_the_place_of_that_of_the_rules_with_its_name(tmp_path: Path) -> None:
+    for file in RULES.glob("*.yaml"):
+        (tmp_path / file.name).write_text(file.read_text())
+    (tmp_path / "vision.yaml").write_text(json.dumps(VISION))
+
+    ran = run("explain", "-", "--rules", tmp_path, "-n", "vision-dev", given=listed(pod("1"), VISION))
+
+    assert (ran.code, ran.err) == (0, "")

@@ -19,7 +19,9 @@ from webhook.files import manifests, rulebook_cache
 
 def explain_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook explain` takes."""
-    command.add_argument("file", metavar="FILE|-", help="pods, workloads, lists or reviews, as YAML or JSON")
+    command.add_argument(
+        "file", metavar="FILE|-", help="pods, workloads, policies, lists or reviews, as YAML or JSON"
+    )
     command.add_argument(
         "--with",
         dest="around",
@@ -70,13 +72,26 @@ def _explain(given: argparse.Namespace) -> int:
     there = tenant_objects.Objects()
     for file in given.usage:
         there.parse(*streams.content(file))
-    found, problems = question.answer(asked, rulebook, there)
+    found, problems, tried, advice = question.answer(asked, rulebook, there)
     for one in problems:  # as in a cluster: its own namespaces get no GPU, and the others know nothing of it
         print(f"{one.tenant}: {one.message}", file=sys.stderr)
+    if not found and tried:
+        return _print_policies(tried, advice, given.output)
     if not found:
         raise UsageError(f"{where} holds no pod and nothing that makes pods")
+    for line in advice:
+        print(line, file=sys.stderr)
     streams.dump(explain.contract(found)) if given.output == "json" else _print_text(found)
     return FINE if all(explanation.decision.allowed for explanation in found) else NOT_FINE
+
+
+def _print_policies(tried: Sequence[str], advice: Sequence[str], output: str) -> int:
+    """Of a file without pods: what the author of its policies is told when they are applied."""
+    if output == "json":
+        streams.dump({"warnings": advice})
+    else:
+        print(*(advice or [f"{', '.join(tried)}: fine"]), sep="\n")
+    return FINE
 
 
 def _time(text: str) -> float:

@@ -151,7 +151,8 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
     there, unknown = standings.there()
     if loaded.rulebook is not None:
         try:
-            found, problems = pasted.answer(asked, loaded.rulebook, there)
+            found, wrong, _, advice = pasted.answer(asked, loaded.rulebook, there)
+            problems = [*wrong, *(Problem("", each) for each in advice)]
         except UnreadableError as unreadable:
             error = unreadable
     return render_template(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from webhook.core.forms.document import nearest
 from webhook.core.interpret import claim_objects
-from webhook.core.reports import convert, explain
+from webhook.core.reports import applied, convert, explain
 from webhook.core.reports.explain import Explanation
 from webhook.core.reports.missing import NOWHERE, Setting
 from webhook.core.reports.tenants import Problem
@@ -39,10 +39,15 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An explanation for each pod, and what is wrong with the policies and exemptions that were given."""
+    """An explanation for each pod, and what is wrong with the policies and exemptions that were given.
+
+    Those are `tried`, as `TenantPolicy/vision`; `advice` is what their author is told when they are applied.
+    """
 
     found: Sequence[Explanation]
     problems: Sequence[Problem]
+    tried: Sequence[str] = ()
+    advice: Sequence[str] = ()
 
 
 def answer(asked: Question, rulebook: Rulebook, there: tenant_objects.Objects) -> Answer:
@@ -64,8 +69,11 @@ def answer(asked: Question, rulebook: Rulebook, there: tenant_objects.Objects) -
     judging = claim_objects.given(given, replace(judging, tenancy=tenancy))
     setting = asked.setting._replace(whole=there.whole)
     explained = _explained(asked, judging, setting)
-    found = [*explain.foreseen(explained, tenancy, {**used, **used_as_given}, setting)]
-    return Answer(found, [*broken, *wrong])
+    ledgers = {**used, **used_as_given}
+    found = [*explain.foreseen(explained, tenancy, ledgers, setting)]
+    with_them, before = replace(rulebook, tenancy=tenancy), replace(known, labels=tenancy.labels)
+    advice = applied.every(with_them, setting.at, ledgers, own=tried.written, before=before)
+    return Answer(found, [*broken, *wrong], tried.written, [*advice])
 
 
 def _check_names(asked: Question, rulebook: Rulebook) -> None:

@@ -52,6 +52,12 @@ class Objects:
                     raise UnreadableError(f"there is a {kind} without a name")
                 kinds[kind].append(found)
 
+    @property
+    def written(self) -> list[str]:
+        """The policies and exemptions, as messages name them: `TenantPolicy/vision`."""
+        kinds = {"TenantPolicy": self.policies, "Exemption": self.exemptions}
+        return [f"{kind}/{_name(each)}" for kind, objects in kinds.items() for each in objects]
+
     def parse(self, content: bytes, name: str) -> None:
         """Add the objects of a file, in YAML or JSON; raises UnreadableError."""
         for document in inventory_objects.contents(content, name):

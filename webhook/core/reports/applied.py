@@ -6,7 +6,7 @@ Everything else is a warning, as its author may know better.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +22,7 @@ from webhook.core.review import AdmissionRequest
 from webhook.core.rules.cluster_policies import KINDS, Broken, exemptions_from, policies_from
 from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.violations import Violation
 
@@ -112,12 +113,28 @@ def of_policy(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | None = 
     yield from _told(policy, policy_terms.advice(policy, rulebook, ledger))
 
 
-def every(rulebook: Rulebook, at: float, ledgers: Mapping[str, Ledger] = MappingProxyType({})) -> Iterator[str]:
-    """What is said of all policies and exemptions of a rulebook, at a time in seconds since 1970."""
-    for policy in rulebook.tenancy.policies:
+def every(
+    rulebook: Rulebook,
+    at: float,
+    ledgers: Mapping[str, Ledger] = MappingProxyType({}),
+    *,
+    own: Container[str] | None = None,
+    before: Tenancy | None = None,
+) -> Iterator[str]:
+    """What is said of policies and exemptions of a rulebook, at a time in seconds since 1970.
+
+    `own` are those that it is said of, as `TenantPolicy/vision`, None: all; `before` is what holds without them.
+    """
+    tenancy = rulebook.tenancy
+    policies = [policy for policy in tenancy.policies if own is None or policy.rule in own]
+    if before is not None:
+        for policy in policies if before.closed else policies[:1]:
+            yield from _told(policy, policy_reach.losses(policy.name, before, rulebook))
+    for policy in policies:
         yield from of_policy(policy, rulebook, ledgers.get(policy.name))
-    for exemption in rulebook.tenancy.exemptions:
-        yield from _told(exemption, exemption_advice.advice(exemption, rulebook, at))
+    for exemption in tenancy.exemptions:
+        if own is None or exemption.rule in own:
+            yield from _told(exemption, exemption_advice.advice(exemption, rulebook, at))
 
 
 def _told(about: TenantPolicy | Exemption, advice: Iterable[policy_terms.Advice]) -> Iterator[str]:

@@ -138,18 +138,21 @@ def losses(name: str, before: Tenancy, rulebook: Rulebook) -> Iterator[Advice]:
     after, around = rulebook.tenancy, place(rulebook, ())
     if not after.closed or after.observing or around.made_up:
         return
-    had, has = (_of_one(name, tenancy, around) for tenancy in (before, after))
     if before.closed:
+        had = _selected_by([policy for policy in before.policies if policy.name == name], around)
         lost = [each for each in judged(had, rulebook) if member(each, after) == Membership(None)]
     else:
+        has = _selected_by(after.policies, around)
         lost = [each for each in around.labels if each not in has and not rulebook.cluster.exempts(each)]
     if lost:
         text = LEFT if before.closed else FIRST
         yield Advice("spec.namespaces", text.format(number=len(lost), names=several(lost, ", ")))
 
 
-def _of_one(name: str, tenancy: Tenancy, around: Place) -> Collection[str]:
-    """The namespaces that the policy of a name selects, if there is one; all of them if that cannot be told."""
-    found = next((policy.namespaces for policy in tenancy.policies if policy.name == name), Namespaces())
-    own = selected(found, around)
-    return around.labels if own is None else frozenset(own)
+def _selected_by(policies: Iterable[TenantPolicy], around: Place) -> Collection[str]:
+    """The namespaces that some of these policies select; all of them if that cannot be told."""
+    found: set[str] = set()
+    for policy in policies:
+        own = selected(policy.namespaces, around)
+        found.update(around.labels if own is None else own)
+    return found
