@@ -36,6 +36,7 @@ def advice(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | None) -> I
     yield from _unserved(policy, rulebook)
     yield from _defaults(policy)
     yield from _quota(policy, rulebook, ledger)
+    yield from _cards(policy, rulebook)
 
 
 def _limits(policy: TenantPolicy) -> Iterator[Advice]:
@@ -176,3 +177,38 @@ def _quota(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | None) -> I
 def _of_quota(key: str) -> str:
     what, model = tally.parts(key)
     return f"spec.quota.models.{model}.{what}" if model else f"spec.quota.{what}"
+
+
+def _cards(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[Advice]:
+    """Limits that need to know the card, where pods may get one that nothing names."""
+    if policy.defaults.model or not (paths := [*_by_card(policy)]):
+        return
+    leaves = [
+        one for one in rulebook.enabled if _leaves(policy, one, rulebook) and not _knows_its_card(one, rulebook)
+    ]
+    if leaves:
+        unless = (
+            "" if rulebook.surroundings.present is not None else ", unless labels of all their nodes name one card"
+        )
+        yield Advice(
+            paths[0],
+            f"nothing says which card a pod of {several([one.name for one in leaves], ', ')} gets, so one without"
+            f" gpu-model is refused (GPU107){unless}; set spec.defaults.model, or device: in the Cluster document if"
+            " all cards are of one model",
+        )
+
+
+def _by_card(policy: TenantPolicy) -> Iterator[str]:
+    """The keys of limits on memory, and on single models."""
+    for key in policy.quota.hard if policy.quota else ():
+        if key != tally.DEVICES:
+            yield _of_quota(key)
+    for name, ceiling in (("container", policy.container), ("pod", policy.pod)):
+        if ceiling is not None and ceiling.memory is not None:
+            yield f"spec.ceilings.{name}.memory"
+
+
+def _knows_its_card(backend: Backend, rulebook: Rulebook) -> bool:
+    device = rulebook.cluster.device
+    said = device is not None and backend.serves(rulebook.devices[device.lower()])
+    return said or backend.card is not None or backend.name in rulebook.surroundings.cards
