@@ -192,9 +192,9 @@ def _cards(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[Advice]:
         )
         yield Advice(
             paths[0],
-            f"nothing says which card a pod of {several([one.name for one in leaves], ', ')} gets, so one without"
-            f" gpu-model is refused (GPU107){unless}; set spec.defaults.model, or device: in the Cluster document if"
-            " all cards are of one model",
+            f"nothing says which card a pod of {several([one.name for one in leaves], ', ')} gets, so a share or a"
+            f" whole device without gpu-model is refused (GPU107){unless}; set spec.defaults.model, or device: in the"
+            " Cluster document if all cards are of one model",
         )
 
 
