@@ -118,8 +118,14 @@ def profiles(backend: str) -> Sequence[str]:
     return [name for name in spelled if "me.all" not in name]
 
 
+_SERVED: Mapping[str, Sequence[str]] = {"gke-tpu": ("1", "4", "8")}
+"""Of back ends that serve few numbers of devices, these."""
+
+
 @cache
 def _words(backend: str, shape: str) -> st.SearchStrategy[Words]:
+    if shape == "whole" and backend in _SERVED:
+        return st.one_of(PLAIN[shape], st.fixed_dictionaries({"gpu": st.sampled_from(_SERVED[backend])}))
     if shape != "profile":
         return PLAIN[shape]
     name = st.sampled_from([*profiles(backend), "1g.10gb"])

@@ -73,8 +73,9 @@ CARD = "A100-80GB"
 """The card of every cluster that can have it: large, and one that can be partitioned."""
 
 
-_CARDS = {"nvidia-grid": CARD, "aws-neuron": "Inferentia2"}
-"""Cards of clusters whose back end serves many unlike ones: what vGPUs are shares of, what parameters stand for."""
+_CARDS = {"nvidia-grid": CARD, "aws-neuron": "Inferentia2", "gke-tpu": "TPU-v6e"}
+"""Cards of clusters whose back end serves many unlike ones: what vGPUs are shares of, what parameters stand for, what
+there are machines of every size with."""
 
 
 @cache

@@ -29,8 +29,10 @@ UNSAID: Mapping[str, str] = {
     "hami-vgpu": "memory in percent alone becomes a share of the compute as well",
     "volcano-vgpu": "memory in percent alone becomes a share of the compute as well",
     "koordinator": "memory in percent alone becomes a share of the compute as well",
+    "baidu-cgpu": "memory in percent alone becomes a share of the compute as well",
     "hami-enflame": "a sixth of a card has no decimals in shorthand",
     "hami-ascend-soft": "all of a chip, shared softly, is a whole one in shorthand",
+    "volcano-ascend-soft": "all of a chip, shared softly, is a whole one in shorthand",
 }
 """Back ends some of whose own words have no shorthand so far."""
 

@@ -13,6 +13,7 @@ from tests.core.policy.tenants import Fate
 from webhook.core.policy import status, unknown_devices
 from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import Kinds
 from webhook.core.validate import validate
 
 STRANGE = "nvidia.com/gpu-foo"
@@ -52,7 +53,14 @@ def test_of_a_back_end_that_is_not_enabled_the_fix_says_so() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["nvidia.com/GA100_A100", "huawei.com/NewCard", "google.com/tpu", "acme.example/vGPU-memory", "xpu.io/a", FORMER],
+    [
+        "nvidia.com/GA100_A100",
+        "huawei.com/NewCard",
+        "acme.example/tpu",
+        "acme.example/vGPU-memory",
+        "xpu.io/a",
+        FORMER,
+    ],
 )
 def test_a_domain_of_a_back_end_or_a_word_of_the_name_makes_a_gpu(name: str) -> None:
     assert _fate(name, COUNTED).codes == ["GPU114"]
@@ -61,11 +69,10 @@ def test_a_domain_of_a_back_end_or_a_word_of_the_name_makes_a_gpu(name: str) -> 
 @pytest.mark.parametrize(
     "name",
     [
-        "furiosa.ai/rngd",
-        "furiosa.ai/rngd-4core.24gb",
+        "beta.furiosa.ai/npu",
+        "furiosa.ai/warboy",
         "c600.graphcore.ai/ipu",
         "qualcomm.com/qaic",
-        "rebellions.ai/ATOM",
         "tenstorrent.com/n150",
         "example.com/mig-1g.5gb",
         "example.com/MIG-3g.20gb.shared",
@@ -202,6 +209,37 @@ def test_a_device_class_is_treated_as_a_claim_under_a_quota_and_as_a_resource_el
     free = _fate(CLASS + "gpu.acme.example", tenants.rules())
     assert (free.codes, len(free.validated.warnings)) == ([], 1)
     assert _fate(CLASS + "mig.nvidia.com", _with_cluster(tenants.rules(), unknown_devices="deny")).codes == ["GPU114"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "elasticgpu.io/gpu-memory",
+        "huawei.com/Ascend910B",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-1g.5gb.shared",
+        "cambricon.com/mlu370.mim-2m.8gb",
+        CLASS + "gpu.acme.example",
+        CLASS + "fast-cards",
+    ],
+)
+def test_a_documented_name_that_no_rule_has_gets_a_warning_and_under_a_quota_a_refusal(name: str) -> None:
+    free, counted = _fate(name, tenants.rules()), _fate(name, COUNTED)
+
+    assert (free.codes, [line[:9] for line in free.validated.warnings]) == ([], ["[GPU114] "])
+    assert counted.codes == ["GPU108" if name.startswith(CLASS) else "GPU114"]
+
+
+@pytest.mark.parametrize("name", ["cambricon.com/mlu", "google.com/tpu", "furiosa.ai/rngd", "rebellions.ai/ATOM"])
+def test_a_documented_name_of_a_back_end_that_is_not_enabled_counts_and_its_kind_is_judged(name: str) -> None:
+    others = tenants.rules(
+        tenants.policy(allowed=Kinds(vendors=frozenset({"nvidia"}), rule="vision (tenants.yaml:9)"))
+    )
+    counted = _fate(name, COUNTED).validated.reservation
+
+    assert counted is not None
+    assert counted.ask.amount["devices"] == 1
+    assert _fate(name, others).codes == ["GPU101"]
 
 
 def test_a_policy_that_warns_of_unknown_devices_warns_of_claims_which_no_quota_counts() -> None:

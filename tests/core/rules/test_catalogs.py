@@ -14,7 +14,7 @@ DEVICES = builders.rulebook(builders.shipped_files()).devices
 CARDS = list({card.model: card for card in DEVICES.values()}.values())
 
 
-UNSERVED = {"furiosa", "graphcore", "qualcomm", "rebellions", "tenstorrent"}
+UNSERVED = {"graphcore", "qualcomm", "tenstorrent"}
 """Vendors of whom only the names of resources are known."""
 
 
@@ -139,6 +139,9 @@ KNOWN = {
     "vastai": "VA16",
     "aws": "Inferentia, Inferentia2, Trainium, Trainium2",
     "intel": "Flex-140, Flex-170, Max-1100, Max-1550",
+    "google": "TPU-v4, TPU-v5e, TPU-v5p, TPU-v6e, TPU-Trillium, TPU7x",
+    "furiosa": "RNGD",
+    "rebellions": "RBLN-CA02, RBLN-CA12, RBLN-CA22, RBLN-CA25, RBLN-CR13, ATOM, ATOM-Max, Rebel100",
 }
 """Cards by the names people use, each with its vendor."""
 
@@ -173,6 +176,8 @@ def test_no_vendor_is_without_cards_that_are_looked_for() -> None:
         ("C500", 65536, 65536, None),
         ("S60", 49152, 49120, None),
         ("P800", 98304, 98304, None),
+        ("TPU-v6e", 32768, 32768, 918),
+        ("RBLN-CR13", 147456, 143360, None),
         ("Trainium2", 98304, 98304, 667),
         ("Inferentia2", 32768, 32768, 190),
         ("Gaudi3", 131072, 131072, None),

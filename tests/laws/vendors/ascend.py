@@ -1,4 +1,4 @@
-"""Huawei's Ascend, by MindCluster and by HAMi: a share is a template, or soft."""
+"""Huawei's Ascend, by MindCluster, by HAMi, and by Volcano with HAMi's plugin: a share is a template, or soft."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -90,11 +90,11 @@ def _whole(resource: str) -> Callable[[Seen], Given]:
     return read
 
 
-def _hami(chip: str) -> Callable[[Seen], Given]:
+def _hami(chip: str, scheduler: str = "hami-scheduler") -> Callable[[Seen], Given]:
     """The smallest template that has the memory, the whole chip above the largest; several chips are whole ones."""
 
     def read(seen: Seen) -> Given:
-        seen.scheduled("hami-scheduler")
+        seen.scheduled(scheduler)
         count, memory = seen.limits[f"huawei.com/{chip}"], seen.limits.get(f"huawei.com/{chip}-memory")
         assert f"huawei.com/{chip}-core" not in seen.limits
         assert chip != "Ascend910C" or count % 2 == 0
@@ -110,11 +110,22 @@ def _hami(chip: str) -> Callable[[Seen], Given]:
 
 
 def _hami_soft(seen: Seen) -> Given:
-    seen.scheduled("hami-scheduler")
+    return _by_core(seen.scheduled("hami-scheduler"))
+
+
+def _volcano_soft(seen: Seen) -> Given:
+    return _by_core(seen.scheduled("volcano"))
+
+
+def _by_core(seen: Seen) -> Given:
     assert seen.annotations["huawei.com/vnpu-mode"] == "hami-core"
     count, memory, cores = (seen.limits.get(f"huawei.com/Ascend910B3{name}") for name in ("", "-memory", "-core"))
     assert count == 1
     return seen.sized(seen.memory if memory is None else memory * MIB, None if cores is None else percent(cores))
+
+
+def _named(system: str, chip: str) -> str:
+    return f"{system}-{chip.lower().replace('ascend', 'ascend-')}"
 
 
 READINGS: Mapping[str, Callable[[Seen], Given]] = {
@@ -125,6 +136,8 @@ READINGS: Mapping[str, Callable[[Seen], Given]] = {
     "ascend-vnpu-dynamic-910b": _dynamic,
     "ascend-vnpu-static": _static,
     "ascend-vnpu-static-910a": _static,
-    **{f"hami-{chip.lower().replace('ascend', 'ascend-')}": _hami(chip) for chip in CHIPS},
+    **{_named("hami", chip): _hami(chip) for chip in CHIPS},
+    **{_named("volcano", chip): _hami(chip, "volcano") for chip in CHIPS if chip != "Ascend910C"},
     "hami-ascend-soft": _hami_soft,
+    "volcano-ascend-soft": _volcano_soft,
 }

@@ -130,6 +130,24 @@ def _kunlunxin(seen: Seen) -> Given:
     return seen.part(Fraction(quarter, 4), Fraction(25 * quarter), count)
 
 
+def _env_share(seen: Seen) -> Given:
+    """One of ten turns on a card; several would be of as many cards."""
+    seen.only("cambricon.com/mlu.share")
+    assert seen.limits["cambricon.com/mlu.share"] == 1
+    return seen.part(Fraction(1, 10), Fraction(10))
+
+
+def _rngd(seen: Seen) -> Given:
+    """Whole cards, or equal parts that are named after their cores, of which a card has eight, and their memory."""
+    [(name, count)] = [item for item in seen.limits.items() if item[0].startswith("furiosa.ai/rngd")]
+    seen.only(name)
+    part = name.removeprefix("furiosa.ai/rngd")
+    if not part:
+        return seen.whole(count)
+    cores, memory = {"-1core.6gb": (1, 6), "-2core.12gb": (2, 12), "-4core.24gb": (4, 24)}[part]
+    return seen.sized(memory * GIB, Fraction(100 * cores, 8), count)
+
+
 READINGS: Mapping[str, Callable[[Seen], Given]] = {
     "amd-gpu": counting("amd.com/gpu"),
     "amd-partition": _amd_partition,
@@ -138,6 +156,10 @@ READINGS: Mapping[str, Callable[[Seen], Given]] = {
     "intel-xe": counting("gpu.intel.com/xe"),
     "intel-gaudi": counting("habana.ai/gaudi"),
     "iluvatar-gpu": counting("iluvatar.com/gpu"),
+    "cambricon-mlu": counting("cambricon.com/mlu"),
+    "cambricon-env-share": _env_share,
+    "furiosa-rngd": _rngd,
+    "rebellions-npu": counting(*(f"rebellions.ai/{name}" for name in ("npu", "ATOM", "REBEL"))),
     "hami-biren": counting("birentech.com/gpu"),
     "hami-vastai": counting("vastaitech.com/va"),
     "hami-cambricon": _cambricon,

@@ -1,10 +1,11 @@
-"""Cards as clouds share them: Alibaba, Tencent, Google, Amazon."""
+"""Cards as clouds share them: Alibaba, Tencent, Huawei, Baidu, Google, Amazon."""
 
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from tests.laws.vendors.nvidia import partition
-from tests.laws.vendors.seen import GIB, MIB, Given, Seen, hundreds, percent
+from tests.laws.vendors.seen import GIB, MIB, Given, Seen, among, hundreds, percent
 
 
 def _cgpu(seen: Seen) -> Given:
@@ -62,6 +63,40 @@ def _vcuda(seen: Seen) -> Given:
     return seen.sized(memory * 256 * MIB, percent(core))
 
 
+def _each(total: int, cards: int) -> int:
+    """The part of each card of a total that all of them can divide."""
+    assert total % cards == 0
+    return total // cards
+
+
+def _xgpu(seen: Seen) -> Given:
+    """Blocks of 128 MiB, and steps of 5 percent; a label makes them a total of several cards."""
+    seen.scheduled("volcano")
+    memory, cores = (seen.limits.get(f"volcano.sh/gpu-{name}") for name in ("mem.128Mi", "core.percentage"))
+    cards = int(seen.labels.get("volcano.sh/gpu-num", "1"))
+    assert memory is not None
+    limit = None if cores is None else percent(_each(cores, cards), step=5, low=5)
+    return seen.sized(_each(memory, cards) * 128 * MIB, limit, cards)
+
+
+def _baidu(seen: Seen) -> Given:
+    """Cards; beside a size in GiB or percent a part of each, and whoever limits no compute takes what is left."""
+    seen.scheduled("volcano")
+    cards, memory, part, cores = (
+        seen.limits.get(f"baidu.com/v100_32g_cgpu{name}") for name in ("", "_memory", "_memory_percent", "_core")
+    )
+    assert cards is not None
+    if memory is None and part is None:
+        assert cores is None
+        return seen.whole(cards)
+    limit = None if cores is None else percent(_each(cores, cards), step=5, low=5)
+    if part is not None:
+        assert (memory, cards) == (None, 1)
+        return seen.part(percent(part) / 100, limit)
+    assert memory is not None
+    return seen.sized(_each(memory, cards) * GIB, limit, cards)
+
+
 def _gke_sharing(seen: Seen) -> Given:
     """One of so many clients of a card, never more than one for a container."""
     assert seen.limits["nvidia.com/gpu"] == 1
@@ -75,6 +110,16 @@ def _gke_sharing(seen: Seen) -> Given:
 def _gke_mig(seen: Seen) -> Given:
     [profile] = seen.nodes("cloud.google.com/gke-gpu-partition-size")
     return partition(seen, profile, seen.limits["nvidia.com/gpu"])
+
+
+def _gke_tpu(seen: Seen) -> Given:
+    """The chips of a machine that is a slice by itself; two containers may have half of those of a TPU7x each."""
+    chips = seen.limits["google.com/tpu"]
+    machines = {
+        math.prod(map(int, topology.split("x"))) for topology in seen.nodes("cloud.google.com/gke-tpu-topology")
+    }
+    assert machines == {4 if (seen.model, chips) == ("TPU7x", 2) else chips}
+    return seen.whole(among(chips, (1, 2, 4, 8)))
 
 
 def _aws_vgpu(seen: Seen) -> Given:
@@ -110,8 +155,11 @@ READINGS: Mapping[str, Callable[[Seen], Given]] = {
     "aliyun-cgpu": _cgpu,
     "tencent-qgpu": _qgpu,
     "tencent-vcuda": _vcuda,
+    "huawei-xgpu": _xgpu,
+    "baidu-cgpu": _baidu,
     "gke-sharing": _gke_sharing,
     "gke-mig": _gke_mig,
+    "gke-tpu": _gke_tpu,
     "aws-vgpu": _aws_vgpu,
     "aws-neuron": _neuron,
     "hami-neuron": _hami_neuron,

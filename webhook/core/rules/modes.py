@@ -245,7 +245,7 @@ class Companions:
             return self
         return Companions(
             requires={**general.requires, **self.requires},
-            forbids=(*general.forbids, *self.forbids),
+            forbids=tuple(dict.fromkeys((*general.forbids, *self.forbids))),
             reserved=(*general.reserved, *self.reserved),
             containers=self.containers or general.containers,
             one_device=self.one_device or general.one_device,
