@@ -1,8 +1,8 @@
 """Resources that look like GPUs and that no rule knows, so that no quota can count them.
 
 A resource looks like a GPU if its domain is one of those in which back ends have resources, enabled or not, if a word
-of its name says so, or if a catalogue lists it (`resources`). Those that are none are listed as data: `otherDevices`
-of back ends and of the cluster.
+of its name says so, if a catalogue lists it (`resources`), or if it is a device class, whose name tells nothing for
+sure. Those that are none are listed as data: `otherDevices` of back ends and of the cluster.
 
 Annotations and labels for back ends that are not enabled are found in `disabled_back_ends` and treated like these.
 """
@@ -85,22 +85,21 @@ def _unknown(container: Container, name: str, rulebook: Rulebook) -> UnknownDevi
 
 
 def looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
-    """Whether a resource that no rule knows is probably one of GPUs, by its domain, its words, or a catalogue."""
-    domain, _, local = name.partition("/")
+    """Whether a resource that no rule knows is probably a GPU: by domain, words, or a catalogue, or as a class."""
     if name in locations.RESOURCES or is_another(name, rulebook):
         return False
     names = _names(rulebook)
-    if name.startswith(DEVICE_CLASS):  # a class is called after its driver's domain, as gpu.acme.example
-        return bool(_words(local)) or any(f".{local}".endswith(f".{known}") for known in names.domains)
-    if _words(name) or names.listed.match(name.lower()):
+    if name.startswith(DEVICE_CLASS) or _words(name) or names.listed.match(name.lower()):
         return True
+    domain = name.partition("/")[0]
     return domain in names.domains and not f".{domain}".endswith(".kubernetes.io")
 
 
 def may_be_in(names: str, rulebook: Rulebook) -> bool:
     """Whether a text of very many names, in lower case, may have an unknown device. It is quick; its no is sure."""
     known = _names(rulebook)
-    return any(part in names for part in (*WORDS, *known.parts)) or any(f"{one}/" in names for one in known.domains)
+    parts = (*WORDS, DEVICE_CLASS, *known.parts)
+    return any(part in names for part in parts) or any(f"{one}/" in names for one in known.domains)
 
 
 def _words(name: str) -> frozenset[str]:
