@@ -102,10 +102,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     until(lambda: _gone(known), "the end of every process")
 
 
-def review(port: int, certificate: Path, request: dict[str, Any]) -> Any:
+def review(port: int, certificate: Path, request: dict[str, Any], path: str = "mutate") -> Any:
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     asked = urllib.request.Request(
-        f"https://127.0.0.1:{port}/mutate", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        f"https://127.0.0.1:{port}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(asked, context=ssl.create_default_context(cafile=certificate)) as answer:  # noqa: S310
         return json.load(answer)["response"]
@@ -144,6 +144,44 @@ def test_everything_it_says_is_there_works_and_a_signal_ends_it_all(start: Start
     assert playground.end(number) == 0
     assert _gone(children)
     assert playground.complaints() == ""
+
+
+def test_it_shows_nodes_and_tenants_of_an_imagined_cluster_and_both_programs_judge_by_them(start: Start) -> None:
+    playground = start()
+    playground.read_until(LAST)
+
+    def told(path: str, body: str | None = None) -> Any:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{playground.console}{path}", body.encode() if body else None
+        ) as page:
+            return json.load(page)
+
+    inventory, tenants = told("/api/inventory"), told("/api/tenants")
+    assert (inventory["nodes"], inventory["unclaimed"], inventory["notUnderstood"]) == (5, [], [])
+    assert [(one["name"], one["percent"]) for one in tenants["tenants"]] == [("vision", 93), ("everybody", 18)]
+    assert tenants["problems"] == []
+
+    namespace = {"namespace": "vision-dev", "uid": "1"}
+    pod_of_five = json.loads(pod("5", **namespace))
+    page = told("/api/explain", json.dumps(pod_of_five))
+    stored = {
+        **pod_of_five,
+        "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "5"}}}]},
+    }
+    answer = review(
+        playground.webhook,
+        playground.certificate,
+        {**REVIEW, "namespace": "vision-dev", "name": "demo", "object": stored},
+        "validate",
+    )
+    assert page["violations"][0]["code"] == "GPU102"
+    assert answer["status"]["details"]["causes"][0]["message"].startswith(page["violations"][0]["message"])
+
+
+def test_beside_rules_of_ones_own_nothing_is_imagined(start: Start) -> None:
+    playground = start("--rules", str(RULES))
+
+    assert "imagined" not in playground.read_until(LAST)
 
 
 def _command(printed: str) -> str:

@@ -35,6 +35,8 @@ ASK_SECONDS: Final = 2.0
 PAUSE_SECONDS: Final = 0.1
 TAIL: Final = 1 << 16
 
+DEMO: Final = Path(__file__).parent / "console" / "demo"
+
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG: Final = 1
 
@@ -55,8 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _check_free(given.bind, "--bind", "BIND")
         _check_free(given.console, "--console", "CONSOLE")
-        programs["webhook"] = _start(subprocess.PIPE, "serve", "--bind", given.bind, "--rules", given.rules)
-        programs["console"] = _start(subprocess.DEVNULL, "console", "--bind", given.console, "--rules", given.rules)
+        tenants, inventory = _demo(given.rules)
+        webhook = ("serve", "--bind", given.bind, "--rules", given.rules, *tenants)
+        console = ("console", "--bind", given.console, "--rules", given.rules, *tenants, *inventory)
+        programs["webhook"] = _start(subprocess.PIPE, *webhook)
+        programs["console"] = _start(subprocess.DEVNULL, *console)
         _show(given, _output(programs, stops))
     except UsageError as error:
         print(f"gpu-webhook: {error}", file=sys.stderr)  # noqa: T201 - this is a command line
@@ -67,6 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for program in programs.values():
             _end(program)
     return FINE
+
+
+def _demo(rules: Path) -> tuple[tuple[str | Path, ...], ...]:
+    """Options for the tenants and the nodes of an imagined cluster; none beside rules of one's own."""
+    if rules != settings.default_rules():
+        return (), ()
+    return ("--tenants", DEMO / "tenants.yaml"), ("--inventory", DEMO / "inventory.yaml")
 
 
 def _start(output: int, *command: str | Path) -> subprocess.Popen[bytes]:
@@ -184,9 +196,10 @@ def _ask(connection: http.client.HTTPConnection, path: str) -> bytes:
 def _welcome(given: argparse.Namespace, loaded: dict[str, Any]) -> str:
     program = shlex.quote(os.path.relpath(Path(sys.executable).with_name("gpu-webhook")))
     chosen = "" if given.rules == settings.default_rules() else f" --rules {shlex.quote(str(given.rules))}"
+    whose = " of an imagined cluster" if _demo(given.rules)[0] else ""
     return f"""\
 webhook      https://{given.bind}  POST /mutate, /validate, /templates, /policies; GET /healthz, /readyz, /metrics
-console      http://{given.console}/  what is loaded; paste a pod and see what becomes of it
+console      http://{given.console}/  paste a pod and see what becomes of it; nodes and tenants{whose}
 rules        {_short(given.rules)}: {_describe(loaded)}
 certificate  {_short(settings.Settings().certificate[0])}
 

@@ -287,6 +287,7 @@ def test_an_exemption_that_lifts_the_quota_says_so() -> None:
 
     assert ran.code == 0
     assert quota(ran)[0] == "tenant    vision, by TenantPolicy/vision: an exemption lifts its quota"
+    assert "dryrun" not in ran.out
 
 
 def test_an_exemption_for_some_users_lifts_nothing_for_others() -> None:

@@ -19,7 +19,7 @@ def main() -> int:
     seconds = given.pop("followed_for", None)
     if descriptors := given.pop("descriptors", None):
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-    files = ("rules", "surroundings", "state", "tls_cert", "tls_key", "client_ca")
+    files = ("rules", "surroundings", "tenants", "state", "tls_cert", "tls_key", "client_ca")
     paths = {name: Path(given[name]) for name in files if name in given}
     return serve(Settings(**{**given, **paths}), None if seconds is None else lambda _: Falling(seconds))
 

@@ -46,6 +46,14 @@ def test_half_a_pair_is_a_mistake(folder: Path) -> None:
     assert why(folder, tls_cert="/tmp/x") == "cannot start: give both a certificate and its key, or neither"  # noqa: S108
 
 
+def test_a_file_of_tenants_that_cannot_be_read_is_named(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "tenants.yaml").write_text("kind: TenantPolicy\nspec: {}\n")
+
+    assert why(folder, tenants=str(folder / "none")) == f"cannot start: {folder / 'none'}: No such file or directory"
+    assert why(folder, tenants=str(folder / "tenants.yaml")) == "cannot start: there is a TenantPolicy without a name"
+
+
 def test_missing_certificate_files_are_named(folder: Path) -> None:
     said = why(folder, tls_cert=str(folder / "no.crt"), tls_key=str(folder / "no.key"))
 

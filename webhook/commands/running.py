@@ -20,8 +20,12 @@ def serve_options(command: argparse.ArgumentParser) -> None:
     )
     options.rules(command)
     options.surroundings(command)
-    command.add_argument(
+    tenants = command.add_mutually_exclusive_group()
+    tenants.add_argument(
         "--cluster", action="store_true", help="policies and quota of the current cluster; gpu-webhook settle counts"
+    )
+    tenants.add_argument(
+        "--tenants", type=Path, metavar="FILE", help="policies and what tenants hold, to try the server alone"
     )
     command.set_defaults(command=_serve)
 
@@ -41,6 +45,7 @@ def _serve(given: argparse.Namespace) -> int:
             bind=given.bind,
             rules=given.rules,
             surroundings=given.surroundings,
+            tenants=given.tenants,
             tls_cert=given.tls_cert,
             tls_key=given.tls_key,
             client_ca=given.client_ca,

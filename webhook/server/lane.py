@@ -107,7 +107,7 @@ class Lane:
         self.read_usage: ReadUsage | None = None
         """Reads the ledger of a tenant; raises UnreadError."""
         self.metrics = metrics.Metrics(judges)
-        self.ledger: Reserves = OfflineReservations(self._limits)
+        self.ledger: Reserves = OfflineReservations(self.limits)
         self._memo = Memo()
         self._lines = lines
 
@@ -237,7 +237,7 @@ class Lane:
         self._record(reviewed.name, reviewed.request, decision, reviewed.rulebook, seconds)
         return Answer(HTTPStatus.OK, answer, JSON)
 
-    def _limits(self, tenant: str) -> tally.Tally:
+    def limits(self, tenant: str) -> tally.Tally:
         """The quota of a tenant by the rule files, for a server without a cluster."""
         policies = self.rulebook.tenancy.policies if self.rulebook else ()
         return next((each.quota.hard for each in policies if each.name == tenant and each.quota), tally.NOTHING)

@@ -5,8 +5,9 @@ Imports nothing of `kubernetes`: every admission server loads this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from webhook.core.quota import ledger as ledgers
@@ -39,9 +40,9 @@ _NEW: Final = Ledger(view=1)
 class OfflineReservations:
     """Reserves in memory, to try the server without a cluster: an admitted pod counts for good."""
 
-    def __init__(self, limits: Callable[[str], Tally]) -> None:
+    def __init__(self, limits: Callable[[str], Tally], ledgers: Mapping[str, Ledger] = MappingProxyType({})) -> None:
         self._limits = limits
-        self._ledgers: dict[str, Ledger] = {}
+        self._ledgers = dict(ledgers)
 
     def draw(self, tenant: str, ask: Ask) -> Answered:
         """Reserve, at once."""

@@ -23,9 +23,11 @@ from webhook.core.reports import applied, workloads
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
+from webhook.files.documents import UnreadableError
 from webhook.files.reload import Rules
 from webhook.server import tls
 from webhook.server.lane import Lane
+from webhook.server.offline_reservations import OfflineReservations
 from webhook.server.settings import Settings
 from webhook.telemetry import logs
 
@@ -68,6 +70,11 @@ def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) 
     rules = Rules(settings.rules)
     rules.refresh()
     lane = Lane(judges, rules.rulebook, lines)
+    try:
+        _judge_by(lane, settings.tenants)
+    except CannotStartError as error:
+        log.critical("cannot start: %s", error)
+        return FAILED
     return _run(Application(settings, lane, rules, attach))
 
 
@@ -80,6 +87,27 @@ def _check(settings: Settings) -> None:
         tls.context(settings.certificate, settings.client_ca)
     except tls.CertificateError as error:
         raise CannotStartError(str(error)) from None
+
+
+def _judge_by(lane: Lane, file: Path | None) -> None:
+    """Judge by the tenants of a file, beginning with what they hold there."""
+    if file is None:
+        return
+    from webhook.files import tenant_objects  # noqa: PLC0415 - only who tries the server without a cluster needs it
+
+    objects = tenant_objects.Objects()
+    try:
+        objects.parse(file.read_bytes(), str(file))
+    except OSError as error:
+        raise CannotStartError(f"{file}: {error.strerror}") from None
+    except UnreadableError as error:
+        raise CannotStartError(str(error)) from None
+    ledgers, unread = objects.ledgers()
+    if unread:
+        raise CannotStartError("; ".join(f"{one.tenant}: {one.message}" for one in unread))
+    lane.tenancy = lambda rules: objects.tenancy(rules)[0]
+    lane.ledger = OfflineReservations(lane.limits, ledgers)
+    lane.use(lane.rules)
 
 
 def _keep_self_signed(directory: Path) -> None:

@@ -16,7 +16,7 @@ from webhook.core.plan.plan import Plan
 from webhook.core.policy import refusal
 from webhook.core.reports.explain import Explanation
 from webhook.core.reports.forecast import Amount, Prospect
-from webhook.core.violations import Violation
+from webhook.core.violations import QUOTA, Violation
 from webhook.views import difference
 from webhook.views.difference import Passage
 
@@ -96,6 +96,7 @@ class View:
 def view(explanation: Explanation) -> View:
     """What is said of one pod."""
     decision, planned, converted = explanation.decision, explanation.planned, explanation.converted
+    prospect = explanation.prospect
     edits = planned.edits if planned is not None and decision.allowed and decision.patch else []
     from_before = edits if converted is None else []  # else they lead from the pod as it was understood
     return View(
@@ -107,12 +108,12 @@ def view(explanation: Explanation) -> View:
             for one in (converted.served if converted is not None else ())
         ],
         asking=list(_asking(explanation, planned)) if planned is not None else (),
-        tenant=list(_tenant(explanation.prospect)) if explanation.prospect is not None else (),
+        tenant=list(_tenant(prospect)) if prospect is not None else (),
         warnings=decision.warnings,
         tried=[
             f"[{finding.code}] {finding.rule} would refuse it if it were enforced"
             for finding in decision.findings
-            if finding.action == "dryrun"
+            if finding.action == "dryrun" and not (finding.code == QUOTA and prospect and prospect.lifted)
         ],
         missing=[each.effect for each in explanation.missing],
         violations=decision.violations,
