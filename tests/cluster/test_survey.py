@@ -1,0 +1,92 @@
+"""The step between a checkout and an install, on a real API server: which back ends the cluster has."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import readme
+from tests.cluster.client import Client
+from tests.cluster.devices import device_class
+from tests.cluster.nodes import node
+from tests.cluster.plane import ControlPlane
+from tests.cluster.webhook import PROGRAM, ROOT
+
+pytestmark = pytest.mark.cluster
+
+STEP = readme.block("survey", (ROOT / "manifests" / "README.md").read_text())
+REGISTERED = {"annotations": {"hami.io/node-nvidia-register": "[]"}}
+T4 = {"gpu": "on", "nvidia.com/gpu.product": "Tesla-T4"}
+
+WRITTEN = """\
+# Written by `gpu-webhook survey`, which read 2 nodes, 1 with devices, 2 workloads.
+apiVersion: gpu-webhook.io/v1alpha1
+kind: Cluster
+metadata:
+  name: default
+spec:
+  backends:
+  - hami-vgpu  # nvidia.com/gpu, gpu: on, hami.io/node-nvidia-register on 1 node (t4-1); Deployment hami-scheduler of
+               # survey
+  # - hami-mig  # seen by the same as hami-vgpu: MIG slices of NVIDIA cards, cut by HAMi as they are needed
+  defaults:
+    whole: hami-vgpu
+    part: hami-vgpu
+  device: T4  # by the labels of 1 node (t4-1)
+  unknownValue: warn
+  systemNamespaces:
+  - gpu-webhook-system  # the webhook's own
+  - kube-system  # Kubernetes' own
+  - survey  # DaemonSet hami-device-plugin of survey is a device plugin
+"""
+
+
+def workload(kind: str, name: str, argument: str, folder: str) -> dict[str, Any]:
+    volumes = [{"name": "folder", "hostPath": {"path": folder}}]
+    containers = [{"name": "main", "image": "none", "args": [argument]}]
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": containers, "volumes": volumes}}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+def hami(plane: ControlPlane) -> Iterator[Client]:
+    """A cluster with HAMi on one of two nodes, and a device class that no rule knows."""
+    client = plane.client.in_namespace("survey")
+    registered = node("t4-1", labels=T4, capacity={"nvidia.com/gpu": 40})
+    registered["metadata"] |= REGISTERED
+    made = [
+        registered,
+        node("cpu-1"),
+        workload("Deployment", "hami-scheduler", "--scheduler-name=hami-scheduler", "/etc"),
+        workload("DaemonSet", "hami-device-plugin", "-v=4", "/var/lib/kubelet/device-plugins"),
+        device_class("gpu.example.com"),
+    ]
+    for each in made:
+        client.create(each)
+    yield client
+    for each in made:
+        client.delete(each)
+
+
+def test_the_step_before_an_install_writes_the_document_of_the_cluster(hami: Client, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "rules", tmp_path / "rules")
+    path = f"{Path(PROGRAM).parent}:{os.environ['PATH']}"
+    here = {"KUBECONFIG": str(hami.kubeconfig), "PATH": path}
+
+    ran = subprocess.run(
+        ["/bin/sh", "-ec", STEP.replace("gpu-webhook survey", "gpu-webhook survey --rules rules")],
+        cwd=tmp_path,
+        env={**os.environ, **here},
+        capture_output=True,
+        check=False,
+    )
+    checked = subprocess.run([PROGRAM, "check", tmp_path / "rules"], capture_output=True, check=False)
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+    assert (tmp_path / "rules" / "cluster.yaml").read_text() == WRITTEN
+    assert (checked.returncode, checked.stderr) == (0, b"")
