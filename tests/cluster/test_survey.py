@@ -19,7 +19,6 @@ from tests.cluster.webhook import PROGRAM, ROOT
 pytestmark = pytest.mark.cluster
 
 STEP = readme.block("survey", (ROOT / "manifests" / "README.md").read_text())
-REGISTERED = {"annotations": {"hami.io/node-nvidia-register": "[]"}}
 T4 = {"gpu": "on", "nvidia.com/gpu.product": "Tesla-T4"}
 
 WRITTEN = """\
@@ -57,10 +56,9 @@ def workload(kind: str, name: str, argument: str, folder: str) -> dict[str, Any]
 def hami(plane: ControlPlane) -> Iterator[Client]:
     """A cluster with HAMi on one of two nodes, and a device class that no rule knows."""
     client = plane.client.in_namespace("survey")
-    registered = node("t4-1", labels=T4, capacity={"nvidia.com/gpu": 40})
-    registered["metadata"] |= REGISTERED
+    bare = node("t4-1", labels=T4, capacity={"nvidia.com/gpu": 40})
     made = [
-        registered,
+        {**bare, "metadata": {**bare["metadata"], "annotations": {"hami.io/node-nvidia-register": "[]"}}},
         node("cpu-1"),
         workload("Deployment", "hami-scheduler", "--scheduler-name=hami-scheduler", "/etc"),
         workload("DaemonSet", "hami-device-plugin", "-v=4", "/var/lib/kubelet/device-plugins"),
