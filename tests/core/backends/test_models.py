@@ -2,8 +2,12 @@
 
 NVIDIA: `nvidia.com/gpu.product` of GPU feature discovery, the driver's name with dashes (NVIDIA/k8s-device-plugin,
 internal/lm/resource.go), with `-SHARED` or `-MIG-<profile>` behind it; `cloud.google.com/gke-accelerator` is another.
-AMD: `amd.com/gpu.product-name` of the node labeller (ROCm/k8s-device-plugin, cmd/k8s-node-labeller), spaces as
-underscores. HAMi: `nvidia.com/use-gputype` takes the driver's name.
+AMD: `amd.com/gpu.product-name` of the node labeller (ROCm/k8s-device-plugin, cmd/k8s-node-labeller: main_test.go,
+amdgpu.ids; docs/user-guide/installation.md), spaces as underscores. Huawei: `node.kubernetes.io/npu.chip.name` of
+Ascend Device Plugin (Ascend/mind-cluster, docs, Kubernetes objects). Intel: `gpu.intel.com/product` of the NFD rules
+of intel/intel-device-plugins-for-kubernetes. Amazon: `karpenter.k8s.aws/instance-accelerator-name` of Karpenter.
+Intel's Gaudi has no label with a name, and the other vendors' plugins document none. HAMi: `nvidia.com/use-gputype`
+takes the driver's name.
 """
 
 import pytest
@@ -34,6 +38,15 @@ def _read(name: str) -> list[str]:
         ("Tesla-T4-SHARED", "T4"),
         ("Tesla-V100-SXM2-16GB", "V100-16GB"),
         ("NVIDIA-GeForce-RTX-4090", "RTX-4090"),
+        ("NVIDIA-GeForce-RTX-5090", "RTX-5090"),
+        ("NVIDIA-RTX-A6000", "RTX-A6000"),
+        ("NVIDIA-RTX-6000-Ada-Generation", "RTX-6000-Ada"),
+        ("NVIDIA-L2", "L2"),
+        ("NVIDIA-L20", "L20"),
+        ("NVIDIA-H20", "H20"),
+        ("NVIDIA-H20-3e", "H20-3e"),
+        ("Tesla-P4", "P4"),
+        ("Tesla-P40", "P40"),
     ],
 )
 def test_what_nvidias_feature_discovery_writes_is_read(name: str, model: str) -> None:
@@ -42,9 +55,52 @@ def test_what_nvidias_feature_discovery_writes_is_read(name: str, model: str) ->
 
 @pytest.mark.parametrize(
     ("name", "model"),
-    [("AMD_Instinct_MI300X_OAM", "MI300X"), ("AMD_Instinct_MI210", "MI210"), ("AMD_Instinct_MI250X", "MI250X")],
+    [
+        ("AMD_Instinct_MI300X_OAM", "MI300X"),
+        ("AMD_Instinct_MI300X", "MI300X"),
+        ("AMD_Instinct_MI300X_HF", "MI300X"),
+        ("AMD_Instinct_MI300A", "MI300A"),
+        ("AMD_Instinct_MI308X", "MI308X"),
+        ("AMD_Instinct_MI325X", "MI325X"),
+        ("AMD_Instinct_MI350X", "MI350X"),
+        ("AMD_Instinct_MI355X", "MI355X"),
+        ("AMD_Instinct_MI210", "MI210"),
+        ("Instinct_MI210", "MI210"),
+        ("AMD_Instinct_MI250X", "MI250X"),
+    ],
 )
 def test_what_amds_node_labeller_writes_is_read(name: str, model: str) -> None:
+    assert _read(name) == [model]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("910A", "Ascend910A"),
+        ("910ProA", "Ascend910ProA"),
+        ("910ProB", "Ascend910ProB"),
+        ("910B2", "Ascend910B2"),
+        ("910B3", "Ascend910B3"),
+        ("910B4", "Ascend910B4"),
+        ("310P3", "Ascend310P"),
+    ],
+)
+def test_what_ascend_device_plugin_writes_is_read(name: str, model: str) -> None:
+    assert _read(name) == [model]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("Flex_140", "Flex-140"), ("Flex_170", "Flex-170"), ("Max_1100", "Max-1100"), ("Max_1550", "Max-1550")],
+)
+def test_what_intels_node_features_write_is_read(name: str, model: str) -> None:
+    assert _read(name) == [model]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("inferentia", "Inferentia"), ("inferentia2", "Inferentia2"), ("trainium", "Trainium")]
+)
+def test_what_karpenter_writes_of_neuron_devices_is_read(name: str, model: str) -> None:
     assert _read(name) == [model]
 
 

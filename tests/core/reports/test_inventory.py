@@ -504,7 +504,7 @@ QGPU_PART = {"tke.cloud.tencent.com/qgpu-core": "30", "tke.cloud.tencent.com/qgp
             node({"nvidia.com/gpu": "14"}, {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"}),
             {"nvidia.com/gpu": "1"},
             {
-                "nvidia-gpu": Measure(devices=Fraction(1, 7), memory=9856 * MI, compute=Fraction(100, 7)),
+                "nvidia-gpu": Measure(devices=Fraction(1, 7), memory=9728 * MI, compute=Fraction(100, 7)),
             },
             id="partitions that only the node's label tells",
         ),

@@ -121,12 +121,14 @@ KNOWN = {
     "nvidia": (
         "T4, V100-16GB, V100-32GB, P100, A2, A10, A10G, A16, A30, A40, A100-40GB, A100-80GB, A800-80GB, L4, L40, "
         "L40S, H100-80GB, H100-NVL, H800, H20, GH200-96GB, GH200-144GB, H200, B200, GB200, B300, GB300, RTX-4090, "
-        "RTX-3090, RTX-PRO-6000, A100, A800, H100, V100, A100-SXM4-80GB, Tesla T4, NVIDIA A100 80GB PCIe"
+        "RTX-3090, RTX-PRO-6000, L2, L20, H20-3e, RTX-A6000, RTX-6000-Ada, RTX-5090, P4, P40, "
+        "A100, A800, H100, V100, A100-SXM4-80GB, Tesla T4, NVIDIA A100 80GB PCIe"
     ),
-    "amd": "MI210, MI250, MI250X, MI300X, MI300A, MI325X, MI355X",
+    "amd": "MI210, MI250, MI250X, MI300X, MI300A, MI308X, MI325X, MI350X, MI355X",
     "habana": "Gaudi2, Gaudi3",
     "huawei": (
-        "Ascend910A, Ascend910B2, Ascend910B3, Ascend910B4, Ascend910B4-1, Ascend910C, Ascend310P, Ascend310P3, 910B3"
+        "Ascend910A, Ascend910ProA, Ascend910ProB, Ascend910B2, Ascend910B3, Ascend910B4, Ascend910B4-1, Ascend910C, "
+        "Ascend310P, Ascend310P3, 910B3"
     ),
     "kunlunxin": "P800",
     "moore-threads": "S4000, MTT-S4000, MTT S4000",
@@ -157,6 +159,11 @@ def test_no_vendor_is_without_cards_that_are_looked_for() -> None:
     assert {card.vendor for card in CARDS} == KNOWN.keys()
 
 
+@pytest.mark.parametrize("model", ["MI300X", "MI325X"])
+def test_memory_in_four_parts_goes_only_with_a_partition_of_each_die(model: str) -> None:
+    assert [name for name in DEVICES[model.lower()].profiles if "nps4" in name] == ["cpx_nps4"]
+
+
 @pytest.mark.parametrize(
     ("model", "nominal", "usable", "tflops"),
     [
@@ -165,9 +172,20 @@ def test_no_vendor_is_without_cards_that_are_looked_for() -> None:
         ("A100-80GB", 81920, 81920, 312),
         ("H100-80GB", 81920, 81559, 756),
         ("H20", 98304, 97871, None),
+        ("P4", 8192, 7680, None),
+        ("P40", 24576, 23040, None),
+        ("L2", 24576, 23034, None),
+        ("L20", 49152, 46068, None),
+        ("H20-3e", 144384, 143771, None),
+        ("RTX-A6000", 49152, 49140, Fraction("154.8")),
+        ("RTX-6000-Ada", 49152, 49140, Fraction("364.2")),
+        ("RTX-5090", 32768, 32607, Fraction("209.5")),
         ("MI300X", 196608, 196592, 1307),
+        ("MI308X", 196608, 196608, None),
+        ("MI350X", 294912, 294912, 2300),
         ("MI250", 65536, 65520, 181),
         ("Ascend910A", 32768, 32768, None),
+        ("Ascend910ProB", 32768, 32768, None),
         ("Ascend310P", 24576, 21527, 70),
         ("K100_AI", 65536, 65520, None),
         ("MLU370-X8", 49152, 49152, 96),
@@ -186,7 +204,7 @@ def test_no_vendor_is_without_cards_that_are_looked_for() -> None:
         ("VA16", 131072, 131072, None),
     ],
 )
-def test_what_a_card_has(model: str, nominal: int, usable: int, tflops: int | None) -> None:
+def test_what_a_card_has(model: str, nominal: int, usable: int, tflops: Fraction | None) -> None:
     card = DEVICES[model.lower()]
 
     assert (card.nominal // MIB, card.memory // MIB, card.tflops) == (nominal, usable, tflops)
@@ -197,7 +215,9 @@ def test_what_a_card_has(model: str, nominal: int, usable: int, tflops: int | No
     [
         ("A30", "2g.12gb", 11672, 2, 2, 2),
         ("A100-40GB", "3g.20gb", 19968, 4, 3, 2),
-        ("A800", "1g.10gb", 9856, 1, 1, 7),
+        ("A100-80GB", "1g.10gb", 9728, 1, 1, 7),
+        ("A800", "1g.10gb", 9728, 1, 1, 7),
+        ("H20-3e", "3g.71gb", 68341, 4, 3, 2),
         ("H100-94GB", "1g.12gb", 10880, 1, 1, 7),
         ("GH200-96GB", "1g.12gb", 11264, 1, 1, 7),
         ("H200", "1g.18gb", 16384, 1, 1, 7),

@@ -36,6 +36,7 @@ MIG: Mapping[str, Slices] = {
     "H20": _seven(12, 24, 48, 96),
     "GH200-96GB": _seven(12, 24, 48, 96),
     "GH200-144GB": _seven(18, 36, 72, 144),
+    "H20-3e": _seven(18, 35, 71, 141),
     "H200": _seven(18, 35, 71, 141),
     "B200": _seven(23, 45, 90, 180),
     "GB200": _seven(23, 47, 93, 186),
@@ -52,7 +53,7 @@ MIG: Mapping[str, Slices] = {
 USABLE: Mapping[str, Mapping[str, int]] = {
     "A30": {"1g": 5836, "2g": 11672, "4g": 23344},
     "A100-40GB": {"1g.5gb": 4864, "1g.10gb": 9856, "2g": 9856, "3g": 19968, "4g": 19968, "7g": 40192},
-    "A100-80GB": {"1g.10gb": 9856, "1g.20gb": 19968, "2g": 19968, "3g": 40192, "4g": 40192, "7g": 80384},
+    "A100-80GB": {"1g.10gb": 9728, "1g.20gb": 19968, "2g": 19968, "3g": 40192, "4g": 40192, "7g": 80384},
 }
 """What NVML says that a partition has, in MiB, where it is known."""
 
