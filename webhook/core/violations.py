@@ -19,7 +19,7 @@ CODES: Final = {
     "GPU104": "the tenant would be over its quota",
     "GPU105": "no policy is for the namespace, and without one it may not use GPUs",
     "GPU106": "several policies of the same priority are for the namespace",
-    "GPU107": "a policy depends on something about the pod that nobody knows",
+    "GPU107": "a policy limits what depends on the card, and neither the pod nor the cluster says which it gets",
     "GPU108": "the pod has resource claims, which no policy can judge and no quota count",
     "GPU109": "a pod that exists changes what a quota counts by, or what a policy has put on it",
     "GPU110": "a label, annotation or node selection of the pod contradicts what a policy puts there",

@@ -46,8 +46,8 @@ GIB = 1 << 30
         pytest.param(
             shorthand(gpu="0.5"),
             {"memory": 8 * GIB},
-            "depends on its card, which nothing says",
-            "add gpu-model, or ask for gpu-memory: 8Gi",
+            'and the container "main" asks for 0.5 devices of an unknown card',
+            "add gpu-model with the name of the card, or ask for gpu-memory: 8Gi",
             id="memory of a card that nobody knows",
         ),
     ],

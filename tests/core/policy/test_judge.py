@@ -91,9 +91,11 @@ def test_a_namespace_that_no_policy_is_for_may_use_nothing() -> None:
     found = fate(whole(), tenants.rules(policy()), namespace="elsewhere")
 
     assert found.said == (
-        "[GPU105] no TenantPolicy is for the namespace elsewhere, and without one no GPU may be used there\n"
+        "[GPU105] no TenantPolicy is for the namespace elsewhere, and without one no GPU may be used there "
+        "(the cluster has 1 for others)\n"
         "  at   metadata.namespace\n"
-        "  fix  use a namespace of a tenant, or ask an operator of the cluster to add this one to a TenantPolicy"
+        "  fix  use a namespace of a tenant, or ask an operator of the cluster to add it to "
+        "spec.namespaces of a TenantPolicy"
     )
     assert found.validated.code == 403
 
@@ -121,11 +123,11 @@ def test_two_policies_of_one_priority_let_nobody_in_and_say_so() -> None:
     found = fate(whole(), tenants.rules(policy(priority=3), policy("audio", priority=3), policy("low")))
 
     assert found.said == (
-        "[GPU106] 2 policies of priority 3 are for the namespace vision-dev: "
+        "[GPU106] 2 policies of priority 3 are for the namespace vision-dev, and no GPU may be used there: "
         "vision (tenants.yaml:1) and audio (tenants.yaml:1)\n"
         "  at   metadata.namespace\n"
         "  rule vision (tenants.yaml:1)\n"
-        "  fix  ask an operator of the cluster to give one of them a higher priority"
+        "  fix  ask an operator of the cluster to write spec.priority: 4 in one of them"
     )
 
 
@@ -210,11 +212,11 @@ def test_a_quota_of_memory_needs_to_know_the_card() -> None:
     found = fate(shorthand(gpu="0.5"), tenants.rules(policy(quota=quota(memory=1 << 40))))
 
     assert found.said == (
-        '[GPU107] the quota of the tenant "vision" counts memory, and how much the container "main" gets depends '
-        "on its card, which nothing says\n"
+        '[GPU107] the quota of the tenant "vision" counts memory, and the container "main" asks for 0.5 devices '
+        "of an unknown card\n"
         "  at   metadata.labels.gpu\n"
         "  rule vision (tenants.yaml:41)\n"
-        "  fix  add gpu-model, or ask for gpu-memory: 8Gi"
+        "  fix  add gpu-model with the name of the card, or ask for gpu-memory: 8Gi"
     )
 
 
@@ -292,8 +294,8 @@ def test_and_one_in_a_namespace_without_a_policy_as_a_claim_may_be_for_a_gpu() -
     (violation,) = fate(pod, tenants.rules(policy()), "elsewhere").validated.violations
 
     assert violation.message == (
-        "no TenantPolicy is for the namespace elsewhere, and without one no GPU may be used there, "
-        "and the claim card of the pod may be for one"
+        "no TenantPolicy is for the namespace elsewhere, and without one no GPU may be used there "
+        "(the cluster has 1 for others), and the claim card of the pod may be for one"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.plan import text
 from webhook.core.plan.choose import Assignment
-from webhook.core.policy.holdings import Holding
+from webhook.core.policy.holdings import UNSAID, Holding
 from webhook.core.request.request import FieldValue, GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
@@ -179,12 +179,19 @@ def _others(respect: Respect, rulebook: Rulebook) -> frozenset[str]:
 
 
 def _unknown(one: List, respect: Respect, listed: frozenset[str], holding: Holding) -> Violation:
-    fix = f"add {respect.word}: {_names(listed)}" if one.allows else f"add {respect.word}"
+    names = _names(listed)
     return Violation(
         code="GPU107",
         path=holding.path(respect.word),
-        message=f'the policy "{one.policy}" {"allows only" if one.allows else "forbids"} the {respect.name} '
-        f'{_names(listed)}, and nothing says which the container "{holding.container.name}" gets',
-        fix="add gpu-model" if respect.field == "vendors" else fix,
+        message=f'the policy "{one.policy}" {"allows only" if one.allows else "forbids"} the {respect.name} {names}, '
+        f'{UNSAID} the container "{holding.container.name}" gets',
+        fix=f"add {respect.word}{_such(one, respect, names)}",
         rule=one.kinds.rule,
     )
+
+
+def _such(one: List, respect: Respect, names: str) -> str:
+    """The value to add, or which it may be."""
+    if respect.field == "vendors":
+        return f" with the name of a card of {names if one.allows else f'another vendor than {names}'}"
+    return f": {names}" if one.allows else f" with the name of another {respect.name} than {names}"

@@ -76,7 +76,7 @@ def _memory(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, who
     unsized = next((holding for holding in held if holding.measure.unsized), None)
     if unsized is not None:
         most_of = f"{show_size(most)} of" if most else "no"
-        yield unknown_size(unsized, f"{whose} {most_of} memory, and how much memory", ceiling.rule)
+        yield unknown_size(unsized, f"{whose} {most_of} memory", ceiling.rule)
         return
     asked = pod_usage(held).tally.get(tally.MEMORY, Fraction(0))
     if asked > most:

@@ -15,7 +15,7 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.backends.charge import Measure
+from webhook.core.backends.charge import Measure, counted
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.container_request import ContainerRequest
 from webhook.core.interpret.interpret import Interpretation, asks_nothing, interpret, read_annotations
@@ -259,13 +259,17 @@ def _amount(holding: Holding) -> Tally:
     return {key: amount for key, amount in (amounts | by_model).items() if amount}
 
 
-def unknown_size(holding: Holding, why: str, rule: str) -> Violation:
-    """The violation (GPU107) where a limit depends on the memory of an unknown card; `why` says which limit."""
+UNSAID: Final = "and neither the pod nor the cluster says which"
+
+
+def unknown_size(holding: Holding, limit: str, rule: str) -> Violation:
+    """The violation (GPU107) where a limit depends on the memory of an unknown card; `limit` says which limit."""
+    asked = f'the container "{holding.container.name}" asks for {counted(holding.measure.devices)}'
     return Violation(
         code="GPU107",
         path=holding.path("gpu-memory", "gpu"),
-        message=f'{why} the container "{holding.container.name}" gets depends on its card, which nothing says',
-        fix=f"add gpu-model, or ask for gpu-memory: 8Gi{holding.instead}",
+        message=f"{limit}, and {asked} of an unknown card",
+        fix=f"add gpu-model with the name of the card, or ask for gpu-memory: 8Gi{holding.instead}",
         rule=rule,
     )
 

@@ -23,7 +23,7 @@ from webhook.core.review import AdmissionRequest, line
 from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import RULES, TenantPolicy
+from webhook.core.rules.tenant_policy import MAX_PRIORITY, RULES, TenantPolicy
 from webhook.core.violations import LATER_FIX, Breach, Violation
 
 SOON: Final = 7 * DAY
@@ -215,10 +215,19 @@ def _without_policy(asks: _Asks, found: Membership, rulebook: Rulebook) -> Judge
     violation = Violation(
         code="GPU105",
         path="metadata.namespace",
-        message=f"no TenantPolicy is for the namespace {namespace}, and without one no GPU may be used there{may_be}",
-        fix="use a namespace of a tenant, or ask an operator of the cluster to add this one to a TenantPolicy",
+        message=f"no TenantPolicy is for the namespace {namespace}, and without one no GPU may be used there "
+        f"({_closed(rulebook.tenancy)}){may_be}",
+        fix="use a namespace of a tenant, or ask an operator of the cluster to add it to spec.namespaces of a "
+        "TenantPolicy",
     )
     return _refused(violation, "")
+
+
+def _closed(tenancy: Tenancy) -> str:
+    """Why a namespace needs a policy."""
+    if tenancy.without_policy == "deny":
+        return "namespacesWithoutPolicy: deny"
+    return f"the cluster has {len(tenancy.policies)} for others"
 
 
 def _refused(violation: Violation, policy: str) -> Judgement:
@@ -233,6 +242,8 @@ def _unusable(policy: TenantPolicy) -> Violation:
 
 def _ambiguous(namespace: str, rivals: Sequence[TenantPolicy]) -> Violation:
     names = " and ".join(policy.rule for policy in rivals)
-    message = f"{len(rivals)} policies of priority {rivals[0].priority} are for the namespace {namespace}: {names}"
-    fix = "ask an operator of the cluster to give one of them a higher priority"
+    highest, there = rivals[0].priority, f"the namespace {namespace}, and no GPU may be used there"
+    message = f"{len(rivals)} policies of priority {highest} are for {there}: {names}"
+    other = highest + 1 if highest < MAX_PRIORITY else highest - 1
+    fix = f"ask an operator of the cluster to write spec.priority: {other} in one of them"
     return Violation(code="GPU106", path="metadata.namespace", message=message, fix=fix, rule=rivals[0].rule)

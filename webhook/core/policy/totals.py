@@ -12,7 +12,7 @@ from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.plan.resource_claims import names as claimed_by
 from webhook.core.policy import unknown_devices
-from webhook.core.policy.holdings import Holding, PodUsage, unknown_size
+from webhook.core.policy.holdings import UNSAID, Holding, PodUsage, unknown_size
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ask
 from webhook.core.rules.rulebook import Rulebook
@@ -83,7 +83,7 @@ def _claims(claims: Sequence[str], name: str, policy: TenantPolicy, rule: str) -
 def _uncounted(policy: TenantPolicy, quota: Quota, held: Sequence[Holding], usage: PodUsage) -> Iterator[Violation]:
     if usage.unsized and any(tally.parts(key)[0] == tally.MEMORY for key in quota.hard):
         first = next(holding for holding in held if holding.measure.unsized)
-        yield unknown_size(first, f'the quota of the tenant "{policy.name}" counts memory, and how much', quota.rule)
+        yield unknown_size(first, f'the quota of the tenant "{policy.name}" counts memory', quota.rule)
     if usage.unknown and tally.models(quota.hard):
         yield _unknown(held, policy, quota)
 
@@ -94,8 +94,8 @@ def _unknown(held: Sequence[Holding], policy: TenantPolicy, quota: Quota) -> Vio
     return Violation(
         code="GPU107",
         path=first.path("gpu-model", "gpu"),
-        message=f'the quota of the tenant "{policy.name}" counts {" and ".join(models)} apart, and nothing says '
-        f'which model the container "{first.container.name}" gets',
+        message=f'the quota of the tenant "{policy.name}" counts {" and ".join(models)} apart, {UNSAID} '
+        f'model the container "{first.container.name}" gets',
         fix=f"add gpu-model: {models[0]}, or another model",
         rule=quota.rule,
     )
