@@ -34,7 +34,7 @@ CODES: Final = {
     "GPU204": "the container that is named for a GPU does not exist, or cannot have one",
     "GPU205": "the claim that the pod names, or its class, is not there yet; the client retries automatically",
     "GPU206": "the claim that the pod names cannot be understood, or nothing here knows claims",
-    "GPU301": "no back end of this cluster can serve the request",
+    "GPU301": "no enabled back end can serve the request",
     "GPU302": "the back end asked for is unknown here, or not enabled",
     "GPU303": "the GPU model or profile asked for is unknown, or the back end cannot select it",
     "GPU304": "the size of the card has to be known, and nothing says it",

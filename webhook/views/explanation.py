@@ -49,13 +49,15 @@ class Considered(NamedTuple):
 class Asking(NamedTuple):
     """A container that asks for a GPU: in which words, at which field paths they stand, and who could serve it.
 
-    Nothing is `stated` where the container has the resources of a back end itself.
+    Nothing is `stated` where the container has the resources of a back end itself. `others` says how many could not be
+    asked, where nobody serves it.
     """
 
     name: str
     asked: str
     stated: Sequence[tuple[str, str]]
     considered: Sequence[Considered]
+    others: str = ""
 
 
 class Row(NamedTuple):
@@ -149,7 +151,12 @@ def _asking(explanation: Explanation, planned: Plan) -> Iterator[Asking]:
             stated = list(dict.fromkeys((each.path, each.text) for each in said))
             considered = list(_considered(explanation, name, served.get(name)))
             own = _listed((resource, asked.extended.texts[resource]) for resource in asked.extended.amounts)
-            yield Asking(name, own if asked.request is None else str(asked.request), stated, considered)
+            others = "" if name in served else _others(explanation.disabled)
+            yield Asking(name, own if asked.request is None else str(asked.request), stated, considered, others)
+
+
+def _others(disabled: int) -> str:
+    return f"{disabled} more back ends are not enabled (spec.backends of the Cluster document)" if disabled else ""
 
 
 def _listed(pairs: Iterable[tuple[str, str]]) -> str:

@@ -65,3 +65,5 @@ def _asking(asking: Asking, *, converted: bool) -> Iterator[Line]:
                 yield _row("", f"{name} could, but {reason}")
             case "cannot":
                 yield _row("", f"{name} cannot: {reason}")
+    if asking.others:
+        yield _row("", asking.others)

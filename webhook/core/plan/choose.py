@@ -280,9 +280,9 @@ def _nobody(asked: ContainerRequest, lost: Sequence[tuple[Backend, CannotExpress
     if reason.code == "GPU203" or (same and reason.key == "gpu-tflops"):
         message = reason.message
     elif same:
-        message = f"no back end of this cluster can serve {_subject(asked)}: {reason.message}"
+        message = f"no enabled back end can serve {_subject(asked)}: {reason.message}"
     elif others:
-        message = f"no back end of this cluster can serve {_subject(asked)}; {first.name}: {reason.message}"
+        message = f"no enabled back end can serve {_subject(asked)}; {first.name}: {reason.message}"
     else:
         message = f"{first.name} cannot serve {_subject(asked)}: {reason.message}"
     wrong = asked.fraction is not None and reason.code == "GPU301"

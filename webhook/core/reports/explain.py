@@ -36,6 +36,7 @@ class Explanation:
     `named` is the object that has it, or makes it. `converted` is how the pod was understood in the words of another
     system, if it is rewritten for this one. There are `pods` like this at a time, and `prospect` is what the quota of
     their tenant says to them, if it was asked. `missing` are the inputs that nobody gave, with what each may change.
+    So many back ends are `disabled` that nothing was asked of.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Explanation:
     pods: int = 1
     prospect: Prospect | None = None
     missing: Sequence[Missing] = ()
+    disabled: int = 0
 
 
 def contract(found: Sequence[Explanation]) -> Any:
@@ -144,6 +146,7 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
         after=after,
         candidates={asked.container.name: _candidates(asked, rulebook) for asked in asking},
         charges=_charges(found.planned, after, rulebook),
+        disabled=len(rulebook.backends) - len(rulebook.enabled),
     )
 
 
