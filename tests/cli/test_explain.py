@@ -30,6 +30,13 @@ def test_a_pod_is_shown_before_and_after_with_who_serves_it_and_why() -> None:
     assert "\n+         acme.example/share: '30'\n" in ran.out
 
 
+def test_where_no_enabled_back_end_serves_it_is_said_that_others_exist() -> None:
+    served, refused = explain(pod("0.3")), explain(pod("2x0.3"))
+
+    assert "1 more back end is not enabled (spec.backends of the Cluster document)\n" in refused.out
+    assert "not enabled" not in served.out
+
+
 def test_scripts_are_told_of_which_object_each_answer_is() -> None:
     review = {"kind": "AdmissionReview", "request": {"namespace": "dev", "object": json.loads(pod("0.3", "train"))}}
     template = {"metadata": {"labels": {"gpu": "0.3"}}, "spec": spec()}

@@ -14,6 +14,7 @@ from webhook.core.kube.paths import field
 from webhook.core.plan.choose import Assignment, Candidate
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import refusal
+from webhook.core.reports.checkup import number
 from webhook.core.reports.explain import Explanation
 from webhook.core.reports.forecast import Amount, Prospect
 from webhook.core.violations import QUOTA, Violation
@@ -49,8 +50,8 @@ class Considered(NamedTuple):
 class Asking(NamedTuple):
     """A container that asks for a GPU: in which words, at which field paths they stand, and who could serve it.
 
-    Nothing is `stated` where the container has the resources of a back end itself. `others` says how many could not be
-    asked, where nobody serves it.
+    Nothing is `stated` where the container has the resources of a back end itself. `others` says how many are
+    not enabled, where nobody serves it.
     """
 
     name: str
@@ -156,7 +157,8 @@ def _asking(explanation: Explanation, planned: Plan) -> Iterator[Asking]:
 
 
 def _others(disabled: int) -> str:
-    return f"{disabled} more back ends are not enabled (spec.backends of the Cluster document)" if disabled else ""
+    more = f"{number(disabled, 'more back end')} {'is' if disabled == 1 else 'are'} not enabled"
+    return f"{more} (spec.backends of the Cluster document)" if disabled else ""
 
 
 def _listed(pairs: Iterable[tuple[str, str]]) -> str:
