@@ -33,3 +33,12 @@ def container(name: str, **fields: Any) -> Object:
 def limits(**quantities: Any) -> Object:
     """The resources of a container that has limits only."""
     return {"limits": quantities}
+
+
+def completed(made: Mapping[str, Any]) -> Object:
+    """A pod with what Kubernetes insists on, and a case may leave out because nobody reads it."""
+    spec = dict(made["spec"])
+    for kind in ("initContainers", "containers"):
+        if kind in spec:
+            spec[kind] = [{"image": "registry.example/image:1", **each} for each in spec[kind]]
+    return {"apiVersion": "v1", "kind": "Pod", **made, "spec": spec}

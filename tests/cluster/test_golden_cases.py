@@ -14,6 +14,7 @@ from tests.cases import golden
 from tests.cases.golden import Case
 from tests.cases.served import NeverServedError, as_served
 from tests.cluster.client import Client, RefusedError
+from tests.cluster.pods import completed
 
 pytestmark = pytest.mark.cluster
 
@@ -28,7 +29,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_api_server_comes_to_the_same(cluster: Client, case: Case) -> None:
-    pod = _complete(case.pod())
+    pod = completed(case.pod())
     expected = case.expected()
     try:
         as_served(pod)
@@ -43,18 +44,9 @@ def test_the_api_server_comes_to_the_same(cluster: Client, case: Case) -> None:
         assert str(refusal.value).endswith(f"denied the request: {expected['denied.txt'].strip()}")
     else:
         stored = cluster.create(pod, dry_run=True)
-        after = _complete(yaml.safe_load(expected["mutated.yaml"]))
+        after = completed(yaml.safe_load(expected["mutated.yaml"]))
         assert list(_missing(stored, as_served(after), "pod")) == []
         assert "".join(f"{warning}\n" for warning in stored.warnings) == expected.get("warnings.txt", "")
-
-
-def _complete(pod: dict[str, Any]) -> dict[str, Any]:
-    """What Kubernetes insists on and a case may leave out because nobody reads it."""
-    spec = dict(pod["spec"])
-    for kind in ("initContainers", "containers"):
-        if kind in spec:
-            spec[kind] = [{"image": "registry.example/image:1", **container} for container in spec[kind]]
-    return {"apiVersion": "v1", "kind": "Pod", **pod, "spec": spec}
 
 
 def _missing(stored: Any, expected: Any, path: str) -> Iterator[str]:

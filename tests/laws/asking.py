@@ -132,7 +132,7 @@ def _words(backend: str, shape: str) -> st.SearchStrategy[Words]:
     return st.fixed_dictionaries({"gpu-profile": name}, optional={"gpu": st.just("2")})
 
 
-def _samples(backend: str, shape: str) -> Sequence[Words]:
+def samples(backend: str, shape: str) -> Sequence[Words]:
     bare = _SAMPLES.get(shape) or [{"gpu-profile": name} for name in profiles(backend)]
     return [{**words, **needed(backend)} for words in bare]
 
@@ -156,7 +156,7 @@ def shapes(backend: str, form: str) -> Sequence[str]:
 @cache
 def servable(shape: str, backend: str) -> bool:
     """Whether the back end can serve requests of this shape."""
-    return any(_translated(words, backend) for words in _samples(backend, shape))
+    return any(_translated(words, backend) for words in samples(backend, shape))
 
 
 def _translated(words: Words, backend: str) -> bool:
@@ -173,7 +173,7 @@ def _translated(words: Words, backend: str) -> bool:
 def _qualifiers(backend: str) -> Sequence[Words]:
     """Words that say which or how, and that the back end can hear; most often none."""
     whole = next((shape for shape in SHAPES if servable(shape, backend)), "whole")
-    sample = next((words for words in _samples(backend, whole) if _translated(words, backend)), {"gpu": "1"})
+    sample = next((words for words in samples(backend, whole) if _translated(words, backend)), {"gpu": "1"})
     models = [{"gpu-model": card.model} for card in clusters.cards(backend)]
     said = [words for words in models if _translated({**sample, **words}, backend)]
     some = said[:: max(1, len(said) // 10)]

@@ -9,9 +9,10 @@ from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
 from webhook.core.forms.document import Nearest
 from webhook.core.interpret import hints, interpret
 from webhook.core.kube import patch, pod
+from webhook.core.kube.paths import at
 from webhook.core.kube.pod import Pod
 from webhook.core.plan.plan import Plan
-from webhook.core.policy import defaults, holdings, judge, observe
+from webhook.core.policy import defaults, holdings, judge, observe, restated
 from webhook.core.projection import projection
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
@@ -27,7 +28,18 @@ class Translated(NamedTuple):
 
 def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Translate the pod; deny it only if its request cannot be understood or satisfied."""
-    return translate(request, rulebook).decision
+    return _updated(request, rulebook) if request.operation == "UPDATE" else translate(request, rulebook).decision
+
+
+def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+    """Put back what the update states again; what cannot be read is left to /validate."""
+    if not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):
+        return UNTOUCHED
+    whole = at(request.pod, "metadata", "uid") is None  # which the API server gives to what it has merged
+    try:
+        return restated.decide(projection.project(request, rulebook), rulebook, whole=whole)
+    except Refusal:
+        return UNTOUCHED
 
 
 def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:

@@ -21,7 +21,7 @@ CODES: Final = {
     "GPU106": "several policies of the same priority are for the namespace",
     "GPU107": "a policy limits what depends on the card, and neither the pod nor the cluster says which it gets",
     "GPU108": "the pod has resource claims, which no policy can judge and no quota count",
-    "GPU109": "a pod that exists changes what a quota counts by, or what a policy has put on it",
+    "GPU109": "a pod that exists changes its GPU, what a quota counts by, or what a policy has put on it",
     "GPU110": "a label, annotation or node selection of the pod contradicts what a policy puts there",
     "GPU111": "whether it is within the quota cannot be said now; the client retries automatically",
     "GPU112": "what a policy puts on the pod is not there yet; the client retries automatically",

@@ -22,9 +22,12 @@ def _step(step: str | int) -> str:
 
 
 def at(document: Any, *path: str | int) -> Any:
-    """What stands in an object at the keys of a path; None where there is nothing."""
+    """What stands in an object at the steps of a path; None where there is nothing."""
     for step in path:
-        document = document.get(step) if isinstance(document, dict) else None
+        if isinstance(document, list) and isinstance(step, int):
+            document = document[step] if step < len(document) else None
+        else:
+            document = document.get(step) if isinstance(document, dict) else None
     return document
 
 

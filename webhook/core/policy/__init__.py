@@ -15,6 +15,7 @@ these documents (`webhook.core.rules`), and the sum over all pods of a tenant (`
     disabled_back_ends   annotations and labels that ask for GPUs of back ends that are not enabled
     refusal     the answer where a quota refuses, with what would fit
     immutable   what an update must not change
+    restated    what an update states again, and is put back
     observe     observe mode: the decision as warnings
     status      the conditions of a TenantPolicy
 """

@@ -82,10 +82,19 @@ NEW_SPEC: Final = "request.operation == 'CREATE' || object.?spec != oldObject.?s
 """A status, which operators write often, changes no pod."""
 
 
+NEW_POD: Final = "request.operation == 'CREATE' || object.spec != oldObject.spec || !has(object.metadata.uid)"
+"""Schedulers annotate pods all day. A pod without a UID was sent as a whole, as by `kubectl replace`."""
+
+
 def of_pods(rulebook: Rulebook) -> list[Condition]:
     """For pods. An update asks the old pod, too, so that taking a label away is seen."""
     pods = "(request.operation == 'UPDATE' ? [object, oldObject] : [object])"
     return [_condition("asks-for-a-device", f"{CHANGED} &&\n{pods}.exists(pod,\n{_indented(_asks(rulebook))})")]
+
+
+def of_restated_pods() -> list[Condition]:
+    """For pods, too, and /mutate alone: of updates those that may state again what was translated."""
+    return [_condition("changes-the-spec", NEW_POD)]
 
 
 def of_bindings(rulebook: Rulebook) -> list[Condition]:

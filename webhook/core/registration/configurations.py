@@ -86,10 +86,10 @@ def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]
             **changed,
         }
 
-    pods = conditions.of_pods(rulebook)
+    pods, anew = conditions.of_pods(rulebook), conditions.of_restated_pods()
     made, changed = ["CREATE"], ["CREATE", "UPDATE"]
     # A container that a later webhook adds is seen, too: mutating twice changes nothing.
-    mutate = hook("mutate", "mutate", [_rule(_PODS, made)], pods, reinvocationPolicy="IfNeeded")
+    mutate = hook("mutate", "mutate", [_rule(_PODS, changed)], [*pods, *anew], reinvocationPolicy="IfNeeded")
     # Quota is reserved on a real create, never on a dry run.
     rules = [_rule(_PODS, changed), _rule(_SUBRESOURCES, ["UPDATE"])]
     validate = hook("validate", "validate", rules, pods, sideEffects="NoneOnDryRun")

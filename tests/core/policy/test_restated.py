@@ -1,0 +1,240 @@
+"""An update that states again what its pod was created from changes nothing; another request is refused."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from tests import builders
+from tests.cases.served import as_served
+from tests.core.policy import tenants
+from tests.sent import applied
+from webhook.core.decision import UNTOUCHED, Decision
+from webhook.core.mutate import mutate
+from webhook.core.rules import index
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenancy import Tenancy
+
+RULES = tenants.RULES
+
+Object = dict[str, Any]
+
+
+def _asking(**limits: Any) -> Object:
+    return builders.pod(builders.container(limits=limits))
+
+
+def _created(written: Object, rulebook: Rulebook = RULES, namespace: str = "default") -> Object:
+    arrives = as_served(written)
+    patch = mutate(builders.creating(arrives, namespace), rulebook).patch
+    stored = as_served(jsonpatch.apply_patch(arrives, patch))
+    return {**stored, "metadata": {**stored["metadata"], "uid": "1"}}
+
+
+def _sent(stored: Object, sent: Object, rulebook: Rulebook = RULES, namespace: str = "default") -> Decision:
+    return mutate(builders.updating(stored, as_served(sent))._replace(namespace=namespace), rulebook)
+
+
+def _said(decision: Decision) -> str:
+    return "\n".join(map(str, decision.violations))
+
+
+def _removed(*names: str, container: str = "/spec/containers/0") -> list[Object]:
+    sections = [f"{container}/resources/{section}" for section in ("limits", "requests")]
+    return [
+        {"op": "remove", "path": f"{section}/{name.replace('/', '~1')}"} for section in sections for name in names
+    ]
+
+
+@pytest.mark.parametrize("word", ["gpu", "gpu-webhook.io/gpu"])
+def test_shorthand_that_is_applied_again_leaves_the_container_again(word: str) -> None:
+    written = _asking(**{word: "0.3", "cpu": "1"})
+    stored = _created(written)
+
+    decision = _sent(stored, applied(stored, written))
+
+    assert decision == Decision(allowed=True, patch=_removed(word))
+
+
+def test_a_fraction_that_is_applied_again_is_the_count_that_it_became() -> None:
+    written = _asking(**{"nvidia.com/gpu": "0.5"})
+    stored = _created(written)
+
+    decision = _sent(stored, applied(stored, written))
+
+    assert decision.patch == [
+        {"op": "add", "path": "/spec/containers/0/resources/limits/nvidia.com~1gpu", "value": "1"}
+    ]
+
+
+def test_a_zero_that_is_applied_again_is_removed_again() -> None:
+    written = _asking(**{"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50", "nvidia.com/gpumem": "0"})
+    stored = _created(written)
+
+    assert _sent(stored, applied(stored, written)).patch == _removed("nvidia.com/gpumem")
+
+
+def test_scheduler_and_tolerations_that_are_applied_again_stay_those_of_the_back_end() -> None:
+    mine = {"key": "mine", "operator": "Exists"}
+    written = builders.pod(labels={"gpu": "0.3"}, schedulerName="default-scheduler", tolerations=[mine])
+    stored = _created(written)
+
+    decision = _sent(stored, applied(stored, written))
+
+    assert decision.patch == [
+        {"op": "add", "path": "/spec/schedulerName", "value": "hami-scheduler"},
+        {
+            "op": "add",
+            "path": "/spec/tolerations/-",
+            "value": {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        builders.pod(labels={"gpu": "0.3"}),
+        builders.pod(annotations={"gpu-webhook.io/gpu": "30%"}),
+        _asking(gpu="0.3"),
+        _asking(**{"nvidia.com/gpumem": "8192"}),
+    ],
+    ids=["label", "annotation", "limit", "own words"],
+)
+def test_a_pod_that_is_replaced_by_its_manifest_gets_back_all_that_it_lacks(written: Object) -> None:
+    stored = _created(written)
+    sent = as_served(written)
+
+    result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent).patch))
+
+    assert {**result, "metadata": {**result["metadata"], "uid": "1"}} == stored
+
+
+def test_what_a_policy_puts_on_pods_is_put_back_into_a_manifest() -> None:
+    nodes = {"key": "pool", "operator": "In", "values": ["vision"]}
+    policy = tenants.policy(labels={"team": "vision"}, annotations={"owner": "ada"}, affinity=(nodes,))
+    rulebook = tenants.rules(policy)
+    written = builders.pod(labels={"gpu": "0.3"})
+    stored = _created(written, rulebook, "vision-dev")
+
+    sent = as_served(written)
+    result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, rulebook, "vision-dev").patch))
+
+    assert stored["metadata"]["labels"] == {"gpu": "0.3", "team": "vision"}
+    assert {**result, "metadata": {**result["metadata"], "uid": "1"}} == stored
+
+
+def test_a_pod_keeps_its_back_end_where_the_cluster_has_another_order_by_now() -> None:
+    written = builders.pod(labels={"gpu": "0.3"})
+    stored = _created(written)
+    cluster = replace(RULES.cluster, backends=("kai", "hami-vgpu"), part="kai", tiers={})
+    later = index.index(cluster, RULES.backends, RULES.devices, RULES.digest)
+
+    sent = as_served(written)
+    result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, later).patch))
+
+    assert _created(written, later)["spec"]["schedulerName"] == "kai-scheduler"
+    assert result["spec"] == stored["spec"]
+
+
+def test_shorthand_is_put_back_where_the_back_end_is_not_enabled_by_now() -> None:
+    written = _asking(gpu="0.3")
+    stored = _created(written)
+
+    decision = _sent(stored, applied(stored, written), index.only("volcano-vgpu", RULES))
+
+    assert decision == Decision(allowed=True, patch=_removed("gpu"))
+
+
+@pytest.mark.parametrize(
+    ("created", "sent", "said"),
+    [
+        pytest.param(
+            {"gpu": "0.3"},
+            {"gpu": "0.5"},
+            '[GPU109] the container "main" was created with gpu=0.3, which cannot change to gpu: 0.5\n'
+            "  at   spec.containers[0].resources.limits.gpu\n"
+            "  fix  delete the pod and create it again, or write what it was created with",
+            id="shorthand",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu": "0.5"},
+            {"nvidia.com/gpu": "0.7"},
+            '[GPU109] the container "main" was created with gpu=0.5, which cannot change to nvidia.com/gpu: 0.7\n'
+            '  at   spec.containers[0].resources.limits["nvidia.com/gpu"]\n'
+            "  fix  delete the pod and create it again, or write what it was created with",
+            id="a fraction",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu": "1"},
+            {"nvidia.com/gpu": "2"},
+            '[GPU109] the container "main" was created with nvidia.com/gpu: 1, which cannot change to '
+            "nvidia.com/gpu: 2\n"
+            '  at   spec.containers[0].resources.limits["nvidia.com/gpu"]\n'
+            "  fix  delete the pod and create it again, or write what it was created with",
+            id="own words",
+        ),
+        pytest.param(
+            {"cpu": "1"},
+            {"gpu": "0.5"},
+            '[GPU109] the container "main" was created with no gpu, which cannot change to gpu: 0.5\n'
+            "  at   spec.containers[0].resources.limits.gpu\n"
+            "  fix  delete the pod and create it again, or write what it was created with",
+            id="a pod without a GPU",
+        ),
+    ],
+)
+def test_another_request_is_refused_with_what_to_do(
+    created: Mapping[str, str], sent: Mapping[str, str], said: str
+) -> None:
+    stored = _created(_asking(**created))
+
+    decision = _sent(stored, applied(stored, _asking(**sent)))
+
+    assert (decision.code, _said(decision), decision.patch) == (403, said, ())
+
+
+def test_another_label_in_a_manifest_is_refused_as_the_label() -> None:
+    stored = _created(builders.pod(labels={"gpu": "0.3"}))
+
+    decision = _sent(stored, builders.pod(labels={"gpu": "2"}))
+
+    assert (decision.violations[0].code, decision.violations[0].path) == ("GPU109", "metadata.labels.gpu")
+
+
+def test_in_observe_mode_nothing_is_refused() -> None:
+    stored = _created(_asking(gpu="0.3"))
+    rulebook = replace(RULES, tenancy=Tenancy(observing=True))
+
+    decision = _sent(stored, applied(stored, _asking(gpu="0.5")), rulebook)
+
+    assert (decision.allowed, decision.patch) == (True, ())
+    assert decision.warnings[0].startswith('would be refused: [GPU109] the container "main" was created with gpu=0.3')
+
+
+def test_an_annotation_that_somebody_takes_away_is_left_to_the_check() -> None:
+    stored = _created(_asking(gpu="0.3"))
+    without = {**stored, "metadata": {"name": "train", "uid": "1"}}
+
+    assert _sent(stored, without) == UNTOUCHED
+
+
+@pytest.mark.parametrize("written", [builders.pod(), builders.pod(labels={"gpu": "0.3"})], ids=["none", "a share"])
+def test_an_image_or_a_toleration_changes_as_ever(written: Object) -> None:
+    stored = _created(written)
+    tolerations = [*stored["spec"].get("tolerations", ()), {"key": "mine", "operator": "Exists"}]
+    containers = [{**stored["spec"]["containers"][0], "image": "registry.example/train:2"}]
+
+    decision = _sent(
+        stored, {**stored, "spec": {**stored["spec"], "tolerations": tolerations, "containers": containers}}
+    )
+
+    assert decision == UNTOUCHED
+
+
+def test_a_system_namespace_is_left_alone() -> None:
+    stored = _created(_asking(gpu="0.3"))
+
+    assert _sent(stored, applied(stored, _asking(gpu="0.5")), namespace="kube-system") == UNTOUCHED
