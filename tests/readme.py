@@ -1,7 +1,6 @@
 """The README's tables, made from what they are about. `python -m tests.readme` writes them."""
 
 import re
-import textwrap
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from webhook.files import rule_files
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+OPERATING = ROOT / "manifests" / "README.md"
 RULES_README = ROOT / "rules" / "README.md"
 
 
@@ -29,10 +29,14 @@ def codes() -> str:
 
 
 def back_ends() -> str:
-    """Every shipped back end."""
+    """Every shipped back end, by the vendor that policies name."""
     rulebook = rule_files.load(ROOT / "rules")
-    links = [f"[{name}](rules/{backend.at.file})" for name, backend in sorted(rulebook.backends.items())]
-    return textwrap.fill(f"{len(links)} back ends: {', '.join(links)}.", 118, break_on_hyphens=False)
+    by_vendor: dict[str, list[str]] = {}
+    for name, backend in sorted(rulebook.backends.items()):
+        vendor = ", ".join(sorted(backend.vendors)) or "any"
+        by_vendor.setdefault(vendor, []).append(f"[{name}](rules/{backend.at.file})")
+    rows = (f"| {vendor} | {', '.join(links)} |" for vendor, links in sorted(by_vendor.items()))
+    return "\n".join(["| vendor | back ends |", "| --- | --- |", *rows])
 
 
 def every_back_end() -> str:
@@ -41,7 +45,7 @@ def every_back_end() -> str:
 
 
 TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
-    "codes": (README, codes),
+    "codes": (OPERATING, codes),
     "back ends": (README, back_ends),
     "every back end": (RULES_README, every_back_end),
     "keys of Cluster": (RULES_README, partial(reference.keys, CLUSTER.schema)),
@@ -62,7 +66,7 @@ TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
 
 def marked(name: str, text: str) -> str:
     """What stands between a marker and the next blank line after a block or table."""
-    match = re.search(rf"<!-- {name} -->\n(.*?)\n\n", text, re.DOTALL)
+    match = re.search(rf"<!-- {name} -->\n(.*?)\n(?:\n|\Z)", text, re.DOTALL)
     if match is None:
         raise LookupError(f"the README has no <!-- {name} -->")
     return match[1]

@@ -1,4 +1,4 @@
-"""What is measured, the medians of it, and the table for the README."""
+"""What is measured, the medians of it, and the table for its README."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -124,12 +124,13 @@ class Rollouts:
     def _started(self, image: Image) -> Pod:
         """A new pod, ready and an endpoint of the Service."""
         port, stored = free_port(), self.installed.client.get(SERVING)
-        folder = self.installed.planes[0].processes.folder / f"pod-{port}"
+        name = f"pod-{port}-{len(self.ended)}"
+        folder = self.installed.planes[0].processes.folder / name
         write(folder, stored)
         rules = Volume(folder / "rules")
         rules.publish(self._rules())
         process = self.installed.planes[0].processes.start(
-            f"pod-{port}",
+            name,
             *image.command,
             *(_here(word, folder, port) for word in self.container["args"]),
             env={"KUBECONFIG": str(kubeconfig_of(self.installed.planes[0], WEBHOOK)), **image.env},

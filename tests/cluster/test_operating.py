@@ -134,7 +134,8 @@ def test_the_readme_at_the_top_installs_by_the_same_three_lines() -> None:
 
 
 def test_each_alert_has_a_section() -> None:
-    headings = re.findall(r"^### (.+)$", TEXT, re.MULTILINE)
+    section = TEXT.partition("## Troubleshooting\n")[2].partition("\n## ")[0]
+    headings = re.findall(r"^### (.+)$", section, re.MULTILINE)
     anchors = {re.sub(r"[^a-z0-9-]", "", heading.lower().replace(" ", "-")) for heading in headings}
 
     named = {rule["annotations"]["runbook_url"] for rule in RULES}

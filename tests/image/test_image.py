@@ -60,7 +60,7 @@ def test_the_archive_of_the_same_image_is_the_same_file(image: Image, tmp_path: 
 
 
 def test_the_image_is_as_large_as_the_readme_says(image: Image, root: Path) -> None:
-    said = re.search(r"is (\d+) MiB to pull and (\d+) MiB on disk", README)
+    said = re.search(r"(\d+) MiB to pull \| (\d+) MiB on disk", README)
     assert said
     unpacked = sum(path.lstat().st_size for path in root.rglob("*") if not path.is_dir())
 
