@@ -1,4 +1,4 @@
-"""Figures of pods created through an API server: their medians, the table for the README beside this, and the targets."""
+"""Figures of pods created through an API server: their medians, the table for README.md here, and the targets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ def test_nobody_notices_that_replicas_are_replaced(rollouts: Rollouts, soaked: P
 
 
 OF_CALLS = 'failed calling webhook "(mutate|validate).gpu-webhook.io": .*'
-CUT = "connection reset by peer|broken pipe|EOF|server closed idle connection|connection refused|use of closed network connection"
+CUT = "connection (reset by peer|refused)|broken pipe|EOF|server closed idle connection|closed network connection"
 FAILING = {
     signal.SIGKILL: f"{OF_CALLS}({CUT})",
     signal.SIGSTOP: f"{OF_CALLS}({CUT}|context deadline exceeded)",
