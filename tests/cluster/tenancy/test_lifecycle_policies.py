@@ -186,7 +186,8 @@ def test_where_two_policies_tie_nobody_gets_a_gpu_until_one_is_put_first(town: T
     create(there, pod("without"))
     town.change("tie", priority=1)
 
-    assert "2 policies of priority 0 are for the namespace tie-a: TenantPolicy/tie and TenantPolicy/tie-other" in said
+    both = "TenantPolicy/tie and TenantPolicy/tie-other"
+    assert f"2 policies of priority 0 are for the namespace tie-a, and no GPU may be used there: {both}" in said
     until(lambda: "[GPU106]" not in told(there, gpu_pod("two"), dry_run=True)[1], "one is first")
     create(there, gpu_pod("two"))
     assert "limit 2 devices" in str(refusal(there, gpu_pod("three")))
