@@ -108,6 +108,15 @@ def test_no_gpu_no_change() -> None:
     assert "admitted as it is: no container asks for a GPU" in ran.out
 
 
+def test_resource_claims_are_not_called_no_gpu() -> None:
+    claims = {"resourceClaims": [{"name": "card", "resourceClaimTemplateName": "gpu"}]}
+
+    ran = explain(json.dumps({"kind": "Pod", "spec": {**spec(), **claims}}))
+
+    assert ran.code == 0
+    assert "admitted as it is: what its resource claims hold, only their objects in the cluster tell" in ran.out
+
+
 def workload(kind: str, template: dict[str, Any]) -> dict[str, Any]:
     whole = {"metadata": {"labels": {"gpu": "0.3"}}, "spec": spec(), **template}
     if kind == "CronJob":

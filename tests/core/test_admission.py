@@ -72,6 +72,19 @@ def _validated(pod: dict[str, Any]) -> str:
     return "\n".join(map(str, decision.violations))
 
 
+def test_a_claim_that_another_webhook_made_of_the_resources_of_a_translated_pod_is_enough() -> None:
+    """Project-HAMi/HAMi-DRA, pkg/webhook/dra/mutating.go: limits go, and a claim by its name comes."""
+    note = {"gpu-webhook.io/translated": "gpu=0.3 -> hami-vgpu"}
+    claim = {"name": "default-train-main", "resourceClaimName": "default-train-main"}
+    main = {**builders.container(), "resources": {"claims": [{"name": "default-train-main"}]}}
+    swapped = builders.pod(main, labels={"gpu": "0.3", "hami.io/dra": "true"}, resourceClaims=[claim])
+
+    assert _validated({**swapped, "metadata": {**swapped["metadata"], "annotations": note}}) == ""
+    assert "GPU601" in _validated(swapped)
+    bare = builders.pod(labels={"gpu": "0.3"}, annotations=note, resourceClaims=[claim])
+    assert "GPU601" in _validated(bare)
+
+
 def test_validate_refuses_what_was_not_translated() -> None:
     assert _validated(builders.pod(labels={"gpu": "0.3"})) == (
         '[GPU601] the container "main" asks for gpu=0.3 and has no GPU resource: '

@@ -10,7 +10,7 @@ import yaml
 
 from webhook.core.backends import charge
 from webhook.core.kube.patch import Append, Edit, Remove
-from webhook.core.kube.paths import field
+from webhook.core.kube.paths import at, field
 from webhook.core.plan.choose import Assignment, Candidate
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import refusal
@@ -132,6 +132,8 @@ def _lead(explanation: Explanation) -> str:
         return "for one reason" if count == 1 else f"for {count} reasons"
     if planned is not None and planned.edits and not decision.patch:
         return "as it is: the webhook only observes"
+    if not decision.backends and at(explanation.before, "spec", "resourceClaims"):
+        return "as it is: what its resource claims hold, only their objects in the cluster tell"
     if not decision.backends:
         return "as it is: no container asks for a GPU"
     names = " and ".join(dict.fromkeys(decision.backends.values()))

@@ -276,6 +276,34 @@ def test_a_pod_with_resource_claims_is_refused_where_there_is_a_quota() -> None:
     assert fate(pod, tenants.rules(policy())).codes == []
 
 
+CHANNEL = {"name": "channel", "resourceClaimTemplateName": "imex-channel-0"}
+
+
+def _beside(*claims: dict[str, str]) -> dict[str, Any]:
+    """A pod with a device of a resource and claims beside it."""
+    there = builders.container(limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "100"})
+    return builders.pod(there, resourceClaims=list(claims))
+
+
+def test_claims_beside_resources_get_a_fix_that_is_not_there_already() -> None:
+    found = fate(_beside(CHANNEL), tenants.rules(policy(quota=quota(devices=4))))
+
+    (violation,) = found.validated.violations
+    assert violation.code == "GPU108"
+    assert violation.fix == (
+        "remove the claims; if they hold no GPU, an administrator lists their templates (otherDevices)"
+    )
+
+
+def test_claims_of_a_template_that_the_site_lists_as_none_of_gpus_are_left_alone() -> None:
+    cluster = replace(tenants.RULES.cluster, other_devices=("resourceclaimtemplates/imex-channel*",))
+    rules = tenants.rules(policy(quota=quota(devices=4)), rulebook=replace(tenants.RULES, cluster=cluster))
+
+    assert fate(_beside(CHANNEL), rules).codes == []
+    assert fate(_beside(CHANNEL, {"name": "card", "resourceClaimTemplateName": "gpu"}), rules).codes == ["GPU108"]
+    assert fate(_beside({"name": "channel", "resourceClaimName": "imex-channel-0"}), rules).codes == ["GPU108"]
+
+
 @pytest.mark.parametrize("rule", ["container", "pod", "allowed", "forbidden"])
 def test_so_is_one_that_would_pass_by_any_other_rule(rule: str) -> None:
     judged = ceiling(devices=Fraction(1)) if rule in {"container", "pod"} else _kinds(vendors="nvidia")

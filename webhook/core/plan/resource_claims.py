@@ -41,6 +41,13 @@ def used(pod: Pod, container: Container) -> set[str]:
     return _templates_of(there, _by_name(pod)) if there else set()
 
 
+def made_for(pod: Pod, container: Container) -> bool:
+    """Whether a container has claims, and each is an object by its name: a webhook may have made it of resources."""
+    by_name = _by_name(pod)
+    there = names(container)
+    return bool(there) and all(name in by_name and by_name[name] is None for name in there)
+
+
 def _by_name(pod: Pod) -> dict[str, Any]:
     """The template of each claim of the pod; made once for all containers."""
     known: dict[str, Any] | None = pod.cache.get(_by_name)

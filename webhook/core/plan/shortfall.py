@@ -86,6 +86,8 @@ def _given(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Iterator[V
         owners = allocation.known_owners(asked, rulebook)
         if not any(_gives(asked, owner, rulebook) or _writes(asked, seen, owner, rulebook) for owner in owners):
             yield _less(asked, seen)
+    elif noted and resource_claims.made_for(seen, asked.container):
+        return  # another webhook, which runs later, made claims of its resources
     elif not any(_writes(asked, seen, backend, rulebook) for backend in _by_claim(asked, seen, rulebook)):
         yield _untranslated(asked)
 

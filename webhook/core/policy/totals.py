@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from webhook.core.decision import Form, Reservation
 from webhook.core.interpret import extended_resources
@@ -22,13 +22,17 @@ from webhook.core.violations import Action, Breach, Violation
 NAMED: Final = 3
 """How many claims a message names."""
 
+TEMPLATES: Final = "resourceclaimtemplates/"
+"""What stands before the names of templates of resource claims where a site lists what is no GPU."""
+
 
 def claimed(seen: Pod, rulebook: Rulebook) -> Sequence[str]:
     """The resource claims of a pod by name, and the device classes that it asks for as extended resources.
 
-    Without the classes that are listed as no GPUs.
+    Without the templates and the classes that are listed as no GPUs.
     """
-    names = [str(claim.get("name", "")) for claim in seen.spec.get("resourceClaims") or ()]
+    claims = [claim for claim in seen.spec.get("resourceClaims") or () if not _is_another(claim, rulebook)]
+    names = [str(claim.get("name", "")) for claim in claims]
     classes = (
         name
         for container in seen.containers
@@ -37,6 +41,12 @@ def claimed(seen: Pod, rulebook: Rulebook) -> Sequence[str]:
         if name.startswith(extended_resources.DEVICE_CLASS) and not unknown_devices.is_another(name, rulebook)
     )
     return [*names, *dict.fromkeys(classes)]
+
+
+def _is_another(claim: Mapping[str, Any], rulebook: Rulebook) -> bool:
+    """Whether a claim is made of a template that is listed as one without GPUs."""
+    template = claim.get("resourceClaimTemplateName")
+    return isinstance(template, str) and unknown_devices.is_another(f"{TEMPLATES}{template}", rulebook)
 
 
 def check(
@@ -50,7 +60,7 @@ def check(
         rule: Ceiling | Kinds | Quota | None = getattr(policy, name)
         if rule is not None and claims and (name == "quota" or not _accounted(held, claims)):
             action = uncounted if name == "quota" else rule.action
-            yield Breach(name, action, _claims(claims, name, policy, rule.rule))
+            yield Breach(name, action, _claims(claims, name, policy, rule.rule, _instead(held)))
     if policy.quota is not None:
         for violation in _uncounted(policy, policy.quota, held, usage):
             yield Breach("quota", policy.quota.action, violation)
@@ -70,13 +80,19 @@ _JUDGED: Final = {
 }
 
 
-def _claims(claims: Sequence[str], name: str, policy: TenantPolicy, rule: str) -> Violation:
+def _instead(held: Sequence[Holding]) -> str:
+    """The fix for claims: to ask in a way that can be judged, if the pod does not do so beside them."""
+    if any(holding.asked.extended.amounts for holding in held):
+        return "remove the claims; if they hold no GPU, an administrator lists their templates (otherDevices)"
+    return 'ask for gpu: "1" instead of its claims'
+
+
+def _claims(claims: Sequence[str], name: str, policy: TenantPolicy, rule: str, fix: str) -> Violation:
     names = [*map(shown, claims[:NAMED]), *(["..."] if claims[NAMED:] else [])]
     why = f'the quota of the tenant "{policy.name}" cannot count what they hold'
     if name != "quota":
         why = f'whether they {_JUDGED[name]} the policy "{policy.name}" cannot tell'
     message = f"the pod has resource claims ({', '.join(names)}), and {why}"
-    fix = 'ask for gpu: "1" instead of its claims'
     return Violation(code="GPU108", path="spec.resourceClaims", message=message, fix=fix, rule=rule)
 
 

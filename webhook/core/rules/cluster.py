@@ -80,8 +80,10 @@ class Cluster:
     )
     other_devices: tuple[str, ...] = take(
         many(TEXT),
-        "Resources, as globs, that look like GPUs and are none, beside those that the back ends list.",
+        "Resources, as globs, that look like GPUs and are none, beside those that the back ends list; and templates"
+        " of resource claims without GPUs, which nothing counts then.",
         ["acme.example/nic*", "acme.example/gpu-licence"],
+        ["resourceclaimtemplates/channel-*"],
     )
     system_namespaces: frozenset[str] = take(
         some(TEXT),
