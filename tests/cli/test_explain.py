@@ -37,6 +37,22 @@ def test_where_no_enabled_back_end_serves_it_is_said_that_others_exist() -> None
     assert "not enabled" not in served.out
 
 
+def test_a_pod_that_another_system_cannot_have_is_told_so_and_nothing_of_this_cluster() -> None:
+    ran = explain(
+        json.dumps({"kind": "Pod", "metadata": {"name": "demo"}, "spec": asking_for_a_share()}), "--to", "acme-card"
+    )
+
+    assert ran.code == 1
+    assert "[GPU301] acme-card cannot serve" in ran.out
+    assert "this cluster" not in ran.out
+    assert "not enabled" not in ran.out
+
+
+def asking_for_a_share() -> Any:
+    limits = {"acme.example/share": "30", "acme.example/compute": "30"}
+    return {"containers": [{"name": "main", "image": "demo", "resources": {"limits": limits}}]}
+
+
 def test_scripts_are_told_of_which_object_each_answer_is() -> None:
     review = {"kind": "AdmissionReview", "request": {"namespace": "dev", "object": json.loads(pod("0.3", "train"))}}
     template = {"metadata": {"labels": {"gpu": "0.3"}}, "spec": spec()}

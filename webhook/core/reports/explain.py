@@ -146,7 +146,7 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
         after=after,
         candidates={asked.container.name: _candidates(asked, rulebook) for asked in asking},
         charges=_charges(found.planned, after, rulebook),
-        disabled=len(rulebook.backends) - len(rulebook.enabled),
+        disabled=0 if rulebook.trial else len(rulebook.backends) - len(rulebook.enabled),
     )
 
 

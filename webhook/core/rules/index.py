@@ -63,7 +63,7 @@ def only(name: str, rulebook: Rulebook) -> Rulebook:
     if name not in rulebook.backends:
         raise KeyError(name)
     cluster = replace(rulebook.cluster, backends=(name,), whole=name, part=name, provisioners={})
-    return _of_cluster(cluster, rulebook)
+    return replace(_of_cluster(cluster, rulebook), trial=True)
 
 
 def every(rulebook: Rulebook) -> Rulebook:

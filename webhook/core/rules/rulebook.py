@@ -82,7 +82,8 @@ class Rulebook:
     which an enabled back end is asked, by key. `annotations` are those that its modes depend on, by key: as `key` or
     as `key=value`. `all_slots` and `all_annotations` are the same of every back end, enabled or not. `per_container`
     are the annotations of `all_slots` that name a container in their keys. `uncounted` are globs of resources that
-    are cards by names which no back end is asked in. `workloads` are Kubernetes' own and those of documents.
+    are cards by names which no back end is asked in. `workloads` are Kubernetes' own and those of documents. `trial`:
+    one back end is tried by itself, in no cluster that there is.
     """
 
     cluster: Cluster
@@ -102,6 +103,7 @@ class Rulebook:
     uncounted: Sequence[str] = ()
     workloads: Workloads = field(default_factory=lambda: BUILT_IN)
     digest: str
+    trial: bool = False
     surroundings: Surroundings = field(default_factory=Surroundings)
     tenancy: Tenancy = field(default_factory=Tenancy)
     cache: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
