@@ -179,3 +179,33 @@ def test_policies_are_judged_as_the_webhook_judges_them_and_that_is_no_failure(t
     ]
     assert ended.startswith("deadline (policies.yaml:18) spec.expires: it ended ")
     assert ended.endswith(" days ago and lifts nothing; write a later time, or delete it")
+
+
+def test_a_file_that_says_nothing_and_one_that_nobody_reads_are_problems(tmp_path: Path) -> None:
+    folder = shutil.copytree(RULES, tmp_path / "rules")
+    (folder / "empty.yaml").write_text("# nothing\n---\n")
+    (folder / "more.json").write_text("{}")
+
+    ran = run("check", folder)
+
+    unread = "is not read: rules stand in .yaml files, and JSON is YAML; name it more.yaml"
+    assert ran.code == 1
+    assert ran.out.splitlines() == [
+        f"more.json:1:1: {unread}",
+        "empty.yaml:1:1: holds no document; write one, or delete it",
+    ]
+
+
+def test_a_mode_that_no_request_reaches_is_told_and_is_no_failure(tmp_path: Path) -> None:
+    folder = shutil.copytree(RULES, tmp_path / "rules")
+    rule = folder / "acme.yaml"
+    whole = "    limits: {acme.example/card: count}\n"
+    three = "  - {name: three, when: {devices: whole, count: 3}, limits: {acme.example/card: count}}\n"
+    rule.write_text(rule.read_text().replace(whole, f"{whole}{three}"))
+
+    ran, for_scripts = run("check", folder), run("check", folder, "-o", "json")
+
+    taken = 'as "whole cards" (acme.yaml:8) takes them all; it only reads what pods bring along'
+    warning = f'acme-card (acme.yaml:11) spec.modes: no request becomes "three", {taken}'
+    assert (ran.code, ran.out.splitlines()[1:]) == (0, [warning])
+    assert for_scripts.json["warnings"] == [warning]

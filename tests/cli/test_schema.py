@@ -25,7 +25,18 @@ EXAMPLES = "the form is right, and its example does not come out"
 WITH_OTHERS = "right by itself, and not together with another rule"
 HOLES = "a key of annotations may have a hole, and the form of a key is that of all"
 NOT_YAML = "no YAML that has a form; editors say so without a schema"
+CONTRADICTIONS = "each part has its form, and together they cannot be meant"
+OF_KUBERNETES = "names may have holes and parameters, and only the reader knows what stands there then"
 BEYOND_A_SCHEMA = {
+    "a-back-end-that-is-listed-twice-is-refused": CONTRADICTIONS,
+    "a-back-end-with-a-name-that-no-label-can-have-is-refused": OF_KUBERNETES,
+    "a-parameter-that-nothing-writes-is-refused-with-the-nearest": CONTRADICTIONS,
+    "a-vendor-that-no-catalogue-has-is-refused-where-it-stands": NAMES,
+    "an-example-that-expects-other-tolerations-is-refused": EXAMPLES,
+    "globs-of-everybody-and-of-nothing-are-refused": OF_KUBERNETES,
+    "models-of-another-vendor-are-refused": NAMES,
+    "names-that-kubernetes-takes-nowhere-are-refused": OF_KUBERNETES,
+    "what-no-request-can-be-is-refused": CONTRADICTIONS,
     "a-back-end-that-nobody-defines-is-refused-with-the-nearest": NAMES,
     "a-card-that-no-catalogue-knows-is-refused-with-the-nearest": NAMES,
     "a-default-that-is-not-enabled-is-refused": NAMES,

@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said_with_its_place(text: str, message: str) -> None:
 
 
 def test_what_is_no_text_is_no_yaml() -> None:
-    with pytest.raises(DocumentError, match=r"^rules.yaml:1:1: is not YAML: "):
+    with pytest.raises(DocumentError, match=r"^rules.yaml:1:4: is no text in UTF-8: "):
         documents.parse(b"a: \xff\xfe", "rules.yaml")
 
 
@@ -96,3 +96,8 @@ def test_aliases_do_not_multiply_without_bound() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
 
     assert _refusal("\n".join(lines)).endswith("holds more than 500000 values")
+
+
+def test_what_is_no_utf_8_is_refused_with_its_line() -> None:
+    with pytest.raises(DocumentError, match=r"^rules.yaml:2:[56]: is no text in UTF-8: "):
+        documents.parse(b'a: b\nc: "\xe4\xf6"\n', "rules.yaml")

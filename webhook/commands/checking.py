@@ -34,14 +34,14 @@ def _check(given: argparse.Namespace) -> int:
     if not given.directory.is_dir():
         raise UsageError(f"{given.directory} is not a directory")
     from webhook.core.policy import status, unknown_devices
-    from webhook.core.reports import applied
+    from webhook.core.reports import applied, doubts
     from webhook.core.reports.checkup import number
     from webhook.files import rule_files
     from webhook.views import rules
 
     try:
         rulebook = rule_files.load(given.directory)
-        rule_files.check_carried(given.directory)
+        rule_files.check_files(given.directory)
     except rule_files.RuleFilesError as error:
         if given.output == "json":
             streams.dump(rules.broken(error.problems))
@@ -49,7 +49,7 @@ def _check(given: argparse.Namespace) -> int:
             print(error)
         return NOT_FINE
     lost = _losses(rulebook) if given.losses else None
-    warnings = [*applied.every(rulebook, time.time())]
+    warnings = [*doubts.doubts(rulebook), *applied.every(rulebook, time.time())]
     if given.output == "json":
         found = {} if lost is None else {"losses": lost}
         streams.dump({"fine": True, "problems": [], "warnings": warnings, **found, **rules.counts(rulebook)})

@@ -55,6 +55,10 @@ def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
         mark = error.problem_mark or error.context_mark
         at = Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1)
         raise DocumentError(Problem(at, "", f"is not YAML: {error.problem or error.context}")) from None
+    except yaml.reader.ReaderError as error:
+        before = content[: error.position].rpartition(b"\n")
+        at = Location(name, before[0].count(b"\n") + bool(before[1]) + 1, len(before[2]) + 1)
+        raise DocumentError(Problem(at, "", f"is no text in UTF-8: {error.reason}")) from None
     except (yaml.YAMLError, ValueError) as error:
         said = " ".join(str(error).split())
         raise DocumentError(Problem(Location(name, 1), "", f"is not YAML: {said}")) from None

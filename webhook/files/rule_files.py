@@ -81,15 +81,28 @@ def _loaded(directory: Path, chosen: Callable[[list[Node]], list[Node]]) -> Rule
     return loaded.rulebook
 
 
-def check_carried(directory: Path) -> None:
-    """Check that a kustomization beside the rules names each file: the cluster gets no other; raises RuleFilesError.
+def check_files(directory: Path) -> None:
+    """Check that each file says something, and that a kustomization beside the rules names it; raises RuleFilesError.
 
-    Rules that are applied in another way have no kustomization.
+    The cluster gets no others. Rules that are applied in another way have no kustomization.
     """
+    problems = [Problem(Location(file.name, 1), "", text) for file, text in _silent(directory)]
+    if problems:
+        raise RuleFilesError(problems)
     for file in (directory / name for name in _NOT_RULES):
         if file.is_file() and (missing := _not_carried(directory, file)):
             text = f"names no {', '.join(missing)} in any configMapGenerator: the cluster would not get it"
             raise RuleFilesError([Problem(Location(file.name, 1), "", text)])
+
+
+def _silent(directory: Path) -> Iterator[tuple[Path, str]]:
+    """Files that say nothing to anybody."""
+    for file in sorted(directory.iterdir()):
+        if file.suffix == ".json" and file.is_file():
+            yield file, f"is not read: rules stand in .yaml files, and JSON is YAML; name it {file.stem}.yaml"
+    for file in _files(directory):
+        if not _parsed(file.read_bytes(), file.name):
+            yield file, "holds no document; write one, or delete it"
 
 
 def _not_carried(directory: Path, kustomization: Path) -> list[str]:

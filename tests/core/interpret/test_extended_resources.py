@@ -5,6 +5,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import pytest
+
 from tests import builders
 from tests.edited import edited
 from webhook.core.kube import pod
@@ -127,3 +129,20 @@ def test_who_names_a_back_end_cannot_keep_off_its_nodes_and_count_as_there() -> 
 
     assert [violation.code for violation in named.violations] == ["GPU502"]
     assert mutate(builders.creating(builders.pod(whole, affinity=affinity)), rules).allowed
+
+
+@pytest.mark.parametrize(
+    ("fraction", "fix"),
+    [
+        ("0.33333333333", "write 0.333333333 or 0.333333334"),
+        ("0.99999999999", "write 0.999999999"),
+        ("0.00000000001", "write 0.000000001"),
+    ],
+)
+def test_more_decimals_than_a_system_has_are_refused_in_its_own_unit(fraction: str, fix: str) -> None:
+    raw = builders.pod(annotations={"gpu-fraction": fraction})
+
+    (violation,) = mutate(builders.creating(raw), index.only("kai", SHIPPED)).violations
+
+    assert (violation.code, violation.path, violation.fix) == ("GPU402", "metadata.annotations.gpu-fraction", fix)
+    assert violation.message == f"annotation gpu-fraction: {fraction} has more than 9 decimals"

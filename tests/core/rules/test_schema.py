@@ -70,9 +70,12 @@ NOT_FORM = (
     "is no multiple of|less than min|^no number is from|has a meaning already",
     "^two keys become|^the example|^what becomes of|: in a key only",
     "is in another list than|is not within",
+    "no request both has|is made by|is for partitions|stands here a second time|nothing writes the parameter",
+    "is no (key|value|name|glob)",
     "no Cluster document|goes round in a circle|is defined already|is a device already",
 )
-"""Problems no schema knows of: names elsewhere; sums; what parameters and examples become; the rules together."""
+"""Problems no schema knows of: names elsewhere; sums; what parameters and examples become; what contradicts itself;
+names of Kubernetes, which may have holes; the rules together."""
 
 VALUES_OF_PARAMETERS = ("spec", "parameters")
 """They stand where the schema sees only the parameter's name."""

@@ -116,9 +116,7 @@ class Node:
         if not isinstance(self.value, dict):
             raise self.problem(f"has to be a mapping, not {kind(self.value)}")
         for key, node in self.value.items():
-            step = f'["{key}"]' if "." in key or "/" in key else f".{key}"
-            path = self.path + step if self.path else key
-            yield key, Node(node.value, node.at, path, node.keys, key, self.keys.get(key, self.at))
+            yield key, Node(node.value, node.at, inside(self.path, key), node.keys, key, self.keys.get(key, self.at))
 
     def elements(self) -> list[Node]:
         """The elements of a list, with their key paths filled in; raises DocumentError for another type."""
@@ -158,7 +156,7 @@ class Node:
 
     def word(self, known: Collection[str]) -> str:
         """One of a closed set of words; raises DocumentError with the nearest."""
-        text = self.text()
+        text = str(self.value) if isinstance(self.value, int | float) else self.text()
         if text not in known:
             raise self.problem(f'"{text}" is not one of {", ".join(known)}{nearest(text, known)}')
         return text
@@ -166,6 +164,12 @@ class Node:
     def texts(self) -> list[str]:
         """A list of strings."""
         return [node.text() for node in self.elements()]
+
+
+def inside(path: str, key: str) -> str:
+    """The key path of an entry of a mapping."""
+    step = f'["{key}"]' if "." in key or "/" in key else f".{key}"
+    return path + step if path else key
 
 
 def of_json(value: Any, at: Location) -> Node:

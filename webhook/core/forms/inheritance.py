@@ -8,7 +8,8 @@ What editors are told of both stands at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from webhook.core.forms.document import DocumentError, Location, Node, Problem, nearest
@@ -70,6 +71,33 @@ def declared(spec: Node) -> Parameters:
             raise entry.problem("has to be {default: ..., description: ...}, perhaps with label: or also:")
         defaults[name] = fields["default"]
     return defaults
+
+
+def unused(spec: Node, merged: Node) -> Iterator[Problem]:
+    """A problem for each parameter that a spec declares, and that neither it nor what it extends writes anywhere."""
+    block = spec.value.get("parameters") if isinstance(spec.value, dict) else None
+    if block is None or not isinstance(block.value, dict):
+        return
+    rest = {key: node for key, node in merged.value.items() if key != "parameters"}
+    written = {name for text in _texts(replace(merged, value=rest)) for name in _PARAMETER.findall(text)}
+    if not written <= merged.value["parameters"].value.keys():
+        return  # a slip in a name that is written is told by itself
+    for name in {name for name, node in block.value.items() if node.value is not None} - written:
+        message = f'nothing writes the parameter "{name}"{nearest(name, written)}'
+        yield Problem(block.keys.get(name, block.at), "spec.parameters", message)
+
+
+def _texts(node: Node) -> Iterator[str]:
+    """All keys and texts in a value."""
+    if isinstance(node.value, dict):
+        yield from node.value
+    if isinstance(node.value, str):
+        yield node.value
+    inner = (
+        node.value.values() if isinstance(node.value, dict) else node.value if isinstance(node.value, list) else ()
+    )
+    for each in inner:
+        yield from _texts(each)
 
 
 def substituted(node: Node, parameters: Parameters, path: str = "spec") -> Node:

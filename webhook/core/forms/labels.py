@@ -47,15 +47,17 @@ def is_subdomain(text: str, most: int = MAX_PREFIX) -> bool:
     return len(text) <= most and _SUBDOMAIN.fullmatch(text) is not None
 
 
-def _key(node: Node, spelled: Callable[[str], str] = str) -> str:
+def key(node: Node, spelled: Callable[[str], str] = str) -> str:
+    """The key of a label or annotation; raises DocumentError for another text. `spelled` is what counts of it."""
     if not is_key(spelled(node.text())):
         hint = f"write team or example.com/team: {RULE}"
         raise node.problem(f'"{node.text()}" is no key of a label or annotation; {hint}')
     return node.text()
 
 
-def _value(node: Node) -> str:
-    if not is_value(node.text()):
+def value(node: Node, spelled: Callable[[str], str] = str) -> str:
+    """The value of a label, as `key`."""
+    if not is_value(spelled(node.text())):
         raise node.problem(f'"{node.text()}" is no value of a label; write {RULE}')
     return node.text()
 
@@ -64,12 +66,12 @@ _MOST: Final = f"(?=.{{1,{MAX_NAME}}}$){NAME}"
 _DOMAIN: Final = f"(?:(?=.{{1,{MAX_PREFIX}}}/){SUBDOMAIN}/)?"
 _KEYS: Final = f"^{_DOMAIN}{_MOST}$"
 _ANY_CASE: Final = f"^{_DOMAIN.replace('a-z', 'A-Za-z')}{_MOST}$"
-KEYS: Final = Shape(lambda node, _: _key(node), {"pattern": _KEYS})
-ANNOTATION_KEYS: Final = Shape(lambda node, _: _key(node, str.lower), {"pattern": _ANY_CASE})
+KEYS: Final = Shape(lambda node, _: key(node), {"pattern": _KEYS})
+ANNOTATION_KEYS: Final = Shape(lambda node, _: key(node, str.lower), {"pattern": _ANY_CASE})
 """The keys of a mapping of labels, and those of annotations, whose prefix may have capitals."""
 
-KEY: Final = pattern(_KEYS, "write the key of a label, as team or example.com/team", _key)
-VALUE: Final = pattern(f"^(?:{_MOST})?$", "write the value of a label, of at most 63 characters", _value)
+KEY: Final = pattern(_KEYS, "write the key of a label, as team or example.com/team", key)
+VALUE: Final = pattern(f"^(?:{_MOST})?$", "write the value of a label, of at most 63 characters", value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,6 +115,9 @@ def _take(native: ExtendedResources, container: Container, resource: Resource, v
         return
     if resource.digits:
         amount *= 10**resource.digits
+        if amount.denominator != 1:
+            native.violations.append(_too_fine(container, resource, text, amount))
+            return
     native.texts[resource.name] = quantity.shown(text)
     if amount == 0:
         native.zeros.add(resource.name)
@@ -177,6 +180,20 @@ def not_whole(container: Container, resource: Resource, amount: Fraction, fix: s
         message=f"{resource.name.replace(CONTAINER, container.name)} is {quantity.show(amount)}, and it counts in "
         "whole numbers",
         fix=fix or f"write {f'{low} or {low + 1}' if low else '1'}",
+        rule=resource.rule,
+    )
+
+
+def _too_fine(container: Container, resource: Resource, text: str, amount: Fraction) -> Violation:
+    """The violation (GPU402) for more decimals than the rule writes; `amount` is in units of the last of these."""
+    scale, low = 10**resource.digits, amount.numerator // amount.denominator
+    near = [quantity.show(Fraction(each, scale)) for each in (low, low + 1) if each % scale]
+    name = resource.name.replace(CONTAINER, container.name)
+    return Violation(
+        code="GPU402",
+        path=where(container, resource.name),
+        message=f"{name}: {quantity.shown(text)} has more than {resource.digits} decimals",
+        fix=f"write {' or '.join(near)}",
         rule=resource.rule,
     )
 

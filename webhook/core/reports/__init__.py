@@ -11,6 +11,7 @@ room: the server learns its surroundings from an `inventory`, `workloads` answer
     forecast   whether it would be within the quota of its tenant
     convert    a pod of one system, rewritten for another
     examples   the examples of a rule, executed
+    doubts     what loads, and probably does not mean what its author meant
     losses     requests that cannot be recovered from a pod's resources
     inventory  what the nodes offer; uses capacity
     capacity   what one node offers of one back end

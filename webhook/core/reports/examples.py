@@ -118,6 +118,7 @@ def sections(after: Mapping[str, Any]) -> dict[str, Any]:
         "claims": [claim["resourceClaimTemplateName"] for claim in spec.get("resourceClaims") or ()],
         "labels": metadata.get("labels") or {},
         "nodeAffinity": _affinity(spec),
+        "tolerations": _texts(spec.get("tolerations") or []),
         "schedulerName": spec.get("schedulerName"),
         "runtimeClassName": spec.get("runtimeClassName"),
     }
@@ -139,4 +140,4 @@ def _texts(value: Any) -> Any:
     """The expected value as Kubernetes would hold it: every scalar a string."""
     if isinstance(value, dict):
         return {key: _texts(entry) for key, entry in value.items()}
-    return [str(entry) for entry in value] if isinstance(value, list) else str(value)
+    return [*map(_texts, value)] if isinstance(value, list) else str(value)

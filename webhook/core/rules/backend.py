@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from webhook.core.forms import labels
 from webhook.core.forms.document import Location, Node, Problem, Section, nearest
 from webhook.core.forms.form import Rule, document, form, found, inline, need, origin, place, take
 from webhook.core.forms.shape import (
@@ -26,19 +27,23 @@ from webhook.core.forms.shape import (
 from webhook.core.request.shorthand import KEYS, SHARINGS
 from webhook.core.rules import modes, outputs
 from webhook.core.rules.catalog import Card
-from webhook.core.rules.modes import COMPANIONS, LOWER_CASE, MODE, OUTPUTS, Companions, Mode, Outputs
-from webhook.core.rules.outputs import HOLED, Constant, constant
+from webhook.core.rules.modes import COMPANIONS, MODE, MODELS, USERS, Companions, Mode
+from webhook.core.rules.names import VENDOR, Known
+from webhook.core.rules.outputs import HOLED, LABELS, OUTPUTS, Constant, Outputs, constant
 
 # What every pod gets
+
+_KEY: Final = TEXT.reading(lambda node, _: labels.key(node))
+_VALUE: Final = TEXT.reading(lambda node, _: labels.value(node))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Toleration:
-    key: str | None = take(TEXT, "The taint's key; left out with `operator: Exists` it is any.", "acme.example/card")
+    key: str | None = take(_KEY, "The taint's key; left out with `operator: Exists` it is any.", "acme.example/card")
     operator: str | None = take(
         word(("Exists", "Equal")), "`Exists` for any value, `Equal` (the default) for this one."
     )
-    value: str | None = take(TEXT, "The taint's value, with `operator: Equal`.")
+    value: str | None = take(_VALUE, "The taint's value, with `operator: Equal`.")
     effect: str | None = take(
         word(("NoSchedule", "PreferNoSchedule", "NoExecute")), "The taint's effect; any if left out."
     )
@@ -75,7 +80,7 @@ _TOLERABLE: Final = [
 _TOLERATION: Final = form(_Toleration, Rule({"allOf": _TOLERABLE}), after=_toleration)
 
 
-_TEXT: Final = TEXT.reading(lambda node, scope: constant(node.text(), node, scope))
+_NAME: Final = outputs.OBJECT.reading(lambda node, scope: constant(outputs.OBJECT.read(node, scope), node, scope))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +91,12 @@ class Injection:
     """
 
     runtime_class: Constant | None = take(
-        _TEXT,
+        _NAME,
         "The pod's runtime class; a pod's own is kept, and an empty one is none.",
         key="runtimeClassName",
     )
     scheduler: Constant | None = take(
-        _TEXT,
+        _NAME,
         "The pod's scheduler; a pod that names yet another one is refused.",
         key="schedulerName",
     )
@@ -106,6 +111,7 @@ class Injection:
 # Examples
 
 _SCALARS: Final = each(Shape(ANYTHING.read, {"type": ["string", "integer", "number", "boolean"]})).schema
+_OBJECTS: Final[Schema] = {"type": "array", "items": {"type": "object"}}
 _LABELS: Final = each(many(Shape(ANYTHING.read, {"type": ["string", "integer", "number"]}))).schema
 
 
@@ -121,6 +127,7 @@ class _Expected:
     env: Any = take(_as_it_stands(_SCALARS), "Environment of the container.")
     node_affinity: Any = take(_as_it_stands(_LABELS), "Values of each node label.")
     claims: Any = take(_as_it_stands(many(TEXT).schema), "Names of templates of resource claims.")
+    tolerations: Any = take(_as_it_stands(_OBJECTS), "Tolerations of the pod.")
     scheduler: Any = take(_as_it_stands(TEXT.schema), "The pod's scheduler.", key="schedulerName")
     runtime_class: Any = take(_as_it_stands(TEXT.schema), "The pod's runtime class.", key="runtimeClassName")
 
@@ -193,7 +200,7 @@ class Nodes:
     """How a back end's nodes are recognised; `labels` without values may have any."""
 
     labels: Mapping[str, tuple[str, ...]] = take(
-        each(Shape(_values, _LABEL_VALUES)),
+        each(Shape(_values, _LABEL_VALUES), LABELS),
         "Labels that all hold: a value, a list of which one holds, or nothing for any value.",
         {"acme.example/mode": "shared"},
     )
@@ -203,7 +210,7 @@ class Nodes:
         ["acme.example/registered"],
     )
     devices: str | None = take(
-        TEXT, "The label, or the resource, that says how many cards a node has.", "acme.example/cards"
+        _KEY, "The label, or the resource, that says how many cards a node has.", "acme.example/cards"
     )
     replicas: int = take(whole(), "How often each card is counted in a resource that counts cards.", 10, default=1)
     required: bool = take(FLAG, "It serves only if such a node is known; else nodes may come later.")
@@ -278,10 +285,10 @@ class Backend:
         "nvidia-gpu",
     )
     vendors: frozenset[str] = take(
-        some(TEXT), "Whose cards it serves, as the catalogues spell it; none means any.", ["nvidia"]
+        some(VENDOR), "Whose cards it serves, as the catalogues spell it; none means any.", ["nvidia"]
     )
     models: frozenset[str] = take(
-        LOWER_CASE, "The only card models it serves; if they are alike, a share becomes a size without `gpu-model`."
+        MODELS, "The only card models it serves; if they are alike, a share becomes a size without `gpu-model`."
     )
     sharing: frozenset[str] = need(some(word(SHARINGS)), "What `gpu-sharing` may say.", ["exclusive", "fractional"])
     parameters: Mapping[str, Parameter] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
@@ -296,7 +303,7 @@ class Backend:
         ["memory", "compute"],
     )
     writers: tuple[str, ...] = take(
-        many(TEXT),
+        many(USERS),
         "Users that are parts of it, as globs: they may change the annotations and labels it is asked in, and what it"
         " `reserves`, on a pod that runs, which nobody else may. Where none are listed, service accounts outside the"
         " namespaces of the pod's tenant write what it `reserves`. Users of Kubernetes, as `system:kube-scheduler`,"
@@ -351,7 +358,36 @@ class Backend:
         return self.at.of(self.name)
 
 
-BACKEND: Final = form(Backend)
+def _consistent(backend: Backend, section: Section, scope: Scope) -> Backend:
+    """Complain of modes that can serve nothing: for cards of others, for partitions where there are none."""
+    for number, mode in enumerate(backend.modes):
+        for key, message in _impossible(mode, backend, scope.known):
+            scope.problems.append(Problem(mode.at, f"spec.modes[{number}].{key}", message))
+    models = dict(section.node.items()).get("models") if backend.models else None
+    for message in _of_others(backend.models, backend, scope.known):
+        scope.problems.append(Problem(models.at if models else backend.at, "spec.models", message))
+    return backend
+
+
+def _impossible(mode: Mode, backend: Backend, known: Known) -> Iterator[tuple[str, str]]:
+    both = sorted(mode.when.has & mode.when.lacks)
+    if both:
+        yield "when", f"no request both has and lacks {' and '.join(both)}"
+    yield from (("when.models", message) for message in _of_others(mode.when.models, backend, known))
+    cut = mode.when.devices == "profile" or any("{profile}" in name for name in mode.limits)
+    if cut and backend.partitions is None:
+        yield "when.devices", "is for partitions, and the back end has none; add partitions: {} to its spec"
+
+
+def _of_others(models: Iterable[str], backend: Backend, known: Known) -> Iterator[str]:
+    """What is wrong with models of vendors whose cards the back end does not serve."""
+    for card in (known.devices[model] for model in sorted(models)):
+        if backend.vendors and card.vendor not in backend.vendors:
+            vendors = ", ".join(sorted(backend.vendors))
+            yield f"{card.model} is made by {card.vendor}, and the back end serves {vendors}"
+
+
+BACKEND: Final = form(Backend, after=_consistent)
 SHARED: Final[Mapping[str, Schema]] = {
     **modes.SHARED,
     "example": _EXAMPLE.schema,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from webhook.core.forms.document import Location, Node, Section
+from webhook.core.forms.document import Location, Node, Problem, Section
 from webhook.core.forms.form import Group, document, form, found, need, place, take
 from webhook.core.forms.inheritance import Parameters
 from webhook.core.forms.shape import ANYTHING, FLAG, TEXT, Scope, Shape, each, either, many, some, word
@@ -18,7 +18,8 @@ def _ranks(node: Node, scope: Scope) -> Mapping[str, int]:
     ranks: dict[str, int] = {}
     for rank, tier in enumerate(node.elements()):
         for name in tier.elements() if isinstance(tier.value, list) else [tier]:
-            BACKEND.noted(name, scope)
+            if BACKEND.noted(name, scope) in ranks:
+                scope.problems.append(Problem(name.at, name.path, f'"{name.text()}" stands here a second time'))
             ranks.setdefault(name.text(), rank)
     return ranks
 

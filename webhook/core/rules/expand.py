@@ -11,11 +11,10 @@ from fnmatch import fnmatchcase
 from math import ceil
 from typing import Final
 
-from webhook.core.forms.document import Problem, nearest
 from webhook.core.rules.backend import Backend, Partitions
 from webhook.core.rules.catalog import Card, Profile
-from webhook.core.rules.modes import Mode, Outputs
-from webhook.core.rules.outputs import Output
+from webhook.core.rules.modes import Mode
+from webhook.core.rules.outputs import Output, Outputs
 from webhook.core.rules.verbs import Amount
 from webhook.core.rules.vocabulary import Slot
 
@@ -25,16 +24,10 @@ _CARD: Final = frozenset({"product", "model"})
 """Words that name a card."""
 
 
-def complete(backend: Backend, devices: Mapping[str, Card], problems: list[Problem]) -> Backend:
-    """The back end with its cards and all of its modes; names that no catalogue has go to `problems`."""
-    vendors = {device.vendor for device in devices.values()}
-    for vendor in sorted(backend.vendors - vendors):
-        message = f'no catalogue is of the vendor "{vendor}"{nearest(vendor, vendors)}'
-        problems.append(Problem(backend.at, "spec.vendors", message))
-    modes: Sequence[Mode] = [
-        _inheriting(each, backend, devices, problems) for mode in backend.modes for each in _of_sizes(mode)
-    ]
-    backend = _with_cards(backend, devices, problems)
+def complete(backend: Backend, devices: Mapping[str, Card]) -> Backend:
+    """The back end with its cards and all of its modes."""
+    modes: Sequence[Mode] = [_inheriting(each, backend) for mode in backend.modes for each in _of_sizes(mode)]
+    backend = _with_cards(backend, devices)
     profiles: frozenset[str] = frozenset()
     if backend.partitions is not None:
         cards = [card for card in {card.model: card for card in devices.values()}.values() if backend.serves(card)]
@@ -44,35 +37,20 @@ def complete(backend: Backend, devices: Mapping[str, Card], problems: list[Probl
     return replace(backend, modes=modes, profiles=profiles, owns=owns)
 
 
-def _with_cards(backend: Backend, devices: Mapping[str, Card], problems: list[Problem]) -> Backend:
-    """The back end with its models by the names of the catalogue, and the card they have in common."""
-    known = _known(backend.models, devices, Problem(backend.at, "spec.models", ""), problems)
-    cards = [devices[model] for model in sorted(known)]
+def _with_cards(backend: Backend, devices: Mapping[str, Card]) -> Backend:
+    """The back end with the card that its models have in common."""
+    cards = [devices[model] for model in sorted(backend.models)]
     alike = {(card.memory, card.tflops, tuple(card.profiles)) for card in cards}
-    return replace(backend, models=known, card=cards[0] if len(alike) == 1 else None)
+    return replace(backend, card=cards[0] if len(alike) == 1 else None)
 
 
-def _known(
-    models: Iterable[str], devices: Mapping[str, Card], at: Problem, problems: list[Problem]
-) -> frozenset[str]:
-    """The models by the names of the catalogue, in lower case."""
-    names = {device.model for device in devices.values()}
-    for model in sorted(models):
-        if model not in devices:
-            message = f'no catalogue knows the model "{model}"{nearest(model, names)}'
-            problems.append(replace(at, message=message))
-    return frozenset(devices[model].model.lower() for model in models if model in devices)
-
-
-def _inheriting(mode: Mode, backend: Backend, devices: Mapping[str, Card], problems: list[Problem]) -> Mode:
+def _inheriting(mode: Mode, backend: Backend) -> Mode:
     """The mode with what its back end injects and demands whatever the mode, and what is known of its numbers."""
     outputs = mode.outputs.over(backend.inject.outputs)
     numbers = {key: output for key, output in outputs.node_affinity.items() if output.is_number}
     found = [output for output in (*mode.amounts.values(), *numbers.values()) if output.what]
-    models = _known(mode.when.models, devices, Problem(mode.at, "when.models", ""), problems)
     return replace(
         mode,
-        when=replace(mode.when, models=models),
         outputs=outputs,
         companions=mode.companions.over(backend.companions) if mode.companions else backend.companions,
         selects=_selects(mode, outputs),

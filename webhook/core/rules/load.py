@@ -47,18 +47,19 @@ class Loaded(NamedTuple):
 def read(documents: Iterable[Node], digest: str) -> Loaded:
     """Everything the documents say; raises DocumentError with all that is wrong with them, in order."""
     problems: list[Problem] = []
-    specs = _by_kind(documents, problems)
-    _exactly_one_cluster(specs["Cluster"], problems)
-    catalogs = [DEVICE_CATALOG.of(*one, problems) for one in specs["DeviceCatalog"].items()]
-    here = _Documents(specs, _devices(catalogs, problems), problems)
+    causes: list[Problem] = []  # what others name and cannot be found stands before those that name it
+    specs = _by_kind(documents, causes)
+    _exactly_one_cluster(specs["Cluster"], causes)
+    catalogs = [DEVICE_CATALOG.of(*one, causes) for one in specs["DeviceCatalog"].items()]
+    here = _Documents(specs, _devices(catalogs, causes), problems)
     cluster = here.cluster()
     set_here = cluster.parameters if cluster else {}
     backends, sources = here.backends(set_here), here.sources(set_here)
     tenancy = here.tenancy(cluster, backends) if cluster else Tenancy()
     workloads = here.workloads()
     kinds = _kinds(workloads, sources, problems)
-    if problems or cluster is None:
-        raise DocumentError(*sorted(set(problems)))
+    if causes or problems or cluster is None:
+        raise DocumentError(*sorted(set(causes)), *sorted(set(problems)))
     rulebook = index.index(cluster, {one.name: one for one in backends}, here.devices, digest, sources)
     uncounted = tuple(dict.fromkeys(glob for one in catalogs for glob in one.resources))
     written = _Documents(specs, here.devices, [])
@@ -83,7 +84,7 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
         if not version or not kind or not name:
             continue
         at = document.value["metadata"].value["name"].at
-        if KINDS[kind].is_object and not is_subdomain(name, MAX_NAME):
+        if (KINDS[kind].is_object or kind == "Backend") and not is_subdomain(name, MAX_NAME):
             problems.append(Problem(at, "metadata.name", f'"{name}" is no name of an object; {_NAMED}'))
         first = named.setdefault((kind, name), at)
         if first is not at:
@@ -154,15 +155,20 @@ class _Documents:
         return self._each("Backend", lambda name: self.backend(name, set_here.get(name, {})))
 
     def backend(self, name: str, set_here: Parameters) -> Backend:
-        spec = self._resolved(name, inheritance.merged(name, self.specs["Backend"]), set_here)
-        backend = replace(BACKEND.of(name, spec, self.problems), parametrised=bool(set_here))
-        return expand.complete(backend, self.devices, self.problems)
+        own, whole = self.specs["Backend"][name], inheritance.merged(name, self.specs["Backend"])
+        self.problems.extend(inheritance.unused(own, whole))
+        spec = self._resolved(name, whole, set_here)
+        known = Known(backends=self.specs["Backend"].keys(), devices=self.devices)
+        backend = replace(BACKEND.of(name, spec, self.problems, known), parametrised=bool(set_here))
+        return expand.complete(backend, self.devices)
 
     def sources(self, set_here: Mapping[str, Parameters]) -> list[ClaimSource]:
         return self._each("ClaimSource", lambda name: self._source(name, set_here.get(name, {})))
 
     def _source(self, name: str, set_here: Parameters) -> ClaimSource:
-        spec = self._resolved(name, self.specs["ClaimSource"][name], set_here)
+        own = self.specs["ClaimSource"][name]
+        self.problems.extend(inheritance.unused(own, own))
+        spec = self._resolved(name, own, set_here)
         source = CLAIM_SOURCE.of(name, spec, self.problems)
         known = {each.name: getattr(source, each.name) for each in fields(source)}
         return ClaimSource(**known, words=index.alone(source.reader, {}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -28,14 +28,15 @@ from webhook.core.forms.shape import (
 )
 from webhook.core.request.request import DEVICES, PREFIX
 from webhook.core.request.shorthand import SHARINGS
-from webhook.core.rules.outputs import ABSENT, ASKING, HOLED, LIMIT, SELECTED, WRITTEN, Constant, Output, constant
+from webhook.core.rules.names import MODEL
+from webhook.core.rules.outputs import ABSENT, ASKING, HOLED, LIMIT, OUTPUTS, Constant, Output, Outputs, constant
 from webhook.core.rules.vocabulary import EXCLUSIONS, Slot, SlotKind, holes, memory_unit
 
 # Which requests
 
 
 def _count(node: Node, scope: Scope) -> tuple[int, int | None]:
-    if isinstance(node.value, int):
+    if isinstance(node.value, int | str):
         return node.integer(1), node.integer(1)
     low, high = _RANGE.read(node, scope)
     if high is not None and high < low:
@@ -52,8 +53,8 @@ class _Range:
 _RANGE: Final = form(_Range, after=lambda read, *_: (read.low, read.high))
 _COUNT: Final = Shape(_count, either(whole(), _RANGE))
 _DIMENSIONS: Final = some(word(("share", "memory", "cores", "profile", "model")))
-LOWER_CASE: Final = some(TEXT.reading(lambda node, _: node.text().lower()))
-"""Names of card models, in lower case."""
+MODELS: Final = some(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
+"""Card models by the names of the catalogue, in lower case."""
 
 
 class Unless(str):
@@ -99,7 +100,7 @@ class When:
     )
     has: frozenset[str] = take(_DIMENSIONS, "Requests that say all of these.", ["memory"])
     lacks: frozenset[str] = take(_DIMENSIONS, "Requests that say none of these.", ["cores"])
-    models: frozenset[str] = take(LOWER_CASE, "Requests for one of these card models.", ["A100-80GB"])
+    models: frozenset[str] = take(MODELS, "Requests for one of these card models.", ["A100-80GB"])
     sharing: str | None = take(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
     annotations: Mapping[str, str | None] = take(
         each(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
@@ -144,46 +145,6 @@ def _with_annotations(when: When, _: Section, __: Scope) -> When:
 WHEN: Final = form(When, after=_with_annotations)
 
 
-# What it writes beside limits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
-    """What is written beside limits, by key."""
-
-    annotations: Mapping[str, Output] = take(
-        each(WRITTEN),
-        "Annotations of the pod: text, which may have holes as `{model}`, or a verb. `{container}` in the key of a"
-        " number of a mode is the name of the container that it is for.",
-        {"acme.example/placement": {"placement": {}}},
-    )
-    labels: Mapping[str, Output] = take(
-        each(WRITTEN), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
-    )
-    env: Mapping[str, Output] = take(
-        each(WRITTEN),
-        "Environment of the container: text, a verb, or `{value: ..., enforce: true}`.",
-        {"NVIDIA_VISIBLE_DEVICES": {"value": "void", "enforce": True}},
-    )
-    node_affinity: Mapping[str, Output] = take(
-        each(SELECTED),
-        "Labels that the node has to have: a text, a list of them (one is enough), a verb, or `{absent: true}`.",
-        {"acme.example/model": {"product": {}}},
-    )
-
-    def over(self, general: Outputs) -> Outputs:
-        """These and the general ones, without those that write nothing, as a parameter that is empty makes them."""
-        joined = {one.name: {**getattr(general, one.name), **getattr(self, one.name)} for one in fields(self)}
-        return Outputs(**{section: _writing(outputs) for section, outputs in joined.items()})
-
-
-def _writing(outputs: Mapping[str, Output]) -> dict[str, Output]:
-    return {key: output for key, output in outputs.items() if not isinstance(output, Constant) or output.value != ""}
-
-
-OUTPUTS: Final = form(Outputs)
-
-
 # What it needs of the rest of the pod
 
 
@@ -210,6 +171,28 @@ def _all_on_one(section: Section) -> None:
 _ONE: Final = whole(1, 1).reading(lambda node, _: node.integer(1) == 1)
 
 
+_GLOB: Final = re.compile(r"[A-Za-z0-9._/*?!\[\]-]*[A-Za-z0-9._/-][A-Za-z0-9._/*?!\[\]-]*")
+
+
+def _glob(node: Node, _: Scope) -> str:
+    if not _GLOB.fullmatch(node.text()):
+        raise node.problem(f'"{node.text()}" is no glob for keys of annotations; write one, as acme.example/*')
+    return node.text()
+
+
+_KEYS_OF_OTHERS: Final = TEXT.reading(_glob)
+
+
+def _users(node: Node, _: Scope) -> str:
+    if not node.text().strip("*?") or any(map(str.isspace, node.text())):
+        hint = "write some users, as system:serviceaccount:acme:*"
+        raise node.problem(f'"{node.text()}" is no glob for users of the back end; {hint}')
+    return node.text()
+
+
+USERS: Final = TEXT.reading(_users)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companions:
     """What has to be true of a pod beside its request; `rule` is the line that says so.
@@ -224,7 +207,7 @@ class Companions:
     )
     forbids: tuple[str, ...] = take(many(word(EXCLUSIONS)), "What the pod must not have.", ["privileged"])
     reserved: tuple[str, ...] = take(
-        many(TEXT),
+        many(_KEYS_OF_OTHERS),
         "Annotations that only the system's own scheduler writes, as globs: `X_*` is all that begin so.",
         ["ALIYUN_COM_GPU_MEM_*"],
         key="reserves",
@@ -284,8 +267,8 @@ _RESOURCE: Final = pattern(
 
 
 def _bytes(node: Node) -> int:
-    if (size := memory_unit(node.text())) is None:
-        raise node.problem("has to be MiB or GiB")
+    if (size := memory_unit(str(node.value))) is None:
+        raise node.problem("has to be MiB or GiB, or so many of them, as 512MiB")
     return size
 
 
@@ -350,7 +333,7 @@ class Mode:
 
 def _holed(own: Outputs, section: Section) -> None:
     """Complain of a hole in a key, unless it is `{container}`, once, in that of an annotation with a number."""
-    for name in ("annotations", "labels", "env"):
+    for name in ("annotations", "labels", "env", "node_affinity"):
         for key, output in getattr(own, name).items():
             fits = holes(key) == ["container"] and name == "annotations" and output.is_number
             if holes(key) and not fits:

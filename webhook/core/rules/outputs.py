@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import ClassVar, Final
 
-from webhook.core.forms.document import Location, Node, Section, nearest
+from webhook.core.forms import labels
+from webhook.core.forms.document import Location, Node, Section, inside, nearest
 from webhook.core.forms.form import form, need, origin, take
-from webhook.core.forms.shape import FLAG, Schema, Scope, Shape, many, pattern, shared, strict, whole, word
+from webhook.core.forms.shape import (
+    FLAG,
+    TEXT,
+    Schema,
+    Scope,
+    Shape,
+    each,
+    many,
+    pattern,
+    shared,
+    strict,
+    whole,
+    word,
+)
 from webhook.core.rules import verbs
 from webhook.core.rules.verbs import LABEL_VERB, NUMBERS, VERB, Amount, any_verb, computed, number
-from webhook.core.rules.vocabulary import HOLES, UNITS, VERBS, WORDS, holes
+from webhook.core.rules.vocabulary import HOLES, UNITS, VERBS, WORDS, filled, holes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +72,36 @@ class Constant:
 
 Output = Amount | Constant
 """Both have the same properties, as far as they mean something of either: a constant computes nothing (`what`)."""
+
+
+# Names that Kubernetes takes
+
+
+def _legal_name(node: Node, _: Scope) -> str:
+    if node.text() and not labels.is_subdomain(filled(node.text())):
+        raise node.problem(f'"{node.text()}" is no name of an object; write a-z, 0-9, - and dots, as gpu-scheduler')
+    return node.text()
+
+
+def _legal_variable(node: Node, _: Scope) -> str:
+    if not _VARIABLE.fullmatch(filled(node.text())):
+        raise node.problem(f'"{node.text()}" is no name of a variable; write letters, digits and _, as GPU_MODE')
+    return node.text()
+
+
+_VARIABLE: Final = re.compile("[-._a-zA-Z][-._a-zA-Z0-9]*")
+OBJECT: Final = TEXT.reading(_legal_name)
+VARIABLES: Final = Shape(_legal_variable, {})
+LABELS: Final = Shape(lambda node, _: labels.key(node, filled), {})
+ANNOTATIONS: Final = Shape(lambda node, _: labels.key(node, lambda text: filled(text).lower()), {})
+"""The names of objects and variables, and the keys of labels and annotations, with holes."""
+
+
+def values_of_labels(found: Mapping[str, Output], path: str, scope: Scope) -> None:
+    """Complain of texts that no label can have as its value."""
+    for key, output in found.items():
+        for text in output.texts if isinstance(output, Constant) else ():
+            scope.attempt(partial(labels.value, Node(text, output.at, inside(path, key)), filled), "")
 
 
 # Constants, and text with holes
@@ -190,6 +236,53 @@ SELECTED: Final[Shape[Output]] = Shape(
     },
 )
 """A value under `nodeAffinity`: one text, a list of them, a verb, or `{absent: true}`."""
+
+
+# What a mode, or a back end whatever the mode, writes beside limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What is written beside limits, by key."""
+
+    annotations: Mapping[str, Output] = take(
+        each(WRITTEN, ANNOTATIONS),
+        "Annotations of the pod: text, which may have holes as `{model}`, or a verb. `{container}` in the key of a"
+        " number of a mode is the name of the container that it is for.",
+        {"acme.example/placement": {"placement": {}}},
+    )
+    labels: Mapping[str, Output] = take(
+        each(WRITTEN, LABELS), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
+    )
+    env: Mapping[str, Output] = take(
+        each(WRITTEN, VARIABLES),
+        "Environment of the container: text, a verb, or `{value: ..., enforce: true}`.",
+        {"NVIDIA_VISIBLE_DEVICES": {"value": "void", "enforce": True}},
+    )
+    node_affinity: Mapping[str, Output] = take(
+        each(SELECTED, LABELS),
+        "Labels that the node has to have: a text, a list of them (one is enough), a verb, or `{absent: true}`.",
+        {"acme.example/model": {"product": {}}},
+    )
+
+    def over(self, general: Outputs) -> Outputs:
+        """These and the general ones, without those that write nothing, as a parameter that is empty makes them."""
+        joined = {one.name: {**getattr(general, one.name), **getattr(self, one.name)} for one in fields(self)}
+        return Outputs(**{section: _writing(outputs) for section, outputs in joined.items()})
+
+
+def _writing(outputs: Mapping[str, Output]) -> dict[str, Output]:
+    return {key: output for key, output in outputs.items() if not isinstance(output, Constant) or output.value != ""}
+
+
+def _legal(outputs: Outputs, section: Section, scope: Scope) -> Outputs:
+    values_of_labels(outputs.labels, f"{section.node.path}.labels", scope)
+    values_of_labels(outputs.node_affinity, f"{section.node.path}.nodeAffinity", scope)
+    return outputs
+
+
+OUTPUTS: Final = form(Outputs, after=_legal)
+
 
 SHARED: Final[Mapping[str, Schema]] = {**verbs.SHARED, "limit": _LIMIT}
 

@@ -83,7 +83,7 @@ _BLOCKS: Final = pattern(
     "^([1-9][0-9]{0,5})?(MiB|GiB)$", "write percent, quantity, bytes, MiB, GiB, or a block, as 256MiB"
 )
 _MEMORY_UNIT: Final = Shape(
-    lambda node, _: node.text() if memory_unit(node.text()) else node.word(UNITS["memory"]),
+    lambda node, _: node.text() if memory_unit(str(node.value)) else node.word(UNITS["memory"]),
     either(word(UNITS["memory"]), _BLOCKS),
 )
 

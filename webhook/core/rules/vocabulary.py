@@ -109,3 +109,8 @@ def unit_of(verb: str, name: str) -> Fraction:
 def holes(template: str) -> list[str]:
     """The names of the holes in a text, known or not."""
     return _HOLE.findall(template)
+
+
+def filled(template: str) -> str:
+    """The text with a letter in each hole, to be looked at as a name."""
+    return _HOLE.sub("x", template)
