@@ -13,7 +13,8 @@ from webhook.core.kube.paths import at
 from webhook.core.kube.pod import Pod
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import defaults, holdings, judge, observe, restated
-from webhook.core.projection import projection
+from webhook.core.projection import budget, projection
+from webhook.core.projection.budget import ExcessError
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
@@ -37,8 +38,9 @@ def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return UNTOUCHED
     whole = at(request.pod, "metadata", "uid") is None  # which the API server gives to what it has merged
     try:
+        budget.check(request.old_pod or {})
         return restated.decide(projection.project(request, rulebook), rulebook, whole=whole)
-    except Refusal:
+    except (ExcessError, Refusal):
         return UNTOUCHED
 
 

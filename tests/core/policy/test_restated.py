@@ -238,3 +238,11 @@ def test_a_system_namespace_is_left_alone() -> None:
     stored = _created(_asking(gpu="0.3"))
 
     assert _sent(stored, applied(stored, _asking(gpu="0.5")), namespace="kube-system") == UNTOUCHED
+
+
+def test_a_stored_pod_that_is_over_the_budget_is_not_read() -> None:
+    stored = _created(_asking(gpu="0.3"))
+    others = [builders.container(f"c{number}") for number in range(300)]
+    large = {**stored, "spec": {**stored["spec"], "containers": [*stored["spec"]["containers"], *others]}}
+
+    assert _sent(large, applied(stored, _asking(gpu="0.5"))) == UNTOUCHED
