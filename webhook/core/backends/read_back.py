@@ -16,12 +16,12 @@ from webhook.core.backends import amounts, translate
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.partitions import has
 from webhook.core.request.request import GpuRequest
-from webhook.core.request.shorthand import pasteable
+from webhook.core.request.shorthand import MAX_MEMORY, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode, When
 from webhook.core.rules.verbs import Amount
-from webhook.core.rules.vocabulary import Slot
+from webhook.core.rules.vocabulary import PERCENT, Slot
 
 
 def understand(
@@ -155,6 +155,9 @@ def _whole_devices(resource: str, value: int, output: Amount) -> int:
 
 def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
     each = Fraction(value, times)
+    if output.what == "memory" and output.unit_name != PERCENT and each * output.unit > MAX_MEMORY:
+        message = f"{resource}: {amounts.as_text(output, value)} is more memory than any GPU has"
+        raise CannotExpressError("GPU405", message, "write less", resource)
     if not amounts.admits(output, each):
         near = [times * option for option in amounts.near(output, each)]
         reason = amounts.outside(output, each, partial(amounts.as_text, output))

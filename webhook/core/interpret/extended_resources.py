@@ -17,10 +17,12 @@ from webhook.core.kube.patch import Edit, Put
 from webhook.core.kube.paths import Path
 from webhook.core.kube.paths import field as path_of
 from webhook.core.kube.pod import Container, Pod
-from webhook.core.kube.quantity import QuantityError
+from webhook.core.kube.quantity import QuantityError, show_size
 from webhook.core.request.request import FieldValue
 from webhook.core.request.shorthand import MAX_DEVICES, MAX_MEMORY
+from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Resource, Rulebook
+from webhook.core.rules.verbs import Amount
 from webhook.core.rules.vocabulary import CONTAINER, Slot, SlotKind
 from webhook.core.violations import Violation
 
@@ -142,6 +144,8 @@ def _amount(resource: Resource, text: str) -> Fraction:
     if resource.only_counts and amount > MAX_DEVICES:
         raise QuantityError(f'"{text}" is {amount} devices', "write a number of GPUs, as 1")
     if resource.memory_unit is not None and amount * resource.memory_unit > MAX_MEMORY:
+        if text.isdecimal():
+            raise _too_much(resource, int(text), resource.memory_unit)
         raise _other_unit(resource, text, _size(text))
     return amount
 
@@ -159,6 +163,23 @@ def _other_unit(resource: Resource, text: str, in_bytes: int | None) -> Quantity
     unit = quantity.show_size(resource.memory_unit.numerator)
     fix = f"write {-(-in_bytes // resource.memory_unit)}" if in_bytes else "write a smaller number, as 1024"
     return QuantityError(f'"{text}" is not a number of units of {unit}', fix)
+
+
+def _too_much(resource: Resource, amount: int, unit: Fraction) -> QuantityError:
+    """A number of units that no GPU has: perhaps it is one of smaller units, which another back end counts in."""
+    others = [owner for owner in resource.known if owner not in resource.owners]
+    units = {unit: owner for owner in others for unit in _units(resource, owner)}
+    fix, least = "write a smaller number, as 8", min(units, default=unit)
+    if least < unit:
+        enabled = " and ".join(owner.name for owner in resource.owners)
+        fix += f", or have spec.backends of the Cluster document name {units[least].name} instead of {enabled}, "
+        fix += f"if 1 is {show_size(int(least))} on your nodes"
+    return QuantityError(f"{amount} units of {show_size(int(unit))} are more memory than any GPU has", fix)
+
+
+def _units(resource: Resource, owner: Backend) -> Iterator[Fraction]:
+    numbers = (mode.amounts.get(resource.name) for mode in owner.modes)
+    yield from (output.unit for output in numbers if isinstance(output, Amount))
 
 
 def _misread(container: Container, resource: Resource, error: QuantityError) -> Violation:
