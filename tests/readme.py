@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from tests import reference, ruletable
+from tests import conversions, reference, ruletable
 from webhook.core.rules.backend import BACKEND, SHARED
 from webhook.core.rules.catalog import DEVICE_CATALOG
 from webhook.core.rules.claim_source import CLAIM_SOURCE
@@ -44,10 +44,16 @@ def every_back_end() -> str:
     return ruletable.table(rule_files.load(RULES_README.parent))
 
 
+def other_systems() -> str:
+    """What becomes of pods of other systems, for the README of the rules."""
+    return conversions.table(rule_files.load(RULES_README.parent))
+
+
 TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
     "codes": (OPERATING, codes),
     "back ends": (README, back_ends),
     "every back end": (RULES_README, every_back_end),
+    "conversions": (RULES_README, other_systems),
     "keys of Cluster": (RULES_README, partial(reference.keys, CLUSTER.schema)),
     "keys of Backend": (RULES_README, partial(reference.keys, BACKEND.schema)),
     "keys of a mode": (RULES_README, partial(reference.keys, SHARED["mode"])),

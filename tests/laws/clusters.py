@@ -107,6 +107,18 @@ def rulebook(name: str) -> Rulebook:
     return replace(_indexed(cluster, loaded), sources=loaded.sources, surroundings=alone.surroundings)
 
 
+@cache
+def knowing(name: str, model: str | None) -> Rulebook:
+    """The cluster that has only this shipped back end, and whose document says that its cards are of a model."""
+    alone = index.only(name, _loaded())
+    return replace(_indexed(replace(alone.cluster, device=model), _loaded()), surroundings=alone.surroundings)
+
+
+def catalogue() -> Sequence[Card]:
+    """Every card there is."""
+    return list({device.model: device for device in _loaded().devices.values()}.values())
+
+
 def replica(other: str, of: str) -> Rulebook:
     """A replica of a cluster that has the other's back ends, as it may be for a while after a change."""
     rules = rulebook(other)

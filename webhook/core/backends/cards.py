@@ -66,7 +66,7 @@ def labels(rulebook: Rulebook) -> Labels:
         if "profile" in output.words:
             profiles.add(key)
         for device in served(backend, rulebook):
-            for text in _texts(output, device):
+            for text in texts(output, device):
                 cards = products.setdefault(key, {}).setdefault(_HOW_SHARED.sub("", text.lower()), [])
                 if device not in cards:
                     cards.append(device)
@@ -82,9 +82,13 @@ def labels(rulebook: Rulebook) -> Labels:
 
 
 def served(backend: Backend, rulebook: Rulebook) -> Sequence[Card]:
-    """The card models that a back end serves."""
-    models = {device.model: device for device in rulebook.devices.values()}  # which has each under several names
-    return [device for device in models.values() if backend.serves(device)]
+    """The card models that a back end serves; found once for each rulebook."""
+    known: Sequence[Card] | None = rulebook.cache.get((served, backend.name))
+    if known is None:
+        models = {device.model: device for device in rulebook.devices.values()}  # which has each under several names
+        known = [device for device in models.values() if backend.serves(device)]
+        rulebook.cache[served, backend.name] = known
+    return known
 
 
 def for_card(backend: Backend, card: Card | None) -> Backend:
@@ -117,8 +121,8 @@ def _content(output: Output) -> object:
     return output.value
 
 
-def _texts(output: Output, device: Card) -> Iterator[str]:
-    """The label values that a rule writes to select a card."""
+def texts(output: Output, device: Card) -> Iterator[str]:
+    """The values that a rule writes to select a card."""
     if isinstance(output, Amount) and output.what in {"product", "model"}:
         names = [device.model] if output.what == "model" else _names(output.form, device)
         yield from (text for name in names for text in output.values.get(name, (name,)))

@@ -56,8 +56,9 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     check_selects(request, mode, backend, rulebook)
     warnings += _unsaid(request, mode, backend)
     request = _with_all_cores(request, mode, backend, warnings)
-    if mode.size is not None:
-        request = _sized(request, mode.size, backend, card, warnings)
+    size = card.memory if card is not None and request.models and mode.node_numbers else mode.size
+    if size is not None:  # that of its resource's name, or of every node with the card
+        request = _sized(request, size, backend, card, warnings)
     written: dict[str, int] = {}
     given: dict[str, Any] = {}
     for name, output in chain(mode.amounts.items(), mode.node_numbers.items()):
@@ -86,7 +87,7 @@ def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
     said = mode.verbs
     if "share" in said:
         return
-    sized = request.memory is not None or request.memory_share is not None
+    sized = request.memory is not None or request.memory_share not in {None, 1}
     if sized and "memory" not in said and mode.size is None:
         message = "it has no way to give a part of a device's memory"
         raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
@@ -103,7 +104,7 @@ def _with_all_cores(request: GpuRequest, mode: Mode, backend: Backend, warnings:
 
 
 def _sized(request: GpuRequest, size: int, backend: Backend, card: Card | None, warnings: list[str]) -> GpuRequest:
-    """The request with the size that the mode's resource is named after."""
+    """The request with the size that all devices have which it may get."""
     asked = amounts.in_bytes(request, card)
     if asked is not None and asked != size:
         warnings.append(f"{show_size(ceil(asked))} becomes {show_size(size)}, rounded up by {backend.name}")

@@ -8,6 +8,7 @@ one back end translates (`webhook.core.backends`), and what a tenant may have (`
     reach             on whose nodes a pod may run
     inject            runtime class, scheduler, env, tolerations, node affinity, labels, annotations
     text              the text that rules write there
+    constraints       what that text says of a pod's devices, read in reverse
     resource_claims   devices by a claim template (DRA)
     pod_requirements  what a back end requires of a pod, or forbids
     allocation        what the resources on a container mean

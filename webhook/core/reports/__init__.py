@@ -10,6 +10,7 @@ room: the server learns its surroundings from an `inventory`, `workloads` answer
     pod_templates  the pods that an object would make, as the Workload of its kind says
     forecast   whether it would be within the quota of its tenant
     convert    a pod of one system, rewritten for another
+    differences  what it gets otherwise there
     examples   the examples of a rule, executed
     doubts     what loads, and probably does not mean what its author meant
     losses     requests that cannot be recovered from a pod's resources

@@ -1,30 +1,90 @@
 """A pod of one GPU system, rewritten for another: understood by the rule of the one, translated by that of the other.
 
 What the first system needed beside resources goes as well: its scheduler, tolerations, node labels, annotations, as
-far as its rule would write them; what the pod's author added stays. A part of a card's memory, where the first system
-leaves compute open, becomes a share: that part of the compute as well, as the shorthand means it.
+far as its rule would write them; what the pod's author added stays. What the other system gives or guards otherwise
+is said in warnings (`differences`), and what cannot be understood is refused: a conversion never gives less, or
+something else, without a word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.core.backends import cards
+from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.decision import denied
+from webhook.core.interpret import extended_resources
+from webhook.core.interpret.container_request import ContainerRequest
+from webhook.core.interpret.interpret import interpret
 from webhook.core.interpret.locations import CONTAINER, NOTE, annotation, claimed
-from webhook.core.kube import node_affinity, pod
+from webhook.core.kube import patch, pod
 from webhook.core.kube.pod import Pod
-from webhook.core.kube.quantity import show, show_size
-from webhook.core.plan import remove, text
+from webhook.core.plan import choose, constraints, plan, remove
 from webhook.core.plan.choose import Assignment
+from webhook.core.plan.constraints import Unread
 from webhook.core.plan.plan import Plan
-from webhook.core.reports import explain
+from webhook.core.plan.reach import Reach
+from webhook.core.policy import unknown_devices
+from webhook.core.reports import differences, explain
 from webhook.core.reports.explain import Explanation
 from webhook.core.reports.missing import NOWHERE, Setting
-from webhook.core.request.request import PREFIX, Devices
+from webhook.core.request.request import PREFIX, Devices, FieldValue, GpuRequest
 from webhook.core.rules import index
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.violations import Refusal, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """From one back end, or whichever a pod is for, to another. `known` has the first, `wanted` the other."""
+
+    known: Rulebook
+    wanted: Rulebook
+
+    def of(self, understood: Explanation, setting: Setting = NOWHERE) -> Explanation:
+        """The pod of an explanation, rewritten."""
+        # Its request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
+        codes = [one.code for one in understood.decision.violations if not one.code.startswith(("GPU1", "GPU5"))]
+        planned = understood.planned
+        if codes or planned is None or not planned.served:
+            return understood
+        seen = pod.read(understood.before)
+        try:
+            read = [_completed(one, seen, self.known) for one in planned.served]
+            return self._rewritten(understood, replace(planned, served=[one.served for one in read]), read, setting)
+        except Refusal as refusal:
+            return replace(understood, decision=denied(refusal.violations), after=understood.before, planned=None)
+
+    def _rewritten(
+        self, understood: Explanation, was: Plan, read: Sequence[constraints.Completed], setting: Setting
+    ) -> Explanation:
+        seen = pod.read(understood.before)
+        unread = [one for each in read for one in each.unread]
+        kept = [one for one in unread if differences.has_as_well(one, was.served, self.wanted)]
+        neutral = _neutral(seen, was.served, kept, self.wanted)
+        bare = pod.read(neutral, understood.namespace)
+        planned = _planned(bare, was.served, self.wanted)
+        before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)
+        found = list(unknown_devices.violations(unknown_devices.find(bare, self.wanted), bare))
+        if found or planned.violations:
+            refused = denied(found or planned.violations, planned.warnings)
+            return explain.with_candidates(replace(before, decision=refused), self.wanted)
+        lost = [one for one in unread if one not in kept]
+        said = [*planned.warnings, *(note for each in read for note in each.notes)]
+        said += [*differences.between(was.served, planned.served, lost, self.wanted)]
+        operations = patch.to_patch(planned.edits, neutral)
+        after = _without_notes(patch.applied(operations, neutral))
+        judged = explain.explain_pod(understood.title, after, understood.namespace, self.wanted, setting)
+        said += [
+            *differences.left(pod.read(after), planned.served, self.wanted),
+            *judged.decision.warnings,
+        ]
+        decision = judged.decision._replace(warnings=list(dict.fromkeys(said)))
+        if decision.allowed:
+            decision = decision._replace(patch=operations, backends=_backends(planned))
+            before = replace(before, after=after, charges=judged.charges)
+        return explain.with_candidates(replace(before, decision=decision), self.wanted)
 
 
 def convert(
@@ -38,54 +98,83 @@ def convert(
 
     Without `source` all back ends are asked, those of the cluster first. Raises KeyError for unknown names.
     """
-    every = index.every(rulebook) if source is None else index.only(source, rulebook)
-    wanted = replace(index.only(target, rulebook), tenancy=rulebook.tenancy)
-    found = explain.explain(document, every, setting)
-    return [_convert(one, wanted, setting) for one in found]
+    known = index.every(rulebook) if source is None else index.only(source, rulebook)
+    conversion = Conversion(known, replace(index.only(target, rulebook), tenancy=rulebook.tenancy))
+    return [conversion.of(one, setting) for one in explain.explain(document, known, setting)]
 
 
-def _convert(understood: Explanation, wanted: Rulebook, setting: Setting) -> Explanation:
-    # The pod's request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
-    codes = [each.code for each in understood.decision.violations if not each.code.startswith(("GPU1", "GPU5"))]
-    if codes or understood.planned is None or not understood.planned.served:
-        return understood
-    seen = pod.read(understood.before)
-    neutral, asked = _neutral(seen, understood.planned, wanted)
-    result = explain.explain_pod(understood.title, neutral, understood.namespace, wanted, setting)
-    allowed = result.decision.allowed
-    after = _without_annotations(result.after, asked) if allowed else understood.before
-    return replace(
-        result,
-        before=understood.before,
-        after=after,
-        converted=understood.planned,
-        pods=understood.pods,
-        named=understood.named,
-    )
+# What the pod asks
 
 
-def _neutral(seen: Pod, planned: Plan, rulebook: Rulebook) -> tuple[dict[str, Any], set[str]]:
-    """The pod without anything of the system it is for, asking in shorthand; and the annotations that ask."""
-    bare = remove.bare(seen, planned.served)
-    asked: dict[str, str] = {}
-    for served in planned.served:
-        for key, value in _shorthand(served, seen, rulebook).items():
-            asked[annotation(key, served.asked.container.name)] = value
+def _completed(served: Assignment, seen: Pod, rulebook: Rulebook) -> constraints.Completed:
+    """What a container asks, with all that its pod says; a device is what it is on the nodes that the pod selects."""
+    if served.asked.request is not None:
+        return constraints.Completed(served, list(constraints.own(served.backend, seen)))
+    try:
+        for one in _on_its_nodes(served, seen, rulebook):
+            return one
+        return constraints.complete(served, seen, rulebook)
+    except CannotExpressError as reason:
+        path = extended_resources.where(served.asked.container, next(iter(served.asked.extended.amounts)))
+        violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix)
+        raise Refusal(replace(violation, rule=served.backend.rule)) from reason
+
+
+def _on_its_nodes(served: Assignment, seen: Pod, rulebook: Rulebook) -> Iterator[constraints.Completed]:
+    """The container as each back end reads it to whose nodes the pod is bound, and a device is a part of one."""
+    reach = Reach(seen, rulebook)
+    for one in choose.candidates(served.asked, rulebook) if served.request.devices == "whole" else ():
+        try:
+            done = constraints.complete(one, seen, rulebook) if isinstance(one, Assignment) else None
+        except CannotExpressError:
+            continue
+        if done and done.served.request.devices != "whole" and reach.stays_with(done.served):
+            yield done
+
+
+def _carried(served: Assignment, rulebook: Rulebook) -> GpuRequest:
+    """What a container asks, in neutral form. Where compute alone is limited, all of the memory is asked.
+
+    A partition of the same name on another card is another one, so it is asked of the first back end's card.
+    """
+    request = served.asked.request or served.request
+    if served.asked.request is None and request.devices == "part":
+        sized = request.memory is not None or request.memory_share is not None
+        request = request if sized else replace(request, memory_share=differences.ALL)
+    if request.profile is not None and not request.models:
+        request = replace(request, models=_promised(served, rulebook))
+    return replace(request, annotations=frozenset())
+
+
+def _promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
+    """The models that the first back end gives without a word, which have to be asked of another."""
+    own = served.backend.name in rulebook.orders["whole"]
+    return () if own else differences.promised(served, rulebook)
+
+
+# The pod without its first system, and with the other
+
+
+def _neutral(seen: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rulebook: Rulebook) -> dict[str, Any]:
+    """The pod without anything of the system it is for but what it asked in shorthand, and what is kept."""
+    bare = remove.bare(seen, served)
     metadata = dict(bare.get("metadata") or {})
     named = tuple(prefix for source in rulebook.sources for prefix in source.prefixes)
-    annotations = {
-        key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith(named)
-    }
-    kept = {key: value for key, value in annotations.items() if not _about_backend(key)}
-    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if not _about_backend(key)}
-    if all(served.request.claim is None for served in planned.served):
-        kept, labels = _without_claims(kept), _without_claims(labels)
-    metadata |= {"annotations": {**asked, **kept}, **({"labels": labels} if "labels" in metadata else {})}
-    return {**bare, "metadata": metadata}, asked.keys() - kept.keys()
+    owners = [one.backend for one in served]
+    staying = {one.key for one in kept}
+    for section in ("annotations", "labels"):
+        left = metadata.get(section) or {}
+        said = {key: value for key, value in left.items() if not (_about_backend(key) or key.startswith(named))}
+        said = {k: v for k, v in said.items() if not any(constraints.constrains(k, owner) for owner in owners)}
+        said |= {key: value for key, value in getattr(seen, section).items() if key in staying}
+        if all(one.request.claim is None for one in served):
+            said = _without_claims(said)
+        metadata = remove.with_value(metadata, section, said) if section in metadata else metadata
+    return {**bare, "metadata": metadata}
 
 
 def _without_claims(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Labels or annotations without the words for claims, which ask in their own words by now."""
+    """Labels or annotations without the words for claims, which ask in resources by now."""
     own = annotation("gpu-claim", "")
     return {k: v for k, v in said.items() if k not in {"gpu-claim", PREFIX + "claim"} and not k.startswith(own)}
 
@@ -96,45 +185,66 @@ def _about_backend(key: str) -> bool:
     return own or key in {NOTE, CONTAINER, "gpu-backend", PREFIX + "backend"}
 
 
-def _without_annotations(raw: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    """The pod without the words that only carried the request over."""
-    metadata = raw["metadata"]
-    own = any(PREFIX in key and key not in names | {NOTE, CONTAINER} for key in metadata["annotations"])
-    gone = names if own else names | {NOTE, CONTAINER}
-    kept = {key: value for key, value in metadata["annotations"].items() if key not in gone}
+def _planned(bare: Pod, served: Sequence[Assignment], rulebook: Rulebook) -> Plan:
+    """The plan with the cards that the first back end gives; with any, if the other cannot select these."""
+    planned = _plan(bare, {one.asked.container.name: one for one in served}, rulebook, same_cards=True)
+    if any(violation.code != "GPU303" for violation in planned.violations) or not planned.violations:
+        return planned
+    other = _plan(bare, {one.asked.container.name: one for one in served}, rulebook, same_cards=False)
+    return planned if other.violations else other
+
+
+def _plan(bare: Pod, served: Mapping[str, Assignment], rulebook: Rulebook, *, same_cards: bool) -> Plan:
+    found = interpret(bare, rulebook)
+    found.asked = [
+        _asking(one, served.get(one.container.name), rulebook, same_cards=same_cards) for one in found.asked
+    ]
+    return plan.make(bare, rulebook, interpretation=found)
+
+
+def _asking(
+    bare: ContainerRequest, served: Assignment | None, rulebook: Rulebook, *, same_cards: bool
+) -> ContainerRequest:
+    """What a container asks of the other back end: the shorthand that it still has, or what it asked of the first."""
+    if served is None:
+        return bare
+    request = _carried(served, rulebook)
+    if bare.request is not None:
+        shorthand = replace(bare.request, models=request.models)
+        return replace(bare, request=shorthand)
+    if same_cards and not request.models:
+        request = replace(request, models=_promised(served, rulebook))
+    stated = {**bare.stated, **_stated(request, served.asked)}
+    request = replace(request, annotations=bare.annotations, stated=stated)
+    return replace(bare, request=request, stated=stated, persist={})
+
+
+def _stated(request: GpuRequest, asked: ContainerRequest) -> Mapping[str, FieldValue]:
+    """Where each part of a request is written: in the first resource that the container has."""
+    values = {
+        "gpu": Devices(request.count, request.share),
+        "gpu-memory": request.memory,
+        "gpu-cores": None if request.cores == 100 * (request.memory_share or 0) else request.cores,
+        "gpu-profile": request.profile,
+        "gpu-model": request.models or None,
+        "gpu-placement": request.placement,
+    }
+    first = next(iter(asked.extended.amounts), None)
+    path, text = "spec.containers", str(request)
+    if first is not None:
+        path, text = extended_resources.where(asked.container, first), asked.extended.texts[first]
+    return {key: FieldValue(value, path, text) for key, value in values.items() if value is not None}
+
+
+def _without_notes(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The pod without the notes of a translation, unless its own annotations ask in shorthand."""
+    metadata = raw.get("metadata") or {}
+    present = metadata.get("annotations") or {}
+    notes = {NOTE, CONTAINER}
+    own = any(PREFIX in key and key not in notes for key in present)
+    kept = {key: value for key, value in present.items() if own or key not in notes}
     return {**raw, "metadata": remove.with_value(metadata, "annotations", kept)}
 
 
-def _shorthand(served: Assignment, seen: Pod, rulebook: Rulebook) -> dict[str, str]:
-    """What a container asks, in the words of the shorthand by key."""
-    request = served.request
-    said = {"gpu-memory": None if request.memory is None else show_size(request.memory)}
-    if request.profile is not None:
-        said |= {"gpu": str(request.count), "gpu-profile": request.profile}
-    else:
-        said |= {"gpu": str(Devices(request.count, request.memory_share or request.share))}
-        if request.cores is not None and request.cores != 100 * (request.memory_share or 0):
-            said["gpu-cores"] = show(request.cores)
-    models = request.models or tuple(_models(served, seen, rulebook))
-    said |= {"gpu-model": ",".join(models) or None, "gpu-placement": request.placement}
-    return {key: value for key, value in said.items() if value is not None}
-
-
-def _models(served: Assignment, seen: Pod, rulebook: Rulebook) -> Iterator[str]:
-    said = {**seen.labels, **seen.annotations}
-    written = {**served.mode.outputs.labels, **served.mode.outputs.annotations}
-    known = {cards.as_label(name).lower(): device.model for name, device in rulebook.devices.items()}
-    names = [
-        name for key in said if key in written and text.tells_model(written[key]) for name in said[key].split(",")
-    ]
-    labels = [cards.as_label(name).lower() for name in names]
-    card = cards.labels(rulebook).recognise(_nodes(seen), served.backend).card
-    yield from dict.fromkeys([known[label] for label in labels if label in known] + ([card.model] if card else []))
-
-
-def _nodes(seen: Pod) -> dict[str, str]:
-    """The node labels that the pod selects, with a value of each."""
-    expressions = [one for term in node_affinity.terms(seen) for one in term.get("matchExpressions") or ()]
-    selected = [one for one in expressions if one.get("operator") == "In" and one.get("values")]
-    values = {str(one.get("key")): one["values"][0] for one in selected} | (seen.spec.get("nodeSelector") or {})
-    return {key: str(value) for key, value in values.items()}
+def _backends(planned: Plan) -> Mapping[str, str]:
+    return {one.asked.container.name: one.backend.name for one in planned.served}

@@ -139,15 +139,17 @@ def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> 
     found = foretell(title, review, rulebook)
     if found.planned is None:
         return found
-    asking = [asked for asked in found.planned.interpretation.asked if asked.anything]
     after = patch.applied(found.decision.patch, raw) if found.decision.patch else raw
-    return replace(
-        found,
-        after=after,
-        candidates={asked.container.name: _candidates(asked, rulebook) for asked in asking},
-        charges=_charges(found.planned, after, rulebook),
-        disabled=0 if rulebook.trial else len(rulebook.backends) - len(rulebook.enabled),
-    )
+    charges = _charges(found.planned, after, rulebook)
+    disabled = 0 if rulebook.trial else len(rulebook.backends) - len(rulebook.enabled)
+    return with_candidates(replace(found, after=after, charges=charges, disabled=disabled), rulebook)
+
+
+def with_candidates(explained: Explanation, rulebook: Rulebook) -> Explanation:
+    """The explanation with the back ends that may serve each container."""
+    asked = explained.planned.interpretation.asked if explained.planned else ()
+    candidates = {one.container.name: _candidates(one, rulebook) for one in asked if one.anything}
+    return replace(explained, candidates=candidates)
 
 
 def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:

@@ -89,6 +89,8 @@ class GpuRequest:
         """The dimensions that the request has, in the words of a rule's `has:`."""
         names = ("share", "memory", "cores", "profile")
         given = {name for name in names if getattr(self, name) is not None}
+        if self.memory_share is not None and self.memory_share < 1:
+            given.add("share")
         return given | {"model"} if self.models else given
 
     def path(self) -> str:

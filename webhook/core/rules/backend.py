@@ -316,6 +316,9 @@ class Backend:
         " resources is taken for a GPU, whether the back end is enabled or not.",
         ["acme.example/nic*"],
     )
+    constraints: tuple[str, ...] = take(
+        many(TEXT), "Annotations and labels, as globs, that narrow a pod's devices and that no mode writes."
+    )
     modes: Sequence[Mode] = need(
         many(MODE, "needs at least one mode"),
         "Ways to serve a request; the first whose `when` matches is taken, and none means a refusal.",

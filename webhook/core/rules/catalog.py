@@ -9,7 +9,7 @@ from typing import Final
 
 from webhook.core.forms.document import Location, Section
 from webhook.core.forms.form import Group, Rule, form, found, key, need, place, take
-from webhook.core.forms.shape import POSITIVE, TEXT, Scope, each, many, size, whole
+from webhook.core.forms.shape import FLAG, POSITIVE, TEXT, Scope, each, many, size, whole
 
 _SIZE: Final = size(("Mi", "Gi"), "16Gi or 15360Mi")
 
@@ -27,9 +27,13 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A card model: `nominal` bytes as in the data sheet, and `memory`, usable bytes; slices are of all of it."""
+    """A card model: `nominal` bytes as in the data sheet, and `memory`, usable bytes; slices are of all of it.
+
+    A `virtual` one is a part of a card.
+    """
 
     vendor: str = ""
+    virtual: bool = False
     at: Location = found(place)
     model: str = need(TEXT, "The name that `gpu-model` asks for.", "A100-80GB")
     aliases: tuple[str, ...] = take(many(TEXT), "Other names that `gpu-model` may use.", ["A100"])
@@ -75,6 +79,9 @@ class DeviceCatalog:
 
     vendor: str = need(TEXT, "Who makes these cards; `vendors` of a back end names it.", "nvidia", "amd")
     devices: tuple[Card, ...] = take(many(DEVICE), "The card models.", default=())
+    virtual: bool = take(
+        FLAG, "They are parts of cards, to a virtual machine whole ones: neighbours share the compute."
+    )
     resources: tuple[str, ...] = take(
         many(TEXT),
         "Resources, as globs in lower case, that are these cards by names which no back end is asked in, so that"
@@ -88,5 +95,5 @@ DEVICE_CATALOG: Final = form(DeviceCatalog)
 
 def by_name(catalog: DeviceCatalog) -> dict[str, Card]:
     """The devices of a catalogue, by lower-case model, alias and product name."""
-    devices = [replace(device, vendor=catalog.vendor) for device in catalog.devices]
+    devices = [replace(device, vendor=catalog.vendor, virtual=catalog.virtual) for device in catalog.devices]
     return {name.lower(): device for device in devices for name in (device.model, *device.aliases, *device.names)}

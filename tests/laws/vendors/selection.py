@@ -1,0 +1,203 @@
+"""Which cards a pod may get: whose they are, which of them a system has, and what the pod itself selects.
+
+Written from the vendors' documents, apart from any rule: names of labels and annotations, and how they are compared.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+Pod = Mapping[str, Any]
+
+
+class Model(Protocol):
+    """A card of a catalogue."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def vendor(self) -> str: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def memory(self) -> int: ...
+
+
+_ELSE = "nvidia"
+_VENDORS = {
+    "amd": "amd",
+    "ascend": "huawei",
+    "aws-neuron": "aws",
+    "dra-extended": "",
+    "cambricon": "cambricon",
+    "furiosa": "furiosa",
+    "gke-tpu": "google",
+    "hami-amd": "amd",
+    "hami-ascend": "huawei",
+    "hami-biren": "biren",
+    "hami-cambricon": "cambricon",
+    "hami-enflame": "enflame",
+    "hami-hygon": "hygon",
+    "hami-iluvatar": "iluvatar",
+    "hami-kunlunxin": "kunlunxin",
+    "hami-metax": "metax",
+    "hami-moore": "moore-threads",
+    "hami-neuron": "aws",
+    "hami-vastai": "vastai",
+    "iluvatar": "iluvatar",
+    "intel-gaudi": "habana",
+    "intel": "intel",
+    "rebellions": "rebellions",
+    "volcano-ascend": "huawei",
+}
+"""Whose cards a system has, by how its name begins; all others share NVIDIA's. One has any."""
+
+_GKE = {
+    "T4": "nvidia-tesla-t4",
+    "V100-16GB": "nvidia-tesla-v100",
+    "P100": "nvidia-tesla-p100",
+    "L4": "nvidia-l4",
+    "A100-40GB": "nvidia-tesla-a100",
+    "A100-80GB": "nvidia-a100-80gb",
+    "H100-80GB": "nvidia-h100-80gb",
+    "H200": "nvidia-h200-141gb",
+    "B200": "nvidia-b200",
+    "GB200": "nvidia-gb200",
+    "RTX-PRO-6000": "nvidia-rtx-pro-6000",
+}
+_910 = ("Ascend910A", "Ascend910B2", "Ascend910B3", "Ascend910B4", "Ascend910B4-1", "Ascend910C")
+_PRO = ("Ascend910ProA", "Ascend910ProB")
+_MIG = ("A100-40GB", "A100-80GB", "H100-80GB", "H200", "B200", "RTX-PRO-6000")
+CARDS: Mapping[str, Collection[str]] = {
+    "gke-gpu": _GKE,
+    "gke-sharing": _GKE,
+    "gke-mig": _MIG,
+    "hami-mig": (*_MIG, "A30", "H20", "H20-3e", "GH200-96GB"),
+    "ascend-310p": ["Ascend310P"],
+    "ascend-910": (*_910, *_PRO),
+    "ascend-soft-share": _910[1:],
+    "ascend-vnpu-dynamic": ["Ascend310P"],
+    "ascend-vnpu-dynamic-910b": _910[1:],
+    "ascend-vnpu-static": ["Ascend310P", *_910[1:]],
+    "ascend-vnpu-static-910a": ["Ascend910A"],
+    "hami-ascend-310p": ["Ascend310P"],
+    **{f"hami-{chip.lower().replace('ascend', 'ascend-')}": [chip] for chip in _910},
+    "hami-ascend-soft": ["Ascend910B3"],
+    **{f"volcano-{chip.lower().replace('ascend', 'ascend-')}": [chip] for chip in (*_910, "Ascend310P")},
+    "volcano-ascend-soft": ["Ascend910B3"],
+    "baidu-cgpu": ["V100-32GB"],
+    "furiosa-rngd": ["RNGD"],
+    "hami-enflame": ["S60"],
+    **{f"hami-iluvatar-{card.lower()}": [card] for card in ("BI-V100", "BI-V150", "MR-V100", "MR-V50")},
+    "hami-kunlunxin": ["P800"],
+    "hami-moore-threads": ["MTT-S4000"],
+    "hami-neuron": ["Inferentia2", "Trainium"],
+}
+"""The cards of systems that have some of their vendor's only."""
+
+
+def _dashed(card: Model) -> Sequence[str]:
+    return [re.sub(r"[^\w. -]", "", name).replace(" ", "-") for name in card.names]
+
+
+_LABELS: Mapping[str, Callable[[Model], Sequence[str]]] = {
+    **dict.fromkeys(
+        (
+            "nvidia.com/gpu.product",
+            "aliyun.accelerator/nvidia_name",
+            "node.koordinator.sh/gpu-model",
+            "amd.com/gpu.product-name",
+            "node.kubernetes.io/npu.chip.name",
+            "gpu.intel.com/product",
+            "metax-tech.com/gpu.product",
+        ),
+        _dashed,
+    ),
+    "nvidia.com/gpu.memory": lambda card: [str(card.memory >> 20)],
+    "cloud.google.com/gke-accelerator": lambda card: [_GKE.get(card.model, "none")],
+    "karpenter.k8s.aws/instance-accelerator-name": lambda card: [card.model.lower()],
+}
+"""What the labels of a node say of its card; the first two may have how the card is shared or cut behind it."""
+
+_SHARED = re.compile("-(SHARED|MIG-.+)$")
+_PARTS: Mapping[str, Sequence[str]] = {
+    "nvidia.com/use-gputype": ("hami-vgpu", "hami-mig", "volcano-vgpu"),
+    "amd.com/use-gputype": ("hami-amd",),
+    "cambricon.com/use-mlutype": ("hami-cambricon",),
+    "hygon.com/use-dcutype": ("hami-hygon",),
+}
+"""Annotations with parts of the names of cards, one of which is enough, and who reads them."""
+
+_NOT: Mapping[str, Sequence[str]] = {"nvidia.com/nouse-gputype": ("hami-vgpu", "hami-mig")}
+"""Annotations with parts of names that a card must not have; Volcano does not look at its own beside the others."""
+
+
+def vendor(backend: str) -> str:
+    """Whose cards it has; nothing for any."""
+    return next((whose for head, whose in _VENDORS.items() if backend.startswith(head)), _ELSE)
+
+
+def possible(backend: str, pod: Pod, catalogue: Collection[Model]) -> list[str]:
+    """The models that the pod may get there, in the catalogue's order."""
+    whose, having = vendor(backend), CARDS.get(backend)
+    mine = [card for card in catalogue if whose in {"", card.vendor} and (having is None or card.model in having)]
+    virtual = backend == "nvidia-grid"
+    mine = [card for card in mine if card.model.startswith("GRID-") or not virtual]
+    mine = [card for card in mine if _templated(pod, card)] or mine
+    return [card.model for card in mine if _selected(backend, pod, card)]
+
+
+def _selected(backend: str, pod: Pod, card: Model) -> bool:
+    said = pod["metadata"].get("annotations") or {}
+    names = [f"{card.vendor}-{name}".lower() for name in (*card.names, card.model)]
+    wanted = [text for key, text in said.items() if backend in _PARTS.get(key, ())]
+    unwanted = [text for key, text in said.items() if backend in _NOT.get(key, ())]
+    ring = (pod["metadata"].get("labels") or {}).get("ring-controller.atlas") if backend.startswith("asc") else None
+    return (
+        card.model in _RINGS.get(str(ring), [card.model])
+        and all(_among(text, names) for text in wanted)
+        and not any(_among(text, names) for text in unwanted)
+        and any(all(_meets(one, card) for one in term) for term in _terms(pod))
+    )
+
+
+_RINGS: Mapping[str, Collection[str]] = {
+    "ascend-910": _910[:1],
+    "ascend-910b": _910[1:],
+    "ascend-310P": ["Ascend310P"],
+}
+"""The chips that MindCluster's label of a pod is for."""
+
+
+def _templated(pod: Pod, card: Model) -> bool:
+    """Whether the pod has a claim for such a card: the name of its template begins with it."""
+    named = [one["resourceClaimTemplateName"] for one in pod["spec"].get("resourceClaims") or ()]
+    return any(name == f"gpu-{card.model.lower()}" or name.startswith(f"gpu-{card.model.lower()}-") for name in named)
+
+
+def _among(text: str, names: Sequence[str]) -> bool:
+    return any(part.strip().lower() in name for part in text.split(",") for name in names)
+
+
+def _terms(pod: Pod) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """What a node has to meet, one of the terms; the selector's entries stand in each."""
+    spec = pod["spec"]
+    selector = [
+        {"key": key, "operator": "In", "values": [value]} for key, value in (spec.get("nodeSelector") or {}).items()
+    ]
+    required: Any = spec
+    for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
+        required = (required or {}).get(step)
+    filled = [term for term in required or () if term.get("matchExpressions") or term.get("matchFields")]
+    for term in filled or [{}]:
+        yield [*selector, *(term.get("matchExpressions") or ())]
+
+
+def _meets(expression: Mapping[str, Any], card: Model) -> bool:
+    """Whether a node with the card meets an expression about it; others say nothing of cards."""
+    if expression["key"] not in _LABELS or expression["operator"] not in {"In", "NotIn"}:
+        return True
+    there = {text.lower() for text in _LABELS[expression["key"]](card)}
+    named = {_SHARED.sub("", value).lower() for value in expression["values"]}
+    wanted: bool = expression["operator"] == "In"
+    return there.isdisjoint(named) != wanted
