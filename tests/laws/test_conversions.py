@@ -210,7 +210,7 @@ def test_a_pod_of_one_system_gets_no_less_of_any_other_or_is_told(source: str) -
             known = clusters.card(source).model if (number + turn) % 3 else None
             judged += _holds(source, target, raw, known)
 
-    assert judged >= (3 if own.spoken(clusters.backend(source)) else 0)
+    assert judged >= (1 if own.spoken(clusters.backend(source)) else 0)
 
 
 def _holds(source: str, target: str, raw: Pod, known: str | None) -> bool:
