@@ -7,11 +7,15 @@ from collections.abc import Generator, Sequence
 from typing import IO, Any
 
 import pytest
+from hypothesis import settings
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts a job in the background lets it ignore SIGINT, and every program it starts inherits that:
     # the tests that interrupt a program, as Ctrl-C does, would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("patient", deadline=None)  # machines differ, and the other workers have their share
+settings.load_profile("patient")
 
 GROUPS: Sequence[Sequence[str]] = (
     ("tests/cluster/tenancy/",),

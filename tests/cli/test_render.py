@@ -43,7 +43,7 @@ def test_the_namespaces_left_out_are_the_exempt_ones_of_the_cluster(tmp_path: Pa
         "values": ["kube-system", "mine", "storage"],
     }
     reviewed = [hook for hook in hooks if hook["name"] not in OF_LEASES]
-    assert [hook["namespaceSelector"] for hook in reviewed] == [*[{"matchExpressions": [left_out]}] * 5, {}]
+    assert [hook["namespaceSelector"] for hook in reviewed] == [*[{"matchExpressions": [left_out]}] * 6, {}]
     assert {hook["clientConfig"]["service"]["namespace"] for hook in hooks} == {"mine"}
 
 

@@ -27,25 +27,30 @@ _PROGRAM: Final = Path(__file__).parents[1]
 def load(directory: Path) -> Rulebook:
     """The rulebook of a directory as rule_files.load gives it; raises RuleFilesError."""
     key, slot = _key(directory), _slot(directory)
-    kept = _read(slot, key)
+    kept = _read(slot, key) if key else None
     if kept is not None:
         return kept
     from webhook.files import rule_files  # noqa: PLC0415 - it imports the readers of all documents, which a hit does not need
 
     rulebook = rule_files.load(directory)
-    if _key(directory) == key:  # else a file has changed meanwhile
+    if key and _key(directory) == key:  # else a file has changed meanwhile
         _write(slot, key + pickle.dumps(rulebook, pickle.HIGHEST_PROTOCOL))
     return rulebook
 
 
 def _key(directory: Path) -> bytes:
-    """A digest of the rules, of the stamps of the program's modules, and of the version of Python."""
-    program = sorted((str(path), file_stamps.file(path)) for path in _PROGRAM.rglob("*.py"))
-    digest = hashlib.sha256(repr((sys.version, program)).encode())
-    with contextlib.suppress(OSError):  # rule_files.load says what is wrong
+    """A digest of the rules, of the stamps of the program's modules, and of the version of Python.
+
+    It is empty if one of them cannot be read, as rule_files.load will say.
+    """
+    try:
+        program = sorted((str(path), file_stamps.file(path)) for path in _PROGRAM.rglob("*.py"))
+        digest = hashlib.sha256(repr((sys.version, program)).encode())
         for file in sorted(directory.glob("*.y*ml")):
             content = file.read_bytes()
             digest.update(f"{file.name} {len(content)} ".encode() + content)
+    except OSError:
+        return b""
     return digest.digest()
 
 

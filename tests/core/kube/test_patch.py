@@ -133,3 +133,11 @@ def test_the_values_of_edits_stay_as_they_are_whatever_goes_into_them() -> None:
     patches.to_patch([Put(("a",), value), Append(("a", 0, "c"), 2)], {})
 
     assert value == [{"c": [1]}]
+
+
+def test_what_an_alias_in_yaml_shares_is_changed_in_one_place() -> None:
+    shared = {"limits": {"gpu": "1"}}
+
+    after = patches.applied([{"op": "remove", "path": "/a/limits/gpu"}], {"a": shared, "b": shared})
+
+    assert after == {"a": {"limits": {}}, "b": {"limits": {"gpu": "1"}}}

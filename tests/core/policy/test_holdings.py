@@ -133,7 +133,7 @@ def test_resources_of_the_whole_pod_are_none_of_devices() -> None:
         pytest.param(
             "nvidia-mig-mixed",
             _with({"nvidia.com/mig-1g.10gb": "2"}, {"gpu-model": "A100-80GB"}),
-            {"devices": "2/7", "devices/A100-80GB": "2/7", "memory": "19712Mi", "memory/A100-80GB": "19712Mi"},
+            {"devices": "2/7", "devices/A100-80GB": "2/7", "memory": "19Gi", "memory/A100-80GB": "19Gi"},
             id="slices with more compute than memory",
         ),
         pytest.param(

@@ -45,7 +45,8 @@ def applied(operations: Iterable[Mapping[str, Any]], pod: Mapping[str, Any]) -> 
     """
     import jsonpatch  # noqa: PLC0415 - see above
 
-    result: dict[str, Any] = jsonpatch.apply_patch(pod, operations)
+    # An own copy: in the library's, what an alias in YAML shares is still shared.
+    result: dict[str, Any] = jsonpatch.apply_patch(_copied(pod), operations, in_place=True)
     return result
 
 

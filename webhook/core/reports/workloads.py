@@ -18,7 +18,7 @@ from webhook.core.kube.paths import Path
 from webhook.core.kube.paths import field as path_of
 from webhook.core.policy import observe
 from webhook.core.quota.ledger import Ledger
-from webhook.core.reports import explain, forecast, pod_templates
+from webhook.core.reports import api_server, explain, forecast, pod_templates
 from webhook.core.reports.explain import Explanation
 from webhook.core.reports.forecast import Ledgers
 from webhook.core.reports.pod_templates import Template
@@ -99,5 +99,7 @@ def _warnings(explained: Explanation, pods: str, rulebook: Rulebook) -> Iterator
         yield f"{pods} become {whose}{words}"
     later = decision.code == HTTPStatus.SERVICE_UNAVAILABLE
     verdict = "have to wait for now" if later else "will be refused"
-    yield from (line(violation, f"{pods} {verdict}: ") for violation in decision.violations)
+    # Of a template that asks for no GPU, the API server says by itself what it does not take.
+    ours = [each for each in decision.violations if explained.planned or each.code != api_server.REFUSED]
+    yield from (line(violation, f"{pods} {verdict}: ") for violation in ours)
     yield from (f"{pods}: {warning}" for warning in decision.warnings)
