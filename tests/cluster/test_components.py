@@ -36,7 +36,7 @@ def test_observing_never_fails_a_create(changed: Changed) -> None:
     policies = {name: hook["failurePolicy"] for name, hook in _hooks(changed("observe-only")).items()}
 
     assert policies == dict.fromkeys(
-        ("mutate", "validate", "bindings", "templates", "workloads", "policies"), "Ignore"
+        ("mutate", "unfit-templates", "validate", "bindings", "templates", "workloads", "policies"), "Ignore"
     )
 
 
@@ -44,7 +44,7 @@ def test_opting_in_is_by_a_label_and_exempt_namespaces_stay_exempt(changed: Chan
     *selectors, of_the_cluster = (hook["namespaceSelector"] for hook in _hooks(changed("namespace-opt-in")).values())
 
     assert of_the_cluster == {}
-    assert [each["matchLabels"] for each in selectors] == [{"gpu-webhook.io/admission": "enabled"}] * 5
+    assert [each["matchLabels"] for each in selectors] == [{"gpu-webhook.io/admission": "enabled"}] * 6
     assert all(each["matchExpressions"][0]["operator"] == "NotIn" for each in selectors)
 
 

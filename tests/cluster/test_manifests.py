@@ -359,10 +359,12 @@ def test_our_configurations_sort_before_those_of_the_back_ends(other: str) -> No
     assert all(configuration["metadata"]["name"] < other for configuration in configurations())
 
 
-def test_a_pod_is_stored_only_if_it_is_asked_about_by_both_or_by_none() -> None:
+def test_a_pod_is_created_only_if_it_is_asked_about_by_both_or_by_none() -> None:
     mutate, validate = (configuration["webhooks"][0] for configuration in configurations())
 
-    assert mutate["matchConditions"] == validate["matchConditions"]
+    *asked, changing = mutate["matchConditions"]
+    assert asked == validate["matchConditions"]
+    assert changing["expression"].startswith("request.operation == 'CREATE' || ")
     assert mutate["namespaceSelector"] == validate["namespaceSelector"]
 
 
