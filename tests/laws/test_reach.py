@@ -35,20 +35,23 @@ NAME = "node-1"
 class Pool:
     """Nodes with these labels, where one of the resource is such a part of a device.
 
-    Less than a device is given in the numbers of `parts` only, where there are some; and with `one` at most one.
+    Less than a device is given in the numbers of `parts` only, where there are some. Where `largest` says how many of
+    the resource the largest device there is has, a container gets at most one device, and none if it asks for more.
     """
 
     labels: Labels
     each: Fraction = Fraction(1)
     parts: tuple[int, ...] = ()
-    one: bool = False
+    largest: int | None = None
 
     def gives(self, amount: int) -> Fraction:
         """What a container gets there."""
         devices = amount * self.each
         if self.parts and devices.denominator > 1 and amount not in self.parts:
             return Fraction(0)
-        return min(devices, Fraction(1)) if self.one else devices
+        if self.largest is None:
+            return devices
+        return min(devices, Fraction(1)) if amount <= self.largest else Fraction(0)
 
 
 def _gke(**more: str) -> Labels:
@@ -69,6 +72,8 @@ def _ascend(kind: str, chip: str, **more: str) -> Labels:
 SHARED = "nvidia.com/gpu.sharing-strategy"
 SOFT = "huawei.com/scheduler.chip1softsharedev.enable"
 CARD_GIB = 80
+LARGEST_GIB = 1024
+"""No card has more: the largest that is announced, NVIDIA's Rubin Ultra, has 1 TB."""
 POOLS: Mapping[str, Mapping[str, Sequence[Pool]]] = {
     "nvidia.com/gpu": {
         "nvidia-gpu": [Pool({}), Pool({SHARED: "none"})],
@@ -101,10 +106,11 @@ POOLS: Mapping[str, Mapping[str, Sequence[Pool]]] = {
     },
     "aliyun.com/gpu-mem": {
         "aliyun-cgpu": [
-            Pool({"ack.node.gpu.schedule": how}, Fraction(1, CARD_GIB), one=True) for how in ("cgpu", "mps")
+            Pool({"ack.node.gpu.schedule": how}, Fraction(1, CARD_GIB), largest=LARGEST_GIB)
+            for how in ("cgpu", "mps")
         ],
-        "aliyun-gpushare": [Pool({"gpushare": "true"}, Fraction(1, CARD_GIB), one=True)],
-        "aliyun-gpushare-mib": [Pool({"gpushare": "true"}, Fraction(1, CARD_GIB * 1024), one=True)],
+        "aliyun-gpushare": [Pool({"gpushare": "true"}, Fraction(1, CARD_GIB), largest=LARGEST_GIB)],
+        "aliyun-gpushare-mib": [Pool({"gpushare": "true"}, Fraction(1, CARD_GIB * 1024), largest=LARGEST_GIB * 1024)],
     },
     "amd.com/gpu": {"amd-gpu": [Pool({})], "hami-amd": [Pool({})], "": [Pool({})]},
     "aws.amazon.com/neuroncore": {
@@ -118,7 +124,7 @@ AMOUNTS = {
     "nvidia.com/gpu": [1, 1, 1, 2],
     "huawei.com/Ascend910": [1, 8, 50],
     "huawei.com/npu-core": [4, 10, 40, 48],
-    "aliyun.com/gpu-mem": [8, 40],
+    "aliyun.com/gpu-mem": [8, 40, LARGEST_GIB, 8192],
     "amd.com/gpu": [1, 2],
     "aws.amazon.com/neuroncore": [1, 2],
 }
