@@ -1,6 +1,7 @@
 """A pod of one system that is rewritten for another gets no less there; rewritten for its own, it stays as it is."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -115,8 +116,17 @@ def _containers(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
 
 
+def _keyed(asked: Asking) -> Asking:
+    """The same pod with keys that the API server takes: no conversion is allowed for a pod that it refuses."""
+    metadata = dict(asked.pod["metadata"])
+    for section in _SAID.keys() & metadata.keys():
+        metadata[section] = {key.replace("~", "-"): value for key, value in metadata[section].items()}
+    return replace(asked, pod={**asked.pod, "metadata": metadata})
+
+
 def _stored(asked: Asking) -> Stored | None:
     """What becomes of the pod, which has what any other system needs it to have."""
+    asked = _keyed(asked)
     container = next(one for one in _containers(asked.pod) if one["name"] == asked.container)
     for target in partners(asked.backend):
         accompany(target, asked.pod, container)
@@ -143,7 +153,7 @@ def _no_less(before: Given, after: Given, warnings: Sequence[str]) -> bool:
 )
 def test_a_pod_stays_as_it_is_for_its_own_system(asked: Asking) -> bool:
     """Amounts may be said in another way, by which the vendor gives the same."""
-    done = stored(asked) if asked.cluster != clusters.ALL else None
+    done = stored(_keyed(asked)) if asked.cluster != clusters.ALL else None
     before = done.reading() if done else None
     if done is None or done.card is None or before is None:
         return False

@@ -78,6 +78,25 @@ def test_a_term_that_matches_no_node_goes_on_matching_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("terms", "left"),
+    [
+        pytest.param(
+            [{}, {"matchExpressions": [ELSEWHERE]}], [{}, {"matchExpressions": [ELSEWHERE]}], id="another key"
+        ),
+        pytest.param(
+            [{}, {"matchExpressions": [ELSEWHERE, WANTED]}], [{}, {"matchExpressions": [ELSEWHERE]}], id="both"
+        ),
+        pytest.param([{}], [{}], id="nothing was there to remove"),
+        pytest.param([{}, {"matchExpressions": [WANTED]}], None, id="left alone it would let the pod run nowhere"),
+    ],
+)
+def test_a_term_that_matches_no_node_stays_when_a_key_is_removed(terms: list[dict[str, Any]], left: Any) -> None:
+    found = node_affinity.without(pod.read(_pod(*terms)), {"card"})
+
+    assert found == ({} if left is None else _pod(*left)["spec"]["affinity"])
+
+
+@pytest.mark.parametrize(
     "opposite",
     [_expression("In", "L4"), _expression("NotIn", "T4", "A10", "L4"), _expression("DoesNotExist")],
 )

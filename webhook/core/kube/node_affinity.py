@@ -163,7 +163,7 @@ def _with_terms(pod: Pod, after: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
     """The pod's affinity without the required expressions on these node labels, and without empty holders."""
-    left = [term for present in terms(pod) if (term := _rest(present, keys))]
+    left = _left(terms(pod), keys)
     found: dict[str, Any] = dict(pod.spec.get("affinity") or {})
     node = dict(found.pop("nodeAffinity", None) or {})
     required = dict(node.pop(_REQUIRED, None) or {})
@@ -171,6 +171,14 @@ def without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
     if left:
         node[_REQUIRED] = {**required, "nodeSelectorTerms": left}
     return {**found, "nodeAffinity": node} if node else found
+
+
+def _left(present: Sequence[Mapping[str, Any]], keys: Collection[str]) -> list[Mapping[str, Any]]:
+    """What is left of the terms. One that matched no node stays as it is, but not if it would be left alone."""
+    rests = [_rest(term, keys) if binds_something(term) else term for term in present]
+    left = [rest for term, rest in zip(present, rests, strict=True) if rest or not binds_something(term)]
+    freed = any(map(binds_something, present)) and not any(map(binds_something, left))
+    return [] if freed else left
 
 
 def _rest(term: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
