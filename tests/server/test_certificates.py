@@ -67,11 +67,14 @@ def test_the_page_says_when_the_certificate_that_is_served_ends(folder: Path) ->
 
 
 @pytest.mark.parametrize("made", [fresh()[0], expired()], ids=["valid", "expired"])
-def test_the_end_of_a_certificate_is_read_whenever_that_is(folder: Path, made: Pair) -> None:
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_end_of_a_certificate_is_read_whenever_that_is(folder: Path, made: Pair, version: ssl.TLSVersion) -> None:
     folder.mkdir()
     put(folder, made)
+    context = tls.context((folder / "tls.crt", folder / "tls.key"))
+    context.maximum_version = version
 
-    assert tls.expiry(tls.context((folder / "tls.crt", folder / "tls.key")), made.certificate) == ends(made)
+    assert tls.expiry(context, made.certificate) == ends(made)
 
 
 def test_a_volume_of_links_is_followed(tmp_path: Path, folder: Path) -> None:
