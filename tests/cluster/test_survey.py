@@ -21,8 +21,9 @@ pytestmark = pytest.mark.cluster
 STEP = readme.block("survey", (ROOT / "manifests" / "README.md").read_text())
 T4 = {"gpu": "on", "nvidia.com/gpu.product": "Tesla-T4"}
 
+WORKLOADS = ("deployments", "daemonsets", "statefulsets")
 WRITTEN = """\
-# Written by `gpu-webhook survey`, which read 2 nodes, 1 with devices, 2 workloads.
+# Written by `gpu-webhook survey`, which read 2 nodes, 1 with devices, {workloads} workloads.
 apiVersion: gpu-webhook.io/v1alpha1
 kind: Cluster
 metadata:
@@ -73,6 +74,7 @@ def hami(plane: ControlPlane) -> Iterator[Client]:
 
 def test_the_step_before_an_install_writes_the_document_of_the_cluster(hami: Client, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "rules", tmp_path / "rules")
+    everywhere = sum(len(hami.send("GET", f"/apis/apps/v1/{plural}")["items"]) for plural in WORKLOADS)
     path = f"{Path(PROGRAM).parent}:{os.environ['PATH']}"
     here = {"KUBECONFIG": str(hami.kubeconfig), "PATH": path}
 
@@ -86,5 +88,5 @@ def test_the_step_before_an_install_writes_the_document_of_the_cluster(hami: Cli
     checked = subprocess.run([PROGRAM, "check", tmp_path / "rules"], capture_output=True, check=False)
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
-    assert (tmp_path / "rules" / "cluster.yaml").read_text() == WRITTEN
+    assert (tmp_path / "rules" / "cluster.yaml").read_text() == WRITTEN.format(workloads=everywhere)
     assert (checked.returncode, checked.stderr) == (0, b"")
