@@ -32,6 +32,7 @@ from webhook.core.policy import immutable, refusal
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Answered, Ledger, is_namespace, is_of_a_pod, names_a_pod
 from webhook.core.reports import applied
+from webhook.core.rules.cluster_policies import KINDS
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import UNREADABLE, Tenancy
 from webhook.server.memo import Judge, Memo
@@ -45,8 +46,6 @@ NEVER_LOADED: Final = "the rules were never loaded: no review can be answered; t
 FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, and the log of this pod has its trace"
 
 NO_POD: Final = "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
-
-POLICIES: Final = "tenantpolicies"
 
 MARGIN_SECONDS: Final = 0.5
 """Of the API server's timeout, the part that is kept for sending the answer."""
@@ -172,7 +171,8 @@ class Lane:
         request = reviewed.request
         if self.read_pod is not None and request.is_a_binding and _is_named(request):
             return self._bind(reviewed, judge, self.read_pod, target)
-        if self.read_usage is not None and request.resource == POLICIES and is_namespace(request.object_name):
+        of_a_policy = KINDS.get(request.resource) == "TenantPolicy" and is_namespace(request.object_name)
+        if self.read_usage is not None and of_a_policy:
             return self._advise(reviewed, self.read_usage, target)
         return None
 

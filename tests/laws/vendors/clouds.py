@@ -80,7 +80,7 @@ def _xgpu(seen: Seen) -> Given:
 
 
 def _baidu(seen: Seen) -> Given:
-    """Cards; beside a size in GiB or percent a part of each, and whoever limits no compute takes what is left."""
+    """Cards; a size in GiB or percent takes that part of each. A pod that limits no compute takes what is left."""
     seen.scheduled("volcano")
     cards, memory, part, cores = (
         seen.limits.get(f"baidu.com/v100_32g_cgpu{name}") for name in ("", "_memory", "_memory_percent", "_core")

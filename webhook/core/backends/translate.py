@@ -9,7 +9,7 @@ from itertools import chain
 from math import ceil
 from typing import Any, Final
 
-from webhook.core.backends import amounts, models, partitions
+from webhook.core.backends import amounts, cards, models, partitions
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.kube.quantity import GIB, show, show_size
 from webhook.core.request.advice import WHOLE, ask_for
@@ -138,18 +138,18 @@ def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Card
         # A vGPU of the cluster's card is a model of its own, so only the vendor has to be the same.
         foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
         return rulebook.surroundings.cards.get(backend.name) if foreign or card is None else card
-    cards = [rulebook.devices[model.lower()] for model in request.models]
-    first = cards[0]
+    asked = [rulebook.devices[model.lower()] for model in request.models]
+    first = asked[0]
     alike = (first.memory, first.tflops, first.profiles)
-    return first if all((card.memory, card.tflops, card.profiles) == alike for card in cards) else None
+    return first if all((card.memory, card.tflops, card.profiles) == alike for card in asked) else None
 
 
 def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
     """Raise CannotExpressError if the back end does not serve a requested model, or no card is large enough."""
     if not request.models and request.memory is None:
         return
-    cards = [rulebook.devices[model.lower()] for model in request.models]
-    for card in cards:
+    asked = [rulebook.devices[model.lower()] for model in request.models]
+    for card in asked:
         if backend.vendors and card.vendor not in backend.vendors:
             message = f"{card.model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
             raise CannotExpressError("GPU303", message, _others(request, backend, rulebook), "gpu-model")
@@ -159,7 +159,7 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
             raise CannotExpressError("GPU303", message, _others(request, backend, rulebook), "gpu-model")
     if request.memory is not None:
         known = find_card(request, rulebook, backend)
-        _check_size(request.memory, cards or [card for card in (known,) if card])
+        _check_size(request.memory, asked or [card for card in (known,) if card])
 
 
 def _others(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> str:
@@ -175,8 +175,8 @@ def _some(name: str, models: Sequence[str]) -> str:
     return ", ".join(ranked[:MENTIONED]) + (", ..." if len(ranked) > MENTIONED else "")
 
 
-def _check_size(memory: int, cards: Sequence[Card]) -> None:
-    largest = max(cards, key=lambda card: card.memory, default=None)
+def _check_size(memory: int, asked: Sequence[Card]) -> None:
+    largest = max(asked, key=lambda card: card.memory, default=None)
     if largest is not None and memory > largest.memory:
         usable = show_size(largest.memory)
         message = f"{largest.model} has {usable} of usable memory, less than {show_size(memory)}"
@@ -274,8 +274,8 @@ def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook:
 
 def _sizes(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> Iterator[int]:
     """The memory of the partition asked for; if the card is unknown, on the one of the back end where it has most."""
-    cards = [card] if card else [one for one in rulebook.devices.values() if backend.serves(one)]
-    found = [one.profiles[name].memory for one in cards for name in one.profiles if name == request.profile]
+    able = [card] if card else cards.served(backend, rulebook)
+    found = [one.profiles[name].memory for one in able for name in one.profiles if name == request.profile]
     yield from [max(found)] if found else ()
 
 

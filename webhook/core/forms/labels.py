@@ -25,6 +25,7 @@ COMPARING: Final = (*SELECTING, "Gt", "Lt")
 
 _NAME = re.compile(NAME)
 _SUBDOMAIN = re.compile(SUBDOMAIN)
+_DNS_LABEL = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _WHOLE = re.compile("[0-9]{1,18}")
 RULE: Final = 'at most 63 letters, digits, "-", "_" and ".", that begin and end with a letter or digit'
 
@@ -40,6 +41,11 @@ def is_key(text: str) -> bool:
 def is_value(text: str) -> bool:
     """Whether a label can have the value."""
     return not text or (len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None)
+
+
+def is_dns_label(text: str) -> bool:
+    """Whether a namespace or a container can be called so."""
+    return _DNS_LABEL.fullmatch(text) is not None
 
 
 def is_subdomain(text: str, most: int = MAX_PREFIX) -> bool:

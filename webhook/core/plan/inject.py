@@ -6,10 +6,10 @@ unless the rule says `enforce`. If it cannot be kept without breaking the back e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from webhook.core.forms import labels
 from webhook.core.kube import node_affinity
 from webhook.core.kube.node_affinity import Requirement
 from webhook.core.kube.patch import Append, Edit, Put, Remove
@@ -25,7 +25,6 @@ from webhook.core.violations import Violation
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
-_LABEL = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
 Injected = Edit | Violation
 
@@ -153,7 +152,7 @@ def _metadata(
                 continue
             key = slot.named(name)
             path: Path = ("metadata", section, key)
-            if section == "labels" and not _LABEL.fullmatch(value):
+            if section == "labels" and not labels.is_value(value):
                 yield _no_label(path, value, one, output)
                 continue
             first, before = ours.setdefault(key, (name, value))

@@ -120,6 +120,6 @@ def _like(what: str, card: Card, rulebook: Rulebook) -> Sequence[int]:
 
 def _products_with(served: Assignment, rulebook: Rulebook) -> Sequence[str]:
     """The products of all cards that have the requested partition, if no model is asked for."""
-    known = {card.model: card for card in rulebook.devices.values() if served.request.profile in card.profiles}
-    names = [name for card in known.values() if served.backend.serves(card) for name in card.names]
+    able = (card for card in cards.served(served.backend, rulebook) if served.request.profile in card.profiles)
+    names = [name for card in able for name in card.names]
     return [cards.as_label(name) for name in names]

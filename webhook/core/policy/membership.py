@@ -11,7 +11,7 @@ from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import Namespaces, TenantPolicy
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
-"""The label that Kubernetes puts on every namespace."""
+"""The label that the API server sets on each namespace, and that nobody can change."""
 
 _INDEX: Final = "*"
 """The key of policies that select by pattern or label; no namespace is called so."""

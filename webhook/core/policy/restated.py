@@ -27,7 +27,7 @@ from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Violation
 
-_AMOUNTS: Final = dict.fromkeys(("limits", "requests")).keys()
+_AMOUNTS: Final = ("limits", "requests")
 _TOLERATIONS: Final = ("spec", "tolerations")
 
 
@@ -98,9 +98,11 @@ def _as_written(stored: Pod, sent: Pod, rulebook: Rulebook) -> Pod:
 def _created(written: Pod, before: Plan, rulebook: Rulebook) -> tuple[Plan, Pod]:
     """The plan for creating a pod, and the pod as that makes it; its containers keep their back ends."""
     kept = [
-        Put(("metadata", "annotations", locations.annotation("gpu-backend", served.asked.container.name)), name)
+        Put(
+            ("metadata", "annotations", locations.annotation("gpu-backend", served.asked.container.name)),
+            served.backend.name,
+        )
         for served in before.served
-        for name in [served.backend.name]
         if "gpu-backend" not in served.asked.stated
     ]
     planned = defaults.plan_for_tenant(placement.with_metadata(written, kept), rulebook)
@@ -175,7 +177,7 @@ def _others(planned: Plan, made: Pod, stored: Pod, parts: Collection[str]) -> It
     """The edits of what is no amount that give what is stored."""
     for edit in planned.edits:
         path = edit.path
-        if path[0] in parts and _AMOUNTS.isdisjoint(path[4:5]):
+        if path[0] in parts and not any(step in _AMOUNTS for step in path[4:5]):
             if isinstance(edit, Append) and path == _TOLERATIONS:
                 fits = edit.value in (stored.spec.get("tolerations") or ())
             else:

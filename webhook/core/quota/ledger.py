@@ -24,6 +24,7 @@ from fractions import Fraction
 from math import floor
 from typing import Final, Literal, NamedTuple
 
+from webhook.core.forms import labels
 from webhook.core.kube.quantity import shown
 from webhook.core.quota import suspects, tally
 from webhook.core.quota.suspects import Suspects
@@ -129,7 +130,6 @@ class Ask(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]+(?:[.-]+[a-z0-9]+)*")
 _UID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
@@ -146,7 +146,7 @@ def names_a_pod(namespace: str, name: str) -> bool:
 
 def is_namespace(name: str) -> bool:
     """Whether a namespace can have this name."""
-    return _NAMESPACE.fullmatch(name) is not None
+    return labels.is_dns_label(name)
 
 
 def is_uid(text: str) -> bool:

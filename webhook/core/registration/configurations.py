@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.core.forms.document import API_VERSION
+from webhook.core.policy.membership import NAME_LABEL
 from webhook.core.registration import conditions
 from webhook.core.registration.conditions import Condition
 from webhook.core.review import TIMEOUT_SECONDS
@@ -32,8 +33,6 @@ WANTED: Final = "gpu-webhook.io/rules"
 
 NAMESPACE: Final = "gpu-webhook-system"
 SYSTEM: Final = "kube-system"
-IMMUTABLE: Final = "kubernetes.io/metadata.name"
-"""A label that the API server sets on each namespace, and that nobody can change."""
 
 WARNING_SECONDS: Final = 2
 """A warning that comes too late stands in the status and the events of the object, too: nobody waits long for it."""
@@ -162,7 +161,7 @@ def _of_lease(name: str, service: str, path: str, namespace: str) -> dict[str, A
         "clientConfig": {"service": {"namespace": namespace, "name": service, "port": 443, "path": path}},
         "rules": [_rule(_LEASES, ["CREATE"])],
         "matchPolicy": "Equivalent",
-        "namespaceSelector": {"matchLabels": {IMMUTABLE: namespace}},
+        "namespaceSelector": {"matchLabels": {NAME_LABEL: namespace}},
         "objectSelector": {"matchExpressions": [{"key": f"{LABELS}{name}", "operator": "Exists"}]},
         "sideEffects": "None",
         "failurePolicy": "Fail",
@@ -192,4 +191,4 @@ def _exempt(rulebook: Rulebook, namespace: str) -> dict[str, Any]:
             raise NotExemptError(
                 f"{rulebook.cluster.at}: spec.systemNamespaces has no {needed}: while nobody answers reviews, {why}"
             )
-    return {"matchExpressions": [{"key": IMMUTABLE, "operator": "NotIn", "values": sorted(exempt)}]}
+    return {"matchExpressions": [{"key": NAME_LABEL, "operator": "NotIn", "values": sorted(exempt)}]}

@@ -8,14 +8,14 @@ apimachinery (pkg/api/validation, pkg/api/resource/quantity.go) and of core vali
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
 from webhook.core.decision import Decision
 from webhook.core.forms import labels
 from webhook.core.interpret.locations import PERCENT, as_written, no_string
-from webhook.core.kube import patch, paths, quantity
+from webhook.core.kube import paths, quantity
 from webhook.core.kube.paths import Path
 from webhook.core.kube.paths import field as path_of
 from webhook.core.kube.pod import CORE, SECTIONS
@@ -31,7 +31,6 @@ MOST_ANNOTATIONS: Final = 256 << 10
 """Bytes of all annotations of an object."""
 
 _QUANTITY: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
-_DNS_LABEL: Final = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _HUGE: Final = "hugepages-"
 _NAME: Final = 'write small letters, digits and "-", as train-1'
 
@@ -39,24 +38,28 @@ Amount = tuple[Path, str, Any]
 """A quantity: its field path, the name of the resource, and the value."""
 
 
-def refusals(
-    review: AdmissionRequest, decision: Decision, rulebook: Rulebook, *, template: bool
-) -> Iterator[Violation]:
-    """A violation for each field that the API server refuses of a pod, or of a `template` of pods.
+def of_a_pod(review: AdmissionRequest, stored: Mapping[str, Any], decision: Decision) -> Iterator[Violation]:
+    """A violation for each field that the API server refuses of a pod.
 
-    `review` has the pod as its author wrote it, and `decision` what our webhooks answered. What they have said of a
-    field is not repeated.
+    `review` has the pod as its author wrote it, `stored` is the pod as our webhooks leave it, and `decision` is what
+    they answered. What they have said of a field is not repeated.
     """
+    unreadable = [*_unreadable(review.pod or {})]
+    resources = _resources(stored) if decision.allowed and not unreadable else ()
+    yield from _unsaid(decision, unreadable, _metadata(stored), _names(stored, review.namespace), resources)
+
+
+def of_a_template(review: AdmissionRequest, decision: Decision, rulebook: Rulebook) -> Iterator[Violation]:
+    """The same of a template of pods, which no webhook changes before it is validated."""
     raw = review.pod or {}
-    stored = patch.applied(decision.patch, raw) if decision.patch and not template else raw
-    unreadable = [*_unreadable(raw)]
-    found = chain(unreadable, _metadata(stored), _names(stored, review.namespace))
-    if template:
-        found = chain(found, _not_in_a_template(stored, rulebook))
-    elif decision.allowed and not unreadable:
-        found = chain(found, _resources(stored))
+    yield from _unsaid(
+        decision, _unreadable(raw), _metadata(raw), _names(raw, review.namespace), _not_in_a_template(raw, rulebook)
+    )
+
+
+def _unsaid(decision: Decision, *found: Iterable[Violation]) -> Iterator[Violation]:
     said = {violation.path for violation in decision.violations}
-    yield from (violation for violation in found if violation.path not in said)
+    yield from (violation for violation in chain.from_iterable(found) if violation.path not in said)
 
 
 def _refused(path: Path, message: str, fix: str) -> Violation:
@@ -116,7 +119,7 @@ def _names(raw: Mapping[str, Any], namespace: str) -> Iterator[Violation]:
         if name and not (isinstance(name, str) and labels.is_subdomain(name + ends)):
             fix = 'write small letters, digits, "-" and ".", as train-1'
             yield _refused(("metadata", key), f'"{shown(text_of(name))}" is no name of an object', fix)
-    if namespace and not _DNS_LABEL.fullmatch(namespace):
+    if namespace and not labels.is_dns_label(namespace):
         yield _refused(("metadata", "namespace"), f'"{shown(namespace)}" is no name of a namespace', _NAME)
     yield from _container_names(raw)
 
@@ -125,7 +128,7 @@ def _container_names(raw: Mapping[str, Any]) -> Iterator[Violation]:
     seen: set[str] = set()
     for path, container in _containers(raw):
         name = text_of(container.get("name") or "")
-        if not _DNS_LABEL.fullmatch(name):
+        if not labels.is_dns_label(name):
             yield _refused((*path, "name"), f'"{shown(name)}" is no name of a container', _NAME)
         elif name in seen:
             yield _refused((*path, "name"), f'another container is called "{name}", too', "give it another name")

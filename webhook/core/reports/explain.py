@@ -135,14 +135,12 @@ def explain_pod(
 
 def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
     """Explain what both webhooks make of a pod that is created, as the review says by whom, where and when."""
-    raw = review.pod or {}
     found = foretell(title, review, rulebook)
     if found.planned is None:
         return found
-    after = patch.applied(found.decision.patch, raw) if found.decision.patch else raw
-    charges = _charges(found.planned, after, rulebook)
+    charges = _charges(found.planned, found.after, rulebook)
     disabled = 0 if rulebook.trial else len(rulebook.backends) - len(rulebook.enabled)
-    return with_candidates(replace(found, after=after, charges=charges, disabled=disabled), rulebook)
+    return with_candidates(replace(found, charges=charges, disabled=disabled), rulebook)
 
 
 def with_candidates(explained: Explanation, rulebook: Rulebook) -> Explanation:
@@ -153,10 +151,7 @@ def with_candidates(explained: Explanation, rulebook: Rulebook) -> Explanation:
 
 
 def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
-    """What both webhooks and the API server make of a pod, without the reasons: as little work as theirs.
-
-    The pod `after` is not made.
-    """
+    """What both webhooks and the API server make of a pod, without the reasons: as little work as theirs."""
     raw = review.pod or {}
     if not isinstance(raw.get("spec"), Mapping):
         wrong = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
@@ -165,14 +160,17 @@ def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explan
         exempt = f"{title} (exempt: {review.namespace})"
         return Explanation(title=exempt, decision=UNTOUCHED, before=raw, after=raw)
     decision, planned = translate(review, rulebook)
+    after = patch.applied(decision.patch, raw) if decision.patch else raw
     if decision.allowed:
-        after = patch.applied(decision.patch, raw) if decision.patch else raw
         decision = _judged(decision, review._replace(pod=after), rulebook)
-    template = not title.startswith("Pod ")
-    refused = [*api_server.refusals(review._replace(pod=raw), decision, rulebook, template=template)]
+    stored = after if decision.allowed else raw
+    if title.startswith("Pod "):
+        refused = [*api_server.of_a_pod(review, stored, decision)]
+    else:
+        refused = [*api_server.of_a_template(review, decision, rulebook)]
     if refused:
-        decision = denied([*decision.violations, *refused], decision.warnings, decision.findings)
-    return Explanation(title=title, decision=decision, before=raw, after=raw, planned=planned)
+        decision, stored = denied([*decision.violations, *refused], decision.warnings, decision.findings), raw
+    return Explanation(title=title, decision=decision, before=raw, after=stored, planned=planned)
 
 
 def _charges(planned: Plan, after: Mapping[str, Any], rulebook: Rulebook) -> dict[str, Fraction]:

@@ -7,7 +7,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from webhook.core.policy.allowed import RESPECTS, Respect
+from webhook.core.backends import cards
+from webhook.core.policy.allowed import RESPECTS
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger
 from webhook.core.reports.checkup import several
@@ -71,16 +72,16 @@ def _larger(key: str, path: str, amount: Fraction, other: str, less: Fraction) -
 
 def _forbidden(policy: TenantPolicy) -> Iterator[Advice]:
     """What stands in both lists."""
-    for respect in RESPECTS:
-        allowed = _list(policy.allowed, respect)
-        if both := allowed & _list(policy.forbidden, respect):
+    for field in (respect.field for respect in RESPECTS):
+        allowed = _list(policy.allowed, field)
+        if both := allowed & _list(policy.forbidden, field):
             nothing = "" if allowed - both else ", and nothing else is allowed: no pod here gets a GPU"
-            stands = f"{_named(both)} stands in spec.forbidden.{respect.field}, too, which wins{nothing}"
-            yield Advice(f"spec.allowed.{respect.field}", stands)
+            stands = f"{_named(both)} stands in spec.forbidden.{field}, too, which wins{nothing}"
+            yield Advice(f"spec.allowed.{field}", stands)
 
 
-def _list(kinds: Kinds | None, respect: Respect) -> frozenset[str]:
-    found: frozenset[str] = getattr(kinds, respect.field) if kinds else frozenset()
+def _list(kinds: Kinds | None, field: str) -> frozenset[str]:
+    found: frozenset[str] = getattr(kinds, field) if kinds else frozenset()
     return found
 
 
@@ -127,29 +128,29 @@ def _leaves(policy: TenantPolicy, backend: Backend, rulebook: Rulebook) -> bool:
         listed: frozenset[str] = getattr(allowed, field)
         return (not listed or name in listed) and name not in getattr(forbidden, field)
 
-    cards = [card for card in {one.model: one for one in rulebook.devices.values()}.values() if backend.serves(card)]
+    able = cards.served(backend, rulebook)
     return (
         may(backend.name, "backends")
         and any(may(kind, "sharing") for kind in backend.sharing)
-        and (not cards or any(may(card.vendor, "vendors") and may(card.model, "models") for card in cards))
+        and (not able or any(may(card.vendor, "vendors") and may(card.model, "models") for card in able))
     )
 
 
 def _defaults(policy: TenantPolicy) -> Iterator[Advice]:
     """Defaults that the policy itself does not allow."""
     defaults = policy.defaults
-    for respect, key, meant in (
-        (RESPECTS[0], "backend", defaults.backend),
-        (RESPECTS[2], "model", defaults.model),
-        (RESPECTS[3], "sharing", defaults.sharing),
+    for field, key, meant in (
+        ("backends", "backend", defaults.backend),
+        ("models", "model", defaults.model),
+        ("sharing", "sharing", defaults.sharing),
     ):
-        allowed = _list(policy.allowed, respect)
+        allowed = _list(policy.allowed, field)
         if meant is None:
             continue
-        if meant in _list(policy.forbidden, respect):
-            yield _refused(key, meant, f"stands in spec.forbidden.{respect.field}")
+        if meant in _list(policy.forbidden, field):
+            yield _refused(key, meant, f"stands in spec.forbidden.{field}")
         elif allowed and meant not in allowed:
-            yield _refused(key, meant, f"is not in spec.allowed.{respect.field}")
+            yield _refused(key, meant, f"is not in spec.allowed.{field}")
 
 
 def _refused(key: str, meant: str, why: str) -> Advice:
