@@ -102,6 +102,38 @@ def test_a_directory_without_rules_says_what_is_missing(tmp_path: Path) -> None:
     assert "no Cluster document" in ran.out
 
 
+EXEMPT = "[kube-system, gpu-webhook-system, acme-system]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"), [(EXEMPT, "[acme-system]", "7:3"), (f"  systemNamespaces: {EXEMPT}\n", "", "5:3")]
+)
+def test_that_kubernetes_own_namespace_is_not_exempt_is_a_problem_before_webhooks_are_rendered(
+    tmp_path: Path, old: str, new: str, place: str
+) -> None:
+    rules = changed_rules(tmp_path, old, new)
+
+    checked, rendered = run("check", rules), run("render", "webhooks", "--rules", rules)
+
+    needed = "has no kube-system: while no replica answers reviews, the cluster could not start; add it"
+    said = f"cluster.yaml:{place}: spec.systemNamespaces: {needed}\n"
+    assert (checked.code, checked.out) == (1, said)
+    assert (rendered.code, rendered.err) == (2, f"gpu-webhook: {said}")
+
+
+def test_that_the_webhooks_own_namespace_is_not_exempt_is_a_warning_as_it_may_be_another_one(tmp_path: Path) -> None:
+    rules = changed_rules(tmp_path, EXEMPT, "[kube-system]")
+
+    ran, for_scripts = run("check", rules), run("check", rules, "-o", "json")
+
+    needed = (
+        "while no replica answers reviews, this webhook could not start; add it if the webhook is installed there"
+    )
+    warning = f"cluster.yaml:7:3: spec.systemNamespaces: has no gpu-webhook-system: {needed}"
+    assert (ran.code, ran.out.splitlines()[1:]) == (0, [warning])
+    assert for_scripts.json["warnings"] == [warning]
+
+
 def test_a_quota_says_what_it_refuses_beside_unless_somebody_has_decided(tmp_path: Path) -> None:
     for name, unknown in (("vision", ""), ("speech", ", unknownDevices: deny")):
         spec = f"{{namespaces: {{names: [{name}]}}, quota: {{devices: 2}}{unknown}}}"

@@ -52,6 +52,6 @@ def test_a_cluster_that_could_not_start_while_nobody_answers_is_not_rendered(tmp
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        "gpu-webhook: cluster.yaml:9:3: spec.systemNamespaces has no kube-system: while nobody answers reviews, the "
-        "cluster could not start\n"
+        "gpu-webhook: cluster.yaml:27:3: spec.systemNamespaces: has no kube-system: while no replica answers "
+        "reviews, the cluster could not start; add it\n"
     )

@@ -88,7 +88,7 @@ def test_the_rules_are_summed_up(client: FlaskClient) -> None:
         "part": "acme-share",
         "device": None,
         "unknownValue": "warn",
-        "systemNamespaces": ["acme-system"],
+        "systemNamespaces": ["acme-system", "gpu-webhook-system", "kube-system"],
     }
     assert [(each["name"], each["enabled"]) for each in summary["backends"]] == [
         ("acme-card", True),

@@ -36,12 +36,13 @@ def _check(given: argparse.Namespace) -> int:
     from webhook.core.policy import status, unknown_devices
     from webhook.core.reports import applied, doubts
     from webhook.core.reports.checkup import number
+    from webhook.core.rules import cluster
     from webhook.files import rule_files
     from webhook.views import rules
 
     try:
         rulebook = rule_files.load(given.directory)
-        rule_files.check_files(given.directory)
+        rule_files.check_installable(given.directory, rulebook.cluster)
     except rule_files.RuleFilesError as error:
         if given.output == "json":
             streams.dump(rules.broken(error.problems))
@@ -49,7 +50,8 @@ def _check(given: argparse.Namespace) -> int:
             print(error)
         return NOT_FINE
     lost = _losses(rulebook) if given.losses else None
-    warnings = [*doubts.doubts(rulebook), *applied.every(rulebook, time.time())]
+    own = rulebook.cluster.unlisted(cluster.OWN, fix="add it if the webhook is installed there")
+    warnings = [*map(str, own), *doubts.doubts(rulebook), *applied.every(rulebook, time.time())]
     if given.output == "json":
         found = {} if lost is None else {"losses": lost}
         streams.dump({"fine": True, "problems": [], "warnings": warnings, **found, **rules.counts(rulebook)})

@@ -12,7 +12,7 @@ from webhook.commands.options import FAILED, FINE, NOT_FINE, UsageError
 
 def doctor_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook doctor` takes."""
-    from webhook.core.registration import configurations
+    from webhook.core.rules import cluster
 
     command.add_argument(
         "--rules",
@@ -22,7 +22,7 @@ def doctor_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--namespace",
-        default=configurations.NAMESPACE,
+        default=cluster.OWN,
         metavar="NAME",
         help="where the server runs (default: %(default)s)",
     )

@@ -12,13 +12,13 @@ from webhook.commands.options import FINE, UsageError
 
 def render_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook render` takes."""
-    from webhook.core.registration import configurations
+    from webhook.core.rules import cluster
 
     command.add_argument("what", choices=("webhooks",), help="webhooks: both webhook configurations")
     options.rules(command)
     command.add_argument(
         "--namespace",
-        default=configurations.NAMESPACE,
+        default=cluster.OWN,
         metavar="NAME",
         help="where the server runs (default: %(default)s)",
     )

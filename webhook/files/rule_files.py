@@ -20,6 +20,7 @@ from webhook.core.reports import examples, pod_templates
 from webhook.core.rules import index
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
+from webhook.core.rules.cluster import KUBERNETES, Cluster
 from webhook.core.rules.load import Loaded, read
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files.documents import parse
@@ -81,12 +82,14 @@ def _loaded(directory: Path, chosen: Callable[[list[Node]], list[Node]]) -> Rule
     return loaded.rulebook
 
 
-def check_files(directory: Path) -> None:
-    """Check that each file says something, and that a kustomization beside the rules names it; raises RuleFilesError.
+def check_installable(directory: Path, cluster: Cluster) -> None:
+    """Check what makes rules that load useless or harmful in a cluster; raises RuleFilesError.
 
-    The cluster gets no others. Rules that are applied in another way have no kustomization.
+    Kubernetes' own namespace has to be exempt. Each file says something, and a kustomization beside the rules names
+    it: the cluster gets no others. Rules that are applied in another way have no kustomization.
     """
     problems = [Problem(Location(file.name, 1), "", text) for file, text in _silent(directory)]
+    problems += cluster.unlisted(KUBERNETES)
     if problems:
         raise RuleFilesError(problems)
     for file in (directory / name for name in _NOT_RULES):

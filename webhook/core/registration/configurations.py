@@ -12,7 +12,7 @@ from webhook.core.policy.membership import NAME_LABEL
 from webhook.core.registration import conditions
 from webhook.core.registration.conditions import Condition
 from webhook.core.review import TIMEOUT_SECONDS
-from webhook.core.rules import cluster_policies
+from webhook.core.rules import cluster, cluster_policies
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.workload import resource
 
@@ -30,9 +30,6 @@ that it sees which of them reach one; and so does `active`, once pods are brough
 
 WANTED: Final = "gpu-webhook.io/rules"
 """The annotation with the rules that the certificate program copies when replicas answer (`certs/activation.py`)."""
-
-NAMESPACE: Final = "gpu-webhook-system"
-SYSTEM: Final = "kube-system"
 
 WARNING_SECONDS: Final = 2
 """A warning that comes too late stands in the status and the events of the object, too: nobody waits long for it."""
@@ -63,7 +60,7 @@ class NotExemptError(ValueError):
     """The Cluster document lists a namespace not as exempt that has to be; the message says why."""
 
 
-def both(rulebook: Rulebook, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+def both(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[dict[str, Any]]:
     """The mutating and the validating configuration for a server in a namespace; raises NotExemptError.
 
     `caBundle` is not set: the program that issues the certificate writes it into the live objects, or `trusting`.
@@ -185,10 +182,7 @@ def _rule(resources: dict[str, list[str]], operations: list[str]) -> dict[str, A
 
 def _exempt(rulebook: Rulebook, namespace: str) -> dict[str, Any]:
     """The selector of all namespaces but the exempt ones, which the server leaves alone, too."""
+    for problem in rulebook.cluster.unlisted(cluster.KUBERNETES, namespace):
+        raise NotExemptError(str(problem))
     exempt = rulebook.cluster.system_namespaces
-    for needed, why in ((SYSTEM, "the cluster could not start"), (namespace, "this webhook could not start")):
-        if needed not in exempt:
-            raise NotExemptError(
-                f"{rulebook.cluster.at}: spec.systemNamespaces has no {needed}: while nobody answers reviews, {why}"
-            )
     return {"matchExpressions": [{"key": NAME_LABEL, "operator": "NotIn", "values": sorted(exempt)}]}

@@ -17,9 +17,10 @@ from webhook.core.reports import settings, signs
 from webhook.core.reports.checkup import number
 from webhook.core.reports.settings import Found, Line
 from webhook.core.reports.signs import Objects, Pool, Sight
+from webhook.core.rules import cluster
 from webhook.core.rules.rulebook import Rulebook
 
-OWN_NAMESPACES: Final = {"kube-system": "Kubernetes' own", "gpu-webhook-system": "the webhook's own"}
+OWN_NAMESPACES: Final = {cluster.KUBERNETES: "Kubernetes' own", cluster.OWN: "the webhook's own"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -35,6 +35,10 @@ _PARAMETERS: Final = each(each(ANYTHING)).reading(_parameters)
 _DEVICE: Final = TEXT.reading(lambda node, scope: str(MODEL.read(node, scope) and node.value))
 _DEFAULT: Final = one_of("spec.backends does not enable", lambda known: known.enabled)
 
+KUBERNETES: Final = "kube-system"
+OWN: Final = "gpu-webhook-system"
+"""The namespaces of Kubernetes, and of the webhook unless it is installed elsewhere."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
@@ -47,6 +51,7 @@ class Cluster:
 
     name: str = found(document)
     at: Location = found(place)
+    exempt_at: Location = found(lambda spec, _: spec.keys.get("systemNamespaces", spec.at), default=Location("", 0))
     backends: tuple[str, ...] = ()
     tiers: Mapping[str, int] = need(
         _RANKS,
@@ -89,7 +94,7 @@ class Cluster:
     system_namespaces: frozenset[str] = take(
         some(TEXT),
         "Namespaces of device plugins and their kin, whose pods are neither changed nor judged.",
-        ["kube-system", "gpu-operator"],
+        [KUBERNETES, "gpu-operator"],
     )
     provisioners: Mapping[str, str] = take(
         each(TEXT), "Which back end serves the claims of a class, by the provisioner that the class names."
@@ -107,6 +112,14 @@ class Cluster:
     def exempts(self, namespace: str) -> bool:
         """Whether it is a namespace of GPU infrastructure, whose pods are never changed or refused."""
         return namespace in self.system_namespaces
+
+    def unlisted(self, *namespaces: str, fix: str = "add it") -> Iterator[Problem]:
+        """A problem for each of these namespaces, which have to be exempt, that the document does not list."""
+        for name in namespaces:
+            if not self.exempts(name):
+                what = "the cluster" if name == KUBERNETES else "this webhook"
+                text = f"has no {name}: while no replica answers reviews, {what} could not start; {fix}"
+                yield Problem(self.exempt_at, "spec.systemNamespaces", text)
 
 
 def _ordered(cluster: Cluster, section: Section, scope: Scope) -> Cluster:
