@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests import builders
 from tests.cli.program import RULES, pod
 from tests.cluster.plane import free_port
 from tests.cluster.waiting import until
+from webhook.playground import imagined
 
 ROOT = Path(__file__).parents[1]
 LAST = "Ctrl-C ends everything."
@@ -247,14 +249,30 @@ def test_an_address_that_is_none_is_wrong_usage(start: Start) -> None:
     assert "write HOST:PORT" in playground.complaints()
 
 
-def test_a_child_that_cannot_start_says_why(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [((), "cannot write "), (("--rules", str(RULES)), "the webhook ended with exit code 2: cannot start: ")],
+)
+def test_what_cannot_start_says_why(start: Start, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
     (tmp_path / "state").write_text("in the way")
-    playground = start()
+    playground = start(*options)
 
     assert playground.popen.wait(30) == 2
     complaint = playground.complaints()
-    assert complaint.startswith("gpu-webhook: the webhook ended with exit code 2: cannot start: ")
+    assert complaint.startswith(f"gpu-webhook: {said}")
     assert complaint.count("\n") == 1
+
+
+def test_the_imagined_cluster_has_the_shipped_rules_as_they_stand_now_and_a_cluster_document_of_its_own(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "of-yesterday.yaml").write_text("kind: [")
+
+    made = imagined(tmp_path / "rules")
+
+    assert {file.name: file.read_text() for file in made.iterdir()} == builders.shipped_files()
+    assert [file.name for file in made.iterdir() if file.resolve().parent != builders.RULES] == ["cluster.yaml"]
 
 
 def test_rules_that_do_not_load_are_said_and_the_console_shows_them(start: Start, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from webhook.core.kube import pod
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
 from webhook.core.request import shorthand
-from webhook.files.rule_files import RuleFilesError, load
+from webhook.files.rule_files import RuleFilesError
 
 TEXT = readme.README.read_text()
 RULES_TEXT = (readme.ROOT / "rules" / "README.md").read_text()
@@ -21,7 +21,7 @@ RULES_TEXT = (readme.ROOT / "rules" / "README.md").read_text()
 
 def test_the_pod_at_the_top_becomes_the_pod_below_it() -> None:
     before = yaml.safe_load(readme.block("before", TEXT))
-    planned = plan.make(pod.read(before), load(readme.ROOT / "rules"))
+    planned = plan.make(pod.read(before), builders.rulebook(builders.shipped_files()))
 
     assert edited(planned.edits, before) == yaml.safe_load(readme.block("after", TEXT))
 

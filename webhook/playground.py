@@ -13,6 +13,7 @@ import json
 import os
 import select
 import shlex
+import shutil
 import signal
 import socket
 import ssl
@@ -36,6 +37,7 @@ PAUSE_SECONDS: Final = 0.1
 TAIL: Final = 1 << 16
 
 DEMO: Final = Path(__file__).parent / "console" / "demo"
+CLUSTER: Final = DEMO / "cluster.yaml"
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG: Final = 1
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _check_free(given.bind, "--bind", "BIND")
         _check_free(given.console, "--console", "CONSOLE")
-        tenants, inventory = _demo(given.rules)
+        tenants, inventory = _demo(given)
         webhook = ("serve", "--bind", given.bind, "--rules", given.rules, *tenants)
         console = ("console", "--bind", given.console, "--rules", given.rules, *tenants, *inventory)
         programs["webhook"] = _start(subprocess.PIPE, *webhook)
@@ -74,11 +76,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return FINE
 
 
-def _demo(rules: Path) -> tuple[tuple[str | Path, ...], ...]:
-    """Options for the tenants and the nodes of an imagined cluster; none beside rules of one's own."""
-    if rules != settings.default_rules():
+def _demo(given: argparse.Namespace) -> tuple[tuple[str | Path, ...], ...]:
+    """Options for the tenants and nodes of the imagined cluster, whose rules are taken; none beside others."""
+    given.demo = given.rules == settings.default_rules()
+    if not given.demo:
         return (), ()
+    given.rules = imagined(settings.state_directory() / "demo")
     return ("--tenants", DEMO / "tenants.yaml"), ("--inventory", DEMO / "inventory.yaml")
+
+
+def imagined(folder: Path) -> Path:
+    """Fill a folder with links: the shipped rules, with the Cluster document of the imagined cluster. Returns it."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for file in {each.name: each for each in (*settings.default_rules().glob("*.yaml"), CLUSTER)}.values():
+            (folder / file.name).symlink_to(file)
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}") from None
+    return folder
 
 
 def _start(output: int, *command: str | Path) -> subprocess.Popen[bytes]:
@@ -195,17 +211,17 @@ def _ask(connection: http.client.HTTPConnection, path: str) -> bytes:
 
 def _welcome(given: argparse.Namespace, loaded: dict[str, Any]) -> str:
     program = shlex.quote(os.path.relpath(Path(sys.executable).with_name("gpu-webhook")))
-    chosen = "" if given.rules == settings.default_rules() else f" --rules {shlex.quote(str(given.rules))}"
-    whose = " of an imagined cluster" if _demo(given.rules)[0] else ""
+    whose = " of an imagined cluster" if given.demo else ""
+    read = f"{_short(settings.default_rules())}, with {_short(CLUSTER)}" if given.demo else _short(given.rules)
     return f"""\
 webhook      https://{given.bind}  POST /mutate, /validate, /templates, /policies; GET /healthz, /readyz, /metrics
 console      http://{given.console}/  paste a pod and see what becomes of it; nodes and tenants{whose}
-rules        {_short(given.rules)}: {_describe(loaded)}
+rules        {read}: {_describe(loaded)}
 certificate  {_short(settings.Settings().certificate[0])}
 
 A pod before and after, to paste:
 
-  printf '{POD}' | {program} explain -{chosen}
+  printf '{POD}' | {program} explain - --rules {_short(given.rules)}
 
 Below are the webhook's decisions, one JSON line each. Ctrl-C ends everything.
 """
@@ -224,8 +240,8 @@ def _short(path: Path) -> str:
     """The path as one would type it here: below this folder, or below the home directory."""
     for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
-            return f"{prefix}{path.relative_to(base)}"
-    return str(path)
+            return f"{prefix}{shlex.quote(str(path.relative_to(base)))}"
+    return shlex.quote(str(path))
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.bench.figures import NOOP, OURS, WITH_QUOTA, Figures
 from tests.bench.reviews import Measured
-from tests.builders import shipped_files
 from tests.cluster.processes import Process, Processes
 from tests.cluster.waiting import until
+from webhook.playground import imagined
 
 LAUNCH = Path(__file__).parents[1] / "server" / "launch.py"
 WARMUP = 0.5
@@ -101,22 +101,21 @@ spec:
 def start(processes: Processes, noop: Path) -> Mapping[str, Contestant]:
     """The servers, with one certificate, on one core."""
     folder = processes.folder
-    rules = folder / "rules"
-    rules.mkdir()
-    for name, text in {**shipped_files(), "tenants.yaml": QUOTA}.items():
-        (rules / name).write_text(text)
+    plain, limited = (imagined(folder / name) for name in ("rules", "rules-with-quota"))
+    (limited / "tenants.yaml").write_text(QUOTA)
     pair = ("-certificate", str(folder / "tls.crt"), "-key", str(folder / "tls.key"))
     with on(server_core()):
-        ours = [_ours(OURS, processes, {}), _ours(WITH_QUOTA, processes, {"rules": str(rules)})]
+        ours = [_ours(OURS, processes, plain), _ours(WITH_QUOTA, processes, limited)]
         port = _free_port()
         other = Contestant(NOOP, port, processes.start("noop", noop, "-address", f"127.0.0.1:{port}", *pair))
         _await(other)
     return {each.name: each for each in (*ours, other)}
 
 
-def _ours(name: str, processes: Processes, more: Mapping[str, str]) -> Contestant:
+def _ours(name: str, processes: Processes, rules: Path) -> Contestant:
     port = _free_port()
-    settings = {"bind": f"127.0.0.1:{port}", "state": str(processes.folder), "drain_seconds": 0.1, **more}
+    folder = str(processes.folder)
+    settings = {"bind": f"127.0.0.1:{port}", "rules": str(rules), "state": folder, "drain_seconds": 0.1}
     server = Contestant(name, port, processes.start(name, sys.executable, LAUNCH, json.dumps(settings)))
     _await(server)
     return server

@@ -7,10 +7,9 @@ from typing import Any
 
 import jsonpatch
 
-from tests.builders import RULES
+from tests import builders
 from webhook.core.mutate import mutate
 from webhook.core.review import creating
-from webhook.files import rule_files
 
 PLACEHOLDER = "00000000-0000-0000-0000-000000000000"  # the load generator writes a new uid here each time
 
@@ -83,7 +82,8 @@ def other_request(one: Document) -> Document:
 def stored(one: Document) -> Document:
     """The pod as /validate sees it: translated, with its name and uid."""
     request = creating(one, uid="stored", namespace="vision-dev")
-    translated: Document = jsonpatch.apply_patch(one, mutate(request, rule_files.load(RULES)).patch)
+    rules = builders.rulebook(builders.shipped_files())
+    translated: Document = jsonpatch.apply_patch(one, mutate(request, rules).patch)
     named = {"name": "classifier-7d9f8c6b5-x2x9q", "uid": "3b0c8a52-6f5e-4a39-b5c8-52a5d8a0c0d1"}
     return {**translated, "metadata": {**translated["metadata"], **named}}
 

@@ -24,7 +24,7 @@ from tests.bench.reviews import Measured
 from tests.cluster.plane import accepts, free_port
 from tests.cluster.processes import Process, Processes
 from tests.cluster.waiting import until
-from tests.cluster.webhook import PROGRAM, ROOT
+from tests.cluster.webhook import PROGRAM
 from webhook.cluster import client
 from webhook.core.kube import pod
 from webhook.core.policy import holdings
@@ -34,6 +34,7 @@ from webhook.core.rules import cluster_policies
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
 from webhook.core.validate import validate
+from webhook.playground import imagined
 
 LARGE = Cluster(tenants=1000, namespaces=5000, pods=50_000)
 ONE_TENANT = replace(LARGE, tenants=1)
@@ -142,7 +143,7 @@ class Attached:
                 "settler",
                 PROGRAM,
                 "settle",
-                f"--rules={ROOT / 'rules'}",
+                f"--rules={imagined(self.processes.folder / 'settler-rules')}",
                 f"--bind=127.0.0.1:{free_port()}",
                 env={"KUBECONFIG": str(self.kubeconfig)},
             )
@@ -171,7 +172,7 @@ def attached(cluster: Cluster) -> Iterator[Attached]:
                 "serve",
                 "--cluster",
                 f"--bind=127.0.0.1:{ours}",
-                f"--rules={ROOT / 'rules'}",
+                f"--rules={imagined(processes.folder / 'rules')}",
                 env={"XDG_STATE_HOME": str(processes.folder), "KUBECONFIG": str(kubeconfig)},
             )
         known = f"policies: {cluster.tenants} are known"

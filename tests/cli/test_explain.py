@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.program import RULES, changed_rules, explain, pod, run, spec
+from tests.cli.program import RULES, SHIPPED, changed_rules, explain, pod, run, spec
 
 CONTRACT = ["object", "allowed", "code", "violations", "warnings", "backends", "patch", "pod", "tenant", "missing"]
 
@@ -35,6 +35,21 @@ def test_where_no_enabled_back_end_serves_it_is_said_that_others_exist() -> None
 
     assert "1 more back end is not enabled (spec.backends of the Cluster document)\n" in refused.out
     assert "not enabled" not in served.out
+
+
+def test_the_shipped_cluster_document_serves_what_any_cluster_has_and_says_what_a_share_needs() -> None:
+    whole, share = (
+        run("explain", "-", "--rules", SHIPPED, "-o", "json", given=pod(gpu)).json for gpu in ("2", "0.3")
+    )
+
+    assert (whole["backends"], limits(whole)) == ({"main": "nvidia-gpu"}, {"nvidia.com/gpu": "2"})
+    [violation] = share["violations"]
+    assert violation["message"] == (
+        "this cluster shares no GPUs; no enabled back end can serve gpu=0.3: it serves only: whole cards"
+    )
+    assert violation["fix"] == (
+        'ask for gpu: "1"; or an administrator enables a back end that shares GPUs (gpu-webhook survey)'
+    )
 
 
 def test_a_pod_that_another_system_cannot_have_is_told_so_and_nothing_of_this_cluster() -> None:

@@ -31,7 +31,7 @@ EOF
 {kubectl} get pod third -o yaml
 
 and look at spec.containers[0].resources: the label asks for 0.3 of a GPU, the limits ask for the same in the
-words of a back end (rules/cluster.yaml says which). What makes no sense is refused, with a way out:
+words of a back end (webhook/console/demo/cluster.yaml says which). What makes no sense is refused, with a way out:
 
 {kubectl} run odd --image nginx --labels gpu=1.5
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from tests.cluster.webhook import ROOT
+from webhook import playground
 
 RULES = ROOT / "rules"
 SITES = Path(__file__).with_name("scheduling") / "sites"
@@ -23,7 +24,7 @@ def with_every_back_end(folder: Path) -> Path:
     """Write all rules to a folder, with a Cluster that has all back ends, those it has anyway first."""
     for path in _files():
         (folder / path.name).write_text(path.read_text())
-    cluster = yaml.safe_load((RULES / "cluster.yaml").read_text())
+    cluster = yaml.safe_load(playground.CLUSTER.read_text())
     cluster["spec"]["backends"] = list(dict.fromkeys([*cluster["spec"]["backends"], *backends()]))
     (folder / "cluster.yaml").write_text(yaml.safe_dump(cluster))
     return folder

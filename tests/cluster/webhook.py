@@ -18,6 +18,7 @@ from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import ControlPlane, accepts, free_port
 from tests.cluster.processes import Process
 from tests.cluster.waiting import until
+from webhook.playground import imagined
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sys.executable).with_name("gpu-webhook")
@@ -43,9 +44,12 @@ class Webhook:
 
 @contextmanager
 def running_webhook(
-    plane: ControlPlane, *, rules: Path = ROOT / "rules", surroundings: Path | None = None
+    plane: ControlPlane, *, rules: Path | None = None, surroundings: Path | None = None
 ) -> Iterator[Webhook]:
-    """Start the server on a free port with a certificate of its own, and await it; it ends with the block."""
+    """Start the server on a free port with a certificate of its own, and await it; it ends with the block.
+
+    Without `rules` it has those of `make run`, and so its imagined cluster.
+    """
     port = free_port()
     state = plane.processes.folder / f"webhook-{port}"
     process = plane.processes.start(
@@ -53,7 +57,7 @@ def running_webhook(
         PROGRAM,
         "serve",
         f"--bind=127.0.0.1:{port}",
-        f"--rules={rules}",
+        f"--rules={rules or imagined(state / 'rules')}",
         *([f"--surroundings={surroundings}"] if surroundings else []),
         env={"XDG_STATE_HOME": str(state)},
         farewell=signal.SIGINT,  # gunicorn's quick end; SIGTERM drains for ten seconds
@@ -120,7 +124,7 @@ def calls(client: Client) -> dict[str, int]:
 
 
 def await_enforcement(client: Client) -> None:
-    """Try a pod that asks for a share, on dry run, until it comes back rewritten and both webhooks were called."""
+    """Try a pod that asks for a GPU, on dry run, until it comes back rewritten and both webhooks were called."""
     before = calls(client)
 
     def enforced() -> bool:
@@ -146,7 +150,7 @@ def _not_there_yet(refusal: RefusedError) -> bool:
 _PROBE: Object = {
     "apiVersion": "v1",
     "kind": "Pod",
-    "metadata": {"name": "enforcement-probe", "labels": {"gpu": "0.3"}},
+    "metadata": {"name": "enforcement-probe", "labels": {"gpu": "1"}},
     "spec": {"containers": [{"name": "main", "image": "none"}]},
 }
 

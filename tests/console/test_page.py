@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from tests.cli.program import SHIPPED, pod
+from tests.cli.program import pod
 from tests.cli.test_tenants import exemption, namespace, policy, usage
 from webhook.console import create_app
 from webhook.console.app import SHOWN
 from webhook.console.tries import TRIES
+from webhook.playground import imagined
 
 
 def seen(html: str) -> str:
@@ -36,8 +37,8 @@ def test_the_page_begins_with_a_pod_and_what_becomes_of_it(client: FlaskClient) 
 
 
 @pytest.mark.parametrize("name", TRIES)
-def test_every_pod_to_begin_with_is_what_it_promises_by_the_shipped_rules(name: str) -> None:
-    text = seen(create_app(SHIPPED).test_client().get(f"/?try={name}").text)
+def test_every_pod_to_begin_with_is_what_it_promises_in_the_cluster_of_make_run(name: str, tmp_path: Path) -> None:
+    text = seen(create_app(imagined(tmp_path / "rules")).test_client().get(f"/?try={name}").text)
 
     assert ("Denied Pod train" if name == "refused" else "Allowed") in text
 

@@ -153,14 +153,10 @@ def cluster(node: Node) -> Client:
     return node.plane.client.in_namespace("image")
 
 
-def test_a_share_is_rewritten(cluster: Client) -> None:
-    stored = cluster.create(pod("share", labels={"gpu": "0.3"}))
+def test_a_request_is_rewritten(cluster: Client) -> None:
+    stored = cluster.create(pod("asking", labels={"gpu": "2"}))
 
-    assert stored["spec"]["containers"][0]["resources"]["limits"] == {
-        "nvidia.com/gpu": "1",
-        "nvidia.com/gpumem-percentage": "30",
-        "nvidia.com/gpucores": "30",
-    }
+    assert stored["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
 
 
 def test_what_cannot_be_given_is_refused(cluster: Client) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import resource
-import shutil
 import signal
 import ssl
 import subprocess
@@ -13,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests import builders
 from tests.cluster.waiting import until
 from tests.server.peer import Peer
 
@@ -113,10 +113,10 @@ class Server:
 
 
 def _enabled(folder: Path) -> str:
-    rules = folder / "enabled"
+    rules, files = folder / "enabled", builders.shipped_files()
     rules.mkdir(exist_ok=True)
     for name in ENABLED:
-        shutil.copy(ROOT / "rules" / f"{name}.yaml", rules)
+        (rules / f"{name}.yaml").write_text(files[f"{name}.yaml"])
     return str(rules)
 
 

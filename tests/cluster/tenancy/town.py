@@ -17,7 +17,7 @@ from tests.cluster.processes import Process
 from tests.cluster.tenancy import world
 from tests.cluster.tenancy.witness import HOLDS, Witness
 from tests.cluster.waiting import until
-from tests.cluster.webhook import ROOT, Webhook, register
+from tests.cluster.webhook import Webhook, register
 
 PATIENCE = 30.0
 """Seconds for which somebody who is told to come again does."""
@@ -131,7 +131,7 @@ def failures(there: Client) -> list[str]:
 
 
 @contextmanager
-def running(plane: ControlPlane, *, rules: Path = ROOT / "rules") -> Iterator[Town]:
+def running(plane: ControlPlane, *, rules: Path | None = None) -> Iterator[Town]:
     """All of it, until the end of the block."""
     world.define(plane.client)
     settler = world.start_settler(plane)

@@ -18,6 +18,7 @@ from tests.cluster.plane import ControlPlane, accepts, free_port
 from tests.cluster.processes import Process
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT, Webhook
+from webhook.playground import imagined
 
 API_VERSION = "gpu-webhook.io/v1alpha1"
 DEFINITIONS = ROOT / "manifests" / "base" / "crds"
@@ -65,18 +66,21 @@ def start_settler(
     plane: ControlPlane,
     name: str = "settler",
     *,
-    rules: Path = ROOT / "rules",
+    rules: Path | None = None,
     grace: float = GRACE,
     kubeconfig: Path | None = None,
 ) -> Process:
-    """Start a settler with its account's rights; it ends with the control plane, or by its `stop`."""
+    """Start a settler with its account's rights; it ends with the control plane, or by its `stop`.
+
+    Without `rules` it has those of `make run`, and so has a server.
+    """
     kubeconfig = kubeconfig or kubeconfig_of(plane, SETTLER, "settler.yaml")
     return plane.processes.start(
         name,
         PROGRAM,
         "settle",
         f"--grace={grace}",
-        f"--rules={rules}",
+        f"--rules={rules or imagined(plane.processes.folder / f'{name}-rules')}",
         f"--bind=127.0.0.1:{free_port()}",
         env={"KUBECONFIG": str(kubeconfig)},
     )
@@ -98,7 +102,7 @@ def is_ready(port: int, certificate: Path) -> bool:
 
 @contextmanager
 def attached_webhook(
-    plane: ControlPlane, name: str, *, rules: Path = ROOT / "rules", state: Path | None = None
+    plane: ControlPlane, name: str, *, rules: Path | None = None, state: Path | None = None
 ) -> Iterator[Webhook]:
     """An admission server that follows policies of the cluster, with its account's rights; it ends with the block.
 
@@ -113,7 +117,7 @@ def attached_webhook(
         "serve",
         "--cluster",
         f"--bind=127.0.0.1:{port}",
-        f"--rules={rules}",
+        f"--rules={rules or imagined(plane.processes.folder / f'{name}-rules')}",
         env={"XDG_STATE_HOME": str(state), "KUBECONFIG": str(kubeconfig)},
         farewell=signal.SIGINT,
     )
