@@ -105,17 +105,18 @@ def start(processes: Processes, noop: Path) -> Mapping[str, Contestant]:
     (limited / "tenants.yaml").write_text(QUOTA)
     pair = ("-certificate", str(folder / "tls.crt"), "-key", str(folder / "tls.key"))
     with on(server_core()):
-        ours = [_ours(OURS, processes, plain), _ours(WITH_QUOTA, processes, limited)]
+        ours = [admission_server(OURS, processes, plain), admission_server(WITH_QUOTA, processes, limited)]
         port = _free_port()
         other = Contestant(NOOP, port, processes.start("noop", noop, "-address", f"127.0.0.1:{port}", *pair))
         _await(other)
     return {each.name: each for each in (*ours, other)}
 
 
-def _ours(name: str, processes: Processes, rules: Path) -> Contestant:
+def admission_server(name: str, processes: Processes, rules: Path, **more: object) -> Contestant:
+    """One of ours that listens, with these rules and `more` settings."""
     port = _free_port()
     folder = str(processes.folder)
-    settings = {"bind": f"127.0.0.1:{port}", "rules": str(rules), "state": folder, "drain_seconds": 0.1}
+    settings = {"bind": f"127.0.0.1:{port}", "rules": str(rules), "state": folder, "drain_seconds": 0.1, **more}
     server = Contestant(name, port, processes.start(name, sys.executable, LAUNCH, json.dumps(settings)))
     _await(server)
     return server
