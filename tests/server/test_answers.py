@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.bench.reviews import PLACEHOLDER
+from tests.bench.reviews import PLACEHOLDER, fraction_review
 from tests.server.peer import Peer
 from tests.server.process import Server
 
@@ -68,6 +68,7 @@ def test_the_content_type_is_not_looked_at(peer: Peer, plain: bytes, content_typ
         json.dumps({**ENVELOPE, "request": {"uid": 7}}).encode(),
         json.dumps({**ENVELOPE, "request": {"uid": "u", "namespace": {}}}).encode(),
         json.dumps({**ENVELOPE, "request": {"uid": "u", "object": []}}).encode(),
+        fraction_review().replace(b'"name":"main"', b'"name":' + b"[" * 1000 + b"]" * 1000),
     ],
     ids=lambda body: body[:40].decode("ascii", "backslashreplace"),
 )

@@ -45,6 +45,8 @@ PAGES: Final = (b"/healthz", b"/readyz", b"/metrics")
 NEVER_LOADED: Final = "the rules were never loaded: no review can be answered; the log of this pod says why"
 FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, and the log of this pod has its trace"
 
+DEEP: Final = "the review is nested deeper than any object of Kubernetes"
+
 NO_POD: Final = "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
 
 MARGIN_SECONDS: Final = 0.5
@@ -159,8 +161,9 @@ class Lane:
             if decision.reservation is None:
                 return self._tell(reviewed, decision)
             return self._count(reviewed, decision, decision.reservation, target)
-        except review.NotAReviewError as error:
-            return self.refuse(HTTPStatus.BAD_REQUEST, " ".join(str(error).split()))
+        except (review.NotAReviewError, RecursionError) as error:
+            text = DEEP if isinstance(error, RecursionError) else " ".join(str(error).split())
+            return self.refuse(HTTPStatus.BAD_REQUEST, text)
         except Exception as error:  # noqa: BLE001 - any exception here is a fault of this program: `_failed` answers
             return self._failed(name, request, error)
         finally:

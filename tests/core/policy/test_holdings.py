@@ -8,8 +8,10 @@ import pytest
 
 from tests import builders
 from tests.cases.served import as_served
+from tests.core.policy import tenants
 from tests.core.policy.tenants import held
 from tests.edited import edited
+from tests.laws import clusters
 from webhook.core.interpret import locations
 from webhook.core.kube import pod
 from webhook.core.plan import plan
@@ -345,6 +347,23 @@ def test_what_nobody_can_read_counts_as_whole_devices(limits: Object, devices: s
 
     assert tally.write(held(raw, RULES).tally) == {"devices": devices}
     assert [holding.unread != "" for holding in holdings.holdings(pod.read(raw), RULES)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("backend", "share", "limits"),
+    [
+        ("aws-neuron", "0.59", {"aws.amazon.com/neuroncore": "2"}),
+        ("hami-neuron", "0.99", {"aws.amazon.com/neuroncore": "2"}),
+        ("hami-vgpu", "0.999", {GPU: "1", PERCENTAGE: "100", "nvidia.com/gpucores": "100"}),
+    ],
+)
+def test_a_share_that_is_rounded_up_to_a_whole_device_counts_as_one(backend: str, share: str, limits: Object) -> None:
+    rulebook = tenants.rules(tenants.policy(quota=tenants.quota(devices=4)), rulebook=clusters.rulebook(backend))
+    fate = tenants.fate(tenants.shorthand(gpu=share), rulebook)
+
+    assert fate.stored["spec"]["containers"][0]["resources"]["limits"] == limits
+    assert fate.validated.reservation is not None
+    assert fate.validated.reservation.ask.amount[tally.DEVICES] == 1
 
 
 def test_shorthand_that_nobody_understands_does_not_hide_what_stands_there() -> None:

@@ -69,6 +69,15 @@ def test_a_fraction_that_is_applied_again_is_the_count_that_it_became() -> None:
     ]
 
 
+def test_a_client_that_sends_null_for_requests_is_answered() -> None:
+    stored = _created(builders.pod(labels={"gpu": "0.5"}))
+    sent = builders.pod({"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}, "requests": None}})
+
+    decision = mutate(builders.updating(stored, {**sent, "metadata": stored["metadata"]}), RULES)
+
+    assert {violation.code for violation in decision.violations} == {"GPU109"}
+
+
 def test_a_zero_that_is_applied_again_is_removed_again() -> None:
     written = _asking(**{"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50", "nvidia.com/gpumem": "0"})
     stored = _created(written)

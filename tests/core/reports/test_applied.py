@@ -104,3 +104,12 @@ def test_of_other_objects_nothing_is_said(resource: str) -> None:
     made = policy("vision", "vision")
 
     assert applied.warn(builders.creating(made, "")._replace(resource=resource), among()) == UNTOUCHED
+
+
+def test_a_spec_that_is_nested_deeper_than_json_is_written_is_not_read() -> None:
+    nested: Any = "x"
+    for _ in range(300):
+        nested = {"a": nested}
+    made = policy("vision", "vision-*", defaults=nested)
+
+    assert applying(made, among()).warnings == [f"TenantPolicy/vision: {applied.UNREAD}"]

@@ -253,3 +253,9 @@ def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:
     if amount.what == "cores":
         return {"cores": neutral}
     return {"memory_share": neutral / 100, "cores": neutral} if neutral < 100 else {}
+
+
+def given(amount: Amount, value: int, count: int) -> dict[str, Any]:
+    """The fields of a request after it was rounded to a value; those of all of a device are said, too."""
+    part = {"memory_share": Fraction(1), **({"cores": Fraction(100)} if amount.what == "share" else {})}
+    return read_back(amount, value, count) or part

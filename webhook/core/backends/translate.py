@@ -72,7 +72,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
             written[name] = value
         if warning:
             warnings.append(f"{name}: {warning}, rounded up by {backend.name}")
-            given |= {"count": value} if output.what == "count" else amounts.read_back(output, value, request.count)
+            given |= {"count": value} if output.what == "count" else amounts.given(output, value, request.count)
     request = replace(request, **given) if given else request
     return Translation(request=request, mode=mode, card=card, amounts=written, warnings=warnings)
 

@@ -89,7 +89,7 @@ def _as_written(stored: Pod, sent: Pod, rulebook: Rulebook) -> Pod:
         fraction = any(_is_fraction(name, text, rulebook) for each in changed.values() for name, text in each.items())
         for section, amounts in at(raw, *pair.sent.path, "resources").items() if any(changed.values()) else ():
             beside = pair.sent.limits if section == "requests" else ()
-            for name in [*amounts] if section in _AMOUNTS else ():
+            for name in [*(amounts or ())] if section in _AMOUNTS else ():
                 if name not in changed[section] and (name in beside or (fraction and name in rulebook.resources)):
                     del amounts[name]
     return pod.read(raw, sent.namespace)
