@@ -15,7 +15,7 @@ RESULTS = Path(__file__).with_name("SOAK.md")
 HEAD = """# What the attacks have shown
 
 Written by `make soak`: memory before and after, calls of API servers beside thousands of sockets, creates of a
-bystander beside six attackers.
+bystander beside six attackers, a million inputs that nobody meant.
 
 {when:%Y-%m-%d}, commit {commit}
 

@@ -1,7 +1,7 @@
 """A patch is the edits, and the edits are all that changes."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jsonpatch
@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from tests import builders
 from tests.edited import edited
-from tests.laws import every, tried
+from tests.laws import edits, every, tried
 from tests.laws.asking import Asking
 from webhook.core.kube import patch, pod
-from webhook.core.kube.patch import Append, Edit, Put, Remove
-from webhook.core.kube.paths import Path
+from webhook.core.kube.patch import Edit
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
 
@@ -97,50 +96,9 @@ _DOCUMENTS = st.recursive(
 
 @st.composite
 def _edited(draw: st.DrawFn) -> tuple[dict[str, Any], list[Edit]]:
-    """A document, and edits of different places in it; only a list may be appended to more than once."""
+    """A document, and edits of different places in it."""
     document = copy.deepcopy(draw(st.dictionaries(_KEYS, _DOCUMENTS, max_size=4)))
-    possible = list(_possible(document))
-    made: list[Edit] = []
-    for edit in draw(st.lists(st.sampled_from(possible), max_size=6)):
-        if not any(_same_place(edit, before) for before in made):
-            made.append(edit)
-    return document, made
-
-
-def _same_place(edit: Edit, before: Edit) -> bool:
-    if isinstance(edit, Append) and isinstance(before, Append) and edit.path == before.path:
-        return False
-    short, long = sorted((_holder(before), _holder(edit)), key=len)
-    return long[: len(short)] == short
-
-
-def _holder(edit: Edit) -> Path:
-    """The place that an edit is about: of a removed element the whole list, as the others move up."""
-    return edit.path[:-1] if isinstance(edit, Remove) and isinstance(edit.path[-1], int) else edit.path
-
-
-def _possible(document: Any, path: Path = ()) -> Iterator[Edit]:
-    """Edits of every kind, everywhere they make sense."""
-    if isinstance(document, dict):
-        for key in ("a", "b~c", "new/one"):
-            yield Put((*path, key), {"put": 1})
-            if document.get(key) is None or isinstance(document[key], list):
-                yield Append((*path, key), {"appended": 1})
-        if path and "a" not in document:
-            yield Put((*path, "a", "deep", "er"), 1)
-            yield Append((*path, "a", "list"), 1)
-    if isinstance(document, list):
-        for index in range(len(document)):
-            yield Put((*path, index), {"put": 2})
-    for step, value in _items(document):
-        yield Remove((*path, step))
-        yield from _possible(value, (*path, step))
-
-
-def _items(document: Any) -> list[tuple[str | int, Any]]:
-    if isinstance(document, dict):
-        return list(document.items())
-    return list(enumerate(document)) if isinstance(document, list) else []
+    return document, edits.apart(draw(st.lists(st.sampled_from([*edits.possible(document)]), max_size=6)))
 
 
 @tried(1_000)

@@ -1,0 +1,39 @@
+"""A hundred thousand inputs that nobody meant: none crashes a reader, takes long, or gets a device for nothing.
+
+`SOAK=1` tries a million, others every time. What failed once is in `corpus/` and is tried first.
+"""
+
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+
+from tests.attacks.conftest import Figure
+from tests.attacks.fuzzing import campaign
+from tests.attacks.fuzzing.campaign import CORPUS, Tally
+from tests.attacks.fuzzing.targets import TARGETS
+from tests.laws import SOAK
+
+TIMES = 10 if SOAK else 1
+LEAST = 1 / 50
+"""The part of all inputs that an oracle has to judge."""
+
+
+@pytest.mark.parametrize("file", sorted(CORPUS.glob("*/*")), ids=lambda file: f"{file.parent.name}-{file.name}")
+def test_what_failed_once_does_not_fail_again(file: Path) -> None:
+    campaign.attempt(file.parent.name, file.read_bytes(), Tally())
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_input_crashes_a_reader_takes_long_or_gets_a_device_for_nothing(target: str, figure: Figure) -> None:
+    seed = SystemRandom().randrange(2**32) if SOAK else 0
+
+    done = campaign.run(target, TIMES * TARGETS[target].inputs, seed)
+
+    figure(f"fuzzing {target}: {done}, seed {seed}")
+    assert done.judged >= LEAST * done.inputs
+
+
+def test_all_targets_together_get_a_hundred_thousand_inputs() -> None:
+    assert sum(target.inputs for target in TARGETS.values()) == 100_000
