@@ -33,7 +33,8 @@ its namespace in any case, and an account that may create pods there may read ev
 
 With cert-manager, or with certificates of your own, they write gpu-webhook-tls and the bundles, and this program has
 one duty left (`activate`): the manifests ship the webhooks of pods without rules, so that nobody is refused before a
-replica answers. It copies the rules when every API server was seen to get an answer from one.
+replica answers. It copies the rules when every API server was seen to get an answer from one, and in an upgrade those
+that ask for more when no old replica is left.
 
     issue      keys and certificates, and whether they are good: pure
     rotation   what to do next: pure
@@ -47,6 +48,7 @@ replica answers. It copies the rules when every API server was seen to get an an
     ping       whether every API server gets an answer from a replica
     witness    all of that, of one installation
     activation which rules webhooks lack: pure
+    rollout    whether replicas of a former version are left: pure
     turns      one turn after the other, and what came of it
     rotator    the duty of rotation
     activator  the duty of activation

@@ -5,7 +5,9 @@ So nobody is refused between the first `kubectl apply` and the first ready repli
 annotation of the configuration, and are copied when every API server was seen to get an answer (`ping`).
 
 They are copied again when the annotation changes, or when somebody takes them out. Nothing takes them out because
-replicas are away: a pod that asks for a GPU then waits, and is not created uncounted.
+replicas are away: a pod that asks for a GPU then waits, and is not created uncounted. Rules that bring replicas more
+than those of an active configuration are copied when no replica of a former version is left (`rollout`), which may
+not know it.
 """
 
 from __future__ import annotations
@@ -39,6 +41,16 @@ def inactive(configuration: Object) -> Rules:
     }
 
 
+def widens(configuration: Object, rules: Rules) -> bool:
+    """Whether these rules bring replicas requests that the configuration, which is active, does not bring now."""
+    hooks, ours = configuration["webhooks"], _wanted(configuration)
+    return any(hook.get("rules") for hook in hooks if hook["name"] in ours) and any(
+        not any(_within(rule, present) for present in _stored(hooks[place].get("rules")))
+        for place, wanted in rules.items()
+        for rule in _stored(wanted)
+    )
+
+
 def deactivated(configuration: Object) -> Object:
     """The configuration without those rules; raises UnreadableError."""
     wanted = _wanted(configuration)
@@ -62,6 +74,16 @@ def names(configuration: Object, rules: Rules) -> str:
 def _stored(rules: Sequence[Any] | None) -> Sequence[Any]:
     """Rules as an API server stores them: of every scope if they name none."""
     return [{**each, "scope": each.get("scope") or "*"} if isinstance(each, dict) else each for each in rules or ()]
+
+
+def _within(rule: Any, other: Any) -> bool:
+    """Whether a rule asks for nothing that the other one does not ask for."""
+    if not isinstance(rule, dict) or rule.keys() != other.keys():
+        return False
+    return all(
+        value == other[key] or (isinstance(value, list) and all(one in [*other[key]] for one in value))
+        for key, value in rule.items()
+    )
 
 
 def _wanted(configuration: Object) -> Mapping[str, Sequence[Any]]:

@@ -1,11 +1,15 @@
-"""The duty of activation: give our webhooks their rules when every API server was seen to reach a replica."""
+"""The duty of activation: give our webhooks their rules when every API server was seen to reach a replica.
+
+In an upgrade, also when no replica of a former version is left that may not know what new rules bring.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
-from certs import activation
+from certs import activation, rollout
 from certs.activation import Rules
 from certs.api import Object
 from certs.problem import Problem
@@ -15,6 +19,10 @@ from certs.turns import Status, Turn
 
 class Store(Protocol):
     """Where the configurations are: `api.Api`."""
+
+    @property
+    def now(self) -> datetime:
+        """The time of the API server."""
 
     async def find(self, path: str) -> Object | None:
         """One object, or None."""
@@ -71,6 +79,14 @@ class Activator:
 
         Validating comes after mutating, as it refuses a pod that was not mutated.
         """
+        if activation.widens(configuration, rules):
+            undone = rollout.unfinished(await self._api.find(self._site.deployment), self._api.now)
+            if undone:
+                names = activation.names(configuration, rules)
+                text = (
+                    f"{names}: the former rules stay until no old replica of {self._site.service} is left: {undone}"
+                )
+                return [Problem("rollout", kind, text)]
         waiting = [*await self._witness.unanswered(kind)]
         if kind == "validating":
             waiting += await self._witness.unmutated()

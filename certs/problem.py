@@ -9,7 +9,7 @@ class Problem(NamedTuple):
     """One problem. It is the same as long as `what` and `whose` are; `why` may change with every look."""
 
     what: str
-    """`cluster`, `configuration`, `write`, `api-server`, `replica` or `inactive`."""
+    """`cluster`, `configuration`, `write`, `api-server`, `replica`, `inactive` or `rollout`."""
 
     whose: str
     why: str

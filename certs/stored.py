@@ -58,6 +58,11 @@ class Site(NamedTuple):
         return f"{self.secrets}/{self.service}-tls"
 
     @property
+    def deployment(self) -> str:
+        """The path of the replicas' Deployment."""
+        return f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.service}"
+
+    @property
     def configurations(self) -> Mapping[str, str]:
         """The path of each configuration, by a word for it."""
         return {

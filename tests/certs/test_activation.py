@@ -71,6 +71,37 @@ def test_a_configuration_that_was_written_since_is_not_patched() -> None:
     }
 
 
+POD = {"resources": ["pods", "pods/status"], "operations": ["CREATE"], "scope": "Namespaced"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "wider"),
+    [
+        pytest.param([], False, id="nothing"),
+        pytest.param([POD, POD], False, id="the same"),
+        pytest.param([{**POD, "resources": ["pods"]}], False, id="a resource less"),
+        pytest.param([POD, {**POD, "resources": ["pods/resize"]}], True, id="a rule more"),
+        pytest.param([{**POD, "resources": ["pods", "pods/resize"]}], True, id="another resource"),
+        pytest.param([{**POD, "operations": ["CREATE", "UPDATE"]}], True, id="an operation more"),
+        pytest.param([{**POD, "scope": None}], True, id="every scope"),
+        pytest.param([{**POD, "resources": 7}], True, id="what cannot be read"),
+        pytest.param([{**POD, "scope": [{}]}, "pods"], True, id="what cannot be read either"),
+    ],
+)
+def test_rules_that_ask_for_less_need_no_new_replica(rules: list[Any], *, wider: bool) -> None:
+    hook = {"name": "validate.gpu-webhook.io", "rules": [POD]}
+
+    assert activation.widens(stored(wanted(validate=rules), hook), {0: rules}) is wider
+
+
+def test_a_webhook_that_comes_with_a_new_version_needs_new_replicas_and_the_first_ones_need_none() -> None:
+    active, other = {"name": "mutate.gpu-webhook.io", "rules": RULES}, {"name": "ping.gpu-webhook.io", "rules": RULES}
+    annotation = wanted(mutate=RULES, validate=RULES)
+
+    assert activation.widens(stored(annotation, active, {"name": "validate.gpu-webhook.io"}), {1: RULES})
+    assert not activation.widens(stored(annotation, other, {"name": "validate.gpu-webhook.io"}), {1: RULES})
+
+
 @pytest.mark.parametrize("annotation", [None, "{}", wanted(absent=RULES)])
 def test_nothing_is_wanted_of_what_the_annotation_does_not_name(annotation: str | None) -> None:
     assert activation.inactive(stored(annotation, {"name": "mutate.gpu-webhook.io"})) == {}

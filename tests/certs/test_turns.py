@@ -25,6 +25,16 @@ class Answering(Town):
     async def unmutated(self) -> Sequence[Problem]:
         return []
 
+    @property
+    def rules(self) -> object:
+        """Of the mutating webhook."""
+        return self.objects[MUTATING]["webhooks"][0].get("rules")
+
+    def want(self, rules: object) -> None:
+        """Apply a mutating configuration with these rules in its annotation."""
+        annotations = {WANTED: json.dumps({"mutate.gpu-webhook.io": rules})}
+        self.store(MUTATING, {**self.objects[MUTATING], "metadata": {"annotations": annotations}})
+
     def turn(self, *duties: Duty) -> Sequence[Problem]:
         """The problems after a turn of each duty."""
         status = Status()
@@ -47,13 +57,30 @@ class Sealed(Answering):
 
 def test_webhooks_get_their_rules_while_no_secret_can_be_read() -> None:
     town = Sealed()
-    annotations = {WANTED: json.dumps({"mutate.gpu-webhook.io": RULES})}
-    town.store(MUTATING, {**town.objects[MUTATING], "metadata": {"annotations": annotations}})
+    town.want(RULES)
 
     problems = town.turn(Rotator(town, town, SITE, TERMS, Status()))
 
     assert problems == [Problem("cluster", "", SITE.serving)]
-    assert town.objects[MUTATING]["webhooks"][0]["rules"] == RULES
+    assert town.rules == RULES
+
+
+def test_new_rules_wait_for_the_end_of_a_rollout_and_those_that_ask_for_less_do_not() -> None:
+    town = Answering()
+    town.want(RULES)
+    assert (town.turn(), town.rules) == ([], RULES)
+    town.objects[SITE.deployment] = {"metadata": {"generation": 2}, "spec": {}, "status": {"observedGeneration": 1}}
+    more, less = [{**RULES[0], "operations": ["CREATE", "UPDATE"]}], [{**RULES[0], "resources": []}]
+
+    town.want(more)
+    undone = "mutate.gpu-webhook.io: the former rules stay until no old replica of gpu-webhook is left: "
+    why = f"{undone}its controller has not seen the change yet"
+    assert (town.turn(), town.rules) == ([Problem("rollout", "mutating", why)], RULES)
+    town.want(less)
+    assert (town.turn(), town.rules) == ([], less)
+    town.want(more)
+    del town.objects[SITE.deployment]
+    assert (town.turn(), town.rules) == ([], more)
 
 
 def test_a_missing_configuration_is_told_also_where_others_issue_certificates() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.accounts import NAMESPACE, WEBHOOK, kubeconfig_of
-from tests.cluster.client import Object, RefusedError
+from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.installation import SERVING, SITE, Image, Installation, Replica, page, write
 from tests.cluster.plane import free_port
 from tests.cluster.waiting import until
@@ -41,6 +41,7 @@ class Pod:
 
     replica: Replica
     rules: Volume
+    image: Image
 
 
 @dataclass(slots=True)
@@ -72,12 +73,19 @@ class Rollouts:
         """Start as many pods as the Deployment wants."""
         while len(self.pods) < self.spec["replicas"]:
             self.pods.append(self._started(image))
+        self.report(image)
 
     def replace(self, image: Image = SERVING_REVIEWS) -> None:
         """Replace the oldest pod, with maxSurge 1 and maxUnavailable 0; those before it may still be leaving."""
         assert self.spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
         self.pods.append(self._started(image))
         self.delete(self.pods[0])
+        self.report(image)
+
+    def report(self, image: Image) -> None:
+        """The status of the Deployment, as its controller writes it while its template has this image."""
+        updated = sum(pod.image is image for pod in self.pods)
+        report(self.installed.client, replicas=len(self.pods), updated=updated)
 
     def delete(self, pod: Pod) -> None:
         """What a kubelet does with a deleted pod, and at the same time the controller of EndpointSlices."""
@@ -140,7 +148,7 @@ class Rollouts:
         until(partial(_is_ready, replica), f"{process.name} is ready", within=60)
         self.installed.replicas.append(replica)
         self._publish(port)
-        return Pod(replica, rules)
+        return Pod(replica, rules, image)
 
     def _rules(self) -> dict[str, str]:
         """The files of the ConfigMaps that the volume `rules` projects."""
@@ -166,6 +174,13 @@ class Rollouts:
         code = replica.process.popen.wait(granted)
         self.installed.replicas.remove(replica)
         self.ended.append((code, time.monotonic() - began))
+
+
+def report(client: Client, *, replicas: int, updated: int) -> None:
+    """Write how far a rollout is; the last old replica ended long ago."""
+    generation = client.get(DEPLOYMENT)["metadata"]["generation"]
+    status = {"observedGeneration": generation, "replicas": replicas, "updatedReplicas": updated}
+    client.patch(DEPLOYMENT, {"status": status}, subresource="status")
 
 
 def _grace(spec: Any) -> float:

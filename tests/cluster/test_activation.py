@@ -11,6 +11,7 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.client import RefusedError
 from tests.cluster.installation import Installation, Issuer, servers
 from tests.cluster.load import ASKING, ORDINARY, Load
+from tests.cluster.rollouts import report
 from tests.cluster.test_operating import COMMANDS, executed
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT, configurations, shipped
@@ -89,6 +90,7 @@ def test_nobody_is_refused_between_the_first_apply_and_the_first_replica(
 
     assert load.failures == []
     assert waiting.done("activate") == 2
+    report(empty.client, replicas=1, updated=1)
     assert done(empty, attempt) == '{"nvidia.com/gpu":"1"}'
 
 
@@ -113,6 +115,27 @@ def test_rules_of_a_new_version_are_copied(empty: Installation) -> None:
 
     empty.client.apply(shipped()[0])
     until(lambda: rules(empty)[0] != PODS, "the old rules", within=30)
+
+
+def test_rules_of_a_new_version_wait_for_its_last_replica_and_the_log_says_so(
+    empty: Installation, issuer: Issuer
+) -> None:
+    active = rules(empty)
+    report(empty.client, replicas=3, updated=2)
+    validating = shipped()[1]
+    more = [{**PODS[0], "resources": ["pods/eviction"], "scope": "Namespaced"}]
+    validating["metadata"]["annotations"][WANTED] = json.dumps({"bindings.gpu-webhook.io": more})
+    empty.client.apply(validating)
+
+    until(lambda: issuer.problems() == ["rollout"], "an old replica is left", within=30)
+    assert rules(empty) == active
+    former = "bindings.gpu-webhook.io: the former rules stay until no old replica of gpu-webhook is left"
+    assert f"{former}: 2 of 3 replicas are of the new version" in log(issuer)
+
+    report(empty.client, replicas=3, updated=3)
+    until(lambda: more in rules(empty), "the new rules", within=30)
+    empty.client.apply(shipped()[1])
+    until(lambda: rules(empty) == active, "the old rules", within=30)
 
 
 def test_an_annotation_that_cannot_be_read_is_said_and_changes_nothing(empty: Installation, issuer: Issuer) -> None:

@@ -96,6 +96,7 @@ def test_where_others_issue_certificates_the_program_only_activates_and_sees_no_
         assert container["args"][0] == "activate"
         granted = [rule for each in ours for rule in each.get("rules", ())]
         assert sorted({(*rule["resources"], *rule["verbs"]) for rule in granted}) == [
+            ("deployments", "get"),
             ("endpointslices", "list"),
             ("leases", "create"),
             ("leases", "get", "update"),

@@ -371,11 +371,10 @@ def test_an_edited_configuration_is_named_with_what_differs(healthy: Installatio
 
     said = healthy.doctor()
 
-    assert (said.code, said.by_result("fail")) == (1, {"configurations"}), said.out
-    assert said.checks["configurations"]["found"] == (
-        "validate.gpu-webhook.io: rules differs from what is rendered; "
-        "validate.gpu-webhook.io: sideEffects is None, rendered NoneOnDryRun"
-    )
+    assert (said.code, said.by_result("fail")) == (1, {"configurations", "active"}), said.out
+    edits = "validate.gpu-webhook.io: sideEffects is None, rendered NoneOnDryRun"
+    assert said.checks["configurations"]["found"] == edits
+    assert said.checks["active"]["found"] == "validate.gpu-webhook.io: other rules than are rendered"
     assert "gpu-webhook render webhooks | kubectl apply" in said.checks["configurations"]["fix"]
     healthy.client.patch(made, {"webhooks": before})
 

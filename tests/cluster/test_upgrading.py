@@ -68,6 +68,7 @@ class Operator:
     def change(self, version: Version) -> None:
         """Go from one version to another, as `kubectl apply` and the controllers do."""
         self.apply(version)
+        self.rollouts.report(version.serving)
         self.rollouts.mount_rules()
         for _ in range(3):
             self.rollouts.replace(version.serving)

@@ -13,8 +13,8 @@ Object = Mapping[str, Any]
 RENDER: Final = "apply the manifests, or: gpu-webhook render webhooks | kubectl apply --server-side -f -"
 
 AWAIT: Final = (
-    "gpu-webhook-certs writes the rules when a replica answers through every API server; its log says which does not."
-    " Without that program: gpu-webhook render webhooks --active"
+    "gpu-webhook-certs writes the rules when a replica answers through every API server and, in an upgrade, no old"
+    " one is left; its log says what it waits for. Without that program: gpu-webhook render webhooks --active"
 )
 
 _DEFAULTS: Final[Object] = {
@@ -30,7 +30,7 @@ _DEFAULTS: Final[Object] = {
 _TUNED: Final = frozenset({"timeoutSeconds"})
 """What an operator may have chosen otherwise."""
 
-_CHECKED_APART: Final = frozenset({"failurePolicy", "namespaceSelector", "name"})
+_CHECKED_APART: Final = frozenset({"failurePolicy", "namespaceSelector", "name", "rules"})
 
 
 class _Hook(NamedTuple):
@@ -47,6 +47,11 @@ class _Hook(NamedTuple):
     def is_active(self) -> bool:
         """The API server calls a webhook without rules for nothing."""
         return bool(self.found.get("rules"))
+
+    @property
+    def has_other_rules(self) -> bool:
+        """Those of a former version, or of an edit."""
+        return self.is_active and _plain(self.wanted["rules"]) != _plain(self.found["rules"])
 
 
 def check(wanted: Sequence[Object], live: Mapping[str, Object | None]) -> list[Check]:
@@ -84,7 +89,7 @@ def _drift(hook: _Hook) -> Iterator[str]:
     """What differs from the rendered webhook and was not for an operator to choose."""
     keys = sorted((hook.wanted.keys() | hook.found.keys()) - _CHECKED_APART - _TUNED - {"clientConfig"})
     for key in keys:
-        if (key != "rules" or hook.is_active) and _plain(hook.wanted.get(key)) != _plain(hook.found.get(key)):
+        if _plain(hook.wanted.get(key)) != _plain(hook.found.get(key)):
             yield f"{hook.name}: {key} {_difference(hook.wanted.get(key), hook.found.get(key))}"
     wanted, found = (_service(each) for each in hook)
     if found is not None and found != wanted:
@@ -132,10 +137,12 @@ def _drifted(drifted: Sequence[str], chosen: Sequence[str], hooks: Sequence[_Hoo
 
 def _active(hooks: Sequence[_Hook]) -> Check:
     inactive = ", ".join(hook.name for hook in hooks if not hook.is_active)
-    if not inactive:
-        return Check("active", "ok", "each webhook has its rules, so the API server calls it")
-    text = f"{inactive}: no rules yet, so the API server never calls it"
-    return Check("active", "fail", text, AWAIT)
+    if inactive:
+        text = f"{inactive}: no rules yet, so the API server never calls it"
+        return Check("active", "fail", text, AWAIT)
+    if others := ", ".join(hook.name for hook in hooks if hook.has_other_rules):
+        return Check("active", "fail", f"{others}: other rules than are rendered", f"{RENDER}; then {AWAIT}")
+    return Check("active", "ok", "each webhook has its rules, so the API server calls it")
 
 
 def _policy(hooks: Sequence[_Hook]) -> Check:
