@@ -19,7 +19,8 @@ from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT, activate, configurations
 from webhook.core.interpret import locations
 from webhook.core.policy import immutable
-from webhook.core.projection import budget, projection
+from webhook.core.projection import projection
+from webhook.core.registration import conditions
 from webhook.core.request import shorthand
 from webhook.core.rules import index
 from webhook.core.rules.vocabulary import Slot
@@ -136,6 +137,7 @@ def test_the_account_of_the_certificate_program_may_do_what_it_does_and_nothing_
         *everywhere,
     }
     assert rights(installed, "gpu-webhook-certs", NAMESPACE) == {
+        "deployments.apps [] [gpu-webhook] [get]",
         "endpointslices.discovery.k8s.io [] [] [list]",
         "leases.coordination.k8s.io [] [] [create]",
         "leases.coordination.k8s.io [] [gpu-webhook-certs] [get update]",
@@ -329,10 +331,13 @@ def _sizes(number: int) -> Object:
     return {"limits": {"cpu": "1", **{f"hugepages-{2 + each}Mi": "0" for each in range(number - 1)}}}
 
 
-def test_the_match_condition_is_affordable_for_the_largest_pod_that_a_review_takes(installed: Client) -> None:
+def test_the_match_condition_is_affordable_for_the_largest_pod_that_it_looks_into(installed: Client) -> None:
     """Twice over: it asks the old pod of an update, too."""
-    most = {f"{'padding-' * 6}{number:06}": "" for number in range(budget.OF_METADATA["annotations"].most)}
-    many = [container(f"c{number}", resources=_sizes(100)) for number in range(budget.CONTAINERS.most - 1)]
+    most = {f"{'padding-' * 6}{number:06}": "" for number in range(conditions.MANY)}
+    variables = [{"name": f"VARIABLE_{number}", "value": ""} for number in range(conditions.MANY)]
+    many = [
+        container(f"c{number}", resources=_sizes(100), env=variables) for number in range(conditions.CONTAINERS - 1)
+    ]
 
     large = installed.create(pod("large", labels=most, annotations=most, containers=many))
 
