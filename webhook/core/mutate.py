@@ -12,7 +12,7 @@ from webhook.core.kube import patch, pod
 from webhook.core.kube.paths import at
 from webhook.core.kube.pod import Pod
 from webhook.core.plan.plan import Plan
-from webhook.core.policy import defaults, holdings, judge, observe, restated
+from webhook.core.policy import defaults, device_access, holdings, judge, observe, restated
 from webhook.core.projection import budget, projection
 from webhook.core.projection.budget import ExcessError
 from webhook.core.review import AdmissionRequest
@@ -54,31 +54,41 @@ def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
         request = projection.project(request, rulebook)
         seen = pod.read(request.pod or {}, request.namespace)
         if interpret.asks_nothing(seen, rulebook):
-            return Translated(_with_hints(seen, rulebook))
+            return Translated(_without_gpu(seen, request, rulebook))
         planned = defaults.plan_for_tenant(seen, rulebook)
     except Refusal as refusal:
         return Translated(observe.refused(refusal, rulebook))
-    decision = _decision(planned, request, rulebook)
+    decision = _decision(planned, seen, request, rulebook)
     return Translated(observe.enforced_mutation(decision, planned.served, rulebook), planned)
 
 
-def _with_hints(seen: Pod, rulebook: Rulebook) -> Decision:
+def _without_gpu(seen: Pod, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """The decision for a pod that asks for nothing: its author is told of keys that may have been meant to."""
     warnings = [*hints.of_keys(seen, rulebook, Nearest(interpret.WORDS))]
-    return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
+    removed = device_access.removal(seen, {}, rulebook)
+    if not warnings and not removed:
+        return UNTOUCHED
+    decision = Decision(
+        allowed=True,
+        warnings=[*warnings, *map(device_access.told, removed)],
+        patch=patch.to_patch(device_access.removing(removed), request.pod or {}),
+    )
+    return observe.enforced_mutation(decision, (), rulebook)
 
 
-def _decision(planned: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+def _decision(planned: Plan, seen: Pod, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     if planned.violations:
         refused = denied(planned.violations, planned.warnings)
         return (
             _with_judgement(refused, planned, request, rulebook) if refused.code == HTTPStatus.FORBIDDEN else refused
         )
+    served = {one.asked.container.name: one.backend.name for one in planned.served}
+    removed = device_access.removal(seen, served, rulebook)
     return Decision(
         allowed=True,
-        warnings=planned.warnings,
-        patch=patch.to_patch(planned.edits, request.pod or {}),
-        backends={served.asked.container.name: served.backend.name for served in planned.served},
+        warnings=[*planned.warnings, *map(device_access.told, removed)],
+        patch=patch.to_patch([*planned.edits, *device_access.removing(removed)], request.pod or {}),
+        backends=served,
         audit=_audit(planned, rulebook),
     )
 

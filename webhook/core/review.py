@@ -86,10 +86,11 @@ class AdmissionRequest(NamedTuple):
     def is_of_a_pod(self) -> bool:
         """Whether it has a pod that can change.
 
-        `pods/status` takes labels and annotations; of `pods/ephemeralcontainers` and `pods/resize` the API server
-        takes no metadata, and no GPUs [measured].
+        `pods/status` takes labels and annotations, and `pods/ephemeralcontainers` variables. Of `pods/resize` the API
+        server takes no metadata, and of both no GPUs [measured].
         """
-        return self.resource == "pods" and self.subresource in {"", "status"} and self.pod is not None
+        judged = self.subresource in {"", "status", "ephemeralcontainers"}
+        return self.resource == "pods" and judged and self.pod is not None
 
     @property
     def is_a_binding(self) -> bool:

@@ -97,11 +97,15 @@ def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         changed = immutable.check(request, rulebook)
         if changed:
             return denied(changed)
+        judged = judge.judge_update(request, rulebook)
+        if judged.violations:
+            return _together((), judged)
         before = _requests(request.old_pod, request.namespace, rulebook)
         after = _requests(request.pod, request.namespace, rulebook)
     except Refusal:
         return UNTOUCHED
-    return UNTOUCHED if before == after else Decision(allowed=True, warnings=[KEEPS])
+    warnings = [*judged.warnings, *([] if before == after else [KEEPS])]
+    return Decision(allowed=True, warnings=warnings, findings=judged.findings) if warnings else UNTOUCHED
 
 
 def _requests(raw: Mapping[str, Any] | None, namespace: str, rulebook: Rulebook) -> list[tuple[str, GpuRequest]]:

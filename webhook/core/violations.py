@@ -28,6 +28,7 @@ CODES: Final = {
     "GPU113": "the policy of the namespace cannot be used, and no pod gets a GPU there until it is mended",
     "GPU114": "a resource looks like a GPU and no rule knows it, or an annotation asks a disabled back end",
     "GPU115": "another pod has the name; the API server would say so, too, after a quota has reserved for the pod",
+    "GPU116": "the pod would reach devices that it does not ask for, or lift the limits of those that it has",
     "GPU201": "a value of the shorthand cannot be understood",
     "GPU202": "two places ask for different things",
     "GPU203": "the shorthand and a resource on the container disagree",

@@ -12,6 +12,7 @@ these documents (`webhook.core.rules`), and the sum over all pods of a tenant (`
     ceilings    the most for one container and one pod
     totals      the pod's part in a quota: its reservation, or why it cannot be counted
     unknown_devices   resources that look like GPUs and that no rule knows
+    device_access   what of a pod reaches devices that it does not ask for
     disabled_back_ends   annotations and labels that ask for GPUs of back ends that are not enabled
     refusal     the answer where a quota refuses, with what would fit
     immutable   what an update must not change

@@ -213,10 +213,15 @@ def _is_a_part(request: AdmissionRequest, backend: Backend, policy: TenantPolicy
     A part of Kubernetes always may: schedulers and device plugins of some vendors have the user of kube-scheduler or
     of the node. Else the rule lists them; if it does not, a service account may that is not the tenant's.
     """
+    if request.user.startswith(_ACCOUNT) and backend.writers:
+        return _writes(request.user, [backend])
+    return is_of_the_platform(request, policy, rulebook)
+
+
+def is_of_the_platform(request: AdmissionRequest, policy: TenantPolicy | None, rulebook: Rulebook) -> bool:
+    """Whether the user is a part of Kubernetes, or a service account that is not the tenant's."""
     if not request.user.startswith(_ACCOUNT):
         return request.user.startswith("system:") and request.user != _ANYBODY
-    if backend.writers:
-        return _writes(request.user, [backend])
     namespace = request.user.removeprefix(_ACCOUNT).partition(":")[0]
     if namespace == request.namespace:
         return False

@@ -12,22 +12,37 @@ from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from webhook.core.decision import Finding, Reservation
+from webhook.core.kube import pod
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.kube.time import DAY, HOUR, duration
-from webhook.core.policy import allowed, ceilings, disabled_back_ends, placement, totals, unknown_devices
-from webhook.core.policy.holdings import Holding, PodUsage, pod_usage
+from webhook.core.policy import (
+    allowed,
+    ceilings,
+    device_access,
+    disabled_back_ends,
+    immutable,
+    placement,
+    totals,
+    unknown_devices,
+)
+from webhook.core.policy.device_access import Bypass
+from webhook.core.policy.holdings import Holding, PodUsage, holdings, pod_usage
 from webhook.core.policy.membership import Membership, member
 from webhook.core.policy.unknown_devices import UnknownDevice
 from webhook.core.review import AdmissionRequest, line
 from webhook.core.rules.exemption import Exemption
+from webhook.core.rules.protection import Access
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import MAX_PRIORITY, RULES, TenantPolicy
-from webhook.core.violations import LATER_FIX, Breach, Violation
+from webhook.core.rules.tenant_policy import LIFTED, MAX_PRIORITY, RULES, TenantPolicy
+from webhook.core.violations import LATER_FIX, Action, Breach, Violation
 
 SOON: Final = 7 * DAY
 """How long before its end an exemption makes a warning, in seconds."""
+
+MOST: Final = 50
+"""How many ways to other devices are told."""
 
 LISTED: Final = 3
 """How many unknown devices are looked for: one is enough for a refusal, and a hostile pod may have thousands."""
@@ -65,10 +80,11 @@ NOTHING: Final = Judgement()
 def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     """Judge a pod that is about to be created, by what its containers hold."""
     tenancy = rulebook.tenancy
-    asks = _Asks(seen, held, totals.claimed(seen, rulebook), _unknown_devices(seen, rulebook))
-    if tenancy.silent or not (held or asks.claims or asks.unknown):
-        return _unknown(asks, rulebook)
-    if why := _not_now(seen.namespace, tenancy):
+    bypasses = _bypasses(seen, held, request, rulebook)
+    asks = _Asks(seen, held, totals.claimed(seen, rulebook), _unknown_devices(seen, rulebook), bypasses)
+    if tenancy.silent or not (asks.devices or bypasses):
+        return _of_the_cluster(asks, rulebook)
+    if asks.devices and (why := _not_now(seen.namespace, tenancy)):
         return Judgement(violations=[_later(why)])
     membership = member(seen.namespace, tenancy)
     policy = membership.policy
@@ -82,6 +98,21 @@ def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, ruleboo
     return case.judged(_breaches(policy, asks, usage, rulebook), reservation)
 
 
+def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
+    """Judge an update of a pod, pruned, by the ways to other devices that it adds."""
+    old, new = (pod.read(raw or {}, request.namespace) for raw in (request.old_pod, request.pod))
+    policy = member(request.namespace, rulebook.tenancy).policy if rulebook.tenancy.policies else None
+    access = device_access.action(policy, rulebook.cluster)
+    if access is None or immutable.is_of_the_platform(request, policy, rulebook):
+        return NOTHING
+    found = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
+    bypasses = [*islice(found, MOST)]
+    if policy is None:
+        return _of_the_cluster(_Asks(new, (), (), (), bypasses), rulebook)
+    case = _Case(policy, [*_in_force(request, request.namespace, rulebook.tenancy)], request.at)
+    return case.judged(_accesses(bypasses, access), None)
+
+
 class _Asks(NamedTuple):
     """A pod, and what in it may be for a GPU."""
 
@@ -89,6 +120,26 @@ class _Asks(NamedTuple):
     held: Sequence[Holding]
     claims: Sequence[str]
     unknown: Sequence[UnknownDevice]
+    bypasses: Sequence[Bypass] = ()
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """What in it is for a GPU, or may be."""
+        named = [one.said for one in self.bypasses if not one.of_node]
+        held = [shown(one.container.name) for one in self.held]
+        return [
+            *held,
+            *(f"the claim {shown(claim)}" for claim in self.claims),
+            *(shown(one.name) for one in self.unknown),
+            *named,
+        ]
+
+
+def _bypasses(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Sequence[Bypass]:
+    """The ways of a pod to other devices, the first MOST; a pod that runs already cannot be kept from them."""
+    if device_access.is_mirrored(seen, request.user):
+        return ()
+    return [*islice(device_access.find(seen, device_access.served(held), rulebook), MOST)]
 
 
 def _unknown_devices(seen: Pod, rulebook: Rulebook) -> Sequence[UnknownDevice]:
@@ -99,9 +150,9 @@ def _unknown_devices(seen: Pod, rulebook: Rulebook) -> Sequence[UnknownDevice]:
 
 def _breaches(policy: TenantPolicy, asks: _Asks, usage: PodUsage, rulebook: Rulebook) -> Iterator[Breach]:
     """A breach for each rule of a policy that the pod breaks."""
-    pod, held, claims, unknown = asks
+    seen, held, claims, unknown, bypasses = asks
     if held:
-        yield from (Breach("", policy.action, violation) for violation in placement.check(pod, policy))
+        yield from (Breach("", policy.action, violation) for violation in placement.check(seen, policy))
     yield from allowed.check(policy, held, rulebook)
     yield from ceilings.check(policy, held)
     uncounted = unknown_devices.action(policy, rulebook.cluster)
@@ -109,8 +160,15 @@ def _breaches(policy: TenantPolicy, asks: _Asks, usage: PodUsage, rulebook: Rule
     ruled = any(getattr(policy, name) is not None for name in RULES)
     uncovered = [one for one in unknown if not ruled or one.name not in claims]
     rule = policy.quota.rule if policy.quota else policy.rule
-    for violation in unknown_devices.violations(uncovered, pod, rule):
+    for violation in unknown_devices.violations(uncovered, seen, rule):
         yield Breach("quota", uncounted, violation)
+    yield from _accesses(bypasses, device_access.action(policy, rulebook.cluster))
+
+
+def _accesses(bypasses: Iterable[Bypass], access: Access | None) -> Iterator[Breach]:
+    """A breach for each way to other devices; what /mutate has left of those that it removes is refused."""
+    action: Action = "warn" if access == "warn" else "deny"
+    yield from (Breach("deviceAccess", action, device_access.violation(one)) for one in bypasses if access)
 
 
 @dataclass(slots=True)
@@ -173,7 +231,7 @@ def _in_force(request: AdmissionRequest, namespace: str, tenancy: Tenancy) -> It
 def exempted_rules(exemptions: Iterable[Exemption]) -> frozenset[str]:
     """The rules that all these exemptions lift."""
     each = [exemption.lifts for exemption in exemptions]
-    return frozenset(RULES).intersection(*each) if each else frozenset()
+    return frozenset(LIFTED).intersection(*each) if each else frozenset()
 
 
 def _not_now(namespace: str, tenancy: Tenancy) -> str:
@@ -190,28 +248,30 @@ def _later(why: str) -> Violation:
     return Violation(code="GPU111", path="metadata.namespace", message=message, fix=LATER_FIX)
 
 
-def _unknown(asks: _Asks, rulebook: Rulebook) -> Judgement:
-    """The judgement of the Cluster document alone on unknown devices."""
-    if not asks.unknown:
+def _of_the_cluster(asks: _Asks, rulebook: Rulebook) -> Judgement:
+    """The judgement of the Cluster document alone: on unknown devices, and on ways to other ones."""
+    cluster = rulebook.cluster
+    unknown = unknown_devices.violations(asks.unknown, asks.pod) if asks.unknown else ()
+    judged: list[tuple[Action, Violation]] = [(unknown_devices.action(None, cluster), one) for one in unknown]
+    judged += ((breach.action, breach.violation) for breach in _accesses(asks.bypasses, cluster.device_access))
+    if not judged:
         return NOTHING
-    action = unknown_devices.action(None, rulebook.cluster)
-    wrong = [*unknown_devices.violations(asks.unknown, asks.pod)]
-    findings = [Finding("", violation.rule, violation.code, action) for violation in wrong]
-    if action == "deny":
-        return Judgement(violations=wrong, findings=findings)
-    return Judgement(warnings=[*map(line, wrong)], findings=findings)
+    return Judgement(
+        violations=[violation for action, violation in judged if action == "deny"],
+        warnings=[line(violation) for action, violation in judged if action != "deny"],
+        findings=[Finding("", violation.rule, violation.code, action) for action, violation in judged],
+    )
 
 
 def _without_policy(asks: _Asks, found: Membership, rulebook: Rulebook) -> Judgement:
     """The judgement where no policy is for the namespace."""
     tolerated = rulebook.cluster.unknown_devices == "warn" and not asks.held and not asks.claims
-    if tolerated or not (found.rivals or rulebook.tenancy.closed):
-        return _unknown(asks, rulebook)
+    if tolerated or not asks.devices or not (found.rivals or rulebook.tenancy.closed):
+        return _of_the_cluster(asks, rulebook)
     namespace = asks.pod.namespace
     if found.rivals:
         return _refused(_ambiguous(namespace, found.rivals), " and ".join(one.name for one in found.rivals))
-    maybe = [f"the claim {shown(claim)}" for claim in asks.claims] or [shown(one.name) for one in asks.unknown]
-    may_be = f", and {maybe[0]} of the pod may be for one" if maybe and not asks.held else ""
+    may_be = "" if asks.held else f", and {asks.devices[0]} may be for one"
     violation = Violation(
         code="GPU105",
         path="metadata.namespace",

@@ -20,10 +20,12 @@ import orjson
 
 from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.interpret.hints import BEGINNINGS
-from webhook.core.kube.paths import mapping, objects
+from webhook.core.kube.paths import at, mapping, objects
 from webhook.core.kube.pod import SECTIONS
 from webhook.core.plan import allocation
-from webhook.core.policy import disabled_back_ends, unknown_devices
+from webhook.core.policy import device_access, disabled_back_ends, unknown_devices
+from webhook.core.policy.device_access import Names
+from webhook.core.policy.membership import member
 from webhook.core.projection import budget
 from webhook.core.projection.budget import ExcessError
 from webhook.core.request.request import PREFIX
@@ -31,11 +33,11 @@ from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
-_SPEC: Final = ("nodeSelector", "tolerations", "schedulerName", "runtimeClassName", "nodeName", "hostIPC")
+_SPEC: Final = ("nodeSelector", "tolerations", "schedulerName", "runtimeClassName", "nodeName", "hostIPC", "hostPID")
 """Fields of a pod's spec that are kept whole."""
 
 _CONTAINER: Final = ("name", "restartPolicy")
-_SECURITY: Final = ("privileged", "runAsUser")
+_SECURITY: Final = ("privileged", "runAsUser", "capabilities", "windowsOptions")
 _NODE_AFFINITY: Final = ("requiredDuringSchedulingIgnoredDuringExecution",)
 _CLAIM: Final = ("name", "resourceClaimTemplateName")
 _REQUIREMENTS: Final = ("limits", "requests")
@@ -52,17 +54,23 @@ class AllowList:
     labels        keys; those that begin with `gpu`, in any capitals, or contain our prefix are always read
     annotations   keys; those that contain our prefix are always read
     prefixes      how further annotations begin, also with `gpu` in any capitals
+    beginnings    the same of labels
     env           names of environment variables
+    env_prefixes  how further names of environment variables begin
     resources     names of resources; those with a `/`, or that begin with `gpu`, are always read
     host_paths    paths of host volumes
+    protected     protected names, which are read wherever they stand
     """
 
     labels: frozenset[str]
     annotations: frozenset[str]
     prefixes: tuple[str, ...]
+    beginnings: tuple[str, ...]
     env: frozenset[str]
+    env_prefixes: tuple[str, ...]
     resources: frozenset[str]
     host_paths: frozenset[str]
+    protected: Mapping[str, Names]
 
 
 def project(request: AdmissionRequest, rulebook: Rulebook) -> AdmissionRequest:
@@ -112,7 +120,7 @@ def _depends(request: AdmissionRequest, rulebook: Rulebook) -> bool:
     its finalizers.
     """
     there = [pod for pod in (request.pod, request.old_pod) if pod is not None]
-    if not any(_concerns_gpus(pod, rulebook) for pod in there):
+    if not any(_concerns_gpus(pod, rulebook) for pod in there) and not _may_reach_devices(request, rulebook):
         return False
     if request.old_pod is None:
         return True
@@ -138,6 +146,13 @@ def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
     return claims and not rulebook.tenancy.silent
 
 
+def _may_reach_devices(request: AdmissionRequest, rulebook: Rulebook) -> bool:
+    """Whether a policy would mind that the pod reaches devices beside those that it asks for."""
+    policy = member(request.namespace, rulebook.tenancy).policy
+    minds = device_access.action(policy, rulebook.cluster) is not None or rulebook.tenancy.closed
+    return minds and device_access.may_be_in(request.pod or {}, rulebook)
+
+
 # The allow-list
 
 
@@ -155,14 +170,17 @@ def _allow_list(rulebook: Rulebook) -> AllowList:
     companions = [mode.companions for mode in modes if mode.companions is not None]
     policies = rulebook.tenancy.policies
     reserved = sorted({key for each in companions for key in each.reserved})
+    protected = device_access.names(rulebook)
     return AllowList(
         labels=_union(
+            protected["labels"].exact,
             rulebook.all_slots["label"],
             *(each.labels for each in outputs),
             *(policy.labels for policy in policies),
         ),
         annotations=_union(
             ("gpu", locations.DEFAULT_CONTAINER),
+            protected["annotations"].exact,
             rulebook.all_slots["annotation"],
             rulebook.all_annotations,
             allocation.addresses(rulebook),
@@ -172,13 +190,17 @@ def _allow_list(rulebook: Rulebook) -> AllowList:
         ),
         prefixes=(
             *BEGINNINGS,
+            *protected["annotations"].beginnings,
             *sorted({key.partition("*")[0] for key in reserved if "*" in key}),
             *(prefix for source in rulebook.sources for prefix in source.prefixes),
             *sorted({slot.head for slot in rulebook.per_container}),
         ),
-        env=_union(*(mode.outputs.env for mode in modes)),
+        beginnings=(*BEGINNINGS, *protected["labels"].beginnings),
+        env=_union(protected["env"].exact, *(mode.outputs.env for mode in modes)),
+        env_prefixes=protected["env"].beginnings,
         resources=_union(rulebook.resources, locations.RESOURCES),
         host_paths=frozenset(each.requires["hostPath"] for each in companions if "hostPath" in each.requires),
+        protected=protected,
     )
 
 
@@ -212,8 +234,8 @@ def _metadata(metadata: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]
 def _labels(labels: Any, allowed: AllowList) -> Any:
     if not isinstance(labels, dict):
         return labels
-    keys = allowed.labels
-    return {key: value for key, value in labels.items() if key in keys or key.startswith(BEGINNINGS) or PREFIX in key}
+    keys, beginnings = allowed.labels, allowed.beginnings
+    return {key: value for key, value in labels.items() if key in keys or key.startswith(beginnings) or PREFIX in key}
 
 
 def _annotations(annotations: Any, allowed: AllowList) -> Any:
@@ -236,7 +258,7 @@ def _spec(spec: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]:
         kept["securityContext"] = _only(spec["securityContext"], _SECURITY)
     if "resourceClaims" in spec:
         kept["resourceClaims"] = _each(spec["resourceClaims"], _claim, allowed)
-    if allowed.host_paths and "volumes" in spec:
+    if "volumes" in spec:
         kept["volumes"] = _host_volumes(spec["volumes"], allowed)
     return kept
 
@@ -263,7 +285,7 @@ def _container(container: Any, allowed: AllowList) -> Any:
         kept["env"] = _env(container["env"], allowed)
     if "securityContext" in container:
         kept["securityContext"] = _only(container["securityContext"], _SECURITY)
-    if allowed.host_paths and "volumeMounts" in container:
+    if "volumeMounts" in container:
         kept["volumeMounts"] = _mounts(container["volumeMounts"], allowed)
     return kept
 
@@ -295,6 +317,7 @@ def _env(env: Any, allowed: AllowList) -> Any:
     try:
         names = [variable.get("name") for variable in env]
         read = allowed.env.intersection(names)
+        read |= {name for name in names if name and name.startswith(allowed.env_prefixes)}
     except (AttributeError, TypeError):  # they are no objects with a name
         return env
     if not read:
@@ -308,19 +331,36 @@ def _claim(claim: Any, _: AllowList) -> Any:
 
 
 def _host_volumes(volumes: Any, allowed: AllowList) -> Any:
-    return [
-        {"name": volume.get("name"), "hostPath": volume["hostPath"]}
-        for volume in objects(volumes)
-        if isinstance(volume.get("hostPath"), dict) and str(volume["hostPath"].get("path")) in allowed.host_paths
-    ]
+    """The host volumes that are read, at their index; those after the last of them go."""
+    return _trimmed([_host_volume(volume, allowed) for volume in (volumes if isinstance(volumes, list) else ())])
+
+
+def _host_volume(volume: Any, allowed: AllowList) -> Mapping[str, Any]:
+    path = at(volume, "hostPath", "path")
+    if not isinstance(path, str):
+        return _UNREAD
+    protected = any(allowed.protected["host_paths"].at_path(device_access.real_path(path)))
+    if protected or path in allowed.host_paths:
+        return {"name": volume.get("name"), "hostPath": volume["hostPath"]}
+    return _UNREAD
 
 
 def _mounts(mounts: Any, allowed: AllowList) -> Any:
-    return [
-        {"name": mount.get("name"), "mountPath": mount["mountPath"]}
-        for mount in objects(mounts)
-        if str(mount.get("mountPath")) in allowed.host_paths
-    ]
+    """The mounts that are read, at their index; those after the last of them go."""
+    return _trimmed([_mount(mount, allowed) for mount in objects(mounts)])
+
+
+def _mount(mount: Mapping[str, Any], allowed: AllowList) -> Mapping[str, Any]:
+    path = str(mount.get("mountPath"))
+    if path in allowed.host_paths or any(allowed.protected["mount_paths"].below(device_access.absolute(path))):
+        return {"name": mount.get("name"), "mountPath": path}
+    return _UNREAD
+
+
+def _trimmed(kept: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    while kept and kept[-1] is _UNREAD:
+        kept.pop()
+    return kept
 
 
 def _each(value: Any, prune: Callable[[Any, AllowList], Any], allowed: AllowList) -> Any:

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 from typing import Final
 
 from webhook.core import review
-from webhook.core.kube.pod import CORE
-from webhook.core.policy import immutable
+from webhook.core.kube.pod import CORE, SECTIONS
+from webhook.core.policy import device_access, immutable
 from webhook.core.projection import budget, projection
 from webhook.core.rules import index
 from webhook.core.rules.built_in_workloads import BUILT_IN
+from webhook.core.rules.protection import ANY
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.vocabulary import CONTAINER
 
@@ -29,6 +31,15 @@ WORD: Final = "gpu"
 """A label or annotation key with this in it comes to us, wherever in the key it is, in any capitals."""
 
 LOWERED: Final = ".lowerAscii()"
+
+CONTAINERS: Final = 30
+"""The most containers of one kind that are looked at here."""
+
+MANY: Final = 100
+"""The most labels or annotations, volumes, and variables or mounts of a container, that are looked at here."""
+
+_HOLDERS: Final = f"[{', '.join(f'pod.spec.?{section}.orValue([])' for section in SECTIONS)}]"
+"""The containers of every kind."""
 
 AMOUNTS: Final = 100
 """The most limits, or requests, of one container; ordinary ones have three, and one for each size of huge pages."""
@@ -50,6 +61,9 @@ CHANGED: Final = """\
 """An update that changes none of these concerns nobody here, such as the status that kubelets write all day. It is
 asked first: of two large pods the rest would be dear."""
 
+PODS: Final = "(request.operation == 'UPDATE' ? [object, oldObject] : [object])"
+"""The old pod, too, so that taking a label away is seen."""
+
 BY_A_PERSON: Final = f"""\
 !object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) &&
   owner.kind in {[*WORKLOADS]})"""
@@ -67,7 +81,7 @@ _TEMPLATES: Final = f"[{OF_A_CRONJOB} ? object.spec.jobTemplate.spec.template : 
 UNFIT: Final = f"""\
 {_TEMPLATES}.exists(pod,
   [pod.spec.?containers.orValue([]) + pod.spec.?initContainers.orValue([])].exists(holders,
-    holders.size() <= {budget.CONTAINERS.most} && holders.exists(holder,
+    holders.size() <= {CONTAINERS} && holders.exists(holder,
       [holder.?resources.?limits.orValue({{}}), holder.?resources.?requests.orValue({{}})].exists(amounts,
         amounts.size() <= {AMOUNTS} &&
         amounts.exists(name, name.contains('/') ? amounts[name].endsWith('m') : name.startsWith('{WORD}'))))))"""
@@ -87,9 +101,17 @@ NEW_POD: Final = "request.operation == 'CREATE' || object.spec != oldObject.spec
 
 
 def of_pods(rulebook: Rulebook) -> list[Condition]:
-    """For pods. An update asks the old pod, too, so that taking a label away is seen."""
-    pods = "(request.operation == 'UPDATE' ? [object, oldObject] : [object])"
-    return [_condition("asks-for-a-device", f"{CHANGED} &&\n{pods}.exists(pod,\n{_indented(_asks(rulebook))})")]
+    """For pods."""
+    return [_condition("asks-for-a-device", f"{CHANGED} &&\n{PODS}.exists(pod,\n{_indented(_asks(rulebook))})")]
+
+
+def of_reaching_pods(rulebook: Rulebook) -> list[Condition]:
+    """For pods that may have their node and that the condition above leaves out."""
+    reaches, asks = _indented(_reaches(rulebook)), _indented(_asks(rulebook))
+    return [
+        _condition("may-have-the-node", f"{CHANGED} &&\n{PODS}.exists(pod,\n{reaches})"),
+        _condition("asks-for-no-device", f"!{PODS}.exists(pod,\n{asks})"),
+    ]
 
 
 def of_restated_pods() -> list[Condition]:
@@ -104,7 +126,8 @@ def of_bindings(rulebook: Rulebook) -> list[Condition]:
     words = sorted({_common(glob) for glob in globs if "*" in glob})
     keys = _counting(every) | {glob for glob in globs if "*" not in glob}
     named = _listed(sorted(key for key in keys if not any(word in key for word in (WORD, *words))))
-    found = f"{_joined([WORD, *words])} ||\nentries.exists(key, key in {named})"
+    most = max(limit.most for limit in budget.OF_METADATA.values())
+    found = f"{_joined([WORD, *words], most)} ||\nentries.exists(key, key in {named})"
     return [_condition("carries-what-a-pod-counts-by", f"{_metadata('object.?metadata')}\n{_indented(found)})")]
 
 
@@ -142,25 +165,69 @@ def _asks(rulebook: Rulebook) -> str:
     heard = set(rulebook.all_slots["annotation"]) if any(rulebook.slots.values()) else set()
     alone = {key for numbers in rulebook.all_slots.values() for key, number in numbers.items() if number.alone}
     rest = {word.partition(CONTAINER)[0] for word in prefixes | heard | alone if WORD not in word}
-    words = [WORD, *sorted(rest)]
+    names = device_access.names(rulebook)
+    protected = {_common(key) for section in ("labels", "annotations") for key in names[section].every}
+    words = [WORD, *sorted(word for word in rest | protected if WORD not in word)]
     return f"""\
 has(pod.spec.resourceClaims) ||
 [[pod.spec] + pod.spec.?containers.orValue([]) + pod.spec.?initContainers.orValue([])].exists(holders,
-  holders.size() > {budget.CONTAINERS.most} || holders.exists(holder,
+  holders.size() > {CONTAINERS} || holders.exists(holder,
     [holder.?resources.?limits.orValue({{}}), holder.?resources.?requests.orValue({{}})].exists(amounts,
       amounts.size() > {AMOUNTS} ||
       amounts.exists(name, !(name in {[*CORE]}) && !name.startsWith('hugepages-'))))) ||
 {_metadata("pod.?metadata")}
-  {_joined(words)})"""
+  {_joined(words)}) ||
+{_access(rulebook)}"""
+
+
+def _access(rulebook: Rulebook) -> str:
+    """Whether `pod` may name a device by another way than a request: a runtime class, a variable, a mount."""
+    names = device_access.names(rulebook)
+    mounts = " || ".join(f"paths.contains('{PurePosixPath(path).name}')" for path in names["mount_paths"].every)
+    variable = _indented(_one_of("name", names["env"]), 6)
+    return f"""\
+{_one_of("pod.spec.?runtimeClassName.orValue('')", names["runtime_classes"])} ||
+{_HOLDERS}.exists(holders, holders.exists(holder,
+  [holder.?env.orValue([])].exists(variables, variables.size() > {MANY} ||
+    variables.exists(variable, [variable.name].exists(name,
+{variable}))) ||
+  [holder.?volumeMounts.orValue([])].exists(mounts, mounts.size() > {MANY} ||
+    [mounts.map(mount, mount.mountPath).join(' ')].exists(paths, {mounts or "false"}))))"""
+
+
+def _reaches(rulebook: Rulebook) -> str:
+    """Whether `pod` may have its node: by a path, a privilege, a capability."""
+    names = device_access.names(rulebook)
+    paths = [one.removesuffix(ANY) for one in names["host_paths"].every]
+    roots = [path for path in paths if not any(path.startswith(other) for other in paths if other != path)]
+    also = [f"/var{path}" for path in roots if path.startswith("/run")]
+    parents = {f"{parent}".rstrip("/") for path in paths for parent in PurePosixPath(path).parents} | {"/var/run"}
+    exact = _listed(sorted({f"{parent}{end}" for parent in parents for end in ("", "/")} - {""}))
+    begins = " ||\n    ".join(f"path.startsWith('{root}')" for root in sorted({*roots, *also}))
+    capabilities = _listed(f"{cap}{name}" for name in names["capabilities"].every for cap in ("", "CAP_"))
+    return f"""\
+pod.spec.?volumes.orValue([]).size() > {MANY} ||
+pod.spec.?volumes.orValue([]).exists(volume, has(volume.hostPath) && [volume.hostPath.path].exists(path,
+    path.contains('//') || path.contains('/.') || path in {exact} ||
+    {begins})) ||
+pod.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false) ||
+{_HOLDERS}.exists(holders, holders.exists(holder, [holder.?securityContext].exists(context,
+  context.?privileged.orValue(false) || context.?windowsOptions.?hostProcess.orValue(false) ||
+  context.?capabilities.?add.orValue([]).exists(name, name.upperAscii() in {capabilities}))))"""
+
+
+def _one_of(text: str, names: device_access.Names) -> str:
+    """Whether a text of CEL is one of the names, or begins as one of them."""
+    begins = "".join(f" ||\n{text}.startsWith('{head}')" for head in names.beginnings)
+    return f"{text} in {_listed(names.exact)}{begins}"
 
 
 def _metadata(holder: str) -> str:
     return f"[{holder}.?labels.orValue({{}}), {holder}.?annotations.orValue({{}})].exists(entries,"
 
 
-def _joined(words: Iterable[str]) -> str:
+def _joined(words: Iterable[str], most: int = MANY) -> str:
     searched = " ||\n  ".join(f"keys{LOWERED if word == WORD else ''}.contains('{word}')" for word in words)
-    most = max(limit.most for limit in budget.OF_METADATA.values())
     return f"entries.size() > {most} || [entries.map(key, key).join(' ')].exists(keys, {searched})"
 
 
@@ -182,5 +249,5 @@ def _listed(names: Iterable[str]) -> str:
     return f"[\n{_indented(text)}]"
 
 
-def _indented(text: str) -> str:
-    return textwrap.indent(text, "  ")
+def _indented(text: str, width: int = 2) -> str:
+    return textwrap.indent(text, " " * width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from webhook.core.forms.document import API_VERSION
@@ -65,58 +66,69 @@ def both(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[dict[str, Any
 
     `caBundle` is not set: the program that issues the certificate writes it into the live objects, or `trusting`.
     """
-    exempt = _exempt(rulebook, namespace)
-
-    def hook(name: str, path: str, rules: Sequence[Any], matching: list[Condition], **changed: Any) -> dict[str, Any]:
-        return {
-            "name": f"{name}.gpu-webhook.io",
-            "clientConfig": {"service": {"namespace": namespace, "name": NAME, "port": 443, "path": f"/{path}"}},
-            "rules": rules,
-            "matchPolicy": "Equivalent",
-            "namespaceSelector": exempt,
-            "matchConditions": matching,
-            "sideEffects": "None",
-            "failurePolicy": "Fail",
-            "timeoutSeconds": TIMEOUT_SECONDS,
-            "admissionReviewVersions": ["v1"],
-            **changed,
-        }
-
+    hook = partial(_of_pods, namespace, _exempt(rulebook, namespace))
     pods, anew = conditions.of_pods(rulebook), conditions.of_restated_pods()
     made, changed = ["CREATE"], ["CREATE", "UPDATE"]
-    # A container that a later webhook adds is seen, too: mutating twice changes nothing.
+    # A container that a later webhook adds is seen, too.
     mutate = hook("mutate", "mutate", [_rule(_PODS, changed)], [*pods, *anew], reinvocationPolicy="IfNeeded")
     # Quota is reserved on a real create, never on a dry run.
     rules = [_rule(_PODS, changed), _rule(_SUBRESOURCES, ["UPDATE"])]
     validate = hook("validate", "validate", rules, pods, sideEffects="NoneOnDryRun")
+    # Most pods that have the node are no tenant's, as a network plugin's: without us they start all the same.
+    node = hook("node-access", "validate", rules, conditions.of_reaching_pods(rulebook), failurePolicy="Ignore")
     bindings = hook("bindings", "validate", [_rule(_BINDINGS, made)], conditions.of_bindings(rulebook))
-    # Warnings to the author of what makes pods, and of policies: nobody waits for them, or needs them.
-    aside: dict[str, Any] = {"failurePolicy": "Ignore", "timeoutSeconds": WARNING_SECONDS}
     own = [_rule(_APPS, changed), _rule(_BATCH, changed)]
+    aside = {"failurePolicy": "Ignore", "timeoutSeconds": WARNING_SECONDS}  # warnings: nobody waits for them
     templates = hook("templates", "templates", own, conditions.of_workloads(rulebook), **aside)
     unfit = hook("unfit-templates", "templates", own, conditions.of_unfit_workloads(), **aside)
-    custom = [_rule(each, changed) for each in _custom(rulebook)]
-    workloads = hook("workloads", "templates", custom, conditions.of_custom_workloads(), **aside)
+    workloads = hook("workloads", "templates", [*_custom(rulebook)], conditions.of_custom_workloads(), **aside)
     policies = hook("policies", "policies", [_POLICIES], conditions.of_policies(), **aside, namespaceSelector={})
-    hooks = [validate, bindings, templates, workloads, policies]
-    validating = [*hooks, *_of_leases("validating", "validate", namespace)]
+    mutating = [mutate, unfit, *_of_leases("mutating", "mutate", namespace)]
+    leases = _of_leases("validating", "validate", namespace)
     return [
-        _configuration("MutatingWebhookConfiguration", [mutate, unfit, *_of_leases("mutating", "mutate", namespace)]),
-        _configuration("ValidatingWebhookConfiguration", validating),
+        _configuration("MutatingWebhookConfiguration", mutating),
+        _configuration(
+            "ValidatingWebhookConfiguration", [validate, bindings, templates, workloads, policies, node, *leases]
+        ),
     ]
 
 
-def _custom(rulebook: Rulebook) -> Iterator[dict[str, list[str]]]:
+def _of_pods(
+    namespace: str,
+    selected: Any,
+    name: str,
+    path: str,
+    rules: Sequence[Any],
+    matching: list[Condition],
+    **changed: Any,
+) -> dict[str, Any]:
+    return {
+        "name": f"{name}.gpu-webhook.io",
+        "clientConfig": {"service": {"namespace": namespace, "name": NAME, "port": 443, "path": f"/{path}"}},
+        "rules": rules,
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": selected,
+        "matchConditions": matching,
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+        **changed,
+    }
+
+
+def _custom(rulebook: Rulebook) -> Iterator[dict[str, Any]]:
     """The kinds that documents say pods of; those that a cluster does not have are never asked about."""
     for workload in sorted(
         {id(each): each for each in rulebook.workloads.values()}.values(), key=lambda each: each.name
     ):
         if workload.name and workload.pods:
-            yield {
+            kinds = {
                 "apiGroups": [workload.objects.group],
                 "apiVersions": [*workload.objects.versions] or ["*"],
                 "resources": [resource(kind) for kind in workload.objects.kinds],
             }
+            yield _rule(kinds, ["CREATE", "UPDATE"])
 
 
 def inactive(configuration: Mapping[str, Any]) -> dict[str, Any]:

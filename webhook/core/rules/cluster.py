@@ -11,6 +11,7 @@ from webhook.core.forms.form import Group, document, form, found, need, place, t
 from webhook.core.forms.inheritance import Parameters
 from webhook.core.forms.shape import ANYTHING, FLAG, TEXT, Scope, Shape, each, either, many, some, word
 from webhook.core.rules.names import BACKEND, MODEL, PARAMETRISED, one_of
+from webhook.core.rules.protection import ACCESS, FATE, Access
 
 
 def _ranks(node: Node, scope: Scope) -> Mapping[str, int]:
@@ -84,6 +85,7 @@ class Cluster:
         " warning (`warn`), or refused (`deny`). If left out, it is refused where a quota would have to count it and"
         " where no GPU may be used.",
     )
+    device_access: Access | None = take(word(ACCESS), f"{FATE} If left out, what policies say.")
     other_devices: tuple[str, ...] = take(
         many(TEXT),
         "Resources, as globs, that look like GPUs and are none, beside those that the back ends list; and templates"

@@ -10,7 +10,7 @@ from webhook.core.forms.document import Node
 from webhook.core.forms.form import document, form, found, line, need, take
 from webhook.core.forms.shape import FILLED, Shape, many, pattern, some, word
 from webhook.core.kube import time as times
-from webhook.core.rules.tenant_policy import GLOBS, RULES
+from webhook.core.rules.tenant_policy import GLOBS, LIFTED
 
 _EMPTY: Final = "has to name something"
 
@@ -40,7 +40,7 @@ class Exemption:
         ["system:serviceaccount:ci:*"],
     )
     lifts: frozenset[str] = need(
-        some(word(RULES), _EMPTY),
+        some(word(LIFTED), _EMPTY),
         "Which rules are lifted. Where several exemptions hold for a pod, only what all of them lift.",
         ["quota"],
     )

@@ -76,7 +76,8 @@ def _of_cluster(cluster: Cluster, rulebook: Rulebook) -> Rulebook:
     """The rulebook of another cluster with the same rules, of whose nodes nothing is known."""
     made = index(cluster, rulebook.backends, rulebook.devices, rulebook.digest, rulebook.sources)
     surroundings = Surroundings(objects=rulebook.surroundings.objects)
-    return replace(made, surroundings=surroundings, uncounted=rulebook.uncounted, workloads=rulebook.workloads)
+    kept = {name: getattr(rulebook, name) for name in ("uncounted", "protections", "workloads")}
+    return replace(made, surroundings=surroundings, **kept)
 
 
 def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:

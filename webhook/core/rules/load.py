@@ -20,6 +20,7 @@ from webhook.core.rules.claim_source import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, Cluster
 from webhook.core.rules.exemption import EXEMPTION
 from webhook.core.rules.names import Known
+from webhook.core.rules.protection import PROTECTION, Protection
 from webhook.core.rules.rulebook import ClaimSource, Rulebook
 from webhook.core.rules.schema import KINDS
 from webhook.core.rules.tenancy import Tenancy
@@ -56,7 +57,7 @@ def read(documents: Iterable[Node], digest: str) -> Loaded:
     set_here = cluster.parameters if cluster else {}
     backends, sources = here.backends(set_here), here.sources(set_here)
     tenancy = here.tenancy(cluster, backends) if cluster else Tenancy()
-    workloads = here.workloads()
+    workloads, protections = here.workloads(), here.protections()
     kinds = _kinds(workloads, sources, problems)
     if causes or problems or cluster is None:
         raise DocumentError(*sorted(set(causes)), *sorted(set(problems)))
@@ -64,7 +65,7 @@ def read(documents: Iterable[Node], digest: str) -> Loaded:
     uncounted = tuple(dict.fromkeys(glob for one in catalogs for glob in one.resources))
     written = _Documents(specs, here.devices, [])
     return Loaded(
-        replace(rulebook, tenancy=tenancy, uncounted=uncounted, workloads=kinds),
+        replace(rulebook, tenancy=tenancy, uncounted=uncounted, workloads=kinds, protections=protections),
         [written.backend(one.name, {}) if one.parametrised else one for one in backends],
         written.sources({}),
         workloads,
@@ -175,6 +176,10 @@ class _Documents:
 
     def workloads(self) -> list[Workload]:
         return [WORKLOAD.of(*one, self.problems) for one in self.specs["Workload"].items()]
+
+    def protections(self) -> list[Protection]:
+        known = Known(backends=self.specs["Backend"].keys(), devices=self.devices)
+        return [PROTECTION.of(*one, self.problems, known) for one in self.specs["Protection"].items()]
 
     def tenancy(self, cluster: Cluster, backends: Iterable[Backend]) -> Tenancy:
         known = Known(

@@ -16,6 +16,7 @@ from webhook.core.rules.built_in_workloads import BUILT_IN
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.claim_source import ClaimSourceSpec
 from webhook.core.rules.cluster import Cluster
+from webhook.core.rules.protection import Protection
 from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.vocabulary import Slot, SlotKind
 from webhook.core.rules.workload import Workloads
@@ -101,6 +102,7 @@ class Rulebook:
     per_container: Sequence[Slot] = ()
     sources: Sequence[ClaimSource] = ()
     uncounted: Sequence[str] = ()
+    protections: Sequence[Protection] = ()
     workloads: Workloads = field(default_factory=lambda: BUILT_IN)
     digest: str
     trial: bool = False

@@ -15,6 +15,7 @@ from webhook.core.rules.catalog import DEVICE_CATALOG
 from webhook.core.rules.claim_source import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER
 from webhook.core.rules.exemption import EXEMPTION
+from webhook.core.rules.protection import PROTECTION
 from webhook.core.rules.tenant_policy import TENANT_POLICY
 from webhook.core.rules.workload import WORKLOAD
 
@@ -44,6 +45,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "DeviceCatalog": Kind("Card models of one vendor: names, memory, compute, partitions.", DEVICE_CATALOG.schema),
     "Exemption": Kind(
         "Who is spared some rules of policies, until when, and who answers for it.", EXEMPTION.schema, is_object=True
+    ),
+    "Protection": Kind(
+        "What of a pod gives devices that it does not ask for, or lifts a limit on those that it has.",
+        PROTECTION.schema,
     ),
     "TenantPolicy": Kind(
         "What one tenant may ask of GPUs, and how much it may hold. Its name is the tenant's.",

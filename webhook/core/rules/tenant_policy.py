@@ -18,10 +18,14 @@ from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 from webhook.core.request import shorthand
 from webhook.core.rules.names import BACKEND, MODEL, PROFILE, VENDOR, one_of
+from webhook.core.rules.protection import ACCESS, FATE, Access
 from webhook.core.violations import ACTIONS, Action
 
 RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")
-"""The rules of a policy that an exemption can lift."""
+"""The rules of a policy, each with an action of its own."""
+
+LIFTED: Final = (*RULES, "deviceAccess")
+"""What of a policy an exemption can lift."""
 
 MAX_PRIORITY: Final = 1_000_000
 _EMPTY: Final = "has to name something"
@@ -259,6 +263,10 @@ class TenantPolicy:
         "What becomes of a pod with a resource that looks like a GPU and that no rule knows, or, under a quota, with"
         " a resource claim: it is admitted with a warning (`warn`), or refused (`deny`). If left out, what the"
         " Cluster document says, and else what becomes of a pod that is over the quota.",
+    )
+    device_access: Access | None = take(
+        word(ACCESS),
+        f"{FATE} If left out, what the Cluster document says, and else what becomes of a pod that is over the quota.",
     )
     quota: Quota | None = take(
         _QUOTA, "The most that all live pods of the tenant may hold together.", {"devices": 16, "memory": "640Gi"}

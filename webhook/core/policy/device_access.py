@@ -1,0 +1,271 @@
+"""What of a pod gives it devices beside those that it asks for, as Protections say, and what becomes of the pod.
+
+No quota counts such devices: `NVIDIA_VISIBLE_DEVICES: all` gives every card of the node. What names devices counts
+where a TenantPolicy is in force; what gives the whole node (`privileged`, a host path), which has other uses, counts
+in the namespaces of a tenant only, as long as the Cluster document does not say what becomes of it everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from posixpath import normpath
+from typing import Any, Final, NamedTuple
+
+from webhook.core.kube import pod
+from webhook.core.kube.patch import Edit, Put, Remove
+from webhook.core.kube.paths import Path, at, field, mapping, objects
+from webhook.core.kube.pod import Container, Pod
+from webhook.core.kube.quantity import shown, text_of
+from webhook.core.policy.holdings import Holding
+from webhook.core.policy.membership import member
+from webhook.core.rules.cluster import Cluster
+from webhook.core.rules.protection import ANY, SECTIONS, Access, Protected, matches
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import TenantPolicy
+from webhook.core.rules.vocabulary import METADATA
+from webhook.core.violations import Refusal, Violation
+
+CODE: Final = "GPU116"
+
+Served = Mapping[str, str]
+"""The back end of each container that has a GPU, by the container's name."""
+
+
+class Bypass(NamedTuple):
+    """One way of a pod to devices that it does not ask for.
+
+    said       what stands in the pod, as the beginning of a sentence
+    protected  the entry of a Protection; it says what the pod gets by it
+    edits      what removes it; nothing does if there are none
+    of_node    it gives the whole node
+    """
+
+    path: Path
+    said: str
+    protected: Protected
+    edits: Sequence[Edit] = ()
+    of_node: bool = False
+
+
+def served(held: Iterable[Holding]) -> Served:
+    """The back end of each container that has a GPU."""
+    return {holding.container.name: holding.backend.name for holding in held}
+
+
+class Names:
+    """The protected names of one section, of all Protections."""
+
+    def __init__(self, found: Mapping[str, Protected]) -> None:
+        self.exact: Final = {name: one for name, one in found.items() if not name.endswith(ANY)}
+        self.heads: Final = [one for name, one in found.items() if name.endswith(ANY)]
+        self.beginnings: Final = tuple(one.name[:-1] for one in self.heads)
+        self._depth: Final = max((name.count("/") for name in found), default=0)
+        self._inside: Final[dict[str, list[Protected]]] = {}
+        for name, one in found.items():
+            for parent in PurePosixPath(name).parents:
+                self._inside.setdefault(str(parent), []).append(one)
+
+    @property
+    def every(self) -> list[str]:
+        """All names, as Protections have them."""
+        return [*self.exact, *(one.name for one in self.heads)]
+
+    def find(self, name: str) -> Protected | None:
+        """The entry for a name, or None."""
+        if name in self.exact:
+            return self.exact[name]
+        if not name.startswith(self.beginnings):
+            return None
+        return next(one for one in self.heads if matches(one.name, name))
+
+    def below(self, path: str) -> Iterator[Protected]:
+        """The entries for a path that it is, or is below."""
+        steps = path.split("/", self._depth + 1)[: self._depth + 1]
+        upward = ("/".join(steps[:count]) for count in range(len(steps), 1, -1))
+        yield from (self.exact[each] for each in upward if each in self.exact)
+        if path.startswith(self.beginnings):
+            yield from (one for one in self.heads if matches(one.name, path))
+
+    def at_path(self, path: str) -> Iterator[Protected]:
+        """The same, and those that are below the path."""
+        yield from self.below(path)
+        yield from self._inside.get(path, ())
+
+
+def names(rulebook: Rulebook) -> Mapping[str, Names]:
+    """The protected names by section; made once for each rulebook."""
+    known: Mapping[str, Names] | None = rulebook.cache.get(Names)
+    if known is None:
+        known = rulebook.cache[Names] = {
+            section: Names(
+                {name: one for each in rulebook.protections for name, one in getattr(each, section).items()}
+            )
+            for section in SECTIONS
+        }
+    return known
+
+
+def action(policy: TenantPolicy | None, cluster: Cluster) -> Access | None:
+    """What becomes of a pod with a bypass; None if nobody minds.
+
+    What the policy or the Cluster document says; else what becomes of a pod that is over the quota.
+    """
+    said = (policy and policy.device_access) or cluster.device_access
+    if said or not policy or not policy.quota:
+        return said
+    return None if policy.quota.action == "dryrun" else policy.quota.action
+
+
+def absolute(path: str) -> str:
+    """A path without `..` and doubled slashes; the kubelet takes a relative one from the root."""
+    return normpath(f"/{path.lstrip('/')}")
+
+
+def real_path(path: str) -> str:
+    """A path of a node, without `..`, doubled slashes, and the link /var/run."""
+    clean = absolute(path)
+    return clean.removeprefix("/var") if f"{clean}/".startswith("/var/run/") else clean
+
+
+def find(seen: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
+    """Every bypass of a pod."""
+    known = names(rulebook)
+    for section, kind in METADATA:
+        for key, value in (seen.labels if kind == "label" else seen.annotations).items():
+            one = known[section].find(key)
+            if one and not one.allows(text_of(value), served.values()):
+                path: Path = ("metadata", section, key)
+                yield Bypass(path, f"the {kind} {shown(key)}", one, [Remove(path)])
+    runtime_class = str(seen.spec.get("runtimeClassName") or "")
+    named = known["runtime_classes"].find(runtime_class)
+    if named and not served and not seen.spec.get("resourceClaims"):
+        yield Bypass(("spec", "runtimeClassName"), f"the runtime class {shown(runtime_class)}", named)
+    for container in seen.containers:
+        yield from _of_container(container, served.get(container.name), known)
+    yield from _of_volumes(seen, served, known)
+    yield from _of_flags(seen, bool(named), known["flags"])
+
+
+def _of_container(container: Container, backend: str | None, known: Mapping[str, Names]) -> Iterator[Bypass]:
+    backends = [backend] if backend else []
+    for index, variable in enumerate(container.env):
+        name, value = str(variable.get("name")), _value(variable)
+        one = known["env"].find(name)
+        if one and not one.allows(value, backends):
+            path: Path = (*container.path, "env", index)
+            said = f'{name}: "{shown(value)}" of the {container.kind} "{container.name}"'
+            yield Bypass(path, said, one, [_without(path, name, one, backend)])
+    for index, mount in enumerate(objects(container.raw.get("volumeMounts"))):
+        mounted = str(mount.get("mountPath"))
+        for one in known["mount_paths"].below(absolute(mounted)):
+            if not one.allows(mounted, backends):
+                path = (*container.path, "volumeMounts", index, "mountPath")
+                yield Bypass(path, f'the mount at {shown(mounted)} of the container "{container.name}"', one)
+    for capability in _capabilities(container):
+        if added := known["capabilities"].find(capability.upper().removeprefix("CAP_")):
+            path = (*container.path, "securityContext", "capabilities", "add")
+            said = f'the capability {shown(capability)} of the container "{container.name}"'
+            yield Bypass(path, said, added, of_node=True)
+
+
+def _without(path: Path, name: str, protected: Protected, backend: str | None) -> Edit:
+    """What takes a variable away. Without a GPU a harmless value is better: an image may bring another one."""
+    if backend is None and protected.harmless:
+        return Put(path, {"name": name, "value": protected.harmless[0]})
+    return Remove(path)
+
+
+def _value(variable: Mapping[str, Any]) -> str:
+    """A variable's value, or from where it is taken: `fieldRef PATH`, `configMapKeyRef NAME`."""
+    for source, chosen in mapping(variable, "valueFrom").items():
+        if isinstance(chosen, dict):
+            return f"{source} {chosen.get('fieldPath') or chosen.get('name') or ''}"
+    return text_of(variable.get("value") or "")
+
+
+def _capabilities(container: Container) -> list[str]:
+    added = at(container.raw, "securityContext", "capabilities", "add")
+    return [*map(str, added)] if isinstance(added, list) else []
+
+
+def _of_volumes(seen: Pod, served: Served, known: Mapping[str, Names]) -> Iterator[Bypass]:
+    for index, volume in enumerate(objects(seen.spec.get("volumes"))):
+        path = at(volume, "hostPath", "path")
+        if isinstance(path, str):
+            real = real_path(path)
+            guarded = (one for one in known["host_paths"].at_path(real) if not one.allows(real, served.values()))
+            if one := next(guarded, None):
+                yield Bypass(
+                    ("spec", "volumes", index, "hostPath", "path"),
+                    f"the host path {shown(path)}",
+                    one,
+                    of_node=True,
+                )
+
+
+def _of_flags(seen: Pod, of_a_class: bool, known: Names) -> Iterator[Bypass]:  # noqa: FBT001 - private, one caller
+    holders = [(container.path, container.raw) for container in seen.containers]
+    for path, raw in [*holders, (("spec",), seen.spec)]:
+        context = mapping(raw, "securityContext")
+        said = {
+            ("securityContext", "privileged"): context.get("privileged"),
+            ("securityContext", "windowsOptions", "hostProcess"): at(context, "windowsOptions", "hostProcess"),
+            ("hostPID",): of_a_class and raw.get("hostPID"),
+        }
+        for steps, value in said.items():
+            one = known.find(steps[-1]) if value is True else None
+            if one:
+                yield Bypass((*path, *steps), f"{steps[-1]}: true", one, of_node=True)
+
+
+def removal(seen: Pod, served: Served, rulebook: Rulebook) -> Sequence[Bypass]:
+    """What /mutate takes from a pod, if its policy or the Cluster document says `remove`."""
+    policy = member(seen.namespace, rulebook.tenancy).policy
+    if action(policy, rulebook.cluster) != "remove":
+        return ()
+    return [one for one in find(seen, served, rulebook) if one.edits]
+
+
+def removing(found: Sequence[Bypass]) -> list[Edit]:
+    """The edits that take these away, the last variable of a container first: removing one moves those after it."""
+    return [edit for one in reversed(found) for edit in one.edits]
+
+
+def told(found: Bypass) -> str:
+    """The warning to the author of a pod that loses it."""
+    put = next((edit.value["value"] for edit in found.edits if isinstance(edit, Put)), None)
+    became = "was taken out" if put is None else f'became "{put}"'
+    return f"{found.said} {became}: it {found.protected.gives}"
+
+
+def added(old: Pod, new: Pod, held: Served, rulebook: Rulebook) -> Iterator[Bypass]:
+    """What an update adds, as a variable of an ephemeral container, or an annotation."""
+    before = {one.said for one in find(old, held, rulebook)}
+    yield from (one for one in find(new, held, rulebook) if one.said not in before)
+
+
+def is_mirrored(seen: Pod, user: str) -> bool:
+    """Whether the kubelet of the pod's own node shows a pod that it runs from a file: to refuse it ends nothing."""
+    node = seen.spec.get("nodeName")
+    return bool(node) and user == f"system:node:{node}" and "kubernetes.io/config.mirror" in seen.annotations
+
+
+def violation(found: Bypass) -> Violation:
+    """A violation (GPU116) for a bypass."""
+    return Violation(
+        code=CODE,
+        path=field(found.path),
+        message=f"{found.said} {found.protected.gives}, and no quota counts that",
+        fix='leave it out, and ask for GPUs as gpu: "1"; if the pod needs it, ask an operator of the cluster for an '
+        "Exemption that lifts deviceAccess",
+        rule=found.protected.rule,
+    )
+
+
+def may_be_in(raw: Mapping[str, Any], rulebook: Rulebook) -> bool:
+    """Whether a pod of any size has a bypass, or cannot be read."""
+    try:
+        return any(find(pod.read(raw), {}, rulebook))
+    except Refusal:
+        return True

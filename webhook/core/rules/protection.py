@@ -1,0 +1,113 @@
+"""A `Protection`: what of a pod gives devices that it does not ask for, or lifts a limit on those that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Final, Literal, get_args
+
+from webhook.core.forms.document import Node
+from webhook.core.forms.form import document, form, found, key, line, need, take
+from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, many, word
+from webhook.core.rules.names import BACKEND
+
+Access = Literal["warn", "deny", "remove"]
+"""What becomes of a pod that would get by a protected name what it does not ask for."""
+
+ACCESS: Final[tuple[Access, ...]] = get_args(Access)
+ANY: Final = "*"
+FLAGS: Final = ("privileged", "hostProcess", "hostPID")
+"""What a security context, or the pod's spec, may say with `true`."""
+
+
+FATE: Final = (
+    "What becomes of a pod that would reach devices which it does not ask for, as a Protection says: it is admitted"
+    " with a warning (`warn`), refused (`deny`), or loses the variable, label or annotation and is refused for"
+    " anything else (`remove`)."
+)
+
+
+def matches(glob: str, text: str) -> bool:
+    """Whether a text is what the glob says; one that ends in `*` says how the text begins."""
+    return text.startswith(glob[:-1]) if glob.endswith(ANY) else text == glob
+
+
+def _glob(node: Node, _: Scope) -> str:
+    if ANY in node.text()[:-1]:
+        raise node.problem("may have * at its end only")
+    return node.text()
+
+
+_GLOB: Final = Shape(_glob, {"type": "string", "pattern": r"^[^*]*\*?$"}, "")
+_FILLED: Final = Shape(lambda node, scope: FILLED.read(node, scope) and _glob(node, scope), {"minLength": 1}, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protected:
+    """One name, or all that begin as it says, and the values with which it gives nothing.
+
+    A value that is taken from elsewhere is compared as `fieldRef PATH`, `configMapKeyRef NAME` and the like.
+    """
+
+    name: str = found(key)
+    rule: str = found(line)
+    gives: str = need(
+        FILLED, "What a pod gets by it: the rest of a sentence that says what stands in the pod.", "gives any card"
+    )
+    harmless: tuple[str, ...] = take(
+        many(_GLOB),
+        "Values with which it gives nothing; one that ends in `*` is how they begin. The first is written instead of"
+        " another value where a policy says `remove` and the container has no GPU.",
+        ["void", "none"],
+    )
+    backends: Mapping[str, tuple[str, ...]] = take(
+        each(many(_GLOB), BACKEND),
+        "By back end, values that a container may have beside which it serves a GPU.",
+        {"acme": ["configMapKeyRef *"]},
+    )
+
+    def allows(self, value: str, backends: Iterable[str]) -> bool:
+        """Whether it gives nothing with a value, in a pod or a container that these back ends serve."""
+        globs = [*self.harmless, *(glob for backend in backends for glob in self.backends.get(backend, ()))]
+        return any(matches(glob, value) for glob in globs)
+
+
+_BY_NAME: Final = each(form(Protected), _FILLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """What of a pod gives devices, of one vendor or of all, or lifts limits."""
+
+    name: str = found(document)
+    description: str = take(TEXT, "One line for people.", default="")
+    source: str = take(FILLED, "Where it is described.", default="")
+    env: Mapping[str, Protected] = take(
+        _BY_NAME,
+        "Environment variables of containers; a name that ends in `*` is how they begin.",
+        {"ACME_VISIBLE_DEVICES": {"gives": "gives any card of the node", "harmless": ["none"]}},
+    )
+    annotations: Mapping[str, Protected] = take(_BY_NAME, "Annotations of pods, likewise.")
+    labels: Mapping[str, Protected] = take(_BY_NAME, "Labels of pods, likewise.")
+    runtime_classes: Mapping[str, Protected] = take(
+        _BY_NAME, "Runtime classes that a pod without a GPU may not name.", key="runtimeClasses"
+    )
+    mount_paths: Mapping[str, Protected] = take(
+        _BY_NAME, "Paths where a container may mount nothing, there and below.", key="mountPaths"
+    )
+    host_paths: Mapping[str, Protected] = take(
+        _BY_NAME, "Paths of a node that no volume may have: these, what is below, and what they are in.",
+        key="hostPaths",
+    )  # fmt: skip
+    capabilities: Mapping[str, Protected] = take(_BY_NAME, "Capabilities that no container may add, without `CAP_`.")
+    flags: Mapping[str, Protected] = take(
+        each(form(Protected), word(FLAGS)), "What may not be `true` in a pod; `hostPID` in one with a runtime class."
+    )
+
+
+PROTECTION: Final = form(Protection)
+
+SECTIONS: Final = tuple(
+    each.name for each in fields(Protection) if each.name not in {"name", "description", "source"}
+)
+"""The fields with protected names."""
