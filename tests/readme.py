@@ -11,6 +11,7 @@ from webhook.core.rules.catalog import DEVICE_CATALOG
 from webhook.core.rules.claim_source import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER
 from webhook.core.rules.exemption import EXEMPTION
+from webhook.core.rules.protection import PROTECTION
 from webhook.core.rules.tenant_policy import TENANT_POLICY
 from webhook.core.rules.workload import FACTOR_KEYS, WORKLOAD
 from webhook.core.violations import CODES
@@ -63,6 +64,7 @@ TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
     "keys of DeviceCatalog": (RULES_README, partial(reference.keys, DEVICE_CATALOG.schema)),
     "keys of ClaimSource": (RULES_README, partial(reference.keys, CLAIM_SOURCE.schema)),
     "keys of Workload": (RULES_README, partial(reference.keys, WORKLOAD.schema)),
+    "keys of Protection": (RULES_README, partial(reference.keys, PROTECTION.schema)),
     "keys of a number": (RULES_README, partial(reference.keys, FACTOR_KEYS.schema)),
     "keys of TenantPolicy": (RULES_README, partial(reference.keys, TENANT_POLICY.schema)),
     "keys of Exemption": (RULES_README, partial(reference.keys, EXEMPTION.schema)),

@@ -44,6 +44,7 @@ class Client:
     kubeconfig: Path
     namespace: str = "default"
     user: str = ""
+    group: str = "system:masters"
     _resources: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Answer:
@@ -140,7 +141,7 @@ class Client:
         connection = http.client.HTTPSConnection(urlsplit(self.url).netloc, context=self.tls, timeout=_TIMEOUT)
         try:
             # Whoever an administrator acts as may do everything, too: what is tried is admission.
-            acting = {"Impersonate-User": self.user, "Impersonate-Group": "system:masters"} if self.user else {}
+            acting = {"Impersonate-User": self.user, "Impersonate-Group": self.group} if self.user else {}
             connection.request(method, path, body, {**acting, **({"Content-Type": content_type} if body else {})})
             response = connection.getresponse()
             return response.status, response.headers, response.read()
@@ -157,6 +158,10 @@ class Client:
     def acting_as(self, user: str) -> "Client":
         """The same client, whose requests are those of a user; kubectl stays the administrator's."""
         return replace(self, user=user)
+
+    def with_rights_of(self, user: str) -> "Client":
+        """The same client, whose requests are those of a user, with no other rights than the user's."""
+        return replace(self, user=user, group="system:authenticated")
 
     def kubectl(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run kubectl against this cluster; it prints and exits as it does for a person."""

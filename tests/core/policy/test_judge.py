@@ -323,7 +323,7 @@ def test_and_one_in_a_namespace_without_a_policy_as_a_claim_may_be_for_a_gpu() -
 
     assert violation.message == (
         "no TenantPolicy is for the namespace elsewhere, and without one no GPU may be used there "
-        "(the cluster has 1 for others), and the claim card of the pod may be for one"
+        "(the cluster has 1 for others), and the claim card may be for one"
     )
 
 

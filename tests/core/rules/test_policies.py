@@ -422,7 +422,8 @@ def test_a_broken_exemption_exempts_nobody() -> None:
         'Exemption/night: spec: needs the key "expires"',
         'Exemption/night: spec: needs the key "reason"',
         (
-            'Exemption/night: spec.lifts[0]: "quotas" is not one of container, pod, allowed, forbidden, quota'
+            'Exemption/night: spec.lifts[0]: "quotas" is not one of container, pod, allowed, forbidden, quota, '
+            "deviceAccess"
             ' (did you mean "quota"?)'
         ),
         "Exemption/night: spec.owner: has to say something",

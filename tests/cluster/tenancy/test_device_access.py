@@ -1,0 +1,193 @@
+"""A tenant with all rights in its namespace tries to reach a GPU past its quota, by every protected name."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+
+from tests import builders
+from tests.cluster.client import Client, RefusedError
+from tests.cluster.pods import container, pod
+from tests.cluster.tenancy.town import Town, create, refusal, told
+from tests.cluster.waiting import until
+from webhook.core.rules.protection import ANY, Protected
+
+pytestmark = pytest.mark.cluster
+
+RBAC = "rbac.authorization.k8s.io"
+MINE = "ada"
+FORBIDDEN = 403
+VALUE = "all"
+PROTECTIONS = builders.rulebook(builders.shipped_files()).protections
+
+
+def _names(section: str) -> Iterator[Protected]:
+    for each in PROTECTIONS:
+        yield from getattr(each, section).values()
+
+
+def _one(name: str) -> str:
+    """A name that a glob covers."""
+    return f"{name.removesuffix(ANY)}x" if name.endswith(ANY) else name
+
+
+def _with(containers: str = "containers", **fields: Any) -> dict[str, Any]:
+    made = pod("free", containers=[container("main", **fields)])
+    if containers != "containers":
+        made["spec"]["containers"] = [container("main")]
+        made["spec"][containers] = [container("other", **fields)]
+    return made
+
+
+def _variables() -> Iterator[dict[str, Any]]:
+    for each in _names("env"):
+        name = _one(each.name)
+        key = {"configMapKeyRef": {"name": "mine", "key": "cards"}}
+        yield _with(env=[{"name": "A", "value": "b"}, {"name": name, "value": VALUE}])
+        yield _with("initContainers", env=[{"name": name, "valueFrom": key}])
+        yield _with(env=[{"name": "A", "value": VALUE}, {"name": name, "value": "$(A)"}])
+
+
+def _metadata() -> Iterator[dict[str, Any]]:
+    for section in ("annotations", "labels"):
+        for each in _names(section):
+            made = _with()
+            made["metadata"][section] = {_one(each.name): VALUE}
+            yield made
+
+
+def _host_paths() -> Iterator[dict[str, Any]]:
+    for each in _names("host_paths"):
+        path = PurePosixPath(_one(each.name))
+        spelled = {str(path), f"{path}/", f"/{path}", f"{path.parent}/x/../{path.name}", f"{path.parent}"}
+        spelled |= {f"/var{path}"} if str(path).startswith("/run/") else set()
+        yield from (_on_host(one) for one in sorted(spelled) if "/../" not in one)
+
+
+def _on_host(path: str) -> dict[str, Any]:
+    made = _with(volumeMounts=[{"name": "host", "mountPath": "/mnt"}])
+    made["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": path}}]
+    return made
+
+
+def _mounts() -> Iterator[dict[str, Any]]:
+    for each in _names("mount_paths"):
+        made = _with(volumeMounts=[{"name": "mine", "mountPath": f"{_one(each.name)}/all"}])
+        made["spec"]["volumes"] = [{"name": "mine", "emptyDir": {}}]
+        yield made
+
+
+def _privileges() -> Iterator[dict[str, Any]]:
+    yield _with(securityContext={"privileged": True})
+    yield _with("initContainers", securityContext={"privileged": True})
+    for each in _names("capabilities"):
+        for name in (each.name, f"CAP_{each.name}", each.name.lower()):
+            yield _with(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE", name]}})
+
+
+def _runtime_classes() -> Iterator[dict[str, Any]]:
+    for each in _names("runtime_classes"):
+        made = _with()
+        made["spec"]["runtimeClassName"] = _one(each.name)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mine(town: Town) -> Client:
+    """The tenant: it may do everything in its one namespace, whose quota is one device, and nothing elsewhere."""
+    [there] = town.tenant("doors", quota={"devices": 1})
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": MINE}}
+    there.create({**role, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]})
+    reference = {"apiGroup": RBAC, "kind": "Role", "name": MINE}
+    subject = {"apiGroup": RBAC, "kind": "User", "name": MINE}
+    there.create({**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]})
+    for each in _names("runtime_classes"):
+        name = _one(each.name)
+        made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "x"}
+        town.client.create(made)
+    tenant = there.with_rights_of(MINE)
+    until(lambda: told(tenant, _with(), dry_run=True)[0] == 201, "the tenant may create pods")
+    return tenant
+
+
+def test_no_protected_name_gives_a_tenant_a_gpu(mine: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    families: Mapping[str, list[dict[str, Any]]] = {
+        "variables": [*_variables()],
+        "annotations and labels": [*_metadata()],
+        "host paths": [*_host_paths()],
+        "mounts": [*_mounts()],
+        "privileges": [*_privileges()],
+        "runtime classes": [*_runtime_classes()],
+    }
+
+    answers = {name: [(made, *told(mine, made, dry_run=True)) for made in tried] for name, tried in families.items()}
+
+    free = {
+        name: [one for one in got if one[1] != FORBIDDEN or "[GPU1" not in one[2]] for name, got in answers.items()
+    }
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\nattempts to reach a device: { ({name: len(tried) for name, tried in families.items()}) }\n"
+        )
+    assert free == {name: [] for name in families}
+
+
+def test_an_ephemeral_container_gets_no_more_than_its_pod(mine: Client) -> None:
+    [stored] = create(mine, pod("debugged"))
+    asking = {"name": "debug", "image": "none", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    harmless = {**asking, "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]}
+
+    with pytest.raises(RefusedError) as refused:
+        mine.update(_debugged(stored, asking), subresource="ephemeralcontainers")
+    mine.update(_debugged(stored, harmless), subresource="ephemeralcontainers")
+
+    assert 'NVIDIA_VISIBLE_DEVICES: "all" of the ephemeral container "debug" gives any card' in str(refused.value)
+
+
+def _debugged(stored: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    return {**stored, "spec": {**stored["spec"], "ephemeralContainers": [added]}}
+
+
+def test_an_annotation_that_gives_a_device_is_not_added_later(mine: Client) -> None:
+    [stored] = create(mine, pod("annotated"))
+
+    with pytest.raises(RefusedError) as refused:
+        mine.patch(stored, {"metadata": {"annotations": {"nvidia.cdi.k8s.io/pod": "nvidia.com/gpu=all"}}})
+    mine.patch(stored, {"metadata": {"annotations": {"example.com/note": "fine"}}})
+
+    assert "the annotation nvidia.cdi.k8s.io/pod gives any device" in str(refused.value)
+
+
+def test_what_gives_nothing_is_nobodys_concern(mine: Client) -> None:
+    harmless = [
+        _with(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]),
+        _with(env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]),
+        _with(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]),
+        _with(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE"]}}),
+        _on_host("/dev/shm"),  # noqa: S108 - a path of a pod, not of this machine
+        _on_host("/var/log"),
+    ]
+
+    assert [told(mine, made, dry_run=True) for made in harmless] == [(201, "")] * len(harmless)
+
+
+def test_where_a_policy_says_remove_a_pod_starts_without_it(town: Town) -> None:
+    [there] = town.tenant("swept", quota={"devices": 2}, deviceAccess="remove")
+    asking = pod(
+        "swept",
+        labels={"gpu": "1"},
+        containers=[
+            container("main", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "A", "value": "b"}]),
+            container("other", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
+        ],
+    )
+
+    [stored] = create(there, asking)
+
+    assert [each.get("env") for each in stored["spec"]["containers"]] == [
+        [{"name": "A", "value": "b"}],
+        [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
+    ]
+    assert str(refusal(there, _with(securityContext={"privileged": True}))).count("[GPU116]") == 1
