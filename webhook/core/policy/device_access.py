@@ -8,7 +8,6 @@ in the namespaces of a tenant only, as long as the Cluster document does not say
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Any, Final, NamedTuple
 
@@ -63,8 +62,8 @@ class Names:
         self._depth: Final = max((name.count("/") for name in found), default=0)
         self._inside: Final[dict[str, list[Protected]]] = {}
         for name, one in found.items():
-            for parent in PurePosixPath(name).parents:
-                self._inside.setdefault(str(parent), []).append(one)
+            for parent in parents(name):
+                self._inside.setdefault(parent, []).append(one)
 
     @property
     def every(self) -> list[str]:
@@ -115,6 +114,12 @@ def action(policy: TenantPolicy | None, cluster: Cluster) -> Access | None:
     if said or not policy or not policy.quota:
         return said
     return None if policy.quota.action == "dryrun" else policy.quota.action
+
+
+def parents(path: str) -> list[str]:
+    """The folders that an absolute path is in."""
+    steps = path.split("/")
+    return ["/".join(steps[:count]) or "/" for count in range(len(steps) - 1, 0, -1)]
 
 
 def absolute(path: str) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 from typing import Final
 
 from webhook.core import review
@@ -183,7 +182,9 @@ has(pod.spec.resourceClaims) ||
 def _access(rulebook: Rulebook) -> str:
     """Whether `pod` may name a device by another way than a request: a runtime class, a variable, a mount."""
     names = device_access.names(rulebook)
-    mounts = " || ".join(f"paths.contains('{PurePosixPath(path).name}')" for path in names["mount_paths"].every)
+    mounts = " || ".join(
+        f"paths.contains('{path.removesuffix(ANY).rpartition('/')[2]}')" for path in names["mount_paths"].every
+    )
     variable = _indented(_one_of("name", names["env"]), 6)
     return f"""\
 {_one_of("pod.spec.?runtimeClassName.orValue('')", names["runtime_classes"])} ||
@@ -201,7 +202,7 @@ def _reaches(rulebook: Rulebook) -> str:
     paths = [one.removesuffix(ANY) for one in names["host_paths"].every]
     roots = [path for path in paths if not any(path.startswith(other) for other in paths if other != path)]
     also = [f"/var{path}" for path in roots if path.startswith("/run")]
-    parents = {f"{parent}".rstrip("/") for path in paths for parent in PurePosixPath(path).parents} | {"/var/run"}
+    parents = {parent.rstrip("/") for path in paths for parent in device_access.parents(path)} | {"/var/run"}
     exact = _listed(sorted({f"{parent}{end}" for parent in parents for end in ("", "/")} - {""}))
     begins = " ||\n    ".join(f"path.startsWith('{root}')" for root in sorted({*roots, *also}))
     capabilities = _listed(f"{cap}{name}" for name in names["capabilities"].every for cap in ("", "CAP_"))
