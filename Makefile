@@ -50,6 +50,7 @@ bench: setup ## reviews, pods and tenants a second, beside a no-op server and a 
 	@$(BIN)/python -m tests.bench
 
 soak: setup ## every test with larger numbers: more pods, storms at full size, each of them again and again
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --quiet --locked --group soak
 	@SOAK=1 $(PYTEST)
 
 release: setup ## write install.yaml, the chart, the image, an SBOM and checksums into dist/; IMAGE=registry/name:tag or @digest

@@ -30,7 +30,7 @@ def as_served(pod: Object) -> dict[str, Any]:
         pod["spec"]
     )
     for kind in ("initContainers", "containers"):
-        if kind in spec:
+        if spec.get(kind) is not None:
             spec[kind] = [_container(container) for container in spec[kind]]
     return {**pod, "metadata": metadata, "spec": spec}
 
@@ -53,7 +53,7 @@ def _container(container: Object) -> dict[str, Any]:
         "imagePullPolicy": "Always",
         "resources": {key: value for key, value in resources.items() if value},
     }
-    if "env" in container:
+    if container.get("env") is not None:
         served["env"] = [
             {key: value for key, value in variable.items() if value or key == "name"} for variable in container["env"]
         ]

@@ -11,6 +11,7 @@ second of CPU, and the answer is what an oracle says that was written apart from
     reviews    the life of a pod at one replica, from the review to the ledger
     targets    everything that is fuzzed
     campaign   so many inputs for one target, and the corpus
+    guided     the same guided by coverage, with atheris, in a soak
 
 `python -m tests.attacks.fuzzing TARGET COUNT [SEED]` runs one by itself.
 """

@@ -105,13 +105,15 @@ def _check_form(response: Mapping[str, Any], body: bytes) -> None:
 def live(content: bytes) -> bool:
     """Bring a review to a replica: `PATH CLUSTER`, a line end, and its body. Returns whether the oracle was asked."""
     head, _, body = content.partition(b"\n")
-    path, _, cluster = head.decode().partition(" ")
+    path, _, cluster = head.decode("utf-8", "replace").partition(" ")
+    if path not in PATHS or cluster not in (SHIPPED, clusters.ALL, *clusters.names()):
+        return False  # the head is ours, and not part of what is sent
     there = replica(cluster)
     response = there.ask(path, body)
     if path != "mutate" or response is None or not response["allowed"]:
         return False
     whole = orjson.loads(body)
-    if _is_deep(whole):
+    if is_deep(whole):
         return False
     stored = _patched(whole["request"].get("object"), orjson.loads(body)["request"].get("object"), response)
     request = {**whole["request"], "object": stored}
@@ -146,7 +148,7 @@ def _said(response: Mapping[str, Any]) -> str:
     return str(base64.b64decode(response["patch"])) if "patch" in response else str(response.get("status"))
 
 
-def _is_deep(document: Any) -> bool:
+def is_deep(document: Any) -> bool:
     """Whether it is nested deeper than JSON is written here. No object of Kubernetes is."""
     try:
         return not orjson.dumps(document)

@@ -69,6 +69,12 @@ def test_the_api_server_writes_suffixes(text: str, number: Fraction) -> None:
     assert quantity.served(text) == number
 
 
+@pytest.mark.parametrize("text", ["0.32147483648", "1.5n", "0.0000001m"])
+def test_what_is_finer_than_kubernetes_keeps_is_refused_and_not_shown_as_a_fraction(text: str) -> None:
+    with pytest.raises(QuantityError, match=r"is finer than Kubernetes keeps; write nine decimals at most, as 0.5"):
+        quantity.served(text)
+
+
 @pytest.mark.parametrize("text", ["1Ki", "8Gi", "1e3", "-300m", "+1", "10E", "k", "m", "1kk"])
 def test_binary_suffixes_and_exponents_are_no_numbers(text: str) -> None:
     with pytest.raises(QuantityError):

@@ -14,6 +14,9 @@ from typing import Final
 INT64_MAX: Final = 2**63 - 1
 FEW_DIGITS: Final = 19
 """Numbers with fewer digits fit into 64 bits."""
+FINEST: Final = 10**9
+"""The parts of one that Kubernetes counts."""
+
 SHOWN: Final = 60
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -71,7 +74,10 @@ def served(text: str) -> Fraction:
     match = _SERVED.fullmatch(text)
     if match is None:
         raise QuantityError(f'"{shown(text)}" is not a plain number', "write a plain number, as 1 or 0.5")
-    return _within_64_bits(text, Fraction(match[1]) * _SUFFIXES[match[2]])
+    number = _within_64_bits(text, Fraction(match[1]) * _SUFFIXES[match[2]])
+    if FINEST % number.denominator:
+        raise QuantityError(f'"{shown(text)}" is finer than Kubernetes keeps', "write nine decimals at most, as 0.5")
+    return number
 
 
 def _within_64_bits(text: str, number: Fraction) -> Fraction:
