@@ -59,6 +59,7 @@ class Names:
         self.exact: Final = {name: one for name, one in found.items() if not name.endswith(ANY)}
         self.heads: Final = [one for name, one in found.items() if name.endswith(ANY)]
         self.beginnings: Final = tuple(one.name[:-1] for one in self.heads)
+        self._starts: Final = (*self.exact, *self.beginnings)
         self._depth: Final = max((name.count("/") for name in found), default=0)
         self._inside: Final[dict[str, list[Protected]]] = {}
         for name, one in found.items():
@@ -78,6 +79,11 @@ class Names:
             return None
         return next(one for one in self.heads if matches(one.name, name))
 
+    def may_hold(self, path: str) -> bool:
+        """Whether a path, in any spelling, may be one of the names, or below one. It is quick; its no is sure."""
+        odd = "//" in path or "/." in path or not path.startswith("/")
+        return path.startswith(self._starts) or (odd and bool(self._starts))
+
     def below(self, path: str) -> Iterator[Protected]:
         """The entries for a path that it is, or is below."""
         steps = path.split("/", self._depth + 1)[: self._depth + 1]
@@ -93,15 +99,22 @@ class Names:
 
 
 def names(rulebook: Rulebook) -> Mapping[str, Names]:
-    """The protected names by section; made once for each rulebook."""
+    """The protected names by section."""
+    return {
+        section: Names({name: one for each in rulebook.protections for name, one in getattr(each, section).items()})
+        for section in SECTIONS
+    }
+
+
+_NOTHING: Final = {section: Names({}) for section in SECTIONS}
+
+
+def minded(rulebook: Rulebook) -> Mapping[str, Names]:
+    """The protected names, if any policy or the Cluster document may mind them; made once for each rulebook."""
     known: Mapping[str, Names] | None = rulebook.cache.get(Names)
     if known is None:
-        known = rulebook.cache[Names] = {
-            section: Names(
-                {name: one for each in rulebook.protections for name, one in getattr(each, section).items()}
-            )
-            for section in SECTIONS
-        }
+        nobody = rulebook.tenancy.silent and rulebook.cluster.device_access is None
+        known = rulebook.cache[Names] = _NOTHING if nobody else names(rulebook)
     return known
 
 
@@ -135,7 +148,9 @@ def real_path(path: str) -> str:
 
 def find(seen: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
     """Every bypass of a pod."""
-    known = names(rulebook)
+    known = minded(rulebook)
+    if known is _NOTHING:
+        return
     for section, kind in METADATA:
         for key, value in (seen.labels if kind == "label" else seen.annotations).items():
             one = known[section].find(key)

@@ -170,7 +170,7 @@ def _allow_list(rulebook: Rulebook) -> AllowList:
     companions = [mode.companions for mode in modes if mode.companions is not None]
     policies = rulebook.tenancy.policies
     reserved = sorted({key for each in companions for key in each.reserved})
-    protected = device_access.names(rulebook)
+    protected = device_access.minded(rulebook)
     return AllowList(
         labels=_union(
             protected["labels"].exact,
@@ -317,7 +317,8 @@ def _env(env: Any, allowed: AllowList) -> Any:
     try:
         names = [variable.get("name") for variable in env]
         read = allowed.env.intersection(names)
-        read |= {name for name in names if name and name.startswith(allowed.env_prefixes)}
+        if allowed.env_prefixes:
+            read |= {name for name in names if name and name.startswith(allowed.env_prefixes)}
     except (AttributeError, TypeError):  # they are no objects with a name
         return env
     if not read:
@@ -336,6 +337,8 @@ def _host_volumes(volumes: Any, allowed: AllowList) -> Any:
 
 
 def _host_volume(volume: Any, allowed: AllowList) -> Mapping[str, Any]:
+    if not isinstance(volume, dict) or "hostPath" not in volume:
+        return _UNREAD
     path = at(volume, "hostPath", "path")
     if not isinstance(path, str):
         return _UNREAD
@@ -352,7 +355,7 @@ def _mounts(mounts: Any, allowed: AllowList) -> Any:
 
 def _mount(mount: Mapping[str, Any], allowed: AllowList) -> Mapping[str, Any]:
     path = str(mount.get("mountPath"))
-    if path in allowed.host_paths or any(allowed.protected["mount_paths"].below(device_access.absolute(path))):
+    if path in allowed.host_paths or allowed.protected["mount_paths"].may_hold(path):
         return {"name": mount.get("name"), "mountPath": path}
     return _UNREAD
 
