@@ -103,9 +103,11 @@ def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     old, new = (pod.read(raw or {}, request.namespace) for raw in (request.old_pod, request.pod))
     policy = member(request.namespace, rulebook.tenancy).policy if rulebook.tenancy.policies else None
     access = device_access.action(policy, rulebook.cluster)
-    if access is None or immutable.is_of_the_platform(request, policy, rulebook):
+    if access is None:
         return NOTHING
     found = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
+    if immutable.is_of_the_platform(request, policy, rulebook):
+        found = (one for one in found if one.path[0] != "metadata")  # which schedulers and device plugins write
     bypasses = [*islice(found, MOST)]
     if policy is None:
         return _of_the_cluster(_Asks(new, (), (), (), bypasses), rulebook)

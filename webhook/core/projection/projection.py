@@ -24,12 +24,12 @@ from webhook.core.kube.paths import at, mapping, objects
 from webhook.core.kube.pod import SECTIONS
 from webhook.core.plan import allocation
 from webhook.core.policy import device_access, disabled_back_ends, unknown_devices
-from webhook.core.policy.device_access import Names
 from webhook.core.policy.membership import member
 from webhook.core.projection import budget
 from webhook.core.projection.budget import ExcessError
 from webhook.core.request.request import PREFIX
 from webhook.core.review import AdmissionRequest
+from webhook.core.rules.protected_names import Names
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
 

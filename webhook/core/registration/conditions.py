@@ -18,10 +18,11 @@ from typing import Final
 
 from webhook.core import review
 from webhook.core.kube.pod import CORE, SECTIONS
-from webhook.core.policy import device_access, immutable
+from webhook.core.policy import immutable
 from webhook.core.projection import budget, projection
 from webhook.core.rules import index
 from webhook.core.rules.built_in_workloads import BUILT_IN
+from webhook.core.rules.protected_names import Names, names, parents
 from webhook.core.rules.protection import ANY
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.vocabulary import CONTAINER
@@ -164,8 +165,8 @@ def _asks(rulebook: Rulebook) -> str:
     heard = set(rulebook.all_slots["annotation"]) if any(rulebook.slots.values()) else set()
     alone = {key for numbers in rulebook.all_slots.values() for key, number in numbers.items() if number.alone}
     rest = {word.partition(CONTAINER)[0] for word in prefixes | heard | alone if WORD not in word}
-    names = device_access.names(rulebook)
-    protected = {_common(key) for section in ("labels", "annotations") for key in names[section].every}
+    known = names(rulebook.protections)
+    protected = {key.removesuffix(ANY) for section in ("labels", "annotations") for key in known[section].every}
     words = [WORD, *sorted(word for word in rest | protected if WORD not in word)]
     return f"""\
 has(pod.spec.resourceClaims) ||
@@ -181,13 +182,13 @@ has(pod.spec.resourceClaims) ||
 
 def _access(rulebook: Rulebook) -> str:
     """Whether `pod` may name a device by another way than a request: a runtime class, a variable, a mount."""
-    names = device_access.names(rulebook)
+    known = names(rulebook.protections)
     mounts = " || ".join(
-        f"paths.contains('{path.removesuffix(ANY).rpartition('/')[2]}')" for path in names["mount_paths"].every
+        f"paths.contains('{path.removesuffix(ANY).rpartition('/')[2]}')" for path in known["mount_paths"].every
     )
-    variable = _indented(_one_of("name", names["env"]), 6)
+    variable = _indented(_one_of("name", known["env"]), 6)
     return f"""\
-{_one_of("pod.spec.?runtimeClassName.orValue('')", names["runtime_classes"])} ||
+{_one_of("pod.spec.?runtimeClassName.orValue('')", known["runtime_classes"])} ||
 {_HOLDERS}.exists(holders, holders.exists(holder,
   [holder.?env.orValue([])].exists(variables, variables.size() > {MANY} ||
     variables.exists(variable, [variable.name].exists(name,
@@ -198,14 +199,14 @@ def _access(rulebook: Rulebook) -> str:
 
 def _reaches(rulebook: Rulebook) -> str:
     """Whether `pod` may have its node: by a path, a privilege, a capability."""
-    names = device_access.names(rulebook)
-    paths = [one.removesuffix(ANY) for one in names["host_paths"].every]
+    known = names(rulebook.protections)
+    paths = [one.removesuffix(ANY) for one in known["host_paths"].every]
     roots = [path for path in paths if not any(path.startswith(other) for other in paths if other != path)]
     also = [f"/var{path}" for path in roots if path.startswith("/run")]
-    parents = {parent.rstrip("/") for path in paths for parent in device_access.parents(path)} | {"/var/run"}
-    exact = _listed(sorted({f"{parent}{end}" for parent in parents for end in ("", "/")} - {""}))
+    holders = {parent.rstrip("/") for path in paths for parent in parents(path)} | {"/var/run"}
+    exact = _listed(sorted({f"{parent}{end}" for parent in holders for end in ("", "/")} - {""}))
     begins = " ||\n    ".join(f"path.startsWith('{root}')" for root in sorted({*roots, *also}))
-    capabilities = _listed(f"{cap}{name}" for name in names["capabilities"].every for cap in ("", "CAP_"))
+    capabilities = _listed(f"{cap}{name}" for name in known["capabilities"].every for cap in ("", "CAP_"))
     return f"""\
 pod.spec.?volumes.orValue([]).size() > {MANY} ||
 pod.spec.?volumes.orValue([]).exists(volume, has(volume.hostPath) && [volume.hostPath.path].exists(path,
@@ -217,10 +218,10 @@ pod.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false) ||
   context.?capabilities.?add.orValue([]).exists(name, name.upperAscii() in {capabilities}))))"""
 
 
-def _one_of(text: str, names: device_access.Names) -> str:
+def _one_of(text: str, protected: Names) -> str:
     """Whether a text of CEL is one of the names, or begins as one of them."""
-    begins = "".join(f" ||\n{text}.startsWith('{head}')" for head in names.beginnings)
-    return f"{text} in {_listed(names.exact)}{begins}"
+    begins = "".join(f" ||\n{text}.startsWith('{head}')" for head in protected.beginnings)
+    return f"{text} in {_listed(protected.exact)}{begins}"
 
 
 def _metadata(holder: str) -> str:

@@ -11,7 +11,7 @@ examples of rules (`reports`), and files (`webhook.files`). In reading order:
     claim_source      ClaimSource: objects that pods name
     workload          Workload: where objects keep the templates of their pods
     built_in_workloads  the same of Kubernetes' own kinds
-    protection        Protection: what of a pod gives devices beside its requests
+    protection, protected_names  Protection: what of a pod gives devices beside its requests
     names             names that stand for what other documents define
     cluster           Cluster: which back ends there are
     tenant_policy     TenantPolicy

@@ -20,7 +20,7 @@ from webhook.core.rules.claim_source import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, Cluster
 from webhook.core.rules.exemption import EXEMPTION
 from webhook.core.rules.names import Known
-from webhook.core.rules.protection import PROTECTION, Protection
+from webhook.core.rules.protection import PROTECTION, Protected, Protection
 from webhook.core.rules.rulebook import ClaimSource, Rulebook
 from webhook.core.rules.schema import KINDS
 from webhook.core.rules.tenancy import Tenancy
@@ -179,7 +179,14 @@ class _Documents:
 
     def protections(self) -> list[Protection]:
         known = Known(backends=self.specs["Backend"].keys(), devices=self.devices)
-        return [PROTECTION.of(*one, self.problems, known) for one in self.specs["Protection"].items()]
+        found = [PROTECTION.of(*one, self.problems, known) for one in self.specs["Protection"].items()]
+        first: dict[tuple[str, str], Protected] = {}
+        for section, one in ((section, one) for each in found for section, one in each.protected()):
+            other = first.setdefault((section, one.name), one)
+            if other is not one:
+                message = f'"{one.name}" is protected already, by {other.rule}'
+                self.problems.append(Problem(one.at, f"spec.{section}", message))
+        return found
 
     def tenancy(self, cluster: Cluster, backends: Iterable[Backend]) -> Tenancy:
         known = Known(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args
 
-from webhook.core.forms.document import Node
-from webhook.core.forms.form import document, form, found, key, line, need, take
+from webhook.core.forms.document import Location, Node
+from webhook.core.forms.form import document, form, found, key, line, need, place, take
 from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, many, word
 from webhook.core.rules.names import BACKEND
 
@@ -51,6 +51,7 @@ class Protected:
 
     name: str = found(key)
     rule: str = found(line)
+    at: Location = found(place)
     gives: str = need(
         FILLED, "What a pod gets by it: the rest of a sentence that says what stands in the pod.", "gives any card"
     )
@@ -103,6 +104,10 @@ class Protection:
     flags: Mapping[str, Protected] = take(
         each(form(Protected), word(FLAGS)), "What may not be `true` in a pod; `hostPID` in one with a runtime class."
     )
+
+    def protected(self) -> Iterator[tuple[str, Protected]]:
+        """Every entry with the name of its section."""
+        yield from ((section, one) for section in SECTIONS for one in getattr(self, section).values())
 
 
 PROTECTION: Final = form(Protection)
