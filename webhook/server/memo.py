@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from webhook.core.decision import Decision, Reservation
 from webhook.core.kube import time
+from webhook.core.policy import device_access
 from webhook.core.projection import projection
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
@@ -16,13 +17,15 @@ from webhook.core.violations import Refusal
 Judge = Callable[[AdmissionRequest, Rulebook], Decision]
 
 Key = tuple[str, str, tuple[str, int] | None, bytes]
-"""The judge's name, the namespace, the user and the second if an exemption may hold, and the projection as JSON."""
+"""The judge's name, the namespace, the user and the second if they may decide, and the projection as JSON."""
 
 REMEMBERED: Final = 512
 """How many decisions: at most 2 MiB of projections, and the decisions themselves."""
 
 LONGEST: Final = 4 * 1024
 """The longest projection that is remembered, in bytes. An ordinary pod has about 600."""
+
+_SHOWN: Final = device_access.MIRROR.encode()
 
 
 class Memo:
@@ -68,9 +71,9 @@ def _key(name: str, request: AdmissionRequest, rulebook: Rulebook) -> Key | None
 
 
 def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | None:
-    """The user and the second of a request, if an exemption may hold for its namespace; else None."""
+    """The user and the second, if an exemption may hold for the namespace or the pod may be a kubelet's; else None."""
     holds = any(exemption.covers(request.namespace) for exemption in rulebook.tenancy.exemptions)
-    return (request.user, int(request.at)) if holds else None
+    return (request.user, int(request.at)) if holds or _SHOWN in request.text else None
 
 
 def _named(reservation: Reservation, request: AdmissionRequest) -> Reservation:

@@ -10,13 +10,12 @@ import pytest
 from tests import builders
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.pods import container, pod
+from tests.cluster.tenancy import town as towns
 from tests.cluster.tenancy.town import Town, create, refusal, told
-from tests.cluster.waiting import until
 from webhook.core.rules.protection import ANY, Protected
 
 pytestmark = pytest.mark.cluster
 
-RBAC = "rbac.authorization.k8s.io"
 MINE = "ada"
 FORBIDDEN = 403
 VALUE = "all"
@@ -98,18 +97,11 @@ def _runtime_classes() -> Iterator[dict[str, Any]]:
 def mine(town: Town) -> Client:
     """The tenant: it may do everything in its one namespace, whose quota is one device, and nothing elsewhere."""
     [there] = town.tenant("doors", quota={"devices": 1})
-    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": MINE}}
-    there.create({**role, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]})
-    reference = {"apiGroup": RBAC, "kind": "Role", "name": MINE}
-    subject = {"apiGroup": RBAC, "kind": "User", "name": MINE}
-    there.create({**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]})
     for each in _names("runtime_classes"):
         name = _one(each.name)
         made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "x"}
         town.client.create(made)
-    tenant = there.with_rights_of(MINE)
-    until(lambda: told(tenant, _with(), dry_run=True)[0] == 201, "the tenant may create pods")
-    return tenant
+    return towns.owner(there, MINE)
 
 
 def test_no_protected_name_gives_a_tenant_a_gpu(mine: Client, capsys: pytest.CaptureFixture[str]) -> None:

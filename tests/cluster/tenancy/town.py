@@ -23,6 +23,7 @@ PATIENCE = 30.0
 """Seconds for which somebody who is told to come again does."""
 
 BACKOFF = 0.2
+RBAC = "rbac.authorization.k8s.io"
 
 
 @dataclass(slots=True)
@@ -77,6 +78,18 @@ class Town:
         """Somebody who adds up by himself what `gpu_pod`s hold in these namespaces at every version."""
         with Witness(self.client, [client.namespace for client in there]) as witness:
             yield witness
+
+
+def owner(there: Client, name: str) -> Client:
+    """A user who may do everything in one namespace and nothing elsewhere, as soon as pods can be created there."""
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": name}}
+    there.create({**role, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]})
+    reference = {"apiGroup": RBAC, "kind": "Role", "name": name}
+    subject = {"apiGroup": RBAC, "kind": "User", "name": name}
+    there.create({**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]})
+    tenant = there.with_rights_of(name)
+    until(lambda: told(tenant, pod("any"), dry_run=True)[0] == HTTPStatus.CREATED, f"{name} may create pods")
+    return tenant
 
 
 def gpu_pod(name: str, devices: str = "1", **labels: str) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from webhook.core.rules.vocabulary import METADATA
 from webhook.core.violations import Refusal, Violation
 
 CODE: Final = "GPU116"
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation of a pod that a kubelet shows."""
 
 Served = Mapping[str, str]
 """The back end of each container that has a GPU, by the container's name."""
@@ -209,7 +211,7 @@ def added(old: Pod, new: Pod, held: Served, rulebook: Rulebook) -> Iterator[Bypa
 def is_mirrored(seen: Pod, user: str) -> bool:
     """Whether the kubelet of the pod's own node shows a pod that it runs from a file: to refuse it ends nothing."""
     node = seen.spec.get("nodeName")
-    return bool(node) and user == f"system:node:{node}" and "kubernetes.io/config.mirror" in seen.annotations
+    return bool(node) and user == f"system:node:{node}" and MIRROR in seen.annotations
 
 
 def violation(found: Bypass) -> Violation:

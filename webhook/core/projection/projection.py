@@ -179,7 +179,7 @@ def _allow_list(rulebook: Rulebook) -> AllowList:
             *(policy.labels for policy in policies),
         ),
         annotations=_union(
-            ("gpu", locations.DEFAULT_CONTAINER),
+            ("gpu", locations.DEFAULT_CONTAINER, device_access.MIRROR),
             protected["annotations"].exact,
             rulebook.all_slots["annotation"],
             rulebook.all_annotations,

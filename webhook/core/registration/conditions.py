@@ -122,7 +122,7 @@ def of_restated_pods() -> list[Condition]:
 def of_bindings(rulebook: Rulebook) -> list[Condition]:
     """For Bindings, whose labels and annotations the API server merges into the pod."""
     every = index.every(rulebook)
-    globs = {glob for glob in immutable.reserved(every) if WORD not in glob}
+    globs = {glob for glob in immutable.reserved(every) | _protected(rulebook) if WORD not in glob}
     words = sorted({_common(glob) for glob in globs if "*" in glob})
     keys = _counting(every) | {glob for glob in globs if "*" not in glob}
     named = _listed(sorted(key for key in keys if not any(word in key for word in (WORD, *words))))
@@ -165,8 +165,7 @@ def _asks(rulebook: Rulebook) -> str:
     heard = set(rulebook.all_slots["annotation"]) if any(rulebook.slots.values()) else set()
     alone = {key for numbers in rulebook.all_slots.values() for key, number in numbers.items() if number.alone}
     rest = {word.partition(CONTAINER)[0] for word in prefixes | heard | alone if WORD not in word}
-    known = names(rulebook.protections)
-    protected = {key.removesuffix(ANY) for section in ("labels", "annotations") for key in known[section].every}
+    protected = {key.removesuffix(ANY) for key in _protected(rulebook)}
     words = [WORD, *sorted(word for word in rest | protected if WORD not in word)]
     return f"""\
 has(pod.spec.resourceClaims) ||
@@ -178,6 +177,12 @@ has(pod.spec.resourceClaims) ||
 {_metadata("pod.?metadata")}
   {_joined(words)}) ||
 {_access(rulebook)}"""
+
+
+def _protected(rulebook: Rulebook) -> set[str]:
+    """The labels and annotations, as globs, that give a pod devices."""
+    known = names(rulebook.protections)
+    return {key for section in ("labels", "annotations") for key in known[section].every}
 
 
 def _access(rulebook: Rulebook) -> str:
