@@ -56,3 +56,23 @@ def test_a_cluster_that_could_not_start_while_nobody_answers_is_not_rendered(tmp
         "gpu-webhook: cluster.yaml:27:3: spec.systemNamespaces: has no kube-system: while no replica answers "
         "reviews, the cluster could not start; add it\n"
     )
+
+
+def test_what_decides_fails_closed_in_every_version_of_the_api_and_without_side_effects() -> None:
+    """All but what only warns; and privileged pods, which a cluster needs to come up while nobody answers."""
+    hooks = [hook for each in configurations() for hook in each["webhooks"] if hook["name"] not in OF_LEASES]
+
+    assert {(hook["matchPolicy"], hook["sideEffects"]) for hook in hooks} == {
+        ("Equivalent", "None"),
+        ("Equivalent", "NoneOnDryRun"),
+    }
+    assert {hook["name"].partition(".")[0]: hook["failurePolicy"] for hook in hooks} == {
+        "mutate": "Fail",
+        "validate": "Fail",
+        "bindings": "Fail",
+        "node-access": "Ignore",
+        "unfit-templates": "Ignore",
+        "templates": "Ignore",
+        "workloads": "Ignore",
+        "policies": "Ignore",
+    }

@@ -92,6 +92,7 @@ def test_what_may_be_right_in_a_second_is_to_be_tried_again() -> None:
         (["one", "two"], ["one", "two"]),
         (["one", "one"], ["one"]),
         (["a\nb\tc\x00d\x7fe\u2028f"], ["a b c d e\u2028f"]),
+        (["a\u202eb\u2066c\u200bd\x1b[2J"], ["a b c d [2J"]),
         (["\n"], []),
         ([""], []),
         (["x" * 256], ["x" * 256]),
@@ -107,6 +108,17 @@ def test_what_may_be_right_in_a_second_is_to_be_tried_again() -> None:
 )
 def test_warnings_arrive(warnings: list[str], arriving: list[str]) -> None:
     assert list(review.printable(warnings)) == arriving
+
+
+def test_of_a_key_that_stands_twice_the_last_counts_as_it_does_to_the_api_server() -> None:
+    """The API server writes no key twice; who sends a review himself gains nothing by it."""
+    pod = b'{"metadata": {"labels": {"gpu": "1", "gpu": "2"}}, "metadata": {"labels": {"gpu": "3"}}}'
+    request = b'{"uid": "a", "dryRun": true, "dryRun": false, "object": ' + pod + b"}"
+    body = b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": ' + request + b"}"
+
+    decoded = review.decode(body)
+
+    assert (decoded.dry_run, decoded.pod) == (False, {"metadata": {"labels": {"gpu": "3"}}})
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.server.peer import Peer, request
 from tests.server.process import Server
+from webhook.server import tls
 
 
 def test_a_connection_serves_many_reviews(peer: Peer, fraction: bytes) -> None:
@@ -83,6 +84,19 @@ def test_tls_1_2_and_1_3_are_spoken(server: Server, version: ssl.TLSVersion) -> 
     context.minimum_version = context.maximum_version = version
     with contextlib.closing(Peer.connect(server.port, context)) as peer:
         assert peer.ask("GET", "/healthz").status == 200
+
+
+def test_nothing_older_than_tls_1_2_is_spoken(server: Server) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")  # else the client itself would not try
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+
+    with pytest.raises(ssl.SSLError):
+        Peer.connect(server.port, context)
+    made = tls.context((server.folder / "tls.crt", server.folder / "tls.key"))
+    assert made.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 def test_http_2_is_not_offered(server: Server) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests import builders
 from tests.bench import reviews
 from tests.cluster.waiting import until
 from tests.server.peer import Peer
-from tests.server.process import Server
+from tests.server.process import Server, running
 from webhook.telemetry.logs import LineHandler, Lines
 
 FIELDS = {
@@ -83,6 +84,31 @@ def test_a_pod_cannot_forge_a_line_or_flood_one(server: Server, peer: Peer) -> N
     assert line["name"] == forged
     assert line["namespace"] == "n" * 253
     assert not [line for line in server.lines() if line.get("uid") == "forged"]
+
+
+@pytest.mark.parametrize("access", ["deny", "warn", "remove"])
+def test_what_a_variable_holds_is_in_no_line_of_the_log(folder: Path, access: str) -> None:
+    """Its author reads it in the refusal; a value may be a secret by mistake."""
+    held = "hunter2-in-a-variable"
+    rules = rules_with(folder / "rules", "deviceAccess", access)
+    pod = builders.pod(builders.container(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": held}]))
+    review = json.loads(reviews.encoded(pod))
+
+    with running(folder, rules=str(rules)) as server, contextlib.closing(server.connect()) as peer:
+        answers = [peer.ask("POST", path, json.dumps(review).encode()) for path in ("/mutate", "/validate")]
+        until(lambda: len(server.lines("decision")) == len(answers), "both lines")
+        printed = json.dumps(server.lines()) + server.get("/metrics")
+
+    assert held in answers[access != "remove"].body.decode()
+    assert held not in printed
+
+
+def rules_with(folder: Path, key: str, value: str) -> Path:
+    """The shipped rules, with one more key of the cluster's."""
+    folder.mkdir(parents=True)
+    for name, text in builders.shipped_files().items():
+        (folder / name).write_text(f"{text}  {key}: {value}\n" if name == "cluster.yaml" else text)
+    return folder
 
 
 @pytest.mark.parametrize("odd", [None, 7, [], {"metadata": []}, {"metadata": {"generateName": {"a": []}}}])

@@ -133,6 +133,14 @@ def test_where_an_exemption_may_hold_user_and_second_count() -> None:
     assert asked(*(each._replace(namespace="ci") for each in reviews), rules=exempted) == 1
 
 
+def test_what_a_kubelet_shows_is_remembered_for_nobody_else() -> None:
+    """Whether it may have its node is decided by who sends it."""
+    shown = {"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}, "spec": {"nodeName": "gpu-7"}}
+    node, tenant = (review("a", user=user)._replace(pod=shown) for user in ("system:node:gpu-7", "ada"))
+
+    assert asked(node, node, tenant) == 2
+
+
 def test_a_pod_that_is_nested_deeper_than_it_can_be_compared_is_judged() -> None:
     deep: dict[str, Any] = {}
     for _ in range(300):
