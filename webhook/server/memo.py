@@ -71,7 +71,7 @@ def _key(name: str, request: AdmissionRequest, rulebook: Rulebook) -> Key | None
 
 
 def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | None:
-    """The user and the second, if an exemption may hold for the namespace or the pod may be a kubelet's; else None."""
+    """The user and the second, if an exemption may hold for the namespace or a kubelet may show the pod; or None."""
     holds = any(exemption.covers(request.namespace) for exemption in rulebook.tenancy.exemptions)
     return (request.user, int(request.at)) if holds or _SHOWN in request.text else None
 

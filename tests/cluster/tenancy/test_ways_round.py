@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import builders
-from tests.cluster.client import Client, Object
+from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.devices import claim_template
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.tenancy import town as towns
@@ -16,7 +16,7 @@ from tests.cluster.tenancy import world
 from tests.cluster.tenancy.crowd import Hand
 from tests.cluster.tenancy.test_bindings import bind, binding
 from tests.cluster.tenancy.town import Town, create, gpu_pod, told
-from webhook.core.policy import device_access
+from webhook.core.rules.protected_names import names
 from webhook.core.rules.protection import ANY
 
 pytestmark = pytest.mark.cluster
@@ -229,7 +229,7 @@ def test_a_debug_container_gets_no_privilege_and_no_update_asks_for_more(mine: C
 def test_a_binding_carries_no_annotation_that_gives_a_device(mine: Client) -> None:
     """The API server merges what a Binding carries into the pod, and a tenant with all rights may bind."""
     [stored] = create(mine, pod("bound-by-its-owner", containers=[container("main", resources=limits(cpu="1"))]))
-    given = {_one(name): "nvidia.com/gpu=all" for name in device_access.names(RULES)["annotations"].every}
+    given = {_one(name): "nvidia.com/gpu=all" for name in names(RULES.protections)["annotations"].every}
 
     answers = {key: _sent_binding(mine, stored, {key: value}) for key, value in given.items()}
     harmless = _sent_binding(mine, stored, {"example.com/note": "fine"})
@@ -246,7 +246,7 @@ def _one(name: str) -> str:
 def _sent_binding(there: Client, stored: Object, annotations: Mapping[str, str]) -> str:
     try:
         bind(there, stored, binding(stored, annotations=dict(annotations)))
-    except towns.RefusedError as refused:
+    except RefusedError as refused:
         return str(refused)
     return ""
 
@@ -254,7 +254,7 @@ def _sent_binding(there: Client, stored: Object, annotations: Mapping[str, str])
 def _sent(there: Client, changed: Object, subresource: str) -> tuple[int, str]:
     try:
         there.update(changed, subresource=subresource)
-    except towns.RefusedError as refused:
+    except RefusedError as refused:
         return refused.code, str(refused)
     return HTTPStatus.OK, ""
 
@@ -264,3 +264,13 @@ def test_a_pod_has_no_devices_of_its_own_beside_its_containers(mine: Client) -> 
     code, words = told(mine, pod("whole", resources=limits(**{"nvidia.com/gpu": 1})), dry_run=True)
 
     assert code in {FORBIDDEN, INVALID}, words
+
+
+@pytest.mark.parametrize("path", ["dev/nvidia0", "dev", "run/containerd/containerd.sock", "var/run/docker.sock"])
+def test_a_path_that_does_not_begin_at_the_root_is_taken_from_there(mine: Client, path: str) -> None:
+    """As container runtimes do, whose working directory is the root."""
+    made = pod("relative", volumes=[{"name": "host", "hostPath": {"path": path}}])
+
+    code, words = told(mine, made, dry_run=True)
+
+    assert (code, "[GPU116]" in words) == (FORBIDDEN, True), words

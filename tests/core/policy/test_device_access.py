@@ -8,8 +8,8 @@ import pytest
 from tests import builders
 from tests.core.policy import tenants
 from tests.core.policy.tenants import policy, quota
-from webhook.core.policy import device_access
 from webhook.core.review import AdmissionRequest
+from webhook.core.rules.protected_names import names
 from webhook.core.validate import validate
 
 RULES = tenants.rules(policy(quota=quota(devices=4)))
@@ -81,7 +81,7 @@ def test_parts_of_kubernetes_and_accounts_of_others_write_annotations(user: str,
 
 def test_no_shipped_rule_writes_what_is_protected() -> None:
     """A webhook that sets `all` itself takes its own isolation away."""
-    known = device_access.names(tenants.RULES)
+    known = names(tenants.RULES.protections)
     written = [
         (backend.name, section, key)
         for backend in tenants.RULES.backends.values()

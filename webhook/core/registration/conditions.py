@@ -215,7 +215,7 @@ def _reaches(rulebook: Rulebook) -> str:
     return f"""\
 pod.spec.?volumes.orValue([]).size() > {MANY} ||
 pod.spec.?volumes.orValue([]).exists(volume, has(volume.hostPath) && [volume.hostPath.path].exists(path,
-    path.contains('//') || path.contains('/.') || path in {exact} ||
+    !path.startsWith('/') || path.contains('//') || path.contains('/.') || path in {exact} ||
     {begins})) ||
 pod.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false) ||
 {_HOLDERS}.exists(holders, holders.exists(holder, [holder.?securityContext].exists(context,
