@@ -10,7 +10,9 @@ from typing import Any, Final
 
 Object = Mapping[str, Any]
 
-_QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?")
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?"
+)
 _SUFFIXES: Final = {
     **{suffix: Fraction(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
     **{f"{suffix}i": Fraction(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},

@@ -60,11 +60,22 @@ def _review(dice: Random) -> bytes:
     path = dice.choice(("mutate",) * 16 + ("validate", "templates", "policies"))
     cluster = seed.cluster if seed.cluster and dice.random() < 0.8 else _cluster(dice)
     pod = _copied(seed.pod if path in reviews.PATHS[:2] else dice.choice(seeds.objects()))
+    if path in reviews.PATHS[:2] and dice.random() < 0.2:
+        _ask_twice(pod["spec"], dice)
     old = {**_copied(pod), "metadata": {**pod["metadata"], "uid": "u"}} if dice.random() < 0.15 else None
     whole = reviews.of(pod, "UPDATE" if old else "CREATE", old, _RESOURCES.get(pod.get("kind"), "pods"))
     _mutator().mutate(whole if dice.random() < 0.1 else pod, dice)
     body = mutation.encoded(whole)
     return _head(path, cluster) + (mutation.raw(body, dice) if dice.random() < 0.03 else body)
+
+
+def _ask_twice(spec: Any, dice: Random) -> None:
+    """Another container with the resources of one, of any kind."""
+    there = [each for section in ("containers", "initContainers") for each in spec.get(section) or ()]
+    one = _copied(max(there[:8], key=lambda each: len(str(each.get("resources")))))
+    section = dice.choice(("containers", "initContainers"))
+    kind = {"restartPolicy": "Always"} if section == "initContainers" and dice.random() < 0.6 else {}
+    spec[section] = [*(spec.get(section) or ()), {**one, "name": "another", **kind}]
 
 
 _RESOURCES: Final = {"TenantPolicy": "tenantpolicies", "Exemption": "exemptions", "Deployment": "deployments"}

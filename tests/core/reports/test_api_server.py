@@ -1,5 +1,6 @@
 """What the API server refuses by itself is refused in an explanation, too, at the same field."""
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -52,6 +53,13 @@ def limited(**limits: Any) -> dict[str, Any]:
 )
 def test_what_the_api_server_does_not_take_is_refused_at_its_field(document: dict[str, Any], path: str) -> None:
     assert said(document) == [("GPU007", path)]
+
+
+def test_a_quantity_of_very_many_digits_is_refused_at_once() -> None:
+    began = process_time()
+
+    assert said(limited(cpu="1" * 100_000 + "x")) == [("GPU007", "spec.containers[0].resources.limits.cpu")]
+    assert process_time() - began < 1
 
 
 @pytest.mark.parametrize(

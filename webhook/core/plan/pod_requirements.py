@@ -102,10 +102,10 @@ def _run_as_user(pod: Pod, group: Sequence[Assignment], value: str) -> Required:
 
 def _host_path(pod: Pod, group: Sequence[Assignment], value: str) -> Required:
     volumes = [volume for volume in objects(pod.spec.get("volumes")) if at(volume, "hostPath", "path") == value]
-    named = {volume.get("name") for volume in volumes}
+    named = {str(volume.get("name")) for volume in volumes}
     for one in group:
         mounts = objects(one.asked.container.raw.get("volumeMounts"))
-        if not any(mount.get("name") in named and mount.get("mountPath") == value for mount in mounts):
+        if not any(str(mount.get("name")) in named and mount.get("mountPath") == value for mount in mounts):
             path: Path = (*one.asked.container.path, "volumeMounts")
             yield path, f"the hostPath volume {value}, mounted at the same path"
 

@@ -30,7 +30,7 @@ REFUSED: Final = "GPU007"
 MOST_ANNOTATIONS: Final = 256 << 10
 """Bytes of all annotations of an object."""
 
-_QUANTITY: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+_QUANTITY: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 _HUGE: Final = "hugepages-"
 _NAME: Final = 'write small letters, digits and "-", as train-1'
 
