@@ -133,7 +133,7 @@ def _take(native: ExtendedResources, container: Container, resource: Resource, v
 
 def _amount(resource: Resource, text: str) -> Fraction:
     try:
-        amount = quantity.served(text)
+        amount = quantity.with_suffix(text) if resource.digits else quantity.served(text)
     except QuantityError as error:
         in_bytes = _size(text)
         if in_bytes is None:

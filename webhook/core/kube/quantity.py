@@ -69,15 +69,20 @@ def served(text: str) -> Fraction:
     The API server makes `4k` of `4000`, so decimal suffixes are read. It keeps signs, exponents and binary suffixes
     as they were written; in a count of GPUs they are a mistake, and refused.
     """
+    number = with_suffix(text)
+    if FINEST % number.denominator:
+        raise QuantityError(f'"{shown(text)}" is finer than Kubernetes keeps', "write nine decimals at most, as 0.5")
+    return number
+
+
+def with_suffix(text: str) -> Fraction:
+    """The same of an annotation, of which Kubernetes keeps every decimal."""
     if len(text) < FEW_DIGITS and text.isdecimal() and text.isascii():
         return Fraction(int(text))
     match = _SERVED.fullmatch(text)
     if match is None:
         raise QuantityError(f'"{shown(text)}" is not a plain number', "write a plain number, as 1 or 0.5")
-    number = _within_64_bits(text, Fraction(match[1]) * _SUFFIXES[match[2]])
-    if FINEST % number.denominator:
-        raise QuantityError(f'"{shown(text)}" is finer than Kubernetes keeps', "write nine decimals at most, as 0.5")
-    return number
+    return _within_64_bits(text, Fraction(match[1]) * _SUFFIXES[match[2]])
 
 
 def _within_64_bits(text: str, number: Fraction) -> Fraction:

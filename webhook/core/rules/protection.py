@@ -39,7 +39,9 @@ def _glob(node: Node, _: Scope) -> str:
 
 
 _GLOB: Final = Shape(_glob, {"type": "string", "pattern": r"^[^*]*\*?$"}, "")
-_FILLED: Final = Shape(lambda node, scope: FILLED.read(node, scope) and _glob(node, scope), {"minLength": 1}, "")
+_FILLED: Final = Shape(
+    lambda node, scope: FILLED.read(node, scope) and _glob(node, scope), {"pattern": r"^[^*]+\*?$"}, ""
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
