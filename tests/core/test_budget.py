@@ -10,7 +10,7 @@ import pytest
 
 from tests import builders
 from tests.attacks.monsters import MONSTERS, NODES, without_gpu
-from tests.core.policy.tenants import EVERYTHING, RULES, rules
+from tests.core.policy.tenants import EVERYTHING, RULES, policy, quota, rules
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.interpret import interpret
 from webhook.core.kube import pod
@@ -19,6 +19,7 @@ from webhook.core.plan import shortfall
 from webhook.core.policy import defaults, holdings
 from webhook.core.reports import workloads
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import Namespaces
 from webhook.core.validate import validate
 
 Object = dict[str, Any]
@@ -163,6 +164,22 @@ def test_an_update_of_a_pod_without_a_gpu_is_free_at_any_size() -> None:
     new = {**old, "metadata": {"uid": "u-1", "labels": {f"gpu-{number}": "2" for number in range(3000)}}}
 
     assert validate(builders.updating(old, new), RULES) == UNTOUCHED
+
+
+@pytest.mark.parametrize("stored", [MONSTERS["env"](2001), builders.pod()], ids=["it was", "the update makes it so"])
+def test_a_pod_that_is_over_the_budget_gets_no_device_by_an_ephemeral_container(stored: Object) -> None:
+    old = {**without_gpu(stored), "metadata": {"uid": "u-1"}}
+    harmless = [builders.container(f"debug-{number}") for number in range(300)]
+    asking_all = builders.container("last", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])
+    quoted = rules(policy(namespaces=Namespaces(names=("default",)), quota=quota(devices=1)))
+
+    refused, admitted = (
+        validate(builders.updating(old, {**old, "spec": {**old["spec"], "ephemeralContainers": added}}), quoted)
+        for added in ([*harmless, asking_all], harmless)
+    )
+
+    assert [violation.code for violation in refused.violations] == ["GPU003"]
+    assert admitted == UNTOUCHED
 
 
 def _binding(stored: Object, *, uid: str, **metadata: Any) -> Any:

@@ -81,6 +81,8 @@ def _mounts() -> Iterator[dict[str, Any]]:
 def _privileges() -> Iterator[dict[str, Any]]:
     yield _with(securityContext={"privileged": True})
     yield _with("initContainers", securityContext={"privileged": True})
+    for name in ("\u017fys_admin", "SYS_ADM\u0131N", "sys_raw\u0131o"):  # their capitals are plain letters
+        yield _with(securityContext={"capabilities": {"add": [name]}})
     for each in _names("capabilities"):
         for name in (each.name, f"CAP_{each.name}", each.name.lower()):
             yield _with(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE", name]}})

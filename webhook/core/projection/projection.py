@@ -124,6 +124,9 @@ def _depends(request: AdmissionRequest, rulebook: Rulebook) -> bool:
         return False
     if request.old_pod is None:
         return True
+    added, kept = (at(pod, "spec", "ephemeralContainers") for pod in there)
+    if added != kept and _may_reach_devices(request, rulebook):
+        return True
     allowed = allow_list(rulebook)
     after, before = (_metadata(mapping(pod, "metadata"), allowed) for pod in there)
     return after != before

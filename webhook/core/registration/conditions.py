@@ -203,7 +203,10 @@ def _access(rulebook: Rulebook) -> str:
 
 
 def _reaches(rulebook: Rulebook) -> str:
-    """Whether `pod` may have its node: by a path, a privilege, a capability."""
+    """Whether `pod` may have its node: by a path, a privilege, a capability.
+
+    Runtimes read a capability in capitals, and some letters beyond ASCII have those of ASCII.
+    """
     known = names(rulebook.protections)
     paths = [one.removesuffix(ANY) for one in known["host_paths"].every]
     roots = [path for path in paths if not any(path.startswith(other) for other in paths if other != path)]
@@ -220,7 +223,8 @@ pod.spec.?volumes.orValue([]).exists(volume, has(volume.hostPath) && [volume.hos
 pod.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false) ||
 {_HOLDERS}.exists(holders, holders.exists(holder, [holder.?securityContext].exists(context,
   context.?privileged.orValue(false) || context.?windowsOptions.?hostProcess.orValue(false) ||
-  context.?capabilities.?add.orValue([]).exists(name, name.upperAscii() in {capabilities}))))"""
+  context.?capabilities.?add.orValue([]).exists(name,
+    bytes(name).size() > name.size() || name.upperAscii() in {capabilities}))))"""
 
 
 def _one_of(text: str, protected: Names) -> str:
