@@ -120,6 +120,17 @@ def _speaking(limits: Object, cluster: str) -> Iterator[str]:
         yield cluster
 
 
+_NO_DEVICES: Final = ("", "none", "void")
+
+
+def by_variables(stored: Stored) -> Iterator[Device]:
+    """NVIDIA's runtime gives the devices that a variable names to any container that has it."""
+    for container in stored.containers:
+        for variable in container.get("env") or ():
+            if variable.get("name") == "NVIDIA_VISIBLE_DEVICES" and variable.get("value", "") not in _NO_DEVICES:
+                yield Device(container["name"], SOME, "NVIDIA_VISIBLE_DEVICES")
+
+
 _ANNOTATED: Final = frozenset({"kai", "runai"})
 """Systems that give devices for annotations alone."""
 
@@ -151,8 +162,8 @@ def _read(pod: Object, container: str, backend: str, card: Card) -> Fraction | N
     return found.devices * min(Fraction(1), max(found.part, (found.cores or Fraction(0)) / 100))
 
 
-WAYS: Final[Sequence[Way]] = (by_resources, by_claims, by_vendors_words)
-"""All ways to a device. One more is one more function: variables that a runtime reads, host paths, privileges."""
+WAYS: Final[Sequence[Way]] = (by_resources, by_claims, by_vendors_words, by_variables)
+"""All ways to a device. One more is one more function: host paths, privileges, annotations of CDI."""
 
 
 def free(pod: Object, cluster: str, charged: Fraction) -> list[Device]:

@@ -5,6 +5,7 @@ import base64
 import os
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from http import HTTPStatus
@@ -87,6 +88,7 @@ def _nowhere() -> int:
 def replica(cluster: str) -> Replica:
     """The replica of a cluster whose one tenant has a quota."""
     rulebook = tenants.RULES if cluster == SHIPPED else clusters.rulebook(cluster)
+    rulebook = replace(rulebook, protections=tenants.RULES.protections)
     return Replica(tenants.rules(tenants.policy(quota=tenants.quota(devices=10**9)), rulebook=rulebook))
 
 
