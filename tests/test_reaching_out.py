@@ -61,7 +61,7 @@ def _patterns() -> Iterator[tuple[str, Callable[[str], object]]]:
             source = inspect.getsource(module)
             for name, value in vars(module).items():
                 if isinstance(value, re.Pattern):
-                    for method in {*re.findall(rf"\b{name}\.([a-z]+)\(", source)}:
+                    for method in dict.fromkeys(re.findall(rf"\b{name}\.([a-z]+)\(", source)):
                         used = partial(value.sub, "") if method == "sub" else getattr(value, method)
                         yield f"{module.__name__}.{name}.{method}", used
 
