@@ -8,6 +8,7 @@ v1.36 API server.
 from __future__ import annotations
 
 import base64
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from webhook.core.decision import Decision
+from webhook.core.decision import Decision, denied
 from webhook.core.kube import paths
 from webhook.core.violations import Violation
 
@@ -188,6 +189,16 @@ def encode(uid: str, decision: Decision) -> bytes:
     if not decision.allowed:
         response["status"] = _status(decision)
     return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+
+
+_START: Final = re.compile(rb'"request":\{"uid":"([\w-]+)"')
+
+
+def unread(start: bytes, why: str) -> bytes:
+    """The denial of a review from its first bytes; empty if they lack its UID, which API servers write first."""
+    found = _START.search(start)
+    violation = Violation(code="GPU003", path="", message=why, fix="make the pod smaller")
+    return encode(found[1].decode(), denied([violation])) if found else b""
 
 
 def _status(decision: Decision) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 import gunicorn_h1c
 
+from webhook.core import review
 from webhook.server.chunks import Chunks
 from webhook.server.lane import JSON, Answer, Lane
 from webhook.server.settings import KIBIBYTE, Settings
@@ -47,6 +48,8 @@ UNSENT_BYTES: Final = 64 * KIBIBYTE
 thousand peers that do not read."""
 
 CROWDED: Final = "bodies that are being received take all memory there is for them; retry"
+
+VALIDATE: Final = b"/validate"
 
 STRANGER: Final = "reviews are answered to clients with a certificate of --client-ca only"
 
@@ -79,9 +82,10 @@ class Owner(Protocol):
 class RefusedError(Exception):
     """The request that is being read is refused; the connection ends with the answer."""
 
-    def __init__(self, status: HTTPStatus, text: str) -> None:
+    def __init__(self, status: HTTPStatus, text: str, denial: bytes = b"") -> None:
         super().__init__(text)
         self.status = status
+        self.denial = denial
 
 
 class _Form(NamedTuple):
@@ -110,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._chunks: Chunks | None = None
         self._size = 0
+        self._denying = False
         self._unread = b""
         self._later: asyncio.Future[Answer]
         self._parser: Any = None
@@ -149,7 +154,7 @@ class Connection(asyncio.Protocol):
             while data and self.state in ("idle", "header", "body"):
                 data = self._feed(data)
         except RefusedError as refused:
-            self._refuse(refused.status, str(refused))
+            self._refuse(refused.status, str(refused), refused.denial)
         except ValueError as error:  # the common base of the parser's errors, which have two ParseErrors among them
             self._refuse(_status_of(error), f"not HTTP/1.1: {error}")
         else:
@@ -243,7 +248,9 @@ class Connection(asyncio.Protocol):
             raise RefusedError(HTTPStatus.FORBIDDEN, STRANGER)
         if parser.get_header(b"transfer-encoding") and not parser.is_chunked:  # h1c 0.6.9 takes it for no body
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "the only transfer coding known here is chunked")
-        self._admit(parser.content_length or 0)
+        # With an error the API server would admit a pod to its node: a validating review is denied by its UID.
+        self._denying = (parser.content_length or 0) > self.settings.body_bytes and parser.path.startswith(VALIDATE)
+        self._admit(0 if self._denying else parser.content_length or 0)
         if parser.http_version >= (1, 1) and (expected := parser.get_header(b"expect")):
             if expected.lower() != b"100-continue":
                 raise RefusedError(HTTPStatus.EXPECTATION_FAILED, "the only expectation known here is 100-continue")
@@ -253,6 +260,8 @@ class Connection(asyncio.Protocol):
 
     def _on_body(self, part: bytes) -> None:
         """A part of the body is there."""
+        if self._denying:
+            raise self._too_large(part)
         self._size += len(part)
         if self._chunks is not None:
             self._admit(self._size)
@@ -265,9 +274,9 @@ class Connection(asyncio.Protocol):
         if size and not self.owner.admit(self, size):
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, CROWDED)
 
-    def _too_large(self) -> RefusedError:
+    def _too_large(self, start: bytes = b"") -> RefusedError:
         text = f"the body is over {self.settings.body_bytes} bytes: no review is that long"
-        return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+        return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, review.unread(start, text))
 
     # Answers
 
@@ -305,14 +314,15 @@ class Connection(asyncio.Protocol):
         if ends:
             self._close()
 
-    def _refuse(self, status: HTTPStatus, text: str) -> None:
+    def _refuse(self, status: HTTPStatus, text: str, denial: bytes = b"") -> None:
         """Answer why, and leave the peer time to read it: closing with unread bytes would reset the connection."""
         if self.state not in ("header", "body"):
             return
         self._enter("linger", self.settings.linger_seconds)
         self._parts, self._chunks = [], None
         self.owner.release_body(self)
-        self._write(self.owner.lane.refuse(status, text), b"Connection: close\r\n")
+        refused = self.owner.lane.refuse(status, text)
+        self._write(Answer(HTTPStatus.OK, denial, JSON) if denial else refused, b"Connection: close\r\n")
 
     def _write(self, answer: Answer, connection: bytes, *, with_body: bool = True) -> None:
         allow = b"Allow: %b\r\n" % answer.allow if answer.allow else b""

@@ -185,3 +185,12 @@ def test_where_a_policy_says_remove_a_pod_starts_without_it(town: Town) -> None:
         [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
     ]
     assert str(refusal(there, _with(securityContext={"privileged": True}))).count("[GPU116]") == 1
+
+
+def test_no_text_is_too_long_to_be_refused(mine: Client) -> None:
+    """The API server writes `<` in six bytes, and admits to the node what is not answered."""
+    long = _with(securityContext={"privileged": True}, args=["<" * 1_450_000])
+
+    code, words = told(mine, long, dry_run=True)
+
+    assert (code, "no review is that long" in words) == (422, True)
