@@ -89,7 +89,9 @@ def check(pod: Any) -> None:
     _check_placing(spec)
     claims = [_text(claim, "name") for claim in _objects(spec, "resourceClaims")]
     _take(len(claims) == len({*claims}) and all(map(_LABEL.fullmatch, claims)), claims)
-    names = [_check_container(each, claims) for each in containers(spec)]
+    volumes = [_check_volume(each) for each in _objects(spec, "volumes")]
+    _take(len(volumes) == len({*volumes}), volumes)
+    names = [_check_container(each, claims, volumes) for each in containers(spec)]
     _take(len(names) == len({*names}) and spec.get("containers"), names)
     _take(not spec.get("ephemeralContainers"), "ephemeralContainers of a new pod")
 
@@ -100,7 +102,17 @@ def containers(spec: Object) -> Iterator[Object]:
     yield from _objects(spec, "containers")
 
 
-def _check_container(container: Object, claims: list[str]) -> str:
+def _check_volume(volume: Object) -> str:
+    host = _object(volume, "hostPath")
+    if volume.get("hostPath") is not None:
+        path = _text(host, "path")
+        _take(path and ".." not in path.split("/"), host)
+    name = _text(volume, "name")
+    _take(_LABEL.fullmatch(name), name)
+    return name
+
+
+def _check_container(container: Object, claims: list[str], volumes: list[str]) -> str:
     name = _text(container, "name")
     _take(_LABEL.fullmatch(name), name)
     resources = _object(container, "resources")
@@ -114,6 +126,13 @@ def _check_container(container: Object, claims: list[str]) -> str:
         _take(_text(claim, "name") in claims, claim)
     for variable in _objects(container, "env"):
         _take(_text(variable, "name"), variable)
+        _take(not (_object(variable, "valueFrom") and _text(variable, "value")), variable)
+    for mount in _objects(container, "volumeMounts"):
+        _take(_text(mount, "mountPath") and _text(mount, "name") in volumes, mount)
+    context = _object(container, "securityContext")
+    _take(context.get("privileged") in (None, True, False), context)
+    added = _object(context, "capabilities").get("add") or []
+    _take(isinstance(added, list) and all(isinstance(each, str) for each in added), added)
     _take(container.get("restartPolicy") in (None, "Always"), "restartPolicy")
     return name
 

@@ -4,6 +4,7 @@ It reads a pod as a kubelet does, and as vendors document their systems (`tests.
 asked. Each way to a device is a function in WAYS.
 """
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,14 +122,68 @@ def _speaking(limits: Object, cluster: str) -> Iterator[str]:
 
 
 _NO_DEVICES: Final = ("", "none", "void")
+_VARIABLES: Final = re.compile("(NVIDIA|AMD|ASCEND|HABANA|CAMBRICON)_VISIBLE_DEVICES")
 
 
 def by_variables(stored: Stored) -> Iterator[Device]:
-    """NVIDIA's runtime gives the devices that a variable names to any container that has it."""
+    """Runtimes of these vendors give the devices that a variable names to any container that has it."""
     for container in stored.containers:
         for variable in container.get("env") or ():
-            if variable.get("name") == "NVIDIA_VISIBLE_DEVICES" and variable.get("value", "") not in _NO_DEVICES:
-                yield Device(container["name"], SOME, "NVIDIA_VISIBLE_DEVICES")
+            unknown = isinstance(variable.get("valueFrom"), dict)
+            if _VARIABLES.fullmatch(variable.get("name", "")) and (
+                unknown or variable.get("value", "") not in _NO_DEVICES
+            ):
+                yield Device(container["name"], SOME, variable["name"])
+
+
+_CDI: Final = re.compile(r"[\w.-]+/[\w.-]+=[\w.:-]+(,[\w.-]+/[\w.-]+=[\w.:-]+)*")
+_ANNOTATIONS: Final = re.compile(r"(cdi-)?devices\.nri\.io(/.*)?")
+
+
+def by_annotations(stored: Stored) -> Iterator[Device]:
+    """CRI-O and Kata read CDI's annotations, and an NRI plugin those of its own; `pgpu=0` is Kata's virtual card."""
+    for key, value in (stored.pod["metadata"].get("annotations") or {}).items():
+        named = key.startswith("cdi.k8s.io/") and _CDI.fullmatch(value) and value != "nvidia.com/pgpu=0"
+        if named or (_ANNOTATIONS.fullmatch(key) and value):
+            yield Device("", SOME, f"the annotation {key}")
+
+
+_CAPABILITIES: Final = {"ALL", "SYS_ADMIN", "SYS_RAWIO"}
+
+
+def by_privileges(stored: Stored) -> Iterator[Device]:
+    """A privileged container has every device; CAP_SYS_ADMIN makes nodes of devices, as capitals of Go read it."""
+    for container in stored.containers:
+        context = container.get("securityContext") or {}
+        if context.get("privileged") is True:
+            yield Device(container["name"], SOME, "privileged")
+        for name in (context.get("capabilities") or {}).get("add") or ():
+            if name.upper().removeprefix("CAP_") in _CAPABILITIES:
+                yield Device(container["name"], SOME, f"the capability {name}")
+
+
+_OF_NODES: Final = re.compile(
+    "/dev(/(nvidia.*|dri|mem|vfio))?|/proc|/sys|/run(/containerd|/docker.sock)?|/|/var|/var/run"
+)
+_BY_NAME: Final = "/var/run/nvidia-container-devices"
+
+
+def by_mounts(stored: Stored) -> Iterator[Device]:
+    """Devices and sockets of runtimes are files of the node; NVIDIA's toolkit reads devices from names of mounts."""
+    volumes = {each["name"]: each.get("hostPath") for each in stored.pod["spec"].get("volumes") or ()}
+    for container in stored.containers:
+        for mount in container.get("volumeMounts") or ():
+            host = volumes.get(mount["name"])
+            path = _cleaned(host["path"]) if isinstance(host, dict) else ""
+            if path and _OF_NODES.fullmatch(path.replace("/var/run", "/run", 1)):
+                yield Device(container["name"], SOME, f"the host path {path}")
+            if _cleaned(mount["mountPath"]).startswith(f"{_BY_NAME}/"):
+                yield Device(container["name"], SOME, f"the mount {mount['mountPath']}")
+
+
+def _cleaned(path: str) -> str:
+    """A path as a node takes it, whose /var/run is a link to /run."""
+    return posixpath.normpath(f"//{path}")[1:]
 
 
 _ANNOTATED: Final = frozenset({"kai", "runai"})
@@ -162,8 +217,16 @@ def _read(pod: Object, container: str, backend: str, card: Card) -> Fraction | N
     return found.devices * min(Fraction(1), max(found.part, (found.cores or Fraction(0)) / 100))
 
 
-WAYS: Final[Sequence[Way]] = (by_resources, by_claims, by_vendors_words, by_variables)
-"""All ways to a device. One more is one more function: host paths, privileges, annotations of CDI."""
+WAYS: Final[Sequence[Way]] = (
+    by_resources,
+    by_claims,
+    by_vendors_words,
+    by_variables,
+    by_annotations,
+    by_privileges,
+    by_mounts,
+)
+"""All ways to a device."""
 
 
 def free(pod: Object, cluster: str, charged: Fraction) -> list[Device]:

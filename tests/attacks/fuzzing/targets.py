@@ -16,7 +16,7 @@ import yaml
 
 from tests import builders
 from tests.attacks import monsters
-from tests.attacks.fuzzing import api_server, mutation, reviews, seeds
+from tests.attacks.fuzzing import api_server, doors, mutation, reviews, seeds
 from tests.attacks.fuzzing.api_server import NotTakenError
 from tests.attacks.fuzzing.mutation import Mutator
 from tests.edited import edited
@@ -62,6 +62,8 @@ def _review(dice: Random) -> bytes:
     pod = _copied(seed.pod if path in reviews.PATHS[:2] else dice.choice(seeds.objects()))
     if path in reviews.PATHS[:2] and dice.random() < 0.2:
         _ask_twice(pod["spec"], dice)
+    if path in reviews.PATHS[:2] and dice.random() < 0.15:
+        doors.opened(pod, dice)
     old = {**_copied(pod), "metadata": {**pod["metadata"], "uid": "u"}} if dice.random() < 0.15 else None
     whole = reviews.of(pod, "UPDATE" if old else "CREATE", old, _RESOURCES.get(pod.get("kind"), "pods"))
     _mutator().mutate(whole if dice.random() < 0.1 else pod, dice)

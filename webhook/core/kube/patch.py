@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from webhook.core.kube.paths import Path, pointer
+from webhook.core.kube.paths import Path, at, pointer
 
 
 class Put(NamedTuple):
@@ -88,17 +88,17 @@ def _filled_in(edit: Put | Append, made: dict[Path, Any]) -> bool:
 def _fill_in(edit: Put | Append, depth: int, made: dict[Path, Any]) -> None:
     """Put the value below what an earlier operation creates at the first `depth` steps of the path."""
     path = edit.path
-    at = made[path[:depth]]
-    while depth < len(path) - 1 and (child := _child(at, path[depth])) is not None:
-        at, depth = child, depth + 1
-    if isinstance(edit, Append) and depth == len(path) - 1 and (present := _child(at, path[depth])) is not None:
+    there = made[path[:depth]]
+    while depth < len(path) - 1 and (child := _child(there, path[depth])) is not None:
+        there, depth = child, depth + 1
+    if isinstance(edit, Append) and depth == len(path) - 1 and (present := _child(there, path[depth])) is not None:
         present.append(edit.value)
     else:
-        at[path[depth]] = _nested(edit, depth + 1, made)
+        there[path[depth]] = _nested(edit, depth + 1, made)
 
 
-def _child(at: Any, step: str | int) -> Any:
-    return at[step] if isinstance(step, int) else at.get(step)
+def _child(holder: Any, step: str | int) -> Any:
+    return holder[step] if isinstance(step, int) else holder.get(step)
 
 
 def _operation(edit: Put | Append, pod: Mapping[str, Any], made: dict[Path, Any], there: set[Path]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _operation(edit: Put | Append, pod: Mapping[str, Any], made: dict[Path, Any]
     if depth < len(path):
         return _put(path[:depth], _nested(edit, depth, made))
     there.add(path[:-1])
-    if isinstance(edit, Append) and _present(pod, path):
+    if isinstance(edit, Append) and isinstance(at(pod, *path), list):
         return {"op": "add", "path": f"{pointer(path)}/-", "value": edit.value}
     return _put(path, _nested(edit, depth, made))
 
@@ -131,21 +131,12 @@ def _copied(value: Any) -> Any:
 
 def _depth(pod: Mapping[str, Any], path: Path) -> int:
     """How many steps of the path one operation can name: up to the first mapping or list that is missing."""
-    at: Any = pod
+    there: Any = pod
     for index, step in enumerate(path[:-1], 1):
         try:
-            at = at[step]
+            there = there[step]
         except KeyError:
             return index
-        if at is None:
+        if there is None:
             return index
     return len(path)
-
-
-def _present(pod: Mapping[str, Any], path: Path) -> bool:
-    at: Any = pod
-    for step in path:
-        at = at[step] if isinstance(step, int) else at.get(step)
-        if at is None:
-            return False
-    return True

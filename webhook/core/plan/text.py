@@ -73,11 +73,6 @@ def _filled(template: str, served: Assignment, rulebook: Rulebook) -> Sequence[s
     return texts
 
 
-def tells_model(output: Output) -> bool:
-    """Whether an output writes the card model that is asked for."""
-    return output.what in {"model", "product"}
-
-
 def taken_for(models: Sequence[str], modes: Iterable[Mode], rulebook: Rulebook) -> Sequence[Card]:
     """The cards that a system with one of these modes may give, beside the models that it is asked for."""
     loosely = {mode.loosely for mode in modes if mode.loosely} if models else ()
