@@ -22,6 +22,10 @@ _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+_SOURCES: Final = {
+    "configMapKeyRef": "key", "secretKeyRef": "key", "fileKeyRef": "key",
+    "fieldRef": "fieldPath", "resourceFieldRef": "resource",
+}  # fmt: skip
 _OWN: Final = re.compile(r"cpu|memory|ephemeral-storage|hugepages-.+")
 
 
@@ -102,6 +106,17 @@ def containers(spec: Object) -> Iterator[Object]:
     yield from _objects(spec, "containers")
 
 
+def _check_source(variable: Object) -> None:
+    """A variable's value is said, or taken from one place."""
+    if variable.get("valueFrom") is None:
+        _text(variable, "value")
+        return
+    sources = _object(variable, "valueFrom")
+    _take(len(sources) == 1 and not _text(variable, "value"), variable)
+    for kind in sources:
+        _take(kind in _SOURCES and _text(_object(sources, kind), _SOURCES[kind]), variable)
+
+
 def _check_volume(volume: Object) -> str:
     host = _object(volume, "hostPath")
     if volume.get("hostPath") is not None:
@@ -126,7 +141,7 @@ def _check_container(container: Object, claims: list[str], volumes: list[str]) -
         _take(_text(claim, "name") in claims, claim)
     for variable in _objects(container, "env"):
         _take(_text(variable, "name"), variable)
-        _take(not (_object(variable, "valueFrom") and _text(variable, "value")), variable)
+        _check_source(variable)
     for mount in _objects(container, "volumeMounts"):
         _take(_text(mount, "mountPath") and _text(mount, "name") in volumes, mount)
     context = _object(container, "securityContext")

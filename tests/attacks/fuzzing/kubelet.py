@@ -198,7 +198,7 @@ def _of_devices(pod: Object) -> Object:
     """The pod with no resources but those of vendors."""
     spec = dict(pod["spec"])
     for section in ("initContainers", "containers"):
-        if section in spec:
+        if spec.get(section):
             spec[section] = [{**each, "resources": _vendors(each.get("resources") or {})} for each in spec[section]]
     return {**pod, "spec": spec}
 
