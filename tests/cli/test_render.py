@@ -1,4 +1,4 @@
-"""`gpu-webhook render webhooks`."""
+"""`gpu-webhook render`."""
 
 from pathlib import Path
 
@@ -76,3 +76,57 @@ def test_what_decides_fails_closed_in_every_version_of_the_api_and_without_side_
         "workloads": "Ignore",
         "policies": "Ignore",
     }
+
+
+TENANTS = """\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: gpu-webhook.io/v1alpha1
+  kind: TenantPolicy
+  metadata: {name: vision}
+  spec: {namespaces: {names: [vision]}, quota: {devices: %s}}
+  status: {}
+"""
+
+
+def test_policies_are_rendered_of_tenants_as_kubectl_prints_them(tmp_path: Path) -> None:
+    (tmp_path / "tenants.yaml").write_text(TENANTS % 4)
+
+    ran = run("render", "policies", "--rules", SHIPPED, "--with", tmp_path / "tenants.yaml")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[0] == (
+        "# Printed by `gpu-webhook render policies`, of 1 TenantPolicies and 0 Exemptions. "
+        "Changed ones have to be rendered again."
+    )
+    objects = [*yaml.safe_load_all(ran.out)]
+    assert [(each["kind"], each["metadata"]["name"]) for each in objects] == [
+        *(
+            (kind, f"gpu-webhook-{family}")
+            for family in ("shorthand", "device-names", "node-access")
+            for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+        ),
+        ("ResourceQuota", "gpu-webhook"),
+    ]
+    assert objects[-1]["spec"] == {"hard": {"requests.amd.com/gpu": "4", "requests.nvidia.com/gpu": "4"}}
+
+
+def test_policies_are_not_rendered_of_a_tenant_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "tenants.yaml").write_text(TENANTS % "many")
+
+    ran = run("render", "policies", "--rules", SHIPPED, "--with", tmp_path / "tenants.yaml")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("gpu-webhook: vision: its policy cannot be used: ")
+
+
+def test_policies_are_not_rendered_where_the_webhook_only_observes(tmp_path: Path) -> None:
+    rules = _with("[kube-system, gpu-webhook-system]\n  observe: true", tmp_path)
+
+    ran = run("render", "policies", "--rules", rules)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "gpu-webhook: spec.observe of the Cluster document is true: the webhook refuses nothing, so nor may this\n"
+    )

@@ -92,6 +92,8 @@ def test_all_commands_do_what_is_said_of_them(empty: ControlPlane, here: Path) -
     assert "gpu-webhook" in executed(empty, COMMANDS["replicas"], here)
     empty.client.create(POLICY)
     assert "vision" in executed(empty, COMMANDS["ledgers"], here)
+    assert "gpu-webhook-shorthand serverside-applied" in executed(empty, COMMANDS["net"], here)
+    assert '"gpu-webhook-shorthand" deleted' in executed(empty, COMMANDS["without"], here)
 
     _refuses(empty)
     assert "patched" in executed(empty, COMMANDS["ignore"], here)

@@ -1,12 +1,13 @@
-"""The commands that write objects for the API server: render webhooks."""
+"""The commands that write objects for the API server: render webhooks, render policies."""
 
 from __future__ import annotations
 
 import argparse
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
-from webhook.commands import options
+from webhook.commands import options, streams
 from webhook.commands.options import FINE, UsageError
 
 
@@ -14,7 +15,11 @@ def render_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook render` takes."""
     from webhook.core.rules import cluster
 
-    command.add_argument("what", choices=("webhooks",), help="webhooks: both webhook configurations")
+    command.add_argument(
+        "what",
+        choices=("webhooks", "policies"),
+        help="webhooks: both webhook configurations; policies: what the API server refuses even without them",
+    )
     options.rules(command)
     command.add_argument(
         "--namespace",
@@ -33,10 +38,42 @@ def render_options(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="certificates (PEM) of the CA that issues the server's; for a certificate that you issue",
     )
+    command.add_argument(
+        "--with",
+        dest="around",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="policies: TenantPolicies and Exemptions beside those among the rules, as kubectl prints them",
+    )
     command.set_defaults(command=_render)
 
 
 def _render(given: argparse.Namespace) -> int:
+    return _webhooks(given) if given.what == "webhooks" else _policies(given)
+
+
+def _policies(given: argparse.Namespace) -> int:
+    from webhook.core.registration import admission_policies, resource_quotas
+    from webhook.files import rule_files, tenant_objects
+    from webhook.views import manifest
+
+    rulebook, tenants = rule_files.load(given.rules), tenant_objects.Objects()
+    for file in given.around:
+        tenants.parse(*streams.content(file))
+    tenancy, problems = tenants.tenancy(rulebook)
+    for problem in problems:
+        raise UsageError(f"{problem.tenant}: {problem.message}")
+    if tenancy.observing:
+        raise UsageError("spec.observe of the Cluster document is true: the webhook refuses nothing, so nor may this")
+    rulebook = replace(rulebook, tenancy=tenancy)
+    count = f"{len(tenancy.policies)} TenantPolicies and {len(tenancy.exemptions)} Exemptions"
+    print(f"# Printed by `gpu-webhook render policies`, of {count}. Changed ones have to be rendered again.")
+    print(manifest.text([*admission_policies.render(rulebook), *resource_quotas.render(rulebook)]), end="")
+    return FINE
+
+
+def _webhooks(given: argparse.Namespace) -> int:
     from webhook.core.registration import configurations
     from webhook.files import rule_files
     from webhook.views import manifest

@@ -1,106 +1,29 @@
 """A tenant with all rights in its namespace tries to reach a GPU past its quota, by every protected name."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from tests import builders
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.pods import container, pod
+from tests.cluster.tenancy import attempts
 from tests.cluster.tenancy import town as towns
 from tests.cluster.tenancy.town import Town, create, refusal, told
-from webhook.core.rules.protection import ANY, Protected
 
 pytestmark = pytest.mark.cluster
 
 MINE = "ada"
 FORBIDDEN = 403
-VALUE = "all"
-PROTECTIONS = builders.rulebook(builders.shipped_files()).protections
-
-
-def _names(section: str) -> Iterator[Protected]:
-    for each in PROTECTIONS:
-        yield from getattr(each, section).values()
-
-
-def _one(name: str) -> str:
-    """A name that a glob covers."""
-    return f"{name.removesuffix(ANY)}x" if name.endswith(ANY) else name
-
-
-def _with(containers: str = "containers", **fields: Any) -> dict[str, Any]:
-    made = pod("free", containers=[container("main", **fields)])
-    if containers != "containers":
-        made["spec"]["containers"] = [container("main")]
-        made["spec"][containers] = [container("other", **fields)]
-    return made
-
-
-def _variables() -> Iterator[dict[str, Any]]:
-    for each in _names("env"):
-        name = _one(each.name)
-        key = {"configMapKeyRef": {"name": "mine", "key": "cards"}}
-        yield _with(env=[{"name": "A", "value": "b"}, {"name": name, "value": VALUE}])
-        yield _with("initContainers", env=[{"name": name, "valueFrom": key}])
-        yield _with(env=[{"name": "A", "value": VALUE}, {"name": name, "value": "$(A)"}])
-
-
-def _metadata() -> Iterator[dict[str, Any]]:
-    for section in ("annotations", "labels"):
-        for each in _names(section):
-            made = _with()
-            made["metadata"][section] = {_one(each.name): VALUE}
-            yield made
-
-
-def _host_paths() -> Iterator[dict[str, Any]]:
-    for each in _names("host_paths"):
-        path = PurePosixPath(_one(each.name))
-        spelled = {str(path), f"{path}/", f"/{path}", f"{path.parent}/x/../{path.name}", f"{path.parent}"}
-        spelled |= {f"/var{path}"} if str(path).startswith("/run/") else set()
-        yield from (_on_host(one) for one in sorted(spelled) if "/../" not in one)
-
-
-def _on_host(path: str) -> dict[str, Any]:
-    made = _with(volumeMounts=[{"name": "host", "mountPath": "/mnt"}])
-    made["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": path}}]
-    return made
-
-
-def _mounts() -> Iterator[dict[str, Any]]:
-    for each in _names("mount_paths"):
-        made = _with(volumeMounts=[{"name": "mine", "mountPath": f"{_one(each.name)}/all"}])
-        made["spec"]["volumes"] = [{"name": "mine", "emptyDir": {}}]
-        yield made
-
-
-def _privileges() -> Iterator[dict[str, Any]]:
-    yield _with(securityContext={"privileged": True})
-    yield _with("initContainers", securityContext={"privileged": True})
-    for name in ("\u017fys_admin", "SYS_ADM\u0131N", "sys_raw\u0131o"):  # their capitals are plain letters
-        yield _with(securityContext={"capabilities": {"add": [name]}})
-    for each in _names("capabilities"):
-        for name in (each.name, f"CAP_{each.name}", each.name.lower()):
-            yield _with(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE", name]}})
-
-
-def _runtime_classes() -> Iterator[dict[str, Any]]:
-    for each in _names("runtime_classes"):
-        made = _with()
-        made["spec"]["runtimeClassName"] = _one(each.name)
-        yield made
 
 
 @pytest.fixture(scope="module")
 def mine(town: Town) -> Client:
     """The tenant: it may do everything in its one namespace, whose quota is one device, and nothing elsewhere."""
     [there] = town.tenant("doors", quota={"devices": 1})
-    for each in _names("runtime_classes"):
-        name = _one(each.name)
+    for each in attempts.names("runtime_classes"):
+        name = attempts.one(each.name)
         made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "x"}
         town.client.create(made)
     return towns.owner(there, MINE)
@@ -108,12 +31,12 @@ def mine(town: Town) -> Client:
 
 def test_no_protected_name_gives_a_tenant_a_gpu(mine: Client, capsys: pytest.CaptureFixture[str]) -> None:
     families: Mapping[str, list[dict[str, Any]]] = {
-        "variables": [*_variables()],
-        "annotations and labels": [*_metadata()],
-        "host paths": [*_host_paths()],
-        "mounts": [*_mounts()],
-        "privileges": [*_privileges()],
-        "runtime classes": [*_runtime_classes()],
+        "variables": [*attempts.variables()],
+        "annotations and labels": [*attempts.metadata()],
+        "host paths": [*attempts.host_paths()],
+        "mounts": [*attempts.mounts()],
+        "privileges": [*attempts.privileges()],
+        "runtime classes": [*attempts.runtime_classes()],
     }
 
     answers = {name: [(made, *told(mine, made, dry_run=True)) for made in tried] for name, tried in families.items()}
@@ -156,12 +79,12 @@ def test_an_annotation_that_gives_a_device_is_not_added_later(mine: Client) -> N
 
 def test_what_gives_nothing_is_nobodys_concern(mine: Client) -> None:
     harmless = [
-        _with(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]),
-        _with(env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]),
-        _with(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]),
-        _with(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE"]}}),
-        _on_host("/dev/shm"),  # noqa: S108 - a path of a pod, not of this machine
-        _on_host("/var/log"),
+        attempts.trying(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]),
+        attempts.trying(env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]),
+        attempts.trying(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]),
+        attempts.trying(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE"]}}),
+        attempts.on_host("/dev/shm"),  # noqa: S108 - a path of a pod, not of this machine
+        attempts.on_host("/var/log"),
     ]
 
     assert [told(mine, made, dry_run=True) for made in harmless] == [(201, "")] * len(harmless)
@@ -184,12 +107,12 @@ def test_where_a_policy_says_remove_a_pod_starts_without_it(town: Town) -> None:
         [{"name": "A", "value": "b"}],
         [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
     ]
-    assert str(refusal(there, _with(securityContext={"privileged": True}))).count("[GPU116]") == 1
+    assert str(refusal(there, attempts.trying(securityContext={"privileged": True}))).count("[GPU116]") == 1
 
 
 def test_no_text_is_too_long_to_be_refused(mine: Client) -> None:
     """The API server writes `<` in six bytes, and admits to the node what is not answered."""
-    long = _with(securityContext={"privileged": True}, args=["<" * 1_450_000])
+    long = attempts.trying(securityContext={"privileged": True}, args=["<" * 1_450_000])
 
     code, words = told(mine, long, dry_run=True)
 

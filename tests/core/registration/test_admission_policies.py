@@ -1,0 +1,190 @@
+"""The policies that a small rulebook becomes; what they refuse is tried in tests/cluster/tenancy/test_net.py."""
+
+from textwrap import indent
+from typing import Any
+
+import pytest
+
+from tests.core import acme
+from webhook.core.registration import admission_policies, resource_quotas
+
+MODES = """\
+modes:
+- when: {devices: whole}
+  limits: {acme.example/gpu: count}
+"""
+SHARES = """\
+modes:
+- when: {devices: whole}
+  limits: {acme.example/gpu: count}
+- when: {devices: part}
+  limits: {acme.example/gpu: count, acme.example/memory: {memory: {unit: percent}}}
+"""
+HEAD = "apiVersion: gpu-webhook.io/v1alpha1\nkind:"
+PROTECTION = f"""\
+{HEAD} Protection
+metadata: {{name: acme}}
+spec:
+  env:
+    ACME_CARDS: {{gives: gives any card, harmless: [none], backends: {{acme: ["configMapKeyRef *"], other: [all]}}}}
+    ACME_*: {{gives: gives any card}}
+  hostPaths:
+    /dev/acme*: {{gives: gives any card}}
+    /dev: {{gives: gives any card, harmless: [/dev/*]}}
+"""
+NOT_ENABLED = acme.BACKEND.replace("{name: acme}", "{name: other}") + indent(MODES.replace("acme", "other"), "  ")
+POLICY = """\
+metadata: {name: %s}
+spec: %s
+"""
+
+
+def tenants(**specs: str) -> str:
+    return "---\n".join(f"{HEAD} TenantPolicy\n{POLICY % (name, spec)}" for name, spec in specs.items())
+
+
+def exemption(spec: str) -> str:
+    return f"---\n{HEAD} Exemption\n{POLICY % ('e', '{owner: a, reason: b, expires: 2099-01-01T00:00:00Z, ' + spec)}"
+
+
+def rendered(policies: str, modes: str = MODES) -> dict[str, dict[str, Any]]:
+    files = {"other.yaml": NOT_ENABLED, "protect.yaml": PROTECTION, "tenants.yaml": policies}
+    objects = admission_policies.render(acme.rulebook(modes, files))
+    return {
+        f"{each['kind'].removeprefix('ValidatingAdmission')} {each['metadata']['name']}": each for each in objects
+    }
+
+
+def variable(policy: dict[str, Any], name: str) -> str:
+    [found] = [each["expression"] for each in policy["spec"]["variables"] if each["name"] == name]
+    return str(found)
+
+
+def quotas(policies: str, modes: str = MODES) -> list[tuple[str, dict[str, str]]]:
+    rulebook = acme.rulebook(modes, {"tenants.yaml": policies})
+    return [(each["metadata"]["namespace"], each["spec"]["hard"]) for each in resource_quotas.render(rulebook)]
+
+
+def test_without_a_tenant_only_shorthand_is_looked_at() -> None:
+    assert [*rendered("")] == ["Policy gpu-webhook-shorthand", "PolicyBinding gpu-webhook-shorthand"]
+
+
+def test_what_becomes_of_a_pod_is_the_action_of_the_binding_and_exempt_namespaces_are_left_out() -> None:
+    objects = rendered(tenants(a="{namespaces: {names: [a]}, deviceAccess: warn}"))
+
+    [*_, names, nodes] = [*objects]
+    assert [names, nodes] == [
+        "Policy gpu-webhook-node-access-warn",
+        "PolicyBinding gpu-webhook-node-access-warn",
+    ]
+    exempt = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["acme-system"]}
+    assert objects["PolicyBinding gpu-webhook-device-names-warn"]["spec"] == {
+        "policyName": "gpu-webhook-device-names-warn",
+        "validationActions": ["Warn"],
+        "matchResources": {"namespaceSelector": {"matchExpressions": [exempt]}},
+    }
+
+
+def test_a_variable_is_judged_by_the_first_entry_that_its_name_fits_and_only_by_enabled_back_ends() -> None:
+    names = rendered(tenants(a="{namespaces: {names: [a]}, deviceAccess: deny}"))["Policy gpu-webhook-device-names"]
+
+    lines = [line.strip() for line in variable(names, "env").partition("exists(value,\n")[2].splitlines()]
+    assert lines[:6] == [
+        "variable.name in ['ACME_CARDS'] ?",
+        "(value in ['none'] ||",
+        "(variables.served && (value.startsWith('configMapKeyRef ')))) :",
+        "variable.name.startsWith('ACME_') ?",
+        "(false) :",
+        "true)",
+    ]
+
+
+def test_a_host_path_is_compared_with_those_below_and_above() -> None:
+    nodes = rendered(tenants(a="{namespaces: {names: [a]}, deviceAccess: deny}"))["Policy gpu-webhook-node-access"]
+
+    paths = variable(nodes, "hostPaths")
+    assert "path.startsWith('/dev/acme')" in paths
+    assert "path in ['/', '/dev']" in paths
+    assert "!(path.startsWith('/dev/'))" in paths
+
+
+@pytest.mark.parametrize(
+    ("specs", "more", "theirs"),
+    [
+        ({"a": "{namespaces: {names: [b, a]}, deviceAccess: deny}"}, "", "request.namespace in ['a', 'b']"),
+        ({"a": '{namespaces: {names: ["a-*"]}, deviceAccess: remove}'}, "", r"request.namespace.matches('^a\\-.*$')"),
+        (
+            {"a": "{namespaces: {selector: {matchLabels: {t: x}}}, quota: {devices: 1}}"},
+            "",
+            "('t' in labels && labels['t'] in ['x'])",
+        ),
+        (
+            {
+                "a": "{namespaces: {selector: {matchExpressions: [{key: t, operator: DoesNotExist}]}},"
+                " deviceAccess: deny}"
+            },
+            "",
+            "!('t' in labels)",
+        ),
+        (
+            {
+                "a": "{namespaces: {names: [a]}, deviceAccess: deny}",
+                "b": "{namespaces: {selector: {}}, priority: 1, deviceAccess: warn}",
+            },
+            "",
+            "(request.namespace in ['a']) && !((true))",
+        ),
+        (
+            {"a": "{namespaces: {names: [a]}, deviceAccess: deny}"},
+            exemption('namespaces: [a], users: ["ci-[ab]*"], lifts: [deviceAccess]}'),
+            r"!(((request.namespace in ['a']) && (request.userInfo.username.matches('^ci\\-.*$'))))",
+        ),
+    ],
+    ids=["names", "globs", "labels", "absent labels", "a higher priority", "an exemption"],
+)
+def test_whose_pods_are_judged(specs: dict[str, str], more: str, theirs: str) -> None:
+    names = rendered(tenants(**specs) + more)["Policy gpu-webhook-device-names"]
+
+    assert theirs in variable(names, "tenant")
+
+
+def test_a_tenant_with_one_namespace_gets_a_bound_of_kubernetes_own() -> None:
+    assert quotas(tenants(a='{namespaces: {names: [a]}, quota: {devices: "2.5"}}')) == [
+        ("a", {"requests.acme.example/gpu": "2"})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policies", "modes"),
+    [
+        (tenants(a="{namespaces: {names: [a, b]}, quota: {devices: 2}}"), MODES),
+        (tenants(a='{namespaces: {names: ["a*"]}, quota: {devices: 2}}'), MODES),
+        (tenants(a="{namespaces: {names: [a], selector: {matchLabels: {t: x}}}, quota: {devices: 2}}"), MODES),
+        (tenants(a="{namespaces: {names: [a]}, quota: {devices: 2, enforcementAction: warn}}"), MODES),
+        (tenants(a="{namespaces: {names: [a]}, quota: {memory: 40Gi}}"), MODES),
+        (tenants(a="{namespaces: {names: [a]}, quota: {devices: 2}}"), SHARES),
+        (
+            tenants(a="{namespaces: {names: [a]}, quota: {devices: 2}}")
+            + exemption('namespaces: ["*"], lifts: [quota]}'),
+            MODES,
+        ),
+        (
+            tenants(
+                a="{namespaces: {names: [a]}, quota: {devices: 2}}", b='{namespaces: {names: ["a*"]}, priority: 1}'
+            ),
+            MODES,
+        ),
+    ],
+    ids=[
+        "two namespaces",
+        "a glob",
+        "a selector",
+        "a quota that warns",
+        "memory",
+        "shares of a card",
+        "an exemption",
+        "another policy",
+    ],
+)
+def test_a_bound_that_might_be_lower_than_the_quota_is_not_written(policies: str, modes: str) -> None:
+    assert quotas(policies, modes) == []
