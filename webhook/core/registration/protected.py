@@ -35,6 +35,9 @@ has(variable.valueFrom.secretKeyRef) ? 'secretKeyRef ' + variable.valueFrom.?sec
 
 _OF: Final = "' of the container \"' + holder.name + '\"'"
 
+_CAPITALS: Final = "added.replace('\u017f', 's').replace('\u0131', 'i').upperAscii()"
+"""As a node's runtime writes a capability: the letters that are plain only as capitals are these two."""
+
 Known = Mapping[str, Names]
 
 
@@ -99,7 +102,7 @@ def of_nodes(known: Known, values: Values) -> Mapping[str, str]:
         "flags": " +\n".join(_of_flags(known)) or "[]",
         "capabilities": f"""\
 variables.containers.map(holder, holder.?securityContext.?capabilities.?add.orValue([]).filter(added,
-  [added.upperAscii().startsWith('CAP_') ? added.upperAscii().substring(4) : added.upperAscii()].exists(name,
+  [{_CAPITALS}].map(name, name.startsWith('CAP_') ? name.substring(4) : name).exists(name,
 {indented(capability, 4)})
 ).map(added, added + {_OF}).join(', ')).filter(found, found != '')""",
         "hostPaths": f"""\
