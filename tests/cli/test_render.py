@@ -104,7 +104,7 @@ def test_policies_are_rendered_of_tenants_as_kubectl_prints_them(tmp_path: Path)
     assert [(each["kind"], each["metadata"]["name"]) for each in objects] == [
         *(
             (kind, f"gpu-webhook-{family}")
-            for family in ("shorthand", "device-names", "node-access")
+            for family in ("shorthand", "namespaces", "ledgers", "device-names", "node-access")
             for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
         ),
         ("ResourceQuota", "gpu-webhook"),

@@ -69,7 +69,8 @@ def _policies(given: argparse.Namespace) -> int:
     rulebook = replace(rulebook, tenancy=tenancy)
     count = f"{len(tenancy.policies)} TenantPolicies and {len(tenancy.exemptions)} Exemptions"
     print(f"# Printed by `gpu-webhook render policies`, of {count}. Changed ones have to be rendered again.")
-    print(manifest.text([*admission_policies.render(rulebook), *resource_quotas.render(rulebook)]), end="")
+    made = [*admission_policies.render(rulebook, given.namespace), *resource_quotas.render(rulebook)]
+    print(manifest.text(made), end="")
     return FINE
 
 

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tests import builders
-from tests.cluster.pods import container, pod
+from tests.cluster.pods import container, limits, pod
 from webhook.core.rules.protection import ANY, Protected
 
 VALUE = "all"
@@ -83,3 +83,13 @@ def runtime_classes() -> Iterator[dict[str, Any]]:
         made = trying()
         made["spec"]["runtimeClassName"] = one(each.name)
         yield made
+
+
+def past_ceilings() -> Iterator[dict[str, Any]]:
+    """Where a container may have two whole devices, and a pod three."""
+    two, three = (limits(**{"amd.com/gpu": str(count)}) for count in (2, 3))
+    yield trying(resources=three)
+    yield trying("initContainers", resources=three)
+    main, other = (container(name, resources=two) for name in ("main", "other"))
+    yield pod("free", containers=[main, other])
+    yield pod("free", containers=[main], initContainers=[{**other, "restartPolicy": "Always"}])

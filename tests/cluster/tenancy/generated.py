@@ -15,7 +15,7 @@ def _choose(chance: random.Random, among: Sequence[Any], most: int = 2) -> list[
 
 
 def _near(names: Sequence[str]) -> list[str]:
-    return [near for name in names for near in (name, f"{name}x", name[:-1].rstrip("-_"), f"a{name}")]
+    return [near for name in names for near in (name, f"{name}x", name[:-1].rstrip("-_/"), f"a{name}")]
 
 
 def _variable(name: str, value: str) -> Object:
@@ -59,6 +59,7 @@ REQUESTS: Sequence[Mapping[str, Any]] = [
     {"labels": {"gpu": "1"}, "annotations": {"gpu.gpu-webhook.io/main": "none"}},
     {"resources": limits(**{"nvidia.com/gpu": "1"})},
     {"resources": limits(**{"amd.com/gpu": "2", "example.com/nic": "1"})},
+    {"resources": limits(**{"amd.com/gpu": "3"})},
 ]
 
 
@@ -85,7 +86,9 @@ def one(chance: random.Random) -> Object:
         containers=[
             container("main", resources=asking.get("resources", {}), **(fields if chance.random() < 0.7 else {}))
         ],
-        initContainers=[container("first", **fields)] if chance.random() < 0.3 else [],
+        initContainers=[container("first", resources=chance.choice(REQUESTS).get("resources", {}), **fields)]
+        if chance.random() < 0.3
+        else [],
         volumes=[
             {"name": "mine", "emptyDir": {}},
             *({"name": f"host-{index}", "hostPath": {"path": path}} for index, path in enumerate(paths)),

@@ -65,8 +65,10 @@ def quotas(policies: str, modes: str = MODES) -> list[tuple[str, dict[str, str]]
     return [(each["metadata"]["namespace"], each["spec"]["hard"]) for each in resource_quotas.render(rulebook)]
 
 
-def test_without_a_tenant_only_shorthand_is_looked_at() -> None:
-    assert [*rendered("")] == ["Policy gpu-webhook-shorthand", "PolicyBinding gpu-webhook-shorthand"]
+def test_without_a_tenant_only_shorthand_and_what_is_ours_is_looked_at() -> None:
+    assert [name for name in rendered("") if name.startswith("Policy ")] == [
+        f"Policy gpu-webhook-{name}" for name in ("shorthand", "namespaces", "ledgers")
+    ]
 
 
 def test_what_becomes_of_a_pod_is_the_action_of_the_binding_and_exempt_namespaces_are_left_out() -> None:
@@ -111,12 +113,16 @@ def test_a_host_path_is_compared_with_those_below_and_above() -> None:
 @pytest.mark.parametrize(
     ("specs", "more", "theirs"),
     [
-        ({"a": "{namespaces: {names: [b, a]}, deviceAccess: deny}"}, "", "request.namespace in ['a', 'b']"),
-        ({"a": '{namespaces: {names: ["a-*"]}, deviceAccess: remove}'}, "", r"request.namespace.matches('^a\\-.*$')"),
+        ({"a": "{namespaces: {names: [b, a]}, deviceAccess: deny}"}, "", "'a': request.namespace in ['a', 'b']}"),
+        (
+            {"a": '{namespaces: {names: ["a-*"]}, deviceAccess: remove}'},
+            "",
+            r"'a': request.namespace.matches('^a\\-.*$')}",
+        ),
         (
             {"a": "{namespaces: {selector: {matchLabels: {t: x}}}, quota: {devices: 1}}"},
             "",
-            "('t' in labels && labels['t'] in ['x'])",
+            "'a': ('t' in labels && labels['t'] in ['x'])}",
         ),
         (
             {
@@ -124,7 +130,7 @@ def test_a_host_path_is_compared_with_those_below_and_above() -> None:
                 " deviceAccess: deny}"
             },
             "",
-            "!('t' in labels)",
+            "'a': !('t' in labels)}",
         ),
         (
             {
@@ -132,7 +138,7 @@ def test_a_host_path_is_compared_with_those_below_and_above() -> None:
                 "b": "{namespaces: {selector: {}}, priority: 1, deviceAccess: warn}",
             },
             "",
-            "(request.namespace in ['a']) && !((true))",
+            "{\n    'b': true},\n  {\n    'a': request.namespace in ['a']}",
         ),
         (
             {"a": "{namespaces: {names: [a]}, deviceAccess: deny}"},
@@ -145,7 +151,28 @@ def test_a_host_path_is_compared_with_those_below_and_above() -> None:
 def test_whose_pods_are_judged(specs: dict[str, str], more: str, theirs: str) -> None:
     names = rendered(tenants(**specs) + more)["Policy gpu-webhook-device-names"]
 
-    assert theirs in variable(names, "tenant")
+    assert theirs in variable(names, "policy") + variable(names, "tenant")
+
+
+def test_a_ceiling_bounds_the_whole_devices_that_its_devices_and_its_compute_allow() -> None:
+    policies = tenants(
+        a='{namespaces: {names: [a]}, ceilings: {pod: {devices: "4.5", cores: 300}}}',
+        b="{namespaces: {names: [b]}, ceilings: {container: {devices: 2},"
+        " pod: {devices: 8, enforcementAction: warn}}}",
+        c="{namespaces: {names: [c]}, ceilings: {pod: {memory: 40Gi}}}",
+    )
+
+    denied, warned = (rendered(policies)[f"Policy gpu-webhook-ceilings{end}"] for end in ("", "-warn"))
+
+    assert variable(denied, "container") == "{'b': 2.0}[?variables.policy].orValue(1000000000.0)"
+    assert variable(denied, "pod") == "{'a': 3.0}[?variables.policy].orValue(1000000000.0)"
+    assert variable(warned, "pod") == "{'b': 8.0}[?variables.policy].orValue(1000000000.0)"
+
+
+def test_a_ceiling_of_shares_is_the_webhooks_alone() -> None:
+    policies = tenants(a="{namespaces: {names: [a]}, ceilings: {pod: {devices: 4}}}")
+
+    assert "Policy gpu-webhook-ceilings" not in rendered(policies, SHARES)
 
 
 def test_a_tenant_with_one_namespace_gets_a_bound_of_kubernetes_own() -> None:

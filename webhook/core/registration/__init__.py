@@ -7,7 +7,11 @@ Does not belong here: certificates, which `certs` puts into the live objects, an
     conditions      match conditions, a superset of what a review may change or refuse
     configurations  the two objects
 
-    admission_policies  what is refused without us: the objects, and whose pods
+    admission_policies  what is refused without us
+    policy_objects      a policy and its binding, as objects
+    tenants             which TenantPolicy holds in a namespace
+    ceilings            more whole devices than a container or a pod may have
+    guarded             labels of namespaces, and ledgers
     untranslated        shorthand that became no device
     protected           the protected names of a pod
     resource_quotas     bounds for tenants with one namespace

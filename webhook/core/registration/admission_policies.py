@@ -7,49 +7,23 @@ a mount path is not resolved, and a namespace without a policy is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from webhook.core.forms.labels import Expression
 from webhook.core.policy import device_access
-from webhook.core.policy.membership import NAME_LABEL
-from webhook.core.registration import protected, untranslated
-from webhook.core.registration.cel import any_of, indented, like, listed, text
-from webhook.core.rules.exemption import Exemption
+from webhook.core.registration import ceilings, guarded, protected, tenants, untranslated
+from webhook.core.registration.cel import listed, text
+from webhook.core.registration.policy_objects import CHANGED, CREATED, OF_PODS, Family, Object, validating
+from webhook.core.rules import cluster
 from webhook.core.rules.protected_names import names
 from webhook.core.rules.protection import Access
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.violations import Action
-
-Object = dict[str, Any]
 
 WHAT_BECOMES: Final[Mapping[Action, frozenset[Access]]] = {
     "deny": frozenset({"deny", "remove"}),
     "warn": frozenset({"warn"}),
 }
-
-_PODS: Final = {"apiGroups": [""], "apiVersions": ["v1"]}
-_CREATED: Final = {**_PODS, "operations": ["CREATE"], "resources": ["pods"]}
-_CHANGED: Final = {
-    **_PODS,
-    "operations": ["UPDATE"],
-    "resources": ["pods", "pods/ephemeralcontainers", "pods/status"],
-}
-
-_BY_A_PERSON: Final = """\
-request.operation == 'CREATE' || !request.userInfo.username.startsWith('system:') ||
-request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"""
-"""Schedulers and kubelets write into pods that exist, by which devices are given."""
-
-_NOT_MIRRORED: Final = f"""\
-!('{device_access.MIRROR}' in object.metadata.?annotations.orValue({{}})) ||
-request.userInfo.username != 'system:node:' + object.spec.?nodeName.orValue('')"""
-
-_CONDITIONS: Final = (
-    {"name": "by-a-person", "expression": _BY_A_PERSON},
-    {"name": "not-of-a-file", "expression": _NOT_MIRRORED},
-)
 
 _KINDS: Final = {
     "labels": "the label",
@@ -75,24 +49,42 @@ _UNTRANSLATED: Final = {
 }
 
 
-def render(rulebook: Rulebook) -> list[Object]:
-    """Every policy with its binding; those of protected names for the tenants whose pods are judged by them."""
+def render(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
+    """Every policy with its binding, for a server in a namespace."""
     served = {"served": untranslated.carries(rulebook)}
-    made = [
-        *_policy(rulebook, "shorthand", "deny", [_CREATED], {**served, **untranslated.variables()}, [_UNTRANSLATED])
-    ]
-    known, values = names(rulebook.protections), protected.Values(one.name for one in rulebook.enabled)
-    families = {"device-names": protected.of_names(known, values), "node-access": protected.of_nodes(known, values)}
-    for action, accesses in WHAT_BECOMES.items():
-        tenant = _tenant(rulebook, accesses)
-        for name, found in families.items() if tenant else ():
-            refused = [_none_of(section) for section in found if section in _KINDS]
-            variables = {"tenant": tenant, "containers": protected.CONTAINERS, **served, **found}
-            made += _policy(rulebook, name, action, [_CREATED, _CHANGED], variables, refused)
+    asking = {**served, **untranslated.variables()}
+    shorthand = Family("shorthand", [CREATED], asking, [_UNTRANSLATED], OF_PODS)
+    made = [each for one in (shorthand, *guarded.families(rulebook, namespace)) for each in validating(rulebook, one)]
+    for action in WHAT_BECOMES:
+        for family in _of_tenants(rulebook, served, action):
+            made += validating(rulebook, family, action)
     return made
 
 
-def _none_of(section: str) -> Object:
+def _of_tenants(rulebook: Rulebook, served: Mapping[str, str], action: Action) -> Iterator[Family]:
+    """What the policies of tenants say, with an action."""
+    holding = {"policy": tenants.holding(rulebook.tenancy)}
+    if tenant := of_tenants(rulebook, WHAT_BECOMES[action]):
+        known, values = names(rulebook.protections), protected.Values(one.name for one in rulebook.enabled)
+        about = {**holding, "tenant": tenant, "containers": protected.CONTAINERS, **served}
+        for name, family in (("device-names", protected.of_names), ("node-access", protected.of_nodes)):
+            found = family(known, values)
+            refused = [_none_of(section) for section in found if section in _KINDS]
+            yield Family(name, [CREATED, CHANGED], {**about, **found}, refused, OF_PODS)
+    bounds, exceeded = ceilings.of(rulebook, action)
+    if exceeded:
+        yield Family("ceilings", [CREATED], {**holding, **bounds}, exceeded, OF_PODS)
+
+
+def of_tenants(rulebook: Rulebook, accesses: frozenset[Access]) -> str:
+    """Whether the policy of the pod's namespace says one of these, and nothing exempts the pod; "" if none does."""
+    policies = rulebook.tenancy.policies
+    saying = [one.name for one in policies if device_access.action(one, rulebook.cluster) in accesses]
+    spared = tenants.spared(rulebook.tenancy, "deviceAccess")
+    return f"variables.policy in {listed(saying)} && !({spared})" if saying else ""
+
+
+def _none_of(section: str) -> Mapping[str, str]:
     """The validation that a section has nothing protected."""
     found, kind = f"variables.{section}", _KINDS[section]
     said = f"'[{device_access.CODE}] {kind}{' ' * bool(kind)}' + {found}.join(', ') + ' ' + "
@@ -102,88 +94,3 @@ def _none_of(section: str) -> Object:
         "message": f"[{device_access.CODE}] something in {section} {_REACHES}; {_LEAVE_OUT}",
         "reason": "Forbidden",
     }
-
-
-def _policy(
-    rulebook: Rulebook,
-    family: str,
-    action: Action,
-    rules: Sequence[Object],
-    variables: Mapping[str, str],
-    validations: Sequence[Object],
-) -> Iterator[Object]:
-    """A policy and its binding, which leaves the exempt namespaces out."""
-    name = f"gpu-webhook-{family}{'' if action == 'deny' else f'-{action}'}"
-    exempt = {"key": NAME_LABEL, "operator": "NotIn", "values": sorted(rulebook.cluster.system_namespaces)}
-    yield _object(
-        "ValidatingAdmissionPolicy",
-        name,
-        failurePolicy="Fail",
-        matchConstraints={"resourceRules": [*rules]},
-        matchConditions=[*_CONDITIONS],
-        variables=[{"name": key, "expression": expression} for key, expression in variables.items()],
-        validations=[*validations],
-    )
-    yield _object(
-        "ValidatingAdmissionPolicyBinding",
-        name,
-        policyName=name,
-        validationActions=[action.capitalize()],
-        matchResources={"namespaceSelector": {"matchExpressions": [exempt]}},
-    )
-
-
-def _object(kind: str, name: str, **spec: Any) -> Object:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-# Whose pods
-
-
-def _tenant(rulebook: Rulebook, accesses: frozenset[Access]) -> str:
-    """Whether the policy of the pod's namespace says one of these, and nothing exempts the pod; "" if none does."""
-    tenancy = rulebook.tenancy
-    policies = [one for one in tenancy.policies if device_access.action(one, rulebook.cluster) in accesses]
-    if not policies:
-        return ""
-    theirs = any_of(_holds(one, tenancy.policies) for one in policies)
-    lifted = any_of(_lifts(one) for one in tenancy.exemptions if "deviceAccess" in one.lifts)
-    labels = "[namespaceObject.metadata.?labels.orValue({})]"
-    return f"!({lifted}) && {labels}.exists(labels,\n{indented(theirs)})"
-
-
-def _holds(policy: TenantPolicy, every: Iterable[TenantPolicy]) -> str:
-    """Whether a policy selects the namespace, and none selects it that has its priority or a higher one."""
-    others = [one for one in every if one is not policy and one.priority >= policy.priority]
-    return f"({_selects(policy)} && !({any_of(map(_selects, others))}))"
-
-
-def _selects(policy: TenantPolicy) -> str:
-    """As `membership.selects`."""
-    named, selector = policy.namespaces.names, policy.namespaces.selector
-    conditions = [like(named, "request.namespace")] if named else []
-    conditions += [] if selector is None else [" && ".join(map(_matches, selector)) or "true"]
-    return f"({any_of(conditions)})"
-
-
-def _matches(expression: Expression) -> str:
-    there = f"{text(expression.key)} in labels"
-    match expression.operator:
-        case "In" | "NotIn":
-            there += f" && labels[{text(expression.key)}] in {listed(expression.values)}"
-            return f"({there})" if expression.operator == "In" else f"!({there})"
-        case "Exists":
-            return there
-        case _:
-            return f"!({there})"
-
-
-def _lifts(exemption: Exemption) -> str:
-    """Whether an exemption is for the pod; CEL has no clock, so one that has ended holds until the next rendering."""
-    users = like(exemption.users, "request.userInfo.username") if exemption.users else "true"
-    return f"(({like(exemption.namespaces, 'request.namespace')}) && ({users}))"

@@ -19,7 +19,7 @@ from webhook.core.rules.vocabulary import Slot
 
 def render(rulebook: Rulebook) -> Iterator[dict[str, Any]]:
     """A ResourceQuota for each tenant that has one namespace, by name, and no Exemption from its quota there."""
-    resources = sorted(name for name, known in rulebook.resources.items() if _is_whole(known))
+    resources = whole_devices(rulebook)
     for policy in rulebook.tenancy.policies:
         namespace = _only(policy, rulebook)
         devices = policy.quota.hard.get(tally.DEVICES) if policy.quota and policy.quota.action == "deny" else None
@@ -30,6 +30,11 @@ def render(rulebook: Rulebook) -> Iterator[dict[str, Any]]:
                 "metadata": {"name": "gpu-webhook", "namespace": namespace},
                 "spec": {"hard": {f"requests.{name}": str(int(devices)) for name in resources}},
             }
+
+
+def whole_devices(rulebook: Rulebook) -> list[str]:
+    """The resources each of which is a whole device."""
+    return sorted(name for name, known in rulebook.resources.items() if _is_whole(known))
 
 
 def _is_whole(resource: Resource) -> bool:
