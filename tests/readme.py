@@ -57,12 +57,12 @@ TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
     "conversions": (RULES_README, other_systems),
     "keys of Cluster": (RULES_README, partial(reference.keys, CLUSTER.schema)),
     "keys of Backend": (RULES_README, partial(reference.keys, BACKEND.schema)),
-    "keys of a mode": (RULES_README, partial(reference.keys, SHARED["mode"])),
+    "keys of a mode": (RULES_README, partial(reference.keys, SHARED["mode"], BACKEND.schema)),
     "keys of an example": (RULES_README, partial(reference.keys, SHARED["example"])),
     "verbs": (RULES_README, reference.verbs),
     "options of verbs": (RULES_README, reference.options),
     "keys of DeviceCatalog": (RULES_README, partial(reference.keys, DEVICE_CATALOG.schema)),
-    "keys of ClaimSource": (RULES_README, partial(reference.keys, CLAIM_SOURCE.schema)),
+    "keys of ClaimSource": (RULES_README, partial(reference.keys, CLAIM_SOURCE.schema, BACKEND.schema)),
     "keys of Workload": (RULES_README, partial(reference.keys, WORKLOAD.schema)),
     "keys of Protection": (RULES_README, partial(reference.keys, PROTECTION.schema)),
     "keys of a number": (RULES_README, partial(reference.keys, FACTOR_KEYS.schema)),
@@ -86,6 +86,14 @@ def block(name: str, text: str) -> str:
     if match is None:
         raise LookupError(f"the README has no code block <!-- {name} -->")
     return match[1]
+
+
+def anchors(text: str) -> set[str]:
+    """What a link to a heading of the page ends in."""
+    return {
+        re.sub(r"[^a-z0-9-]", "", line.lower().replace(" ", "-"))
+        for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
 
 
 def main() -> None:

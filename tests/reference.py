@@ -10,9 +10,15 @@ from webhook.core.rules.verbs import MEANINGS
 from webhook.core.rules.vocabulary import UNITS
 
 
-def keys(schema: Schema) -> str:
-    """A table of the keys of a mapping, those inside of others by their path."""
-    rows = (f"| `{path}` | {text} | {example} |" for path, text, example in _rows(schema, "", {}))
+def keys(schema: Schema, elsewhere: Schema | None = None) -> str:
+    """A table of the keys of a mapping, those inside of others by their path; those of a `Backend` only by name."""
+    said = {(path.removeprefix("inject."), *rest) for path, *rest in _rows(elsewhere, "", {})} if elsewhere else set()
+    found = list(_rows(schema, "", {}))
+    rows = [
+        f"| `{path}` | {text} | {example} |" for path, text, example in found if (path, text, example) not in said
+    ]
+    alike = [path for path, text, example in found if (path, text, example) in said and "." not in path]
+    rows += [f"| {_ticked(alike)} | As in a `Backend`, or under its `inject`. |  |"] * bool(alike)
     return "\n".join(["| key | meaning | for example |", "| --- | --- | --- |", *rows])
 
 

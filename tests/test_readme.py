@@ -1,5 +1,7 @@
 """What the README shows is what happens."""
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +59,7 @@ def test_the_command_shown_prints_what_is_shown(marker: str, code: int, tmp_path
 
 
 def test_the_back_end_of_the_walk_through_works() -> None:
-    rule = RULES_TEXT.partition("```yaml\n")[2].partition("```")[0]
+    rule = readme.block("back end", RULES_TEXT)
     assert len(rule.splitlines()) < 30
     files = builders.shipped_files()
     cluster = files["cluster.yaml"].replace("backends: [", "backends: [acme, ")
@@ -69,6 +71,46 @@ def test_the_back_end_of_the_walk_through_works() -> None:
     )
 
     assert decision.backends == {"main": "acme"}
+
+
+def test_the_first_steps_of_authors_print_what_is_shown(tmp_path: Path) -> None:
+    shutil.copytree(readme.ROOT / "rules", tmp_path / "rules")
+    for name in ("policy.yaml", "pod.yaml", "rules/acme.yaml"):
+        (tmp_path / name).write_text(readme.block(name, RULES_TEXT))
+    _edit(tmp_path / "rules" / "cluster.yaml", "backends: [", "backends: [acme, ")
+    _edit(tmp_path / "rules" / "kustomization.yaml", "  files:\n", "  files:\n  - acme.yaml\n")
+
+    for shown in (readme.block("policy tried", RULES_TEXT), readme.block("back end tried", RULES_TEXT)):
+        command, _, printed = shown.removeprefix("$ ").partition("\n")
+        assert _run(command, tmp_path) == printed
+    assert _run("gpu-webhook check rules >/dev/null && echo fine", tmp_path) == "fine\n"
+
+
+def _edit(file: Path, before: str, after: str) -> None:
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after, 1))
+
+
+def _run(command: str, folder: Path) -> str:
+    """What a command prints that a reader runs in a folder."""
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(folder)}
+    ran = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "manifests/README.md", "rules/README.md", "webhook/README.md"])
+def test_each_link_of_a_page_leads_to_a_file_and_a_heading(page: str) -> None:
+    file = readme.ROOT / page
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", file.read_text()) if "://" not in link]
+
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = (file.parent / path).resolve() if path else file
+        assert target.exists(), link
+        assert not anchor or anchor in readme.anchors(target.read_text()), link
 
 
 def test_the_mistake_shown_to_authors_is_answered_so() -> None:

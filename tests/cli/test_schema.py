@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests import builders
+from tests import builders, readme
 from tests.cases import golden
 from tests.cli.program import run
 from webhook.core.forms.document import DocumentError
@@ -141,17 +141,18 @@ def test_no_reason_outlives_its_case() -> None:
 
 
 def test_the_rule_of_the_walk_through_is_right() -> None:
-    readme = (builders.RULES / "README.md").read_text()
+    text = readme.RULES_README.read_text()
 
-    assert _mistakes(schemas.schema(), readme.partition("```yaml\n")[2].partition("```")[0]) == []
+    for rule in ("rules/acme.yaml", "back end", "policy.yaml", "protection", "workload"):
+        assert _mistakes(schemas.schema(), readme.block(rule, text)) == []
 
 
 def test_every_key_is_in_the_readme_of_the_rules() -> None:
-    readme = (builders.RULES / "README.md").read_text()
+    text = readme.RULES_README.read_text()
 
     of_kubernetes = {"tolerationSeconds"}
     keys = _keys(schemas.schema()) - of_kubernetes - shorthand.KEYS.keys()
-    assert [key for key in sorted(keys) if key not in readme] == []
+    assert [key for key in sorted(keys) if key not in text] == []
 
 
 def _keys(schema: Any) -> set[str]:

@@ -92,12 +92,12 @@ class Injection:
 
     runtime_class: Constant | None = take(
         _NAME,
-        "The pod's runtime class; a pod's own is kept, and an empty one is none.",
+        "The pod's runtime class. A pod that names one keeps it. An empty text sets none.",
         key="runtimeClassName",
     )
     scheduler: Constant | None = take(
         _NAME,
-        "The pod's scheduler; a pod that names yet another one is refused.",
+        "The pod's scheduler. A pod that names another one than this and the default one is refused.",
         key="schedulerName",
     )
     tolerations: Sequence[tuple[Mapping[str, Any], str]] = take(
@@ -201,19 +201,19 @@ class Nodes:
 
     labels: Mapping[str, tuple[str, ...]] = take(
         each(Shape(_values, _LABEL_VALUES), LABELS),
-        "Labels that all hold: a value, a list of which one holds, or nothing for any value.",
+        "Labels that each of its nodes has: a value, a list of possible values, or nothing for any value.",
         {"acme.example/mode": "shared"},
     )
     annotations: tuple[str, ...] = take(
         many(TEXT),
-        "Annotations that its system writes on its nodes: one of them tells `gpu-webhook survey` that it is there.",
+        "Annotations that its system writes on its nodes. One of them shows `gpu-webhook survey` that it is there.",
         ["acme.example/registered"],
     )
     devices: str | None = take(
         _KEY, "The label, or the resource, that says how many cards a node has.", "acme.example/cards"
     )
-    replicas: int = take(whole(), "How often each card is counted in a resource that counts cards.", 10, default=1)
-    required: bool = take(FLAG, "It serves only if such a node is known; else nodes may come later.")
+    replicas: int = take(whole(), "How often its resource counts each card.", 10, default=1)
+    required: bool = take(FLAG, "It serves only if such a node is known. Otherwise nodes may come later.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ class Partitions:
         each(TEXT), "Spellings of profiles that differ from the catalogue's.", key="names"
     )
     only: tuple[str, ...] = take(
-        many(TEXT), "The profiles it has, where these are not all; `*` is any text.", ["1g.*"], default=("*",)
+        many(TEXT), "The profiles it has, if these are not all. `*` is any text.", ["1g.*"], default=("*",)
     )
 
 
@@ -236,14 +236,14 @@ class Parameter:
     description: Any = take(ANYTHING, "What for.")
     label: str | None = take(
         TEXT,
-        "A label of nodes that has the value: `gpu-webhook survey` sets what it sees there, where the default is"
-        " empty only to keep pods off the nodes of others.",
+        "A node label with the value. `gpu-webhook survey` sets what it sees there. If the default is empty, it"
+        " does so only to keep pods off the nodes of other back ends.",
         "acme.example/replicas",
     )
     also: tuple[str, ...] = take(
         many(TEXT),
-        "Other names that are in use: `gpu-webhook survey` sets the one of a resource or device class that it sees,"
-        " or of the runtime class of device plugins.",
+        "Other names in use for it. `gpu-webhook survey` sets the resource, the device class or the plugin's"
+        " runtime class that it sees.",
         ["acme.example/card.shared"],
     )
 
@@ -280,48 +280,47 @@ class Backend:
     description: str = need(TEXT, "One line for people.", "shares of NVIDIA cards, by HAMi")
     extends: str | None = take(
         TEXT,
-        "Another back end, whose spec this one takes over: mappings are merged, lists replaced, an empty value"
-        " deletes. Examples are not inherited.",
+        "Another back end, whose spec this one takes over. Mappings are merged, lists (as `modes`) replaced, and"
+        " an empty value deletes. Examples are not inherited.",
         "nvidia-gpu",
     )
     vendors: frozenset[str] = take(
-        some(VENDOR), "Whose cards it serves, as the catalogues spell it; none means any.", ["nvidia"]
+        some(VENDOR), "Whose cards it serves, as the catalogues spell them. `[]` means any vendor.", ["nvidia"]
     )
     models: frozenset[str] = take(
-        MODELS, "The only card models it serves; if they are alike, a share becomes a size without `gpu-model`."
+        MODELS, "The only card models it serves. If they are alike, a share becomes a size without `gpu-model`."
     )
     sharing: frozenset[str] = need(some(word(SHARINGS)), "What `gpu-sharing` may say.", ["exclusive", "fractional"])
     parameters: Mapping[str, Parameter] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
     partitions: Partitions | None = take(
         form(Partitions),
-        "`{}` if it serves hardware partitions: a share or a size then gets the smallest profile that has it.",
+        "`{}` if it serves hardware partitions. A share or a size gets the smallest profile that is large enough.",
         {},
     )
     unenforced: tuple[str, ...] = take(
         many(word(("memory", "compute"))),
-        "What it only counts, so that nothing stops a container that takes more; its author is warned.",
+        "What the system counts and does not limit. The pod's author is warned.",
         ["memory", "compute"],
     )
     writers: tuple[str, ...] = take(
         many(USERS),
-        "Users that are parts of it, as globs: they may change the annotations and labels it is asked in, and what it"
-        " `reserves`, on a pod that runs, which nobody else may. Where none are listed, service accounts outside the"
-        " namespaces of the pod's tenant write what it `reserves`. Users of Kubernetes, as `system:kube-scheduler`,"
-        " always do.",
+        "Users that belong to the system, as globs. On a running pod only they may change the annotations and"
+        " labels that the system reads or `reserves`. If none are listed, service accounts outside the tenant's"
+        " namespaces may write what it `reserves`. Users of Kubernetes, as `system:kube-scheduler`, always may.",
         ["system:serviceaccount:kai-scheduler:*"],
     )
     other_devices: tuple[str, ...] = take(
         many(TEXT),
-        "Resources of its vendor, as globs, that are no GPUs. Any other resource of the domains of a back end's"
-        " resources is taken for a GPU, whether the back end is enabled or not.",
+        "Resources of its vendor, as globs, that are no GPUs. Any other resource in the domain of a back end's"
+        " resource is taken for a GPU, also if the back end is disabled.",
         ["acme.example/nic*"],
     )
     constraints: tuple[str, ...] = take(
-        many(TEXT), "Annotations and labels, as globs, that narrow a pod's devices and that no mode writes."
+        many(TEXT), "Annotations and labels, as globs, that restrict a pod to some devices and that no mode writes."
     )
     modes: Sequence[Mode] = need(
         many(MODE, "needs at least one mode"),
-        "Ways to serve a request; the first whose `when` matches is taken, and none means a refusal.",
+        "Ways to serve a request. The first whose `when` matches is taken. If none matches, the request is refused.",
     )
     inject: Injection = take(
         form(Injection), "What a pod gets beside resources, whatever the mode.", default=Injection()

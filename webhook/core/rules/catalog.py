@@ -44,7 +44,7 @@ class Card:
     )
     nominal: int = need(_SIZE, "Nominal memory, as in the data sheet.", "80Gi", key="memory")
     memory: int = take(
-        _SIZE, "Memory as the driver reports it: what sizes are compared with.", "81920Mi", key="usable", default=0
+        _SIZE, "Memory as the driver reports it. Sizes are compared with it.", "81920Mi", key="usable", default=0
     )
     tflops: Fraction | None = take(POSITIVE, "Dense FP16 TFLOPS, for `gpu-tflops`.", 65, 312)
     memory_slices: int = need(whole(), "Slices of memory.", key="slices.memory", default=0)
@@ -67,7 +67,7 @@ def _checked(device: Card, section: Section, _: Scope) -> Card:
     return replace(device, memory=device.memory or device.nominal)
 
 
-_SLICES: Final = Group("Of a card that can be partitioned: the number of its slices.", ({"memory": 8, "compute": 7},))
+_SLICES: Final = Group("The number of slices of a card that can be partitioned.", ({"memory": 8, "compute": 7},))
 DEVICE: Final = form(
     Card, Rule({"dependentRequired": {"profiles": ["slices"]}}), groups={"slices": _SLICES}, after=_checked
 )
@@ -77,15 +77,14 @@ DEVICE: Final = form(
 class DeviceCatalog:
     """Card models of one vendor."""
 
-    vendor: str = need(TEXT, "Who makes these cards; `vendors` of a back end names it.", "nvidia", "amd")
+    vendor: str = need(TEXT, "The vendor of these cards, as `vendors` of a back end names it.", "nvidia", "amd")
     devices: tuple[Card, ...] = take(many(DEVICE), "The card models.", default=())
     virtual: bool = take(
-        FLAG, "They are parts of cards, to a virtual machine whole ones: neighbours share the compute."
+        FLAG, "The devices are parts of cards that a virtual machine sees as whole cards. They share the compute."
     )
     resources: tuple[str, ...] = take(
         many(TEXT),
-        "Resources, as globs in lower case, that are these cards by names which no back end is asked in, so that"
-        " nothing can count them.",
+        "Resources of these cards, as globs in lower case, that no back end uses. Nothing can count them.",
         ["acme.example/*", "*/acme[0-9]*"],
     )
 

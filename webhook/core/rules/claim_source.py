@@ -60,7 +60,7 @@ class _Read:
         word(("whole", "part")), "What these resources ask for: `whole` devices, or a `part` of each."
     )
     resources: Mapping[str, Output] = need(
-        each(LIMIT), "What stands in a claim, and what it means: a verb of `limits`."
+        each(LIMIT), "The resources of a claim. A verb of `limits` says what each means."
     )
 
 
@@ -83,7 +83,7 @@ class ClaimExample:
     name: str = take(TEXT, "What messages call it.", default="")
     resources: Mapping[str, Any] = need(
         Shape(lambda node, _: {key: one.plain() for key, one in node.items()}, {"type": "object"}, {}),
-        "What stands in the claim.",
+        "The resources of the claim.",
         {"acme.example/compute": 50},
     )
     asks: Mapping[str, str] | None = take(
@@ -126,7 +126,7 @@ class ClaimSourceSpec:
         _FIELD, "The field with what is asked for.", "spec.resources", key="claims.resources", default=()
     )
     classed: Sequence[Field] = take(
-        many(_FIELD), "Fields that may name the class; the first that is there counts.", key="claims.class"
+        many(_FIELD), "Fields that may name the class. The first that is there counts.", key="claims.class"
     )
     classes: ObjectKind | None = inline(_KIND, "classes")
     provisioned: Sequence[Field] = need(
@@ -137,7 +137,7 @@ class ClaimSourceSpec:
         default=(),
     )
     reads: Sequence[Mode] = need(
-        many(form(_Read, after=_mode), _EMPTY), "What resources of a claim mean; the first that fits."
+        many(form(_Read, after=_mode), _EMPTY), "What resources of a claim mean. The first that fits is taken."
     )
     names: Mapping[str, tuple[str, ...]] = take(
         each(many(TEXT)), "Other spellings of resources, by the one under `reads`."
@@ -191,7 +191,7 @@ def _aliases(names: Node, owned: frozenset[str]) -> Mapping[str, str]:
 
 
 _GROUPS: Final = {
-    "claims": Group("The objects that pods name, and where in them it stands what is asked.", needed=True),
+    "claims": Group("The objects that pods name, and the fields of a request.", needed=True),
     "classes": Group("The objects that say who provides for a claim."),
 }
 CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_GROUPS, after=_aliased)

@@ -56,8 +56,8 @@ class Cluster:
     backends: tuple[str, ...] = ()
     tiers: Mapping[str, int] = need(
         _RANKS,
-        "Names of back ends, the preferred ones first; one that is not listed serves nobody. Those of an inner"
-        " list are as good as each other: the first that has nodes is taken. `[]` is a cluster without GPUs.",
+        "Names of back ends, the preferred ones first. A back end that is not listed serves no pod. Of an inner"
+        " list the first one that has nodes is taken. `[]` is a cluster without GPUs.",
         ["nvidia-gpu", "hami-vgpu"],
         key="backends",
         default_factory=dict,
@@ -81,21 +81,21 @@ class Cluster:
     )
     unknown_devices: Literal["warn", "deny"] | None = take(
         word(("warn", "deny")),
-        "What becomes of a pod with a resource that looks like a GPU and that no rule knows: it is admitted with a"
-        " warning (`warn`), or refused (`deny`). If left out, it is refused where a quota would have to count it and"
-        " where no GPU may be used.",
+        "What becomes of a pod with a resource that looks like a GPU and that no rule knows: it is admitted with"
+        " a warning (`warn`), or refused (`deny`). If left out, it is refused in namespaces that have a quota,"
+        " and in those that may not use GPUs.",
     )
     device_access: Access | None = take(word(ACCESS), f"{FATE} If left out, what policies say.")
     other_devices: tuple[str, ...] = take(
         many(TEXT),
-        "Resources, as globs, that look like GPUs and are none, beside those that the back ends list; and templates"
-        " of resource claims without GPUs, which nothing counts then.",
+        "Resources, as globs, that look like GPUs and are none. Each back end lists those of its vendor. Also"
+        " templates of resource claims without GPUs, which no quota counts then.",
         ["acme.example/nic*", "acme.example/gpu-licence"],
         ["resourceclaimtemplates/channel-*"],
     )
     system_namespaces: frozenset[str] = take(
         some(TEXT),
-        "Namespaces of device plugins and their kin, whose pods are neither changed nor judged.",
+        "Namespaces of device plugins and the like. Their pods are neither changed nor judged.",
         [KUBERNETES, "gpu-operator"],
     )
     provisioners: Mapping[str, str] = take(
@@ -108,7 +108,7 @@ class Cluster:
         key="namespacesWithoutPolicy",
     )
     observe: bool = take(
-        FLAG, "`true`: pods are neither changed nor refused; users are warned of what would become of them."
+        FLAG, "`true`: pods are neither changed nor refused. Users get warnings that tell what would happen."
     )
 
     def exempts(self, namespace: str) -> bool:

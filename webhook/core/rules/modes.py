@@ -96,7 +96,7 @@ class When:
         word(DEVICES), "`whole` devices, a `part` of each, a `profile` (a hardware partition), or a `claim`."
     )
     count: tuple[int, int | None] = take(
-        _COUNT, "A number of devices, or `{min: 2, max: 4}`.", 1, {"min": 2}, default=(1, None)
+        _COUNT, "The number of devices, or `{min: 2, max: 4}`.", 1, {"min": 2}, default=(1, None)
     )
     has: frozenset[str] = take(_DIMENSIONS, "Requests that say all of these.", ["memory"])
     lacks: frozenset[str] = take(_DIMENSIONS, "Requests that say none of these.", ["cores"])
@@ -104,7 +104,7 @@ class When:
     sharing: str | None = take(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
     annotations: Mapping[str, str | None] = take(
         each(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
-        "Pods that their author annotated so, or with `{absent: true}` did not, or with `{not: a}` otherwise or not.",
+        "Pods with these annotations. `{absent: true}`: without it. `{not: a}`: without it, or with another value.",
     )
     annotated: frozenset[str] = frozenset()
     unannotated: frozenset[str] = frozenset()
@@ -202,19 +202,22 @@ class Companions:
 
     requires: Mapping[str, str] = take(
         REQUIRES,
-        "What the pod's author has to write. It is never injected, as that would lower security unseen.",
+        "What the pod's author has to write. The webhook does not add it, because it lowers security.",
         default={},
     )
     forbids: tuple[str, ...] = take(many(word(EXCLUSIONS)), "What the pod must not have.", ["privileged"])
     reserved: tuple[str, ...] = take(
         many(_KEYS_OF_OTHERS),
-        "Annotations that only the system's own scheduler writes, as globs: `X_*` is all that begin so.",
+        "Annotations, as globs, that only the system's own scheduler may write.",
         ["ALIYUN_COM_GPU_MEM_*"],
         key="reserves",
     )
-    containers: int | None = take(whole(), "So many containers of a pod are served.", key="perPod.containers")
+    containers: int | None = take(whole(), "How many containers of a pod are served.", key="perPod.containers")
     one_device: bool = take(
-        _ONE, "1: all containers of a pod share one device, and have to fit it.", key="perPod.devices", default=False
+        _ONE,
+        "1: all containers of a pod share one device, and have to fit on it.",
+        key="perPod.devices",
+        default=False,
     )
     rule: str = found(origin, default="")
 
@@ -274,10 +277,8 @@ def _bytes(node: Node) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sizes:
-    unit: int = need(
-        pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "What one of the number is."
-    )
-    most: int = need(whole(), "The greatest number.", key="max")
+    unit: int = need(pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "The unit of the size.")
+    most: int = need(whole(), "The largest size.", key="max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +298,7 @@ class Mode:
 
     name: str = take(TEXT, "What messages call it.", "whole cards", default="")
     when: When = take(
-        WHEN, "Which requests it is for; all of them if left out.", {"devices": "part", "count": 1}, default=When()
+        WHEN, "Which requests it is for. If left out, all.", {"devices": "part", "count": 1}, default=When()
     )
     limits: Mapping[str, Output] = take(
         each(LIMIT, _RESOURCE),
@@ -308,12 +309,12 @@ class Mode:
     outputs: Outputs = inline(OUTPUTS, default=Outputs())
     claims: Sequence[Constant] = take(
         many(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
-        "Names of templates of resource claims (DRA); the container gets a claim of each.",
+        "Names of templates of resource claims (DRA). The container gets a claim of each.",
         ["gpu-{profile}"],
     )
     sizes: Sequence[tuple[int, int]] = take(
         form(_Sizes, after=lambda read, *_: [(each, each * (read.unit or 1)) for each in range(1, read.most + 1)]),
-        "The mode stands for one of each size up to `max`; `{memory}` in the name of a resource is the number.",
+        "The mode stands for one mode of each size up to `max`. `{memory}` in the name of a resource is the size.",
         {"unit": "GiB", "max": 96},
         default=(),
     )

@@ -247,8 +247,8 @@ class Outputs:
 
     annotations: Mapping[str, Output] = take(
         each(WRITTEN, ANNOTATIONS),
-        "Annotations of the pod: text, which may have holes as `{model}`, or a verb. `{container}` in the key of a"
-        " number of a mode is the name of the container that it is for.",
+        "Annotations of the pod: text, which may have holes as `{model}`, or a verb. In a mode the key of a"
+        " number may have the hole `{container}`, the container's name.",
         {"acme.example/placement": {"placement": {}}},
     )
     labels: Mapping[str, Output] = take(
@@ -261,7 +261,8 @@ class Outputs:
     )
     node_affinity: Mapping[str, Output] = take(
         each(SELECTED, LABELS),
-        "Labels that the node has to have: a text, a list of them (one is enough), a verb, or `{absent: true}`.",
+        "Labels that the node has to have: a text, a list of texts of which one is enough, a verb, or `{absent:"
+        " true}`.",
         {"acme.example/model": {"product": {}}},
     )
 

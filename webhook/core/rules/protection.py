@@ -55,17 +55,17 @@ class Protected:
     rule: str = found(line)
     at: Location = found(place)
     gives: str = need(
-        FILLED, "What a pod gets by it: the rest of a sentence that says what stands in the pod.", "gives any card"
+        FILLED, "What a pod gets by it. Messages name the field of the pod before it.", "gives any card"
     )
     harmless: tuple[str, ...] = take(
         many(_GLOB),
-        "Values with which it gives nothing; one that ends in `*` is how they begin. The first is written instead of"
-        " another value where a policy says `remove` and the container has no GPU.",
+        "Values with which it gives nothing. A `*` at the end is any text. If a policy says `remove`, the first"
+        " one replaces the value of a container without a GPU.",
         ["void", "none"],
     )
     backends: Mapping[str, tuple[str, ...]] = take(
         each(many(_GLOB), BACKEND),
-        "By back end, values that a container may have beside which it serves a GPU.",
+        "Values that a container may have if this back end serves it.",
         {"acme": ["configMapKeyRef *"]},
     )
 
@@ -87,24 +87,25 @@ class Protection:
     source: str = take(FILLED, "Where it is described.", default="")
     env: Mapping[str, Protected] = take(
         _BY_NAME,
-        "Environment variables of containers; a name that ends in `*` is how they begin.",
+        "Environment variables of containers. A `*` at the end of a name is any text.",
         {"ACME_VISIBLE_DEVICES": {"gives": "gives any card of the node", "harmless": ["none"]}},
     )
-    annotations: Mapping[str, Protected] = take(_BY_NAME, "Annotations of pods, likewise.")
-    labels: Mapping[str, Protected] = take(_BY_NAME, "Labels of pods, likewise.")
+    annotations: Mapping[str, Protected] = take(_BY_NAME, "Annotations of pods.")
+    labels: Mapping[str, Protected] = take(_BY_NAME, "Labels of pods.")
     runtime_classes: Mapping[str, Protected] = take(
         _BY_NAME, "Runtime classes that a pod without a GPU may not name.", key="runtimeClasses"
     )
     mount_paths: Mapping[str, Protected] = take(
-        _BY_NAME, "Paths where a container may mount nothing, there and below.", key="mountPaths"
+        _BY_NAME, "Paths at which, and below which, a container may mount nothing.", key="mountPaths"
     )
     host_paths: Mapping[str, Protected] = take(
-        _BY_NAME, "Paths of a node that no volume may have: these, what is below, and what they are in.",
+        _BY_NAME, "Paths of a node that no volume may have, with the paths below them and their parent directories.",
         key="hostPaths",
     )  # fmt: skip
     capabilities: Mapping[str, Protected] = take(_BY_NAME, "Capabilities that no container may add, without `CAP_`.")
     flags: Mapping[str, Protected] = take(
-        each(form(Protected), word(FLAGS)), "What may not be `true` in a pod; `hostPID` in one with a runtime class."
+        each(form(Protected), word(FLAGS)),
+        "Settings that may not be `true`: `privileged`, `hostProcess`, and in a pod with a runtime class `hostPID`.",
     )
 
     def protected(self) -> Iterator[tuple[str, Protected]]:

@@ -93,21 +93,21 @@ class _Options:
     unit: str = take(word(UNITS["count"]), "Devices have no unit.", default="")
     round: str = take(
         word(("exact", "up")),
-        "`exact` (the default) refuses what does not fit; `up` takes the next legal value, with a warning that shows"
-        " both numbers. Never down.",
+        "`exact` (the default) refuses a value that is not legal. `up` takes the next legal value, with a warning"
+        " that shows both.",
         default="exact",
     )
     lenient: bool = take(
         FLAG,
-        "With `round: up`: the system rounds up by itself, so values in between are legal on a container, too.",
+        "With `round: up`: the system itself rounds up, so values in between are legal on a container.",
         key="roundsItself",
     )
-    step: int = take(whole(), "Legal are multiples of it.", default=1)
-    minimum: int | None = take(whole(), "The least legal value; `round: up` reaches it.", key="min")
-    maximum: int | None = take(whole(), "The greatest legal value; nothing exceeds it.", key="max")
+    step: int = take(whole(), "Legal values are multiples of it.", default=1)
+    minimum: int | None = take(whole(), "The least legal value. `round: up` raises a smaller one to it.", key="min")
+    maximum: int | None = take(whole(), "The greatest legal value.", key="max")
     fit: tuple[int, ...] = take(
         many(whole(), "needs at least one value"),
-        "The legal values as a list, instead of step, min and max; the smallest that is enough is taken.",
+        "The legal values as a list, instead of step, min and max. The smallest that is enough is taken.",
         [1, 2, 4, 8],
     )
     parts: int | None = None
@@ -118,13 +118,13 @@ class _Options:
 
 @dataclass(frozen=True, kw_only=True)
 class _Count(_Options):
-    absent: int | None = take(whole(), "The key may be missing: then so many are meant.", 1)
+    absent: int | None = take(whole(), "The key may be missing. It then means this number.", 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part(_Options):
     unit: str = take(word(UNITS["share"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
-    parts: int | None = take(whole(), "So many make a device, instead of a unit.", 16)
+    parts: int | None = take(whole(), "How many parts make a device, instead of a unit.", 16)
     per: str = take(
         word(("device", "total")),
         "`device` (the default), or `total`: the value of a device times their number.",
@@ -132,12 +132,12 @@ class _Part(_Options):
     )
     absent: str | None = take(
         word(("whole", "none")),
-        "The key may be missing: then `whole`, all of it is meant, or `none`, nothing is limited.",
+        "The key may be missing. It then means all of the device (`whole`), or no limit (`none`).",
     )
     most: bool = take(
         FLAG,
-        "It is not what a container is promised but what it may take, and other keys may say less: the greater"
-        " counts. For keys that are understood where somebody wrote them.",
+        "The value is the most that a container may take. Other keys may promise less; the larger amount counts."
+        " For keys that only authors of pods write.",
     )
 
 
@@ -150,8 +150,8 @@ class _Cores(_Part):
 class _Memory(_Part):
     unit: str = take(
         _MEMORY_UNIT,
-        "What 1 stands for; `percent` (the default) is of the card's memory. Anything but percent needs to know"
-        " the card where a share is asked. `quantity` is text as `8Gi`; blocks are counted as `256MiB`.",
+        "What 1 stands for. `percent` (the default) is of the card's memory; with any other unit a share needs a"
+        " known card. `quantity` is text as `8Gi`. `256MiB` is a block.",
         "MiB",
         "GiB",
         "256MiB",
@@ -239,13 +239,13 @@ class _Word:
     )
     values: Mapping[str, tuple[str, ...]] = take(
         each(_ONE_OR_MORE),
-        "Other words to say it in; for node affinity several, as a list.",
+        "Other words for it. For node affinity several, as a list.",
         {"topology": "topology-aware"},
     )
     substring: bool = take(
         FLAG,
-        "Of models and product names: the system takes every card whose name contains the text. Unless the mode"
-        " writes `lookalikes`, too, a container counts as all of these models.",
+        "Of models and product names: the system takes every card whose name contains the text. A container"
+        " counts as all of these models, unless the mode also writes `lookalikes`.",
     )
 
 
@@ -274,12 +274,12 @@ MEANINGS: Final[Mapping[str, str]] = {
     "count": "How many devices.",
     "memory": "Memory of a device, or of its partition.",
     "cores": "Compute of a device.",
-    "share": "The part of a device that has both the memory and the compute asked.",
+    "share": "The part of a device that has the memory and the compute asked for.",
     "model": "The catalogue's name of each model asked for.",
     "product": "The product names of the models asked for.",
     "lookalikes": "Other models whose product names contain a name of the one asked for.",
     "profile": "The hardware partition asked for.",
-    "placement": "`binpack`, `spread` or `topology`, where it is asked for.",
+    "placement": "`binpack`, `spread` or `topology`, if asked for.",
     "container": "The container's name.",
 }
 _EXAMPLES: Final[Mapping[str, Iterable[Schema]]] = {

@@ -57,7 +57,7 @@ ALTERNATIVES: Final[Shape[tuple[Path, ...]]] = Shape(_one_or_more, either(PATH, 
 class Among:
     """Which elements of a list a number is of: those that list the name of the pods."""
 
-    names: Path = need(PATH, "The field of an element with names.", "memberNames")
+    names: Path = need(PATH, "The field of an element with the names.", "memberNames")
     name: Path = need(PATH, "The field with the name of the pods.", "spec.groups[].name")
 
 
@@ -69,13 +69,13 @@ class Factor:
     """
 
     fields: tuple[Path, ...] = need(
-        ALTERNATIVES, "Where the number stands; of several fields the first that is there.", "spec.replicas"
+        ALTERNATIVES, "The field with the number. Of several fields the first that is there.", "spec.replicas"
     )
-    absent: int = take(whole(0), "The number where no field is there; 1 if left out.", default=1)
-    over: Path = take(PATH, "A field by which it is divided, down to a whole number.", "spec.perNode", default=())
-    less: int = take(whole(0), "What is taken off then, such as the leader of a group.", default=0)
-    most: Path = take(PATH, "A field that has a number, too, and limits it.", "spec.completions", default=())
-    among: Among | None = take(form(Among), "Of a list elsewhere: the elements that list the name of these pods.")
+    absent: int = take(whole(0), "The number if no field is there. 1 if left out.", default=1)
+    over: Path = take(PATH, "A field with a divisor. The result is rounded down.", "spec.perNode", default=())
+    less: int = take(whole(0), "What is then subtracted, such as the leader of a group.", default=0)
+    most: Path = take(PATH, "A field with the maximum.", "spec.completions", default=())
+    among: Among | None = take(form(Among), "The number is in another list, in the elements that name these pods.")
 
     @property
     def paths(self) -> Iterable[Path]:
@@ -112,24 +112,24 @@ class PodPlace:
 
     template: tuple[Path, ...] = take(
         ALTERNATIVES,
-        "A pod template, with metadata and spec; of several fields the first that is there.",
+        "The field with the pod template. Of several fields the first that is there.",
         "spec.groups[].template",
         default=(),
     )
     spec: tuple[Path, ...] = take(
         ALTERNATIVES,
-        "Where there is no template: what has the fields of a pod's spec, likewise.",
+        "Instead of a template: the field with the fields of a pod's spec.",
         "spec.pod",
         default=(),
     )
-    defaults: tuple[Path, ...] = take(
-        many(PATH), "What has fields of a pod's spec, too, for what the pod itself leaves out.", ["spec.podDefaults"]
-    )
+    defaults: tuple[Path, ...] = take(many(PATH), "Fields with defaults for the pod's spec.", ["spec.podDefaults"])
     metadata: tuple[Path, ...] = take(
-        many(PATH), "What has labels and annotations of the pods beside the template; the first wins.", ["metadata"]
+        many(PATH), "Fields with further labels and annotations of the pods. The first wins.", ["metadata"]
     )
     containers: tuple[Path, ...] = take(
-        many(PATH), "The containers, if they are not `containers` of the spec; without one there is no pod."
+        many(PATH),
+        "Fields with a container or a list of them, if not `containers` of the spec. Without a container there is"
+        " no pod.",
     )
     unnamed: str = take(FILLED, "The name of a container that has none.", default="main")
     resources: Path = take(
@@ -137,9 +137,11 @@ class PodPlace:
     )
     device: Quantity | None = take(form(Quantity), "Fields of a container that name a resource and its amount.")
     times: tuple[Factor, ...] = take(
-        many(FACTOR), "Numbers that are multiplied: so many pods there are at a time.", ["spec.replicas"]
+        many(FACTOR), "Numbers whose product is the number of pods at a time.", ["spec.replicas"]
     )
-    makes: int = take(whole(0), "So many pods, before that; 0 of a template that others use.", default=1)
+    makes: int = take(
+        whole(0), "The number of pods before it is multiplied. 0 for a template that other objects use.", default=1
+    )
     note: str = take(FILLED, "What the number leaves out, in a sentence.", default="")
 
     @property
@@ -220,12 +222,10 @@ class Kinds:
     group: str = need(FILLED, "Their API group.", "acme.example")
     kinds: tuple[str, ...] = need(
         many(FILLED, _EMPTY),
-        "The kinds; `*` is every other kind of the group, and is for kinds without pods.",
+        "The kinds. `*` is every other kind of the group, for kinds without pods.",
         ["Training"],
     )
-    versions: tuple[str, ...] = take(
-        many(FILLED), "The versions that look like this; if left out, every one.", ["v1"]
-    )
+    versions: tuple[str, ...] = take(many(FILLED), "The versions with these fields. If left out, all.", ["v1"])
 
 
 _NO_KINDS: Final = Kinds(group="", kinds=())
@@ -249,7 +249,7 @@ class Workload:
         FILLED, "The user who creates the pods.", "system:serviceaccount:kube-system:job-controller", default=""
     )
     pods: Sequence[PodPlace] = need(
-        many(form(PodPlace, _ONE_ROOT, after=_same_elements)), "Where their pods are; `[]`: they hold none."
+        many(form(PodPlace, _ONE_ROOT, after=_same_elements)), "Where their pods are. `[]`: they hold none."
     )
     examples: Sequence[WorkloadExample] = take(
         many(form(WorkloadExample, _ONE_OUTCOME, after=_either)), "Executed whenever the rules are loaded."
