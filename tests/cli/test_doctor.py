@@ -1,8 +1,81 @@
 """`gpu-webhook doctor` where there is no cluster to examine; tests/cluster/test_doctor.py has the rest."""
 
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
 import pytest
 
 from tests.cli.program import RULES, run, start
+from tests.cluster.plane import free_port
+
+
+@contextmanager
+def answering(status: int) -> Iterator[str]:
+    """An API server that answers whatever it is asked with a refusal; its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(b'{"kind": "Status", "message": "so it says"}')
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _asking(url: str, folder: Path) -> str:
+    """What it says to standard error, with a kubeconfig for this API server."""
+    named = {"name": "it", "cluster": {"server": url}, "user": {}, "context": {"cluster": "it", "user": "it"}}
+    kinds = {f"{kind}s": [{"name": "it", kind: named[kind]}] for kind in ("cluster", "user", "context")}
+    (folder / "kubeconfig").write_text(json.dumps({**kinds, "current-context": "it"}))
+    ran = start("doctor", env={"KUBECONFIG": str(folder / "kubeconfig")})
+    assert (ran.code, ran.out) == (2, "")
+    return ran.err
+
+
+DEPLOYMENT = "/apis/apps/v1/namespaces/gpu-webhook-system/deployments/gpu-webhook"
+
+
+def test_where_nothing_is_installed_it_asks_whether_this_is_the_cluster(tmp_path: Path) -> None:
+    with answering(HTTPStatus.NOT_FOUND) as url:
+        said = _asking(url, tmp_path)
+
+    assert said == (
+        f"gpu-webhook: {DEPLOYMENT} was answered with 404: so it says; is it installed in this cluster? Elsewhere:"
+        " --namespace NAME; to examine it without its ConfigMaps, give the rules that should be in force: --rules"
+        " DIR\n"
+    )
+
+
+def test_who_may_not_read_its_rules_is_told_how_to_give_them(tmp_path: Path) -> None:
+    with answering(HTTPStatus.FORBIDDEN) as url:
+        said = _asking(url, tmp_path)
+
+    assert said == (
+        f"gpu-webhook: {DEPLOYMENT} was answered with 403: so it says;"
+        " to examine it without its ConfigMaps, give the rules that should be in force: --rules DIR\n"
+    )
+
+
+def test_an_api_server_that_is_not_reached_is_said_and_nothing_is_advised_of_rules(tmp_path: Path) -> None:
+    port = free_port()
+
+    said = _asking(f"http://127.0.0.1:{port}", tmp_path)
+
+    assert said.startswith(f"gpu-webhook: {DEPLOYMENT} cannot be read: Cannot connect to host 127.0.0.1:{port}")
+    assert "--rules" not in said
 
 
 def test_without_a_cluster_it_is_an_error_and_no_finding() -> None:

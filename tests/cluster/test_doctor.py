@@ -360,6 +360,7 @@ def test_a_server_that_is_down_is_missed_by_every_api_server(healthy: Installati
     assert (said.code, said.by_result("fail"), said.by_result("warn")) == (1, {"admission"}, unseen), said.out
     assert said.checks["admission"]["found"].count("failed calling webhook") == 3
     assert "look whether replicas run" in said.checks["admission"]["fix"]
+    assert said.checks["replicas"]["found"].endswith(f":{healthy.port}: connection refused")
     healthy.replica = healthy.planes[0].processes.again(healthy.replica)
 
 
@@ -377,6 +378,30 @@ def test_an_edited_configuration_is_named_with_what_differs(healthy: Installatio
     assert said.checks["active"]["found"] == "validate.gpu-webhook.io: other rules than are rendered"
     assert "gpu-webhook render webhooks | kubectl apply" in said.checks["configurations"]["fix"]
     healthy.client.patch(made, {"webhooks": before})
+
+
+def test_the_fix_for_an_edited_configuration_takes_back_what_kubectl_has_written(healthy: Installation) -> None:
+    edit = json.dumps([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}])
+    patched = healthy.client.kubectl(
+        "patch", "validatingwebhookconfiguration/gpu-webhook", "--type=json", f"-p={edit}"
+    )
+    said = healthy.doctor()
+    assert (patched.returncode, said.by_result("warn")) == (0, {"failure-policy"}), said.out
+
+    command = said.checks["failure-policy"]["fix"].partition(", or: ")[2]
+    path = f"{PROGRAM.parent}:{healthy.client.kubectl_path.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(healthy.client.kubeconfig)}
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert healthy.doctor().by_result("ok") == {*CHECKS}
 
 
 def test_another_webhook_for_gpus_that_runs_first_is_named(healthy: Installation) -> None:

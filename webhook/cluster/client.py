@@ -60,6 +60,10 @@ class MissingError(ApiError):
     """There is no such object, or no such kind."""
 
 
+class ForbiddenError(ApiError):
+    """The account may not do that."""
+
+
 class ConflictError(ApiError):
     """The object has been written since it was read, or exists already."""
 
@@ -70,6 +74,7 @@ class GoneError(ApiError):
 
 _ERRORS: Final[Mapping[int, type[ApiError]]] = {
     HTTPStatus.NOT_FOUND: MissingError,
+    HTTPStatus.FORBIDDEN: ForbiddenError,
     HTTPStatus.CONFLICT: ConflictError,
     HTTPStatus.GONE: GoneError,
 }

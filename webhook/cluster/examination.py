@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from webhook.cluster import replica_pages
-from webhook.cluster.client import GROUP, Answer, Api, ApiError, MissingError, Object
+from webhook.cluster.client import GROUP, Answer, Api, ApiError, ForbiddenError, MissingError, Object
 from webhook.cluster.replica_pages import Address, Seen
 from webhook.core.kube import paths
 from webhook.core.policy import status
@@ -60,6 +60,9 @@ class Asked:
     endpoints: Sequence[tuple[str, int]] = ()
 
 
+_GIVEN: Final = "to examine it without its ConfigMaps, give the rules that should be in force: --rules DIR"
+
+
 async def examine(asked: Asked, api: Api) -> Sequence[Check]:
     """All checks, in the order in which they are told; raises ApiError, RuleFilesError and NotExemptError."""
     if asked.rules is not None:
@@ -73,8 +76,10 @@ async def _mounted(api: Api, namespace: str) -> Rulebook:
     """The rules in the ConfigMaps that the admission server mounts."""
     try:
         files = await _mounted_files(api, namespace)
-    except ApiError as error:
-        raise ApiError(f"{error}; give the rules that should be in force: --rules DIR") from None
+    except MissingError as error:
+        raise ApiError(f"{error}; is it installed in this cluster? Elsewhere: --namespace NAME; {_GIVEN}") from None
+    except ForbiddenError as error:
+        raise ApiError(f"{error}; {_GIVEN}") from None
     return _loaded(files)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
+import socket
 import ssl
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
@@ -52,7 +54,7 @@ async def look(address: Address, server: str, bundles: Sequence[Bundle]) -> Seen
         status, ready, ahead = await _page(address, "/readyz")
         _, metrics, _ = await _page(address, "/metrics")
     except (ClientError, OSError, TimeoutError, ValueError) as error:
-        return Seen(Replica(address=told, unreachable=str(error) or "no answer in time"))
+        return Seen(Replica(address=told, unreachable=_why(error)))
     digest = _DIGEST.search(metrics)
     replica = Replica(
         address=told,
@@ -64,6 +66,14 @@ async def look(address: Address, server: str, bundles: Sequence[Bundle]) -> Seen
         reviews=_sum(metrics),
     )
     return Seen(replica, ahead)
+
+
+def _why(error: Exception) -> str:
+    """Why a replica cannot be seen; of a failed connection asyncio itself says only that it failed."""
+    named = isinstance(error, ClientError | ssl.SSLError | socket.gaierror)  # errno is not the system's, or said
+    if isinstance(error, OSError) and error.errno and not named:
+        return os.strerror(error.errno).lower()
+    return str(error) or "no answer in time"
 
 
 async def reviews(addresses: Sequence[Address]) -> int | None:

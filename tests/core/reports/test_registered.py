@@ -122,7 +122,8 @@ def test_failing_open_is_a_warning_and_a_closed_door_for_warnings_a_failure() ->
 
     assert (opened.name, opened.result) == ("failure-policy", "warn")
     assert opened.found == (
-        "validate.gpu-webhook.io has Ignore: while no replica answers, GPU pods are created as they are, not counted"
+        "validate.gpu-webhook.io: failurePolicy Ignore: while no replica answers, GPU pods are created as they are,"
+        " not counted"
     )
     assert (closed.name, closed.result) == ("failure-policy", "fail")
 
@@ -135,7 +136,7 @@ def test_namespaces_that_opt_in_are_a_warning_and_system_namespaces_that_do_not_
     (wider,) = failing(live(lambda hooks: hooks[0].update(namespaceSelector={})))
 
     assert (narrower.name, narrower.result) == ("namespaces", "warn")
-    assert narrower.found == "validate.gpu-webhook.io asks only about namespaces with gpu In ['yes']"
+    assert narrower.found == "validate.gpu-webhook.io asks only about namespaces with gpu In [yes]"
     assert (wider.name, wider.result) == ("namespaces", "fail")
 
 

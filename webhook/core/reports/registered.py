@@ -10,7 +10,11 @@ from webhook.core.reports.checkup import Check, Result, several
 
 Object = Mapping[str, Any]
 
-RENDER: Final = "apply the manifests, or: gpu-webhook render webhooks | kubectl apply --server-side -f -"
+RENDER: Final = (
+    "apply the manifests with --server-side --force-conflicts, or: gpu-webhook render webhooks | kubectl apply"
+    " --server-side --force-conflicts -f -"
+)
+"""Without --force-conflicts the API server refuses to take back a field that somebody else has written."""
 
 AWAIT: Final = (
     "gpu-webhook-certs writes the rules when a replica answers through every API server and, in an upgrade, no old"
@@ -154,8 +158,9 @@ def _policy(hooks: Sequence[_Hook]) -> Check:
         text = f"{closed} only warns, and has Fail: nobody can write a workload while no replica answers"
         return Check("failure-policy", "fail", text, RENDER)
     if ignored := with_("Fail", "Ignore"):
-        text = f"{ignored} has Ignore: while no replica answers, GPU pods are created as they are, not counted"
-        return Check("failure-policy", "warn", text, "none is needed to try it (observe-only); else " + RENDER)
+        away = "while no replica answers, GPU pods are created as they are, not counted"
+        fix = "none is needed to try it (observe-only); else " + RENDER
+        return Check("failure-policy", "warn", f"{ignored}: failurePolicy Ignore: {away}", fix)
     return Check("failure-policy", "ok", "Fail for what a policy has to judge, Ignore for warnings")
 
 
@@ -178,9 +183,11 @@ def _left_out(hooks: Sequence[_Hook]) -> Check:
 
 def _terms(selector: Object) -> set[str]:
     """Each requirement of a label selector in words, whichever way it is written."""
-    labels = {f"{key} In {[value]}" for key, value in (selector.get("matchLabels") or {}).items()}
+    labels = {f"{key} In [{value}]" for key, value in (selector.get("matchLabels") or {}).items()}
     lines = selector.get("matchExpressions") or ()
-    return labels | {f"{one['key']} {one['operator']} {sorted(one.get('values') or ())}" for one in lines}
+    return labels | {
+        f"{one['key']} {one['operator']} [{', '.join(sorted(one.get('values') or ()))}]" for one in lines
+    }
 
 
 def asks_about(configuration: Object | None, name: str, labels: Mapping[str, str]) -> bool:
