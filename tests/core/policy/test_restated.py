@@ -135,6 +135,39 @@ def test_what_a_policy_puts_on_pods_is_put_back_into_a_manifest() -> None:
     assert {**result, "metadata": {**result["metadata"], "uid": "1"}} == stored
 
 
+REMOVING = tenants.rules(tenants.policy(device_access="remove", quota=tenants.quota(devices=4)))
+ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+MINE = {"name": "A", "value": "b"}
+
+
+@pytest.mark.parametrize("labels", [{}, {"gpu": "0.3"}], ids=["without a GPU", "with a GPU"])
+@pytest.mark.parametrize("merged", [False, True], ids=["replaced", "applied"])
+def test_a_variable_that_was_taken_out_and_is_applied_again_is_taken_out_again(
+    labels: Mapping[str, str], merged: bool
+) -> None:
+    two = [builders.container(env=[ALL, MINE]), builders.container("other", env=[MINE, ALL])]
+    written = builders.pod(*two, labels=labels)
+    stored = _created(written, REMOVING, "vision-dev")
+
+    sent = applied(stored, written) if merged else as_served(written)
+    result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, REMOVING, "vision-dev").patch))
+
+    assert stored["spec"]["containers"][1]["env"] == [MINE, {"name": ALL["name"], "value": "void"}]
+    assert {**result, "metadata": {**result["metadata"], "uid": "1"}} == stored
+
+
+def test_a_variable_that_is_stored_stays_where_the_policy_takes_it_out_by_now() -> None:
+    written = builders.pod(builders.container(env=[ALL]), labels={"gpu": "0.3"})
+    stored = _created(written, RULES, "vision-dev")
+
+    changed = builders.pod(builders.container(env=[ALL], image="newer"), labels={"gpu": "0.3"})
+    result = jsonpatch.apply_patch(
+        sent := applied(stored, changed), _sent(stored, sent, REMOVING, "vision-dev").patch
+    )
+
+    assert result["spec"]["containers"][0]["env"] == [ALL]
+
+
 def test_a_pod_keeps_its_back_end_where_the_cluster_has_another_order_by_now() -> None:
     written = builders.pod(labels={"gpu": "0.3"})
     stored = _created(written)

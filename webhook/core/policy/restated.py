@@ -21,7 +21,7 @@ from webhook.core.kube.patch import Append, Edit, Put, Remove
 from webhook.core.kube.paths import Path, at, field
 from webhook.core.kube.pod import SECTIONS, Container, Pod
 from webhook.core.plan.plan import Plan
-from webhook.core.policy import defaults, immutable, observe, placement
+from webhook.core.policy import defaults, device_access, immutable, observe, placement
 from webhook.core.request.request import GpuRequest
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
@@ -59,7 +59,8 @@ def decide(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -> Dec
     author. What else the API server got is a change of the stored pod, and who removes one of them means it.
     """
     stored, sent = (pod.read(raw or {}, request.namespace) for raw in (request.old_pod, request.pod))
-    if stored.raw == sent.raw or all(interpret.asks_nothing(each, rulebook) for each in (stored, sent)):
+    nothing = all(interpret.asks_nothing(each, rulebook) for each in (stored, sent))
+    if stored.raw == sent.raw or (nothing and not device_access.removal(sent, {}, rulebook)):
         return UNTOUCHED
     before = defaults.plan_for_tenant(stored, rulebook)
     after, made = _created(_as_written(stored, sent, rulebook), before, rulebook)
@@ -106,7 +107,9 @@ def _created(written: Pod, before: Plan, rulebook: Rulebook) -> tuple[Plan, Pod]
         if "gpu-backend" not in served.asked.stated
     ]
     planned = defaults.plan_for_tenant(placement.with_metadata(written, kept), rulebook)
+    served = {one.asked.container.name: one.backend.name for one in planned.served}
     planned.edits[:0] = kept
+    planned.edits += device_access.removing(device_access.removal(written, served, rulebook))
     return planned, pod.read(
         patch.applied(patch.to_patch(planned.edits, written.raw), written.raw), written.namespace
     )
