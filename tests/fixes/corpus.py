@@ -1,6 +1,7 @@
 """Pods that are refused: those of the golden cases, and generated ones with all that people get wrong."""
 
 import json
+import random
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import product
@@ -12,6 +13,7 @@ from tests import builders
 from tests.cases import golden
 from tests.cases.served import NeverServedError, as_served
 from tests.fixes.follow import short
+from tests.laws import asking, clusters
 from webhook.core.mutate import mutate
 from webhook.core.request.request import ASKING
 from webhook.core.rules import index
@@ -30,19 +32,20 @@ class Refused(NamedTuple):
     pod: Object
     rules: Rulebook
     violations: Sequence[Violation]
+    namespace: str = "default"
 
 
-def violations(pod: Object, rules: Rulebook) -> Sequence[Violation]:
+def violations(pod: Object, rules: Rulebook, namespace: str = "default") -> Sequence[Violation]:
     """Why the API server would not store a pod; nothing for one that is admitted."""
     try:
         seen = as_served(pod)
     except NeverServedError:
         seen = pod
-    decision = mutate(builders.creating(seen), rules)
+    decision = mutate(builders.creating(seen, namespace), rules)
     if not decision.allowed:
         return decision.violations
     stored = as_served(jsonpatch.apply_patch(seen, decision.patch))
-    return validate(builders.creating(stored), rules).violations
+    return validate(builders.creating(stored, namespace), rules).violations
 
 
 def golden_cases() -> Iterator[Refused]:
@@ -145,6 +148,66 @@ def generated() -> Iterator[Refused]:
         said = {**base, section: {**base.get(section, {}), key: value}}
         if found := violations(pod := _pod(said), rules):
             yield Refused(f"{name or 'the shipped cluster'}: {said}", pod, rules, found)
+
+
+WRONG_AMOUNTS = ("1500m", "-1", "8Gi", "3", "7", "150", "99999")
+"""What people write for an amount of a back end's own resource."""
+WRONG_WORDS = (
+    {"gpu": "1.5"},
+    {"gpu": "9"},
+    {"gpu-memory": "300Gi"},
+    {"gpu": "2x0.3"},
+    {"gpu-cores": "33"},
+    {"gpu-tflops": "20"},
+    {"gpu": "0.5", "gpu-model": "T5"},
+    {"gpu-profile": "9g.9gb"},
+    {"gpu": "0.5", "gpu-sharing": "exclusive"},
+)
+WRONG_SPECS: Sequence[Object] = (
+    {"schedulerName": "mine"},
+    {"runtimeClassName": "mine"},
+    {"nodeName": "node-1"},
+    {"nodeSelector": {"nvidia.com/gpu.product": "Tesla-P4", "amd.com/gpu.product-name": "AMD_Instinct_MI210"}},
+)
+"""What the rest of a pod may have that a back end cannot work with."""
+
+
+def of_every_back_end() -> Iterator[Refused]:
+    """Each back end's own words with one amount wrong, one left out, one twice; shorthand; pods it cannot serve."""
+    for name in clusters.names()[1:]:
+        rules = clusters.rulebook(name)
+        for number, pod in enumerate(_of_back_end(name)):
+            if found := violations(pod, rules):
+                yield Refused(f"{name}, {number}: {json.dumps(pod)}", pod, rules, found)
+
+
+def _of_back_end(name: str) -> Iterator[Object]:
+    for words in WRONG_WORDS:
+        yield builders.pod(labels={**asking.needed(name), **words})
+    if not asking.forms(name, ("native limits",)):
+        return
+    for seed in range(2):
+        made = builders.pod(labels={}, annotations={})
+        one = made["spec"]["containers"][0]
+        asking.accompany(name, made, one)
+        asking.say("native limits", {}, name, made, one, random.Random(seed))  # noqa: S311 - no secret
+        yield from ({**made, "spec": {**made["spec"], **spec}} for spec in WRONG_SPECS)
+        yield {**made, "spec": {**made["spec"], "containers": [one, {**one, "name": "other"}]}}
+        moved = {**made["spec"], "initContainers": [{**one, "name": "first"}], "containers": [builders.container()]}
+        yield {**made, "spec": moved}
+        yield from _with_wrong_amounts(made, one)
+
+
+def _with_wrong_amounts(made: Object, one: Object) -> Iterator[Object]:
+    limits = (one.get("resources") or {}).get("limits") or {}
+    for resource, right in limits.items():
+        rest = {key: value for key, value in limits.items() if key != resource}
+        tried = [{**rest, resource: wrong} for wrong in WRONG_AMOUNTS if wrong != right]
+        for wrong in [*tried, rest] if rest else tried:
+            resources = {"limits": wrong}
+            yield {**made, "spec": {**made["spec"], "containers": [{**one, "resources": resources}]}}
+        twice = {"limits": limits, "requests": {resource: "77"}}
+        yield {**made, "spec": {**made["spec"], "containers": [{**one, "resources": twice}]}}
 
 
 def _twice(base: Object, section: str, key: str) -> bool:

@@ -54,6 +54,10 @@ _VERBS: Mapping[str, Callable[[Object, list[str | int], Step], bool]] = {
     "exchange": lambda pod, at, step: (
         (_drop(pod, step.key) if step.key else _remove(pod, at)) and _set(pod, at, step.value, "1")
     ),
+    "leave out, and ask": lambda pod, at, step: (
+        _left_out(pod, at) and _set(pod, ["metadata", "labels", step.key], "", step.value.strip('"'))
+    ),
+    "mount": lambda pod, at, step: _mounted(pod, at, step.key),
     "move": lambda pod, at, _: _moved(pod, at),
     "rename": lambda pod, at, step: _renamed(pod, at, step.key),
     "annotate": lambda pod, _, step: _set(pod, ["metadata", "annotations", step.key], "", step.value),
@@ -96,10 +100,7 @@ def _gone(pod: Object, at: list[str | int], names: str) -> bool:
 
 
 def _value(pod: Object, at: list[str | int]) -> str:
-    value: Any = pod
-    for step in at:
-        value = value[step]
-    return str(value)
+    return str(_holder(pod, at))
 
 
 def _set(pod: Object, at: list[str | int], key: str, value: str) -> bool:
@@ -123,8 +124,12 @@ def _set(pod: Object, at: list[str | int], key: str, value: str) -> bool:
         return False
     if "limits" in at and str(at[-1]) in (requests := _requests(pod, at)):
         requests[str(at[-1])] = value
-    holder[str(at[-1])] = value
+    holder[str(at[-1])] = _TYPED.get(str(at[-1]), str)(value)
     return True
+
+
+_TYPED: Mapping[str, Callable[[str], Any]] = {"hostIPC": lambda text: text == "true", "runAsUser": int}
+"""Fields of a pod that hold no text."""
 
 
 def _requests(pod: Object, at: list[str | int]) -> Object:
@@ -143,6 +148,8 @@ def _place(pod: Object, at: list[str | int], key: str) -> list[str | int] | None
         return [*at[:-1], key]
     if at[0] == "metadata":
         return [*at[:2], key]
+    if ".".join(map(str, at)).endswith(key):
+        return at
     of_the_pod = key.startswith(("hostIPC", "securityContext.", "schedulerName"))
     return ["spec", *key.split(".")] if of_the_pod else None
 
@@ -188,9 +195,7 @@ def _without(holder: Any, key: str) -> bool:
 
 
 def _remove(pod: Object, at: list[str | int]) -> bool:
-    holder: Any = pod
-    for step in at[:-1]:
-        holder = holder[step]
+    holder = _holder(pod, at[:-1])
     if "limits" in at:
         _requests(pod, at).pop(str(at[-1]), None)
     return _without(holder, str(at[-1]))
@@ -223,6 +228,33 @@ def _deselect(pod: Object, key: str) -> bool:
         gone.append(len(kept) < len(term.get("matchExpressions") or []))
         term["matchExpressions"] = kept
     return any(gone)
+
+
+def _left_out(pod: Object, at: list[str | int]) -> bool:
+    """Take away a field, or the whole element of a list that it belongs to: a variable, a mount, a volume."""
+    for section in ("env", "volumeMounts", "volumes"):
+        if section in at:
+            end = at.index(section) + 1
+            holder = _holder(pod, at[:end])
+            gone = holder.pop(at[end])
+            for one in _containers(pod) if section == "volumes" else ():
+                one["volumeMounts"] = [each for each in one.get("volumeMounts") or [] if each["name"] != gone["name"]]
+            return True
+    return _remove(pod, at)
+
+
+def _holder(pod: Object, at: list[str | int]) -> Any:
+    holder: Any = pod
+    for step in at:
+        holder = holder[step]
+    return holder
+
+
+def _mounted(pod: Object, at: list[str | int], path: str) -> bool:
+    """A path of the node, mounted at the same path in the container."""
+    pod["spec"].setdefault("volumes", []).append({"name": "added", "hostPath": {"path": path}})
+    pod["spec"][at[1]][at[2]].setdefault("volumeMounts", []).append({"name": "added", "mountPath": path})
+    return True
 
 
 def _moved(pod: Object, at: list[str | int]) -> bool:

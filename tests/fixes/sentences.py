@@ -13,52 +13,29 @@ class Step(NamedTuple):
     value: str = ""
 
 
-APART: Final = (
-    "none is needed",
-    "show this to",
-    "ask an operator",
-    "ask the operators",
-    "free some",
-    "have gpu-webhook watch",
-    "give explain the claim",
-    "have it listed",
-    "have spec.backends",
-    "once spec.backends",
-    "there under otherDevices",
-    "name the card (device:)",
-    "in the claim",
-    "create it, and",
-    "create the pod again",
-    "delete that pod",
-    "take another name",
-    "if your cluster allows it",
-    "use a namespace of a tenant",
-    "add names: to the catalogue",
-    "an administrator enables",
-)
-"""Words of a fix that somebody else does, or that is done elsewhere than in the pod."""
+ELSEWHERE: Final = {
+    "create it, and the client retries": "the claim or class that the pod names is not there yet",
+    "name another in the claim": "a claim is an object of another system",
+    "in the claim": "the same",
+    "give explain the claim": "the same; it is another argument of a command",
+    "have gpu-webhook watch run": "a program is started",
+}
+"""Words of a fix that is done to something that these tests do not have, and why."""
 
-CHOICE: Final = (
-    "ask for less",
-    "ask for the same",
-    "ask for a part of one card",
-    "ask for a template of one chip",
-    "ask for what it serves",
-    "ask for one model in the whole pod",
-    "another number of GPUs",
-    "another model of",
-    "name one back end for the whole pod",
-    "as large as those say",
-    "leave out those that nothing reads",
-    "make several pods of it",
-    "from a back end that limits compute",
-)
-"""Words of a fix that leaves the author a choice which no step can make."""
+CHOICE: Final = {
+    "another number of GPUs": "what stands before it is a number",
+    "make several pods of it": "which containers belong together is the author's to say",
+    "ask for the same": "two containers differ, and which of them is right is the author's to say",
+}
+"""Words of a fix that leaves the author a choice which no step can make, and why."""
 
 SPLIT: Final = re.compile(r"(?:or )?(?:use )?(?:two pods|two containers|a pod for each of them)")
-_OR: Final = re.compile(r"; or |, or (?=[a-z]+ )")
+_OR: Final = re.compile(r"; or |; if the pod needs it, |, or (?=[a-z]+ )")
+_ASIDE: Final = re.compile(r"; .*$| for no GPU$|, if your cluster allows it$|,? if nothing gives a GPU for it$")
+"""What no fix says to do, but why or when."""
+
 _KEY: Final = (
-    r"(?:[A-Za-z0-9._-]+/[A-Za-z0-9._-]+|gpu(?:-[a-z]+)?|[A-Z][A-Z_]+|[a-z]+\.[a-z.A-Z-]+|[a-z]+[A-Z][A-Za-z]+)"
+    r"(?:[A-Za-z0-9._-]+/[A-Za-z0-9._-]+|gpu(?:-[a-z]+)?|[A-Z][A-Z_]+|[a-zA-Z]+\.[a-z.A-Z-]+|[a-z]+[A-Z][A-Za-z]+)"
 )
 _ANY: Final = r"[A-Za-z0-9./_-]+?"
 _VALUE: Final = r'"[^"]*"|[^\s",;)}]+'
@@ -77,12 +54,12 @@ def alternatives(fix: str) -> Iterator[Step | None]:
 def _clause(clause: str) -> Iterator[Step | None]:
     if SPLIT.fullmatch(clause):
         yield Step("split")
-    elif any(words in clause for words in APART):
-        yield Step("apart")
+    elif any(words in clause for words in ELSEWHERE):
+        yield Step("elsewhere")
     elif any(words in clause for words in CHOICE):
         yield Step("choice")
     else:
-        yield from _steps(clause.partition("; ")[0].removesuffix(" for no GPU"))
+        yield from _steps(_ASIDE.sub("", clause))
 
 
 def _steps(clause: str) -> Iterator[Step | None]:
@@ -137,10 +114,32 @@ def _renamed(found: Found) -> Iterator[Step]:
     yield from (Step("rename", name) for name in found[1].split(", ") if name != "...")
 
 
+def _enabled(found: Found) -> Iterator[Step]:
+    yield from (Step("enable", name) for name in re.split(r", | or ", found[1]))
+
+
 _PLACE: Final = r"(?:metadata|spec)\.[^ ]+"
 _SENTENCES: Final = tuple(
     (re.compile(pattern), made)
     for pattern, made in (
+        (r"have spec\.backends of the Cluster document enable (.+)", _enabled),
+        (
+            rf"have spec\.backends of the Cluster document name ({_ANY}) instead of ({_ANY}), if .*",
+            _one("enable instead", key=1, value=2),
+        ),
+        (r"an administrator enables .* \(gpu-webhook survey\)", _one("enable any")),
+        (r'list "(.*)" there under otherDevices', _one("list", key=1)),
+        (r"have it listed in the Cluster document under otherDevices if it is no GPU", _one("list")),
+        (r"have the Cluster document name the card \(device:\)", _one("name the card")),
+        (r"ask an operator of the cluster for an Exemption that lifts (\w+)", _one("exempt", key=1)),
+        (r"ask an operator of the cluster to add it to spec\.namespaces of a TenantPolicy", _one("adopt")),
+        (r"ask an operator of the cluster to write spec\.priority: 1 in one of them", _one("prefer")),
+        (r"use a namespace of a tenant", _one("go to a tenant")),
+        (r"write the hostPath volume (\S+), mounted at the same path", _one("mount", key=1)),
+        (rf"leave it out, and ask for GPUs as ({_KEY}): (\S+)", _one("leave out, and ask", key=1, value=2)),
+        (r"ask for less", _one("choose less")),
+        (r"ask for one model in the whole pod", _one("choose model")),
+        (r"name one back end for the whole pod with gpu-backend", _one("choose back end")),
         (rf"((?:ask for|write) (?:.*)?{_KEY}: .*?) instead of (.+)", _instead),
         (r"write limits: (.*) instead of (requests)", _instead),
         (rf"ask for ({_KEY})(?:, of [a-z0-9-]+,)? instead of ({_ANY})", _one("exchange", key=2, value=1)),

@@ -1,6 +1,6 @@
 """An update that states again what its pod was created from changes nothing; another request is refused."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -141,15 +141,15 @@ MINE = {"name": "A", "value": "b"}
 
 
 @pytest.mark.parametrize("labels", [{}, {"gpu": "0.3"}], ids=["without a GPU", "with a GPU"])
-@pytest.mark.parametrize("merged", [False, True], ids=["replaced", "applied"])
+@pytest.mark.parametrize("sending", [lambda _, written: as_served(written), applied], ids=["replaced", "applied"])
 def test_a_variable_that_was_taken_out_and_is_applied_again_is_taken_out_again(
-    labels: Mapping[str, str], merged: bool
+    labels: Mapping[str, str], sending: Callable[[Object, Object], Object]
 ) -> None:
     two = [builders.container(env=[ALL, MINE]), builders.container("other", env=[MINE, ALL])]
     written = builders.pod(*two, labels=labels)
     stored = _created(written, REMOVING, "vision-dev")
 
-    sent = applied(stored, written) if merged else as_served(written)
+    sent = sending(stored, written)
     result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, REMOVING, "vision-dev").patch))
 
     assert stored["spec"]["containers"][1]["env"] == [MINE, {"name": ALL["name"], "value": "void"}]

@@ -170,6 +170,8 @@ def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> NoRet
     options = " or ".join(map(shown, near(amount, exact)))
     reason = outside(amount, exact, lambda value: written(amount, Fraction(value)))
     fix = f"ask for {key}: {options}" if options else "ask for less"
+    if options and key == "gpu" and request.stated and key not in request.stated:
+        fix = ask_for({key: options.partition(" or ")[0]}, request)
     raise CannotExpressError("GPU305", f"{written(amount, exact)} {reason}", fix, key)
 
 

@@ -55,8 +55,18 @@ def here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[str]:
 
 def _served(owners: Sequence[Backend], rulebook: Rulebook) -> Sequence[str]:
     present = [card.model for card in rulebook.surroundings.cards.values()]
-    served = {card.model for owner in owners for card in cards.served(owner, rulebook)}
+    served = {card.model for owner in owners for card in cards.served(owner, rulebook) if _can_be_named(card, owner)}
     return [*dict.fromkeys(model for model in present if model in served), *sorted(served.difference(present))]
+
+
+def _can_be_named(card: Card, owner: Backend) -> bool:
+    """Whether a pod that names the card can get it of a back end."""
+    alone = owner.models == {card.model.lower()}
+    ways = ("product",) if card.names else ()
+    return any(
+        (alone or mode.selects in {"model", *ways}) and (mode.when.devices != "profile" or card.profiles)
+        for mode in owner.modes
+    )
 
 
 def _plain(name: str) -> str:

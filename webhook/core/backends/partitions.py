@@ -39,11 +39,16 @@ def _too_much(request: GpuRequest, card: Card, known: Sequence[Profile], backend
         return CannotExpressError(
             "GPU305", f"{card.model} cannot be partitioned", "ask for another model", "gpu-model"
         )
+    message = f"no partition of {card.model} has {request}"
+    most = max(profile.memory for profile in known)
+    if request.memory is not None and request.memory > most:
+        message = f"{message}: the largest has {show_size(most)}, less than {show_size(request.memory)}"
+        return CannotExpressError("GPU305", message, f"ask for {show_size(most)} or less", "gpu-memory")
     largest = {"gpu-profile": known[-1].name.replace("+", ".")}
     fix = f"ask for less, or {ask_for(largest, request)}"
     if any(mode.when.devices == "whole" for mode in backend.modes):
         fix = f"{fix}, or {ask_for(WHOLE, request)}"
-    return CannotExpressError("GPU305", f"no partition of {card.model} has {request}", fix)
+    return CannotExpressError("GPU305", message, fix)
 
 
 def has(profile: Profile, request: GpuRequest, card: Card) -> bool:

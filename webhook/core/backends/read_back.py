@@ -6,7 +6,8 @@ possible ones. The result, in neutral form, can be compared with the shorthand, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -20,6 +21,7 @@ from webhook.core.request.shorthand import MAX_MEMORY, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode, When
+from webhook.core.rules.outputs import Output
 from webhook.core.rules.verbs import Amount
 from webhook.core.rules.vocabulary import PERCENT, Slot
 
@@ -73,8 +75,64 @@ def _with_all_near(
     values = {value for other in reasons if other.key == reason.key for value in other.near}
     ends = (max((v for v in values if v < here), default=None), min((v for v in values if v > here), default=None))
     output = mode.amounts[reason.key]
-    fix = f"write {' or '.join(amounts.as_text(output, value) for value in ends if value is not None)}"
-    return CannotExpressError(reason.code, reason.message, fix, reason.key)
+    near = [value for value in ends if value is not None]
+    return CannotExpressError(reason.code, reason.message, _write(output, near), reason.key, near)
+
+
+def _write(output: Output, values: Sequence[int]) -> str:
+    return f"write {' or '.join(amounts.as_text(output, value) for value in values)}"
+
+
+def understand_or_advise(
+    native: Mapping[str, int], backend: Backend, annotations: frozenset[str], models: tuple[str, ...]
+) -> tuple[GpuRequest, Mode]:
+    """The same with a fix that helps, if one change of an amount does: many readings, so for what a user reads."""
+    try:
+        return understand(native, backend, annotations, models)
+    except CannotExpressError as reason:
+        raise _advised(reason, native, backend, annotations, models) from None
+
+
+def _advised(
+    reason: CannotExpressError,
+    native: Mapping[str, int],
+    backend: Backend,
+    annotations: frozenset[str],
+    models: tuple[str, ...],
+) -> CannotExpressError:
+    if not (reason.near or isinstance(reason, VagueError)):
+        return reason
+
+    def helps(name: str, value: int | None) -> bool:
+        changed = {key: amount for key, amount in {**native, name: value}.items() if amount is not None}
+        with contextlib.suppress(CannotExpressError):
+            return bool(understand(changed, backend, annotations, models))
+        return False
+
+    near = {reason.key: [value for value in reason.near if helps(reason.key, value)]}
+    found = near if near[reason.key] else _changes(native, backend, helps)
+    if not found:
+        return reason
+    name, values = next(iter(found.items()))
+    outputs = {key: output for mode in backend.modes for key, output in mode.amounts.items()}
+    return CannotExpressError(
+        reason.code, reason.message, _write(outputs[name], values) if values else f"remove {name}", name
+    )
+
+
+def _changes(
+    native: Mapping[str, int], backend: Backend, helps: Callable[[str, int | None], bool]
+) -> Mapping[str, Sequence[int]]:
+    """The amount that has to change, with the nearest value that helps; none if it has to go."""
+    ends = {1, *native.values(), *(end for mode in backend.modes for end in mode.when.count if end)}
+    for name, amount in native.items():
+        outputs = (mode.amounts.get(name) for mode in backend.modes)
+        numbers = [output for output in outputs if isinstance(output, Amount)]
+        near = {value for output in numbers for value in amounts.near(output, Fraction(amount))}
+        for value in sorted((ends | near) - {amount}, key=lambda end: (abs(end - amount), end)):
+            if helps(name, value):
+                return {name: [value]}
+    return next(({name: []} for name in native if len(native) > 1 and helps(name, None)), {})
 
 
 def _request_of(native: Mapping[str, int], mode: Mode, said: GpuRequest) -> GpuRequest:
@@ -102,7 +160,7 @@ def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str, output:
         elif found.setdefault(key, value) != value:
             message = f"{resource} says another part of a device than the resources beside it"
             fix = f"remove {resource}" if output.absent is not None else f"write {resource} as large as those say"
-            raise CannotExpressError("GPU405", message, fix, resource)
+            raise VagueError("GPU405", message, fix, resource)
 
 
 def _check_companions(native: Mapping[str, int], mode: Mode, annotations: frozenset[str]) -> None:
@@ -116,7 +174,9 @@ def _check_companions(native: Mapping[str, int], mode: Mode, annotations: frozen
         raise CannotExpressError("GPU405", message, f"annotate the pod {pasteable(*annotation.partition('=')[::2])}")
     for resource, output in mode.amounts.items():
         if resource not in native and output.absent is None:
-            raise CannotExpressError("GPU405", f"{', '.join(native)} needs {resource} as well", f"add {resource}")
+            beside = next((name for name in native if isinstance(name, Slot) == isinstance(resource, Slot)), "")
+            message = f"{', '.join(native)} needs {resource} as well"
+            raise CannotExpressError("GPU405", message, f"add {resource}", beside)
 
 
 def _check_values(native: Mapping[str, int], mode: Mode, count: int) -> None:
@@ -192,20 +252,29 @@ def _normal(found: dict[str, Any], mode: Mode, said: GpuRequest) -> GpuRequest:
     return request
 
 
+class VagueError(CannotExpressError):
+    """Its fix says what is to come of the change, and not which change."""
+
+
 class NotThisModeError(CannotExpressError):
     """The mode could have written every value, but it is for other requests."""
+
+
+class _NotThisRequestError(NotThisModeError, VagueError):
+    """And nothing but the amounts tells."""
 
 
 def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
     """Why a mode is not for a request, and how to change that."""
     message, fix = f"this is not {mode.name}", f"ask for {mode.name}"
     missing = sorted(mode.when.annotated - request.annotations)
-    if excluded := translate.excluded(mode, request):
+    excluded = translate.excluded(mode, request)
+    if excluded:
         message, fix = excluded
     if missing:
         fix = "annotate the pod " + " and ".join(pasteable(*each.partition("=")[::2]) for each in missing)
         return CannotExpressError("GPU405", message, fix)
-    return NotThisModeError("GPU405", message, fix)
+    return (NotThisModeError if excluded else _NotThisRequestError)("GPU405", message, fix)
 
 
 def _whole(request: GpuRequest, mode: Mode) -> GpuRequest:
@@ -218,7 +287,8 @@ def _whole(request: GpuRequest, mode: Mode) -> GpuRequest:
         message = (
             reason.message if translate.excluded(mode, request) else f"{request.count} devices are not {mode.name}"
         )
-        raise CannotExpressError(reason.code, message, reason.fix)
+        kind = VagueError if isinstance(reason, VagueError) else CannotExpressError
+        raise kind(reason.code, message, reason.fix)
     return request
 
 

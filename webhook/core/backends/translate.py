@@ -48,11 +48,14 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     """Translate a request for a back end; raises CannotExpressError with a fix."""
     check_cards(request, backend, rulebook)
     card = find_card(request, rulebook, backend)
-    request = with_cores(request, card)
     warnings: list[str] = []
+    if card is None and request.tflops is not None and backend.partitions is not None:
+        _partition(request, card, backend, warnings)  # which says that it has to know the card
+    request = with_cores(request, card)
     if backend.partitions is not None:
         request = _partition(request, card, backend, warnings)
     mode = _mode_for(request, backend, card, rulebook)
+    check_size(request, backend, rulebook)
     check_selects(request, mode, backend, rulebook)
     warnings += _unsaid(request, mode, backend)
     request = _with_all_cores(request, mode, backend, warnings)
@@ -145,11 +148,8 @@ def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Card
 
 
 def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
-    """Raise CannotExpressError if the back end does not serve a requested model, or no card is large enough."""
-    if not request.models and request.memory is None:
-        return
-    asked = [rulebook.devices[model.lower()] for model in request.models]
-    for card in asked:
+    """Raise CannotExpressError if the back end does not serve a requested model."""
+    for card in (rulebook.devices[model.lower()] for model in request.models):
         if backend.vendors and card.vendor not in backend.vendors:
             message = f"{card.model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
             raise CannotExpressError("GPU303", message, _others(request, backend, rulebook), "gpu-model")
@@ -157,9 +157,6 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
             served = sorted(rulebook.devices[model].model for model in backend.models)
             message = f"{card.model} is not one of its cards; it serves {_some(card.model, served)}"
             raise CannotExpressError("GPU303", message, _others(request, backend, rulebook), "gpu-model")
-    if request.memory is not None:
-        known = find_card(request, rulebook, backend)
-        _check_size(request.memory, asked or [card for card in (known,) if card])
 
 
 def _others(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> str:
@@ -175,11 +172,16 @@ def _some(name: str, models: Sequence[str]) -> str:
     return ", ".join(ranked[:MENTIONED]) + (", ..." if len(ranked) > MENTIONED else "")
 
 
-def _check_size(memory: int, asked: Sequence[Card]) -> None:
+def check_size(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
+    """Raise CannotExpressError if no card that the container may get is large enough."""
+    if request.memory is None:
+        return
+    known = None if request.models else find_card(request, rulebook, backend)
+    asked = [known] if known else [rulebook.devices[model.lower()] for model in request.models]
     largest = max(asked, key=lambda card: card.memory, default=None)
-    if largest is not None and memory > largest.memory:
+    if largest is not None and request.memory > largest.memory:
         usable = show_size(largest.memory)
-        message = f"{largest.model} has {usable} of usable memory, less than {show_size(memory)}"
+        message = f"{largest.model} has {usable} of usable memory, less than {show_size(request.memory)}"
         raise CannotExpressError("GPU305", message, f"ask for {usable} or less", "gpu-memory")
 
 
@@ -256,6 +258,11 @@ def _fits(mode: Mode, request: GpuRequest, card: Card | None) -> bool:
     return asked is not None and asked <= mode.size
 
 
+def _has(mode: Mode, request: GpuRequest) -> bool:
+    """Whether a mode whose devices have one size has the memory, if the request says it in bytes."""
+    return mode.size is None or (request.memory is not None and request.memory <= mode.size)
+
+
 def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> str:
     """The fix: a request close to this one that the back end has a mode for."""
     most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
@@ -266,7 +273,8 @@ def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook:
     same = (replace(one, memory=size) for size in _sizes(request, backend, card, rulebook))
     for other in (*same, replace(one, count=request.count), *fewer, replace(request, count=1), one, sized, tenth):
         known = card is not None or other.memory is None
-        if any(matches(mode.when, other) and (known or "memory" in mode.verbs) for mode in backend.modes):
+        modes = (mode for mode in backend.modes if known or "memory" in mode.verbs)
+        if any(_suits(mode, other) and matches(mode.when, other) and _has(mode, other) for mode in modes):
             words = dict(word.split("=", 1) for word in str(other).split(" "))
             return ask_for(words, request)
     return "ask for what it serves"

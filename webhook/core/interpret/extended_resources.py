@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
+from webhook.core.backends import amounts
 from webhook.core.interpret import locations
 from webhook.core.kube import quantity
 from webhook.core.kube.patch import Edit, Put
@@ -182,25 +183,43 @@ def _units(resource: Resource, owner: Backend) -> Iterator[Fraction]:
     yield from (output.unit for output in numbers if isinstance(output, Amount))
 
 
+_EXAMPLE: Final = ", as 1"
+
+
 def _misread(container: Container, resource: Resource, error: QuantityError) -> Violation:
+    fix = error.fix
+    if fix.endswith(_EXAMPLE):
+        fix = f"{fix.removesuffix(_EXAMPLE)}, as {min(_legal(resource, Fraction(1)), default=1)}"
     return Violation(
         code="GPU403",
         path=where(container, resource.name),
         message=f"{resource.name.replace(CONTAINER, container.name)}: {error.message}",
-        fix=error.fix,
+        fix=fix,
         rule=resource.rule,
     )
 
 
+def _legal(resource: Resource, amount: Fraction) -> set[int]:
+    """The numbers nearest to an amount, below and above, that a mode could have written."""
+    modes = (mode.amounts.get(resource.name) for owner in resource.owners or resource.known for mode in owner.modes)
+    outputs = [output for output in modes if output is not None]
+    found = {
+        number
+        for output in outputs
+        for number in (amounts.near(output, amount) if isinstance(output, Amount) else [output.number])
+    }
+    below, above = ([each for each in found if each < amount], [each for each in found if each >= amount])
+    return {*sorted(below)[-1:], *sorted(above)[:1]}
+
+
 def not_whole(container: Container, resource: Resource, amount: Fraction, fix: str = "") -> Violation:
     """The violation (GPU402) for a fraction of a resource that counts in whole numbers."""
-    low = amount.numerator // amount.denominator
     return Violation(
         code="GPU402",
         path=where(container, resource.name),
         message=f"{resource.name.replace(CONTAINER, container.name)} is {quantity.show(amount)}, and it counts in "
         "whole numbers",
-        fix=fix or f"write {f'{low} or {low + 1}' if low else '1'}",
+        fix=fix or f"write {' or '.join(map(str, sorted(_legal(resource, amount)))) or '1'}",
         rule=resource.rule,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from webhook.core.backends import models
+from webhook.core.backends import models, translate
 from webhook.core.forms.document import Nearest
 from webhook.core.interpret import claim_objects, extended_resources, hints, locations
 from webhook.core.interpret.claim_objects import Claim, Reference
@@ -18,7 +18,7 @@ from webhook.core.kube.paths import mapping, objects
 from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Pod
 from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.request import shorthand
-from webhook.core.request.request import ASKING, PREFIX, FieldValue
+from webhook.core.request.request import ASKING, PREFIX, FieldValue, GpuRequest
 from webhook.core.request.shorthand import EXAMPLES
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
@@ -244,7 +244,9 @@ def _no_model(name: str, said: FieldValue, rulebook: Rulebook, nearest: Nearest)
 def _no_profile(said: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
     """A profile that no catalogue has; the fix names those of back ends that serve profiles."""
     serving = [one for one in rulebook.enabled if any(mode.when.devices == "profile" for mode in one.modes)]
-    here = sorted({name.replace("+", ".") for backend in serving for name in backend.profiles})
+    known = [(one.profiles, translate.find_card(GpuRequest(), rulebook, one)) for one in serving]
+    able = (profiles & card.profiles.keys() if card else profiles for profiles, card in known)
+    here = sorted({name.replace("+", ".") for profiles in able for name in profiles})
     near = nearest.word(said.value, here)
     hint = f' (did you mean "{near}"?)' if near else ""
     message = f'no catalogue knows the GPU profile "{shown(said.value)}"{hint}'

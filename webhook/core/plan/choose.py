@@ -173,9 +173,10 @@ def _as_it_stands(asked: ContainerRequest, backend: Backend, rulebook: Rulebook)
     models, placement = said.value if said else (), asked.stated.get("gpu-placement")
     card = translate.find_card(GpuRequest(models=models), rulebook, backend)
     could_be = models or ((card.model,) if card else ())
-    request, mode = read_back.understand(amounts, backend, asked.annotations, could_be)
+    request, mode = read_back.understand_or_advise(amounts, backend, asked.annotations, could_be)
     request = replace(request, models=models, placement=placement and placement.value)
     translate.check_cards(request, backend, rulebook)
+    translate.check_size(request, backend, rulebook)
     translate.check_selects(request, mode, backend, rulebook)
     if card is not None and mode.when.devices == "profile" and request.devices == "part":
         request = partitions.cut(request, card, backend)
@@ -265,6 +266,8 @@ def _nobody_here(
         return Violation(code="GPU301", path=_path(asked, ""), message=message, fix=fix, rule=here)
     found = _nobody(asked, lost)
     part = asked.request is not None and asked.request.devices in {"part", "profile"}
+    if asked.fraction and not any(one.shares for one in rulebook.resources[asked.fraction].known):
+        return found
     if not part or rulebook.trial or any(one.shares for one in rulebook.enabled):
         return found
     fix = f"{found.fix}; or an administrator enables a back end that shares GPUs (gpu-webhook survey)"

@@ -151,6 +151,8 @@ def _fix(one: List, respect: Respect, use: Use, holding: Holding, rulebook: Rule
     there = _others(respect, rulebook)
     may = (found & listed or listed) if one.allows else (found - listed or there - listed)
     may = may & there or may
+    if not one.allows:  # some systems take a name for a part of another
+        may = frozenset(name for name in may if not any(name in other for other in listed)) or may
     if respect.field == "sharing":
         return _shared(may, holding)
     return f"ask for {respect.word}: {_names(may)}" if may else f"ask for another {respect.name} ({respect.word})"

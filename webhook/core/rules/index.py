@@ -63,16 +63,16 @@ def only(name: str, rulebook: Rulebook) -> Rulebook:
     if name not in rulebook.backends:
         raise KeyError(name)
     cluster = replace(rulebook.cluster, backends=(name,), whole=name, part=name, provisioners={})
-    return replace(_of_cluster(cluster, rulebook), trial=True)
+    return replace(of_cluster(cluster, rulebook), trial=True)
 
 
 def every(rulebook: Rulebook) -> Rulebook:
     """The rulebook of a cluster that has every back end there is a rule for, its own first."""
     names = tuple(dict.fromkeys([*rulebook.cluster.backends, *rulebook.backends]))
-    return _of_cluster(replace(rulebook.cluster, backends=names, tiers={}), rulebook)
+    return of_cluster(replace(rulebook.cluster, backends=names, tiers={}), rulebook)
 
 
-def _of_cluster(cluster: Cluster, rulebook: Rulebook) -> Rulebook:
+def of_cluster(cluster: Cluster, rulebook: Rulebook) -> Rulebook:
     """The rulebook of another cluster with the same rules, of whose nodes nothing is known."""
     made = index(cluster, rulebook.backends, rulebook.devices, rulebook.digest, rulebook.sources)
     surroundings = Surroundings(objects=rulebook.surroundings.objects)
