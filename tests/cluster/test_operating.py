@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import readme
 from tests.cluster import nodes
 from tests.cluster.accounts import NAMESPACE
 from tests.cluster.binaries import ROOT, Binaries
@@ -137,12 +138,9 @@ def test_the_readme_at_the_top_installs_by_the_same_three_lines() -> None:
 
 def test_each_alert_has_a_section() -> None:
     section = TEXT.partition("## Troubleshooting\n")[2].partition("\n## ")[0]
-    headings = re.findall(r"^### (.+)$", section, re.MULTILINE)
-    anchors = {re.sub(r"[^a-z0-9-]", "", heading.lower().replace(" ", "-")) for heading in headings}
 
-    named = {rule["annotations"]["runbook_url"] for rule in RULES}
-    assert {url.partition("#")[2] for url in named} == anchors
-    assert {url.partition("#")[0] for url in named} == {"https://gpu-webhook.io/manifests/README.md"}
+    named = {rule["annotations"]["runbook"] for rule in RULES}
+    assert named == {f"manifests/README.md#{anchor}" for anchor in readme.anchors(section)}
 
 
 def test_each_component_is_in_the_table() -> None:

@@ -55,6 +55,6 @@ def test_there_are_few_enough_metrics_to_know_them() -> None:
 def test_each_alert_says_what_to_do_and_has_a_severity() -> None:
     for rule in RULES:
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
-        assert set(rule["annotations"]) == {"summary", "runbook_url"}
+        assert set(rule["annotations"]) == {"summary", "runbook"}
     names = [rule["alert"] for rule in RULES]
     assert len(names) == len(set(names)) > 10
