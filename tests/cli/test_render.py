@@ -112,6 +112,22 @@ def test_policies_are_rendered_of_tenants_as_kubectl_prints_them(tmp_path: Path)
     assert objects[-1]["spec"] == {"hard": {"requests.amd.com/gpu": "4", "requests.nvidia.com/gpu": "4"}}
 
 
+def test_a_mutating_policy_is_rendered_where_it_is_asked_for_and_a_tenant_minds(tmp_path: Path) -> None:
+    (tmp_path / "tenants.yaml").write_text(TENANTS % 4)
+
+    asked = ("render", "policies", "--mutating", "--rules", SHIPPED)
+    with_tenant, without = run(*asked, "--with", tmp_path / "tenants.yaml"), run(*asked)
+
+    policy, binding = (*yaml.safe_load_all(with_tenant.out),)[-2:]
+    assert (policy["kind"], binding["kind"]) == ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+    assert policy["spec"]["variables"][-1] == {
+        "name": "values",
+        "expression": "{'NVIDIA_VISIBLE_DEVICES': 'void', 'NVIDIA_IMEX_CHANNELS': 'void',"
+        " 'AMD_VISIBLE_DEVICES': 'void'}",
+    }
+    assert "MutatingAdmissionPolicy" not in without.out
+
+
 def test_policies_are_not_rendered_of_a_tenant_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "tenants.yaml").write_text(TENANTS % "many")
 

@@ -46,6 +46,11 @@ def render_options(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="policies: TenantPolicies and Exemptions beside those among the rules, as kubectl prints them",
     )
+    command.add_argument(
+        "--mutating",
+        action="store_true",
+        help="policies: and one that writes into containers without a GPU that they have none (Kubernetes 1.36)",
+    )
     command.set_defaults(command=_render)
 
 
@@ -54,7 +59,7 @@ def _render(given: argparse.Namespace) -> int:
 
 
 def _policies(given: argparse.Namespace) -> int:
-    from webhook.core.registration import admission_policies, resource_quotas
+    from webhook.core.registration import admission_policies, neutral, resource_quotas
     from webhook.files import rule_files, tenant_objects
     from webhook.views import manifest
 
@@ -70,7 +75,7 @@ def _policies(given: argparse.Namespace) -> int:
     count = f"{len(tenancy.policies)} TenantPolicies and {len(tenancy.exemptions)} Exemptions"
     print(f"# Printed by `gpu-webhook render policies`, of {count}. Changed ones have to be rendered again.")
     made = [*admission_policies.render(rulebook, given.namespace), *resource_quotas.render(rulebook)]
-    print(manifest.text(made), end="")
+    print(manifest.text([*made, *(neutral.render(rulebook) if given.mutating else ())]), end="")
     return FINE
 
 

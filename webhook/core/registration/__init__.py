@@ -14,6 +14,7 @@ Does not belong here: certificates, which `certs` puts into the live objects, an
     guarded             labels of namespaces, and ledgers
     untranslated        shorthand that became no device
     protected           the protected names of a pod
+    neutral             what containers without a GPU get, so that no image gives them one
     resource_quotas     bounds for tenants with one namespace
     cel                 strings and lists of CEL
 """

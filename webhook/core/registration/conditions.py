@@ -107,11 +107,13 @@ def of_pods(rulebook: Rulebook) -> list[Condition]:
 
 def of_reaching_pods(rulebook: Rulebook) -> list[Condition]:
     """For pods that may have their node and that the condition above leaves out."""
-    reaches, asks = _indented(_reaches(rulebook)), _indented(_asks(rulebook))
-    return [
-        _condition("may-have-the-node", f"{CHANGED} &&\n{PODS}.exists(pod,\n{reaches})"),
-        _condition("asks-for-no-device", f"!{PODS}.exists(pod,\n{asks})"),
-    ]
+    reaches = f"{CHANGED} &&\n{PODS}.exists(pod,\n{_indented(_reaches(rulebook))})"
+    return [_condition("may-have-the-node", reaches), of_ordinary_pods(rulebook)]
+
+
+def of_ordinary_pods(rulebook: Rulebook, unless: str = "") -> Condition:
+    """For pods that have nothing that a rule may take for a request."""
+    return _condition("asks-for-no-device", f"{unless}!{PODS}.exists(pod,\n{_indented(_asks(rulebook))})")
 
 
 def of_restated_pods() -> list[Condition]:
@@ -192,12 +194,16 @@ def _access(rulebook: Rulebook) -> str:
         f"paths.contains('{path.removesuffix(ANY).rpartition('/')[2]}')" for path in known["mount_paths"].every
     )
     variable = _indented(_one_of("name", known["env"]), 6)
+    values = (f"{one.name}={value}" for one in known["env"].exact.values() for value in one.harmless)
+    harmless = _indented(_listed(pair for pair in values if pair[-1] not in {"=", ANY}), 6)
     return f"""\
 {_one_of("pod.spec.?runtimeClassName.orValue('')", known["runtime_classes"])} ||
 {_HOLDERS}.exists(holders, holders.exists(holder,
   [holder.?env.orValue([])].exists(variables, variables.size() > {MANY} ||
     variables.exists(variable, [variable.name].exists(name,
-{variable}))) ||
+{variable}) &&
+      !(variable.name + '=' + variable.?value.orValue('') in
+{harmless}))) ||
   [holder.?volumeMounts.orValue([])].exists(mounts, mounts.size() > {MANY} ||
     [mounts.map(mount, mount.mountPath).join(' ')].exists(paths, {mounts or "false"}))))"""
 

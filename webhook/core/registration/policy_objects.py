@@ -14,6 +14,7 @@ Object = dict[str, Any]
 
 _PODS: Final = {"apiGroups": [""], "apiVersions": ["v1"]}
 CREATED: Final = {**_PODS, "operations": ["CREATE"], "resources": ["pods"]}
+DEBUGGED: Final = {**_PODS, "operations": ["UPDATE"], "resources": ["pods/ephemeralcontainers"]}
 CHANGED: Final = {
     **_PODS,
     "operations": ["UPDATE"],
@@ -25,14 +26,13 @@ request.operation == 'CREATE' || !request.userInfo.username.startsWith('system:'
 request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"""
 """Schedulers and kubelets write into pods that exist, by which devices are given."""
 
-_NOT_MIRRORED: Final = f"""\
+NOT_OF_A_FILE: Final = {
+    "name": "not-of-a-file",
+    "expression": f"""\
 !('{device_access.MIRROR}' in object.metadata.?annotations.orValue({{}})) ||
-request.userInfo.username != 'system:node:' + object.spec.?nodeName.orValue('')"""
-
-OF_PODS: Final = (
-    {"name": "by-a-person", "expression": _BY_A_PERSON},
-    {"name": "not-of-a-file", "expression": _NOT_MIRRORED},
-)
+request.userInfo.username != 'system:node:' + object.spec.?nodeName.orValue('')""",
+}
+OF_PODS: Final = ({"name": "by-a-person", "expression": _BY_A_PERSON}, NOT_OF_A_FILE)
 
 
 class Family(NamedTuple):
@@ -55,6 +55,13 @@ def validating(rulebook: Rulebook, family: Family, action: Action = "deny") -> I
     name = f"gpu-webhook-{family.name}{'' if action == 'deny' else f'-{action}'}"
     yield _policy("Validating", name, family, validations=[*family.said])
     yield _binding("Validating", name, rulebook, validationActions=[action.capitalize()])
+
+
+def mutating(rulebook: Rulebook, family: Family) -> Iterator[Object]:
+    """A policy that changes a pod, also once a webhook has added a container, and its binding."""
+    name = f"gpu-webhook-{family.name}"
+    yield _policy("Mutating", name, family, mutations=[*family.said], reinvocationPolicy="IfNeeded")
+    yield _binding("Mutating", name, rulebook)
 
 
 def _policy(kind: str, name: str, family: Family, **spec: Any) -> Object:

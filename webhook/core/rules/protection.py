@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 from webhook.core.forms.document import Location, Node
 from webhook.core.forms.form import document, form, found, key, line, need, place, take
 from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, many, word
-from webhook.core.rules.names import BACKEND
+from webhook.core.rules.names import BACKEND, VENDOR
 
 Access = Literal["warn", "deny", "remove"]
 """What becomes of a pod that would get by a protected name what it does not ask for."""
@@ -85,6 +85,9 @@ class Protection:
     name: str = found(document)
     description: str = take(TEXT, "One line for people.", default="")
     source: str = take(FILLED, "Where it is described.", default="")
+    vendors: tuple[str, ...] = take(
+        many(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
+    )
     env: Mapping[str, Protected] = take(
         _BY_NAME,
         "Environment variables of containers. A `*` at the end of a name is any text.",
@@ -116,6 +119,6 @@ class Protection:
 PROTECTION: Final = form(Protection)
 
 SECTIONS: Final = tuple(
-    each.name for each in fields(Protection) if each.name not in {"name", "description", "source"}
+    each.name for each in fields(Protection) if each.name not in {"name", "description", "source", "vendors"}
 )
 """The fields with protected names."""
