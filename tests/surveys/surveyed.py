@@ -19,4 +19,4 @@ def systems() -> Rulebook:
 
 def survey_of(folder: Path) -> str:
     file = folder / "seen.yaml"
-    return view.text(survey(survey_objects.by_kind([(file.read_bytes(), file.name)]), systems()))
+    return view.text(survey(survey_objects.by_kind([(file.read_bytes(), file.name)], systems()), systems()))

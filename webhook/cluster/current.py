@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from webhook.core.forms.document import API_VERSION
+from webhook.core.rules.rulebook import Rulebook
 from webhook.files import inventory_objects, survey_objects, tenant_objects
 from webhook.files.documents import UnreadableError
 
@@ -29,15 +30,15 @@ def inventory() -> inventory_objects.Objects:
         raise UnreadableError(str(error)) from None
 
 
-def surveyed() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+def surveyed(rulebook: Rulebook) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """What a survey looks at, by kind, without kinds that may not be read; raises UnreadableError without nodes."""
     from webhook.cluster import client, session  # noqa: PLC0415 - 55 MiB, and files need none of it
 
     async def read(api: client.Api) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         found: dict[str, Sequence[Mapping[str, Any]]] = {}
-        for kind, path in survey_objects.PATHS.items():
+        for kind, path in survey_objects.paths(rulebook):
             try:
-                found[kind] = await api.list(path)
+                found[kind] = found.get(kind) or await api.list(path)
             except client.MissingError:
                 found[kind] = []
             except client.ApiError:

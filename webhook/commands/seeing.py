@@ -84,7 +84,7 @@ def _survey(given: argparse.Namespace) -> int:
     rulebook = rule_files.load_systems(given.rules)
     try:
         files = map(streams.content, survey_objects.files(given.file))
-        objects = survey_objects.by_kind(files) if given.file else current.surveyed()
+        objects = survey_objects.by_kind(files, rulebook) if given.file else current.surveyed(rulebook)
     except documents.UnreadableError as error:
         raise UsageError(str(error)) from None
     found = survey(objects, rulebook)

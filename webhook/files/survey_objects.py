@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from webhook.core.rules.rulebook import Rulebook
 from webhook.files import inventory_objects
 
 PATHS: Final[Mapping[str, str]] = {
@@ -22,13 +23,27 @@ PATHS: Final[Mapping[str, str]] = {
 KUBECTL: Final = f"kubectl get {','.join(path.rpartition('/')[2] for path in PATHS.values())} -A -o yaml"
 
 
-def by_kind(contents: Iterable[tuple[bytes, str]]) -> dict[str, list[Mapping[str, Any]]]:
+def paths(rulebook: Rulebook) -> Sequence[tuple[str, str]]:
+    """The same with the classes of claims, in each version that there may be."""
+    classes = [source.classes for source in rulebook.sources if source.classes]
+    return [
+        *PATHS.items(),
+        *(
+            (each.kind, f"/apis/{each.group}/{version}/{each.plural}")
+            for each in classes
+            for version in each.versions
+        ),
+    ]
+
+
+def by_kind(contents: Iterable[tuple[bytes, str]], rulebook: Rulebook) -> dict[str, list[Mapping[str, Any]]]:
     """The objects of files, each with its name; raises UnreadableError."""
+    known = dict(paths(rulebook))
     found: dict[str, list[Mapping[str, Any]]] = {}
     for content, name in contents:
         for document in inventory_objects.contents(content, name):
             for kind, one in inventory_objects.members(document):
-                if kind in PATHS:
+                if kind in known:
                     found.setdefault(kind, []).append(one)
     return found
 

@@ -27,6 +27,10 @@ def _lines(found: Survey) -> Iterator[str]:
     if found.device:
         yield from _commented(f"  device: {found.device.value}", found.device.why)
     yield from _parameters(found)
+    if found.provisioners:
+        yield "  provisioners:"
+    for name, line in found.provisioners.items():
+        yield from _commented(f"    {name}: {line.value}", line.why)
     yield "  unknownValue: warn"
     yield "  systemNamespaces:"
     for line in found.namespaces:

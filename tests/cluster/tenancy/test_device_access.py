@@ -117,3 +117,17 @@ def test_no_text_is_too_long_to_be_refused(mine: Client) -> None:
     code, words = told(mine, long, dry_run=True)
 
     assert (code, "no review is that long" in words) == (422, True)
+
+
+def test_what_a_policy_takes_out_can_be_applied_and_replaced_again(town: Town) -> None:
+    [there] = town.tenant("again", quota={"devices": 2}, deviceAccess="remove")
+    free = container("main", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "A", "value": "b"}])
+    tried = [pod("with", labels={"gpu": "1"}, containers=[free]), pod("without", containers=[free])]
+
+    for written in tried:
+        [stored] = create(there, written)
+        path = there.path(written)
+        applied = there.send("PATCH", path, written, content_type="application/strategic-merge-patch+json")
+        replaced = there.update(written)
+
+        assert [applied["spec"], replaced["spec"]] == [stored["spec"]] * 2

@@ -31,6 +31,7 @@ class Survey:
     whole       which one serves whole devices, and `part` shares; None if none does
     device      the model of all cards; None if they differ or are not known
     parameters  the values that were seen, by back end and parameter
+    provisioners  the back end of each provisioner of claims' classes, if there is one only
     namespaces  those whose pods are neither changed nor judged
     open        what could not be decided, in sentences
     read        what was looked at, in words
@@ -42,6 +43,7 @@ class Survey:
     part: Line | None
     device: Line | None
     parameters: Mapping[str, Mapping[str, Line]]
+    provisioners: Mapping[str, Line]
     namespaces: Sequence[Line]
     open: Sequence[str]
     read: str
@@ -57,6 +59,9 @@ def survey(objects: Objects, rulebook: Rulebook) -> Survey:
     doubts = {s.backend.name: _doubt(s) for s in sights if s.missing and s.backend.name not in names}
     device, unknown = _device(there, known)
     values, undecided = settings.settings(there, objects)
+    classes = _provisioned(objects, rulebook)
+    only = there[0].backend.name if len(there) == 1 else None
+    asked = [] if only else classes.items()
     return Survey(
         backends=[Line(one.backend.name, one.why) for one in there],
         doubtful=[*twins, *(Line(*one) for one in sorted(doubts.items()))],
@@ -64,8 +69,19 @@ def survey(objects: Objects, rulebook: Rulebook) -> Survey:
         part=_first(there, "part"),
         device=device,
         parameters=values,
+        provisioners={name: Line(only, f"of {why}") for name, why in classes.items() if only},
         namespaces=_namespaces(objects),
-        open=[*unknown, *undecided, *_unlabelled(there), *_unserved(pools, there, rulebook), *_unread(objects)],
+        open=[
+            *unknown,
+            *undecided,
+            *(
+                f"which back end serves claims of {why}: write provisioners: {{{name}: BACKEND}}"
+                for name, why in asked
+            ),
+            *_unlabelled(there),
+            *_unserved(pools, there, rulebook),
+            *_unread(objects),
+        ],
         read=_read(objects, pools),
     )
 
@@ -132,6 +148,17 @@ def _device(there: Sequence[Found], known: Labels) -> tuple[Line | None, list[st
         return None, []
     model, names = next(iter(models.items()))
     return Line(model, f"by the labels of {signs.nodes(_once(names))}"), []
+
+
+def _provisioned(objects: Objects, rulebook: Rulebook) -> Mapping[str, str]:
+    """The provisioners of the classes of claims, each with its class."""
+    found: dict[str, str] = {}
+    for source in rulebook.sources:
+        for one in objects.get(source.classes.kind, ()) if source.classes else ():
+            named = (paths.at(one, *field) for field in source.provisioned)
+            for name in filter(None, named):
+                found.setdefault(str(name), f"the {one['kind']} {paths.at(one, 'metadata', 'name')}")
+    return found
 
 
 def _once(names: Iterable[str]) -> list[str]:
