@@ -160,8 +160,13 @@ def test_a_file_that_the_cluster_would_not_get_is_a_problem(tmp_path: Path) -> N
     (folder / "kustomization.yaml").write_text(listing.format(""))
     ran = run("check", folder)
 
-    text = "kustomization.yaml:1:1: names no acme.yaml in any configMapGenerator: the cluster would not get it\n"
-    assert (ran.code, ran.out) == (1, text)
+    assert (ran.code, ran.out) == (
+        1,
+        (
+            "kustomization.yaml:1:1: names no acme.yaml in any configMapGenerator: the cluster would not get it;"
+            " add it to files there, or apply what is a policy as an object, and keep it elsewhere\n"
+        ),
+    )
 
 
 POLICIES = """\

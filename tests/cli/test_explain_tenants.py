@@ -286,8 +286,17 @@ def test_an_exemption_that_lifts_the_quota_says_so() -> None:
     ran = explain(pod("2"), VISION, USED, exemption("deadline", timedelta(days=30)))
 
     assert ran.code == 0
-    assert quota(ran)[0] == "tenant    vision, by TenantPolicy/vision: an exemption lifts its quota"
+    assert quota(ran) == [
+        "tenant    vision, by TenantPolicy/vision: an exemption lifts its quota",
+        "quota     devices: 2.5 used, 2 asked, 4 at most: 0.5 too many",
+    ]
     assert "dryrun" not in ran.out
+
+
+def test_a_pod_whose_quota_is_lifted_is_not_said_to_be_refused_by_usage_that_nobody_gave() -> None:
+    ran = explain(pod("2"), VISION, exemption("deadline", timedelta(days=30)))
+
+    assert (ran.code, missing(ran)) == (0, [])
 
 
 def test_an_exemption_for_some_users_lifts_nothing_for_others() -> None:

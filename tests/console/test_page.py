@@ -195,7 +195,10 @@ def test_an_address_that_means_nothing_is_the_page_as_it_begins(client: FlaskCli
 def test_what_cannot_be_read_is_said_with_the_line_it_is_about(client: FlaskClient) -> None:
     text = explained(client, "kind: Pod\nmetadata:\n  name: a\n labels: {}\n")
 
-    assert "Not readable line 4, column 2: is not YAML: did not find expected key labels: {} ^" in text
+    assert (
+        "Not readable line 4, column 2: is not YAML: did not find expected key;"
+        " look at the indentation and quotes here and above labels: {} ^" in text
+    )
 
 
 def test_the_text_comes_back_as_it_was(client: FlaskClient) -> None:

@@ -61,8 +61,45 @@ def _refusal(text: str) -> str:
         ("a: {b: 1, b: 2}", 'rules.yaml:1:11: the key "b" stands here a second time; first at rules.yaml:1'),
         ('a: 1\n"a": 2', 'rules.yaml:2:1: the key "a" stands here a second time; first at rules.yaml:1'),
         ("a: [", "rules.yaml:2:1: is not YAML: did not find expected node content"),
-        ("a: b: c", "rules.yaml:1:5: is not YAML: mapping values are not allowed in this context"),
-        ("\ta: 1", "rules.yaml:1:1: is not YAML: found character that cannot start any token"),
+        (
+            "a: b: c",
+            (
+                "rules.yaml:1:5: is not YAML: mapping values are not allowed in this context;"
+                " indent it as its neighbours, or quote a text with a colon"
+            ),
+        ),
+        (
+            "\ta: 1",
+            (
+                "rules.yaml:1:1: is not YAML: found character that cannot start any token;"
+                " indent with spaces, not tabs, and quote a text that begins so"
+            ),
+        ),
+        (
+            "a:\n  b: 1\n c: 2",
+            (
+                "rules.yaml:3:2: is not YAML: did not find expected key;"
+                " look at the indentation and quotes here and above"
+            ),
+        ),
+        (
+            "a: [*]",
+            (
+                "rules.yaml:1:6: is not YAML: did not find expected alphabetic or numeric character;"
+                ' quote a text that begins with * or &, as "*"'
+            ),
+        ),
+        (
+            "kind: A\na: {kind: B, kind: C}",
+            'rules.yaml:2:14: the key "kind" stands here a second time; first at rules.yaml:2',
+        ),
+        (
+            "kind: A\nkind: B",
+            (
+                'rules.yaml:2:1: the key "kind" stands here a second time; first at rules.yaml:1;'
+                " if another document begins here, write --- above it"
+            ),
+        ),
         ("a: *nobody", 'rules.yaml:1:4: the anchor "nobody" is not defined before'),
         ("a: &loop [*loop]", 'rules.yaml:1:11: the anchor "loop" is not defined before'),
         ("a: &x {b: 1}\nc:\n  <<: *x", "rules.yaml:3:3: merge keys (<<) are not read; write the keys out"),

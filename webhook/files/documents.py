@@ -24,7 +24,16 @@ _TEXTS: Final = {_TAG + "str", _TAG + "timestamp", _TAG + "value"}
 """Tags read as text: JSON, and so Kubernetes, has no dates."""
 
 _NUMBERS: Final = {_TAG + "int", _TAG + "float"}
+_HEADS: Final = {"apiVersion", "kind"}
 _PLAIN: Final = _TEXTS | _NUMBERS | {_TAG + "bool", _TAG + "null"}
+
+_MENDED: Final[Mapping[str, str]] = {
+    "did not find expected alphabetic or numeric character": '; quote a text that begins with * or &, as "*"',
+    "did not find expected key": "; look at the indentation and quotes here and above",
+    "found character that cannot start any token": "; indent with spaces, not tabs, and quote a text that begins so",
+    "mapping values are not allowed in this context": "; indent it as its neighbours, or quote a text with a colon",
+}
+"""What is likely meant where libyaml gives up."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -54,7 +63,7 @@ def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1)
-        raise DocumentError(Problem(at, "", f"is not YAML: {error.problem or error.context}")) from None
+        raise DocumentError(Problem(at, "", f"is not YAML: {_plainly(error.problem or error.context)}")) from None
     except yaml.reader.ReaderError as error:
         before = content[: error.position].rpartition(b"\n")
         at = Location(name, before[0].count(b"\n") + bool(before[1]) + 1, len(before[2]) + 1)
@@ -62,6 +71,11 @@ def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
     except (yaml.YAMLError, ValueError) as error:
         said = " ".join(str(error).split())
         raise DocumentError(Problem(Location(name, 1), "", f"is not YAML: {said}")) from None
+
+
+def _plainly(problem: str | None) -> str:
+    """What the parser says, and what its author may do about it."""
+    return f"{problem}{_MENDED.get(problem or '', '')}"
 
 
 class _Composer:
@@ -153,7 +167,10 @@ class _Composer:
         while not self.loader.check_event(yaml.MappingEndEvent):
             key, where = self._key()
             if key in entries:
-                message = f'the key "{key}" stands here a second time; first at {keys[key].line_only}'
+                begins = (
+                    "; if another document begins here, write --- above it" if key in _HEADS and not depth else ""
+                )
+                message = f'the key "{key}" stands here a second time; first at {keys[key].line_only}{begins}'
                 raise DocumentError(Problem(where, "", message))
             keys[key] = where
             entries[key] = self._node(depth + 1)

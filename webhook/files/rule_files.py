@@ -94,8 +94,13 @@ def check_installable(directory: Path, cluster: Cluster) -> None:
         raise RuleFilesError(problems)
     for file in (directory / name for name in _NOT_RULES):
         if file.is_file() and (missing := _not_carried(directory, file)):
-            text = f"names no {', '.join(missing)} in any configMapGenerator: the cluster would not get it"
+            text = (
+                f"names no {', '.join(missing)} in any configMapGenerator: the cluster would not get it; {_CARRIED}"
+            )
             raise RuleFilesError([Problem(Location(file.name, 1), "", text)])
+
+
+_CARRIED: Final = "add it to files there, or apply what is a policy as an object, and keep it elsewhere"
 
 
 def _silent(directory: Path) -> Iterator[tuple[Path, str]]:

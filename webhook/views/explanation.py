@@ -197,7 +197,7 @@ def _tenant(prospect: Prospect) -> Iterator[Row]:
         used, asked = (refusal.shown(amount.key, each) for each in (amount.used, amount.asked))
         what = amount.key.replace("/", " of ")
         yield Row("quota", f"{what}: {used} used, {asked} asked{by}{_of_limit(amount)}")
-    if prospect.amounts and prospect.fit is not None:
+    if prospect.amounts and prospect.fit is not None and not prospect.lifted:
         yield Row("quota", _fitting(prospect.pods, prospect.fit))
 
 

@@ -280,6 +280,23 @@ MANY = ' letters, digits, "-", "_" and ".", that begin and end with a letter or 
         (_spec(ceilings={}), "spec.ceilings: needs container or pod"),
         (_spec(ceilings={"pod": {"enforcementAction": "warn"}}), "spec.ceilings.pod: needs devices, memory or cores"),
         (
+            _spec(quota={"devices": "40%"}),
+            'spec.quota.devices: "40%" is no number of devices; write "0.4" for that part of one',
+        ),
+        (
+            _spec(ceilings={"pod": {"cores": "40%"}}),
+            'spec.ceilings.pod.cores: "40%" has a sign too many; write 40, which is percent of one device',
+        ),
+        (
+            _spec(namespaces=None),
+            "spec.namespaces: has to be a mapping, not empty; what belongs to it stands below it, indented further",
+        ),
+        (
+            _spec(quota="devices:4"),
+            'spec.quota: has to be a mapping, not a string; write "devices: 4", with a space after the colon',
+        ),
+        (_spec(quota="vision"), "spec.quota: has to be a mapping, not a string"),
+        (
             _spec(ceilings={"pod": {"devices": "1e3"}}),
             'spec.ceilings.pod.devices: "1e3" is no number that can be asked for; write 2, or "0.5" in quotes',
         ),
@@ -373,7 +390,10 @@ def test_a_default_back_end_has_to_serve() -> None:
     found = cluster_policies.policies_from([stored], _shipped())
 
     assert list(map(str, found.broken["vision"].problems)) == [
-        'TenantPolicy/vision: spec.defaults.backend: spec.backends of the Cluster document does not enable "kai"',
+        (
+            'TenantPolicy/vision: spec.defaults.backend: spec.backends of the Cluster document does not enable "kai";'
+            " add it there"
+        ),
     ]
 
 

@@ -114,14 +114,17 @@ class Node:
     def items(self) -> Iterator[tuple[str, Node]]:
         """The entries of a mapping, with their key paths filled in; raises DocumentError for another type."""
         if not isinstance(self.value, dict):
-            raise self.problem(f"has to be a mapping, not {kind(self.value)}")
+            raise self.problem(f"has to be a mapping, not {kind(self.value)}{_unmapped(self.value)}")
         for key, node in self.value.items():
             yield key, Node(node.value, node.at, inside(self.path, key), node.keys, key, self.keys.get(key, self.at))
 
     def elements(self) -> list[Node]:
         """The elements of a list, with their key paths filled in; raises DocumentError for another type."""
         if not isinstance(self.value, list):
-            raise self.problem(f"has to be a list, not {kind(self.value)}")
+            hint = (
+                f'; write ["{self.value}"]' if isinstance(self.value, str) and len(self.value) < LONGEST_WORD else ""
+            )
+            raise self.problem(f"has to be a list, not {kind(self.value)}{hint}")
         return [Node(node.value, node.at, f"{self.path}[{i}]", node.keys) for i, node in enumerate(self.value)]
 
     def text(self) -> str:
@@ -164,6 +167,14 @@ class Node:
     def texts(self) -> list[str]:
         """A list of strings."""
         return [node.text() for node in self.elements()]
+
+
+def _unmapped(value: Any) -> str:
+    """How what is no mapping may have been meant."""
+    if value is None:
+        return "; what belongs to it stands below it, indented further"
+    key, colon, rest = value.partition(":") if isinstance(value, str) and len(value) < LONGEST_WORD else ("", "", "")
+    return f'; write "{key}: {rest}", with a space after the colon' if key and colon and rest else ""
 
 
 def inside(path: str, key: str) -> str:

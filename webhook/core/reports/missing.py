@@ -87,7 +87,7 @@ def _for_some(namespace: str, exemptions: Sequence[Exemption], at: float) -> Ite
 
 def _usage(judged: Judged, ledgers: Ledgers) -> Iterator[Missing]:
     prospect = judged.prospect
-    if prospect is None or not prospect.amounts:
+    if prospect is None or prospect.lifted or not prospect.amounts:
         return
     ledger = ledgers.get(prospect.tenant, Ledger())
     if not ledger.view:

@@ -10,7 +10,7 @@ from webhook.core.forms.document import Location, Node, Problem, Section
 from webhook.core.forms.form import Group, document, form, found, need, place, take
 from webhook.core.forms.inheritance import Parameters
 from webhook.core.forms.shape import ANYTHING, FLAG, TEXT, Scope, Shape, each, either, many, some, word
-from webhook.core.rules.names import BACKEND, MODEL, PARAMETRISED, one_of
+from webhook.core.rules.names import BACKEND, MODEL, PARAMETRISED, enabled_by
 from webhook.core.rules.protection import ACCESS, FATE, Access
 
 
@@ -34,7 +34,7 @@ def _parameters(node: Node, scope: Scope) -> Mapping[str, Parameters]:
 _RANKS: Final = Shape(_ranks, {"type": "array", "items": either(TEXT, many(TEXT))}, {})
 _PARAMETERS: Final = each(each(ANYTHING)).reading(_parameters)
 _DEVICE: Final = TEXT.reading(lambda node, scope: str(MODEL.read(node, scope) and node.value))
-_DEFAULT: Final = one_of("spec.backends does not enable", lambda known: known.enabled)
+_DEFAULT: Final = enabled_by("spec.backends")
 
 KUBERNETES: Final = "kube-system"
 OWN: Final = "gpu-webhook-system"

@@ -42,6 +42,19 @@ def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> Shape[s
     return TEXT.reading(read)
 
 
+def enabled_by(where: str) -> Shape[str]:
+    """A back end that `where` enables."""
+
+    def read(node: Node, scope: Scope) -> str:
+        known, name = scope.known, node.text()
+        if name not in known.enabled:
+            hint = "; add it there" if name in known.backends else scope.nearest(name, known.enabled)
+            raise node.problem(f'{where} does not enable "{name}"{hint}', unknown=True)
+        return name
+
+    return TEXT.reading(read)
+
+
 def _model(node: Node, scope: Scope) -> str:
     devices: Mapping[str, Card] = scope.known.devices
     if node.text().lower() not in devices:

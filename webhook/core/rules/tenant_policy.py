@@ -17,7 +17,7 @@ from webhook.core.kube import quantity
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 from webhook.core.request import shorthand
-from webhook.core.rules.names import BACKEND, MODEL, PROFILE, VENDOR, one_of
+from webhook.core.rules.names import BACKEND, MODEL, PROFILE, VENDOR, enabled_by
 from webhook.core.rules.protection import ACCESS, FATE, Access
 from webhook.core.violations import ACTIONS, Action
 
@@ -48,7 +48,10 @@ def _number(node: Node, _: Scope) -> Fraction:
         raise node.problem(f'has to be in quotes: "{node.value}"')
     text = str(node.value) if isinstance(node.value, int) and not isinstance(node.value, bool) else node.text()
     if text.endswith("%") and _NUMBER.fullmatch(text[:-1]):
-        raise node.problem(f'"{text}" has a sign too many; write {text[:-1]}, which is percent of one device')
+        percent = Fraction(text[:-1])
+        if node.key == "cores":
+            raise node.problem(f'"{text}" has a sign too many; write {text[:-1]}, which is percent of one device')
+        raise node.problem(f'"{text}" is no number of devices; write "{float(percent / 100):g}" for that part of one')
     if not _NUMBER.fullmatch(text):
         raise node.problem(f'"{text}" is no number that can be asked for; write 2, or "0.5" in quotes')
     return Fraction(text)
@@ -62,7 +65,7 @@ def _some(node: Node, scope: Scope) -> int:
         raise node.problem(f"{error.message}; {error.fix}") from None
 
 
-_ENABLED: Final = one_of("spec.backends of the Cluster document does not enable", lambda known: known.enabled)
+_ENABLED: Final = enabled_by("spec.backends of the Cluster document")
 
 
 def _of_pods(value: Shape[str], keys: Shape[str]) -> Shape[Mapping[str, str]]:
