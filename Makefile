@@ -15,6 +15,7 @@ help: ## list these targets
 
 $(READY): uv.lock pyproject.toml .ci/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit("gpu-webhook needs Python 3.11 or newer; say: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@echo 'Setting up $(VENV) with the hash-locked dependencies. Only the first time, and when they change ...' >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .ci/uv.txt
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --quiet --locked

@@ -295,3 +295,14 @@ def test_the_rules_can_be_chosen_and_the_line_to_paste_has_them(start: Start) ->
     pasted = subprocess.run(["bash", "-c", _command(printed)], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "acme-share" in pasted.stdout
     assert playground.end(signal.SIGTERM) == 0
+
+
+def test_make_says_what_it_does_before_it_waits_for_packages() -> None:
+    """Only what it would do is asked: the packages are there already."""
+    command = ["make", "--dry-run", "--assume-new=uv.lock", "setup"]
+    planned = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    said, _, _ = planned.partition("pip install")
+    assert (
+        "echo 'Setting up .venv with the hash-locked dependencies. Only the first time, and when they change" in said
+    )

@@ -136,6 +136,31 @@ def test_nothing_is_wider_than_the_window(page: Page, width: int, text: str) -> 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+CUT = """select => {
+    const style = getComputedStyle(select), canvas = document.createElement("canvas").getContext("2d");
+    canvas.font = style.font;
+    const room = select.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    return canvas.measureText(select.selectedOptions[0].text).width > room - 20;
+}"""
+"""Whether the chosen option does not fit into a control, whose arrow is 20 pixels wide."""
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_the_option_that_is_chosen_at_first_can_be_read_to_its_end(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+
+    assert page.get_by_label("Back ends", exact=True).evaluate(CUT) is False
+
+
+def test_on_a_phone_what_is_said_has_most_of_the_line_and_not_what_it_is_of(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 900})
+
+    parts = page.locator("dl > div").evaluate_all(
+        "all => all.map(one => one.lastElementChild.offsetWidth / one.offsetWidth)"
+    )
+    assert min(parts) > 0.6, parts
+
+
 CONTRASTS = Path(__file__).with_name("contrasts.js").read_text()
 
 

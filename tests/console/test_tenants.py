@@ -156,6 +156,14 @@ def test_only_tables_scroll_sideways(view: Page, width: int) -> None:
 
 
 @pytest.mark.browser
+def test_the_heads_of_columns_are_one_line_on_a_phone(view: Page) -> None:
+    view.set_viewport_size({"width": 390, "height": 900})
+
+    heights = view.locator("thead th").evaluate_all("all => all.map(one => one.getBoundingClientRect().height)")
+    assert max(heights) < 40, heights
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_can_be_told_from_its_ground(browser: Browser, viewed: Console, scheme: str) -> None:
     page = browser.new_page(base_url=viewed.url, color_scheme="dark" if scheme == "dark" else "light")
