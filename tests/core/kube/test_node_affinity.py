@@ -97,6 +97,23 @@ def test_a_term_that_matches_no_node_stays_when_a_key_is_removed(terms: list[dic
 
 
 @pytest.mark.parametrize(
+    ("terms", "left"),
+    [
+        pytest.param([[WANTED], [ELSEWHERE]], [[WANTED], [ELSEWHERE]], id="an alternative without anything else"),
+        pytest.param([[WANTED, ELSEWHERE], [ELSEWHERE]], [[ELSEWHERE], [ELSEWHERE]], id="alternatives with more"),
+        pytest.param([[WANTED], [WANTED]], None, id="alternatives with nothing else"),
+    ],
+)
+def test_no_alternative_of_several_is_lost_when_a_key_is_removed(terms: list[Any], left: Any) -> None:
+    several = [{"matchExpressions": each} for each in terms]
+
+    found = node_affinity.without(pod.read(_pod(*several)), {"card"})
+
+    rest = [{"matchExpressions": each} for each in left or ()]
+    assert found == (_pod(*rest)["spec"]["affinity"] if left else {})
+
+
+@pytest.mark.parametrize(
     "opposite",
     [_expression("In", "L4"), _expression("NotIn", "T4", "A10", "L4"), _expression("DoesNotExist")],
 )

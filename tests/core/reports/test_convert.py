@@ -304,6 +304,21 @@ def test_node_labels_of_another_back_end_that_stay_are_named() -> None:
     )
 
 
+def test_a_card_that_only_some_alternatives_select_stays_and_is_named() -> None:
+    terms = [[{"key": "nvidia.com/gpu.product", "operator": "In", "values": ["Tesla-T4"]}]]
+    terms += [[{"key": "zone", "operator": "In", "values": ["x"]}]]
+    required = {"nodeSelectorTerms": [{"matchExpressions": each} for each in terms]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    pod = _pod({"nvidia.com/gpu": 1})
+    pod["spec"]["affinity"] = affinity
+
+    limits, told = _told(pod, "nvidia-gpu", "koordinator")
+
+    assert limits["koordinator.sh/gpu.shared"] == "1"
+    assert _converted(pod, "nvidia-gpu", "koordinator")["spec"]["affinity"] == affinity
+    assert [line[:55] for line in told] == ["the pod still selects nodes by nvidia.com/gpu.product, "]
+
+
 def test_a_template_stays_with_its_chip() -> None:
     small = _pod({"huawei.com/Ascend910A": 1, "huawei.com/Ascend910A-memory": 2000})
     large = _pod({"huawei.com/Ascend310P": 1, "huawei.com/Ascend310P-memory": 6144})

@@ -69,6 +69,11 @@ def bounds(pod: Pod) -> Bounds:
     return known
 
 
+def keys(pod: Pod) -> Collection[str]:
+    """The node labels by which a pod is bound, in all of its terms or in some."""
+    return dict.fromkeys([*bounds(pod), *(key for term in terms(pod) for key in _bounds(term)[0])])
+
+
 def _bounds(term: Mapping[str, Any]) -> tuple[Bounds, bool]:
     """The bounds of a term, and whether any node can be within them."""
     found: dict[str, frozenset[str]] = {}
@@ -174,11 +179,15 @@ def without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
 
 
 def _left(present: Sequence[Mapping[str, Any]], keys: Collection[str]) -> list[Mapping[str, Any]]:
-    """What is left of the terms. One that matched no node stays as it is, but not if it would be left alone."""
-    rests = [_rest(term, keys) if binds_something(term) else term for term in present]
-    left = [rest for term, rest in zip(present, rests, strict=True) if rest or not binds_something(term)]
-    freed = any(map(binds_something, present)) and not any(map(binds_something, left))
-    return [] if freed else left
+    """What is left of the terms. One that matched no node stays as it is, but not if it would be left alone.
+
+    All stay as they are if only some had nothing but these keys: without one of them the others would allow less.
+    """
+    bound = [term for term in present if binds_something(term)]
+    freed = [term for term in bound if not _rest(term, keys)]
+    if freed:
+        return [] if len(freed) == len(bound) else [*present]
+    return [_rest(term, keys) if term in bound else term for term in present]
 
 
 def _rest(term: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Itera
             if key in others and key not in own:
                 readers = _listed(others[key])
                 yield f"{field(('metadata', section, key))}: {shown(str(value))} stays, which only {readers} reads"
-    for key in node_affinity.bounds(after):
+    for key in node_affinity.keys(after):
         if key in others and key not in own:
             yield f"the pod still selects nodes by {key}, as {_listed(others[key])} does"
 
