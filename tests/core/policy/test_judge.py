@@ -295,6 +295,23 @@ def test_claims_beside_resources_get_a_fix_that_is_not_there_already() -> None:
     )
 
 
+def test_claims_that_another_webhook_made_of_the_request_get_a_fix_that_its_author_has_not_followed_yet() -> None:
+    claim = {"name": "main-0", "resourceClaimName": "made"}
+    counted = tenants.rules(policy(quota=quota(devices=4)))
+    stored = fate(shorthand(gpu="0.3"), counted).stored
+    main = {**stored["spec"]["containers"][0], "resources": {"claims": [{"name": "main-0"}]}}
+    swapped = {**stored, "spec": {**stored["spec"], "containers": [main], "resourceClaims": [claim]}}
+    warned = tenants.rules(policy(quota=quota(devices=4), unknown_devices="warn"))
+
+    judged = [validate(builders.creating(swapped, "vision-dev"), rules) for rules in (counted, warned)]
+
+    assert judged[0].violations[0].fix == (
+        "have the webhook that made claims of the request leave the namespace alone, or have the policy say "
+        "unknownDevices: warn, and nothing counts them"
+    )
+    assert judged[1].allowed
+
+
 def test_claims_of_a_template_that_the_site_lists_as_none_of_gpus_are_left_alone() -> None:
     cluster = replace(tenants.RULES.cluster, other_devices=("resourceclaimtemplates/imex-channel*",))
     rules = tenants.rules(policy(quota=quota(devices=4)), rulebook=replace(tenants.RULES, cluster=cluster))

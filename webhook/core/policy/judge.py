@@ -158,7 +158,7 @@ def _breaches(policy: TenantPolicy, asks: _Asks, usage: PodUsage, rulebook: Rule
     yield from allowed.check(policy, held, rulebook)
     yield from ceilings.check(policy, held)
     uncounted = unknown_devices.action(policy, rulebook.cluster)
-    yield from totals.check(policy, held, usage, claims, uncounted)
+    yield from totals.check(policy, seen, held, usage, claims, uncounted)
     ruled = any(getattr(policy, name) is not None for name in RULES)
     uncovered = [one for one in unknown if not ruled or one.name not in claims]
     rule = policy.quota.rule if policy.quota else policy.rule

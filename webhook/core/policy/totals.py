@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.core.decision import Form, Reservation
-from webhook.core.interpret import extended_resources
+from webhook.core.interpret import extended_resources, locations
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.plan.resource_claims import names as claimed_by
@@ -50,9 +50,14 @@ def _is_another(claim: Mapping[str, Any], rulebook: Rulebook) -> bool:
 
 
 def check(
-    policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, claims: Sequence[str], uncounted: Action
+    policy: TenantPolicy,
+    seen: Pod,
+    held: Sequence[Holding],
+    usage: PodUsage,
+    claims: Sequence[str],
+    uncounted: Action,
 ) -> Iterator[Breach]:
-    """A breach for what the policy's quota cannot count, and for claims that its rules cannot judge.
+    """A breach for what the policy's quota cannot count, and for claims of a pod that its rules cannot judge.
 
     `usage` is what the containers hold together, `uncounted` what becomes of a pod with claims under a quota.
     """
@@ -60,7 +65,7 @@ def check(
         rule: Ceiling | Kinds | Quota | None = getattr(policy, name)
         if rule is not None and claims and (name == "quota" or not _accounted(held, claims)):
             action = uncounted if name == "quota" else rule.action
-            yield Breach(name, action, _claims(claims, name, policy, rule.rule, _instead(held)))
+            yield Breach(name, action, _claims(claims, name, policy, rule.rule, _instead(seen, held)))
     if policy.quota is not None:
         for violation in _uncounted(policy, policy.quota, held, usage):
             yield Breach("quota", policy.quota.action, violation)
@@ -80,10 +85,15 @@ _JUDGED: Final = {
 }
 
 
-def _instead(held: Sequence[Holding]) -> str:
+def _instead(seen: Pod, held: Sequence[Holding]) -> str:
     """The fix for claims: to ask in a way that can be judged, if the pod does not do so beside them."""
     if any(holding.asked.extended.amounts for holding in held):
         return "remove the claims; if they hold no GPU, an administrator lists their templates (otherDevices)"
+    if locations.NOTE in seen.annotations:
+        return (
+            "have the webhook that made claims of the request leave the namespace alone, or have the policy say "
+            "unknownDevices: warn, and nothing counts them"
+        )
     return 'ask for gpu: "1" instead of its claims'
 
 
