@@ -393,11 +393,36 @@ def test_a_policy_is_explained_as_the_webhook_judges_it(tmp_path: Path) -> None:
         ),
     ]
     assert (ran.code, ran.err, ran.out.splitlines()) == (0, "", warnings)
-    assert (for_scripts.code, for_scripts.json) == (0, {"warnings": warnings})
+    assert (for_scripts.code, for_scripts.json) == (0, {"warnings": warnings, "problems": []})
 
 
 def test_a_policy_with_nothing_wrong_is_fine() -> None:
     assert explain(VISION, USED, options=()).out == "TenantPolicy/vision: fine\n"
+
+
+def test_a_policy_or_an_exemption_that_cannot_be_used_is_never_fine() -> None:
+    broken = policy("audio", "audio", quota={"devices": "40%"})
+    ends = exemption("deadline", timedelta(days=30))
+    endless = {**ends, "spec": {**ends["spec"], "expires": "soon"}}
+
+    ran = explain(VISION, broken, endless, options=())
+    for_scripts = explain(broken, options=("-o", "json"))
+
+    assert (ran.code, ran.out) == (1, "TenantPolicy/vision: fine\n")
+    said = 'its policy cannot be used: TenantPolicy/audio: spec.quota.devices: "40%" is no number of devices;'
+    assert ran.err.startswith(f"audio: {said}")
+    assert "\nthe exemption deadline cannot be used: Exemption/deadline: spec.expires: " in ran.err
+    [problem] = for_scripts.json["problems"]
+    assert (for_scripts.code, problem["tenant"], problem["message"].startswith(said)) == (1, "audio", True)
+
+
+def test_a_policy_of_a_version_that_there_is_not_is_wrong_usage() -> None:
+    ran = explain({**VISION, "apiVersion": "gpu-webhook.io/v1"}, options=())
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "gpu-webhook: TenantPolicy/vision: there is no apiVersion gpu-webhook.io/v1; write gpu-webhook.io/v1alpha1\n"
+    )
 
 
 def test_beside_pods_what_is_wrong_with_policies_is_an_aside() -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from webhook.commands import options, streams
 from webhook.commands.options import FINE, NOT_FINE, UsageError
@@ -15,6 +16,9 @@ from webhook.core.reports import explain
 from webhook.core.reports.explain import Explanation
 from webhook.core.reports.missing import Setting
 from webhook.files import manifests, rulebook_cache
+
+if TYPE_CHECKING:
+    from webhook.files.question import Answer
 
 
 def explain_options(command: argparse.ArgumentParser) -> None:
@@ -72,11 +76,12 @@ def _explain(given: argparse.Namespace) -> int:
     there = tenant_objects.Objects()
     for file in given.usage:
         there.parse(*streams.content(file))
-    found, problems, tried, advice = question.answer(asked, rulebook, there)
-    for one in problems:  # as in a cluster: its own namespaces get no GPU, and the others know nothing of it
-        print(f"{one.tenant}: {one.message}", file=sys.stderr)
-    if not found and tried:
-        return _print_policies(tried, advice, given.output)
+    answer = question.answer(asked, rulebook, there)
+    found, advice = answer.found, answer.advice
+    for one in answer.problems:  # as in a cluster: its own namespaces get no GPU, and the others know nothing of it
+        print(f"{one.tenant}: {one.message}" if one.tenant else one.message, file=sys.stderr)
+    if not found and answer.tried:
+        return _print_policies(answer, given.output)
     if not found:
         raise UsageError(f"{where} holds no pod and nothing that makes pods")
     for line in advice:
@@ -85,13 +90,14 @@ def _explain(given: argparse.Namespace) -> int:
     return FINE if all(explanation.decision.allowed for explanation in found) else NOT_FINE
 
 
-def _print_policies(tried: Sequence[str], advice: Sequence[str], output: str) -> int:
+def _print_policies(answer: Answer, output: str) -> int:
     """Of a file without pods: what the author of its policies is told when they are applied."""
     if output == "json":
-        streams.dump({"warnings": advice})
-    else:
-        print(*(advice or [f"{', '.join(tried)}: fine"]), sep="\n")
-    return FINE
+        problems = [{"tenant": one.tenant or None, "message": one.message} for one in answer.problems]
+        streams.dump({"warnings": answer.advice, "problems": problems})
+    elif answer.advice or answer.usable:
+        print(*(answer.advice or [f"{', '.join(answer.usable)}: fine"]), sep="\n")
+    return FINE if answer.usable == answer.tried else NOT_FINE
 
 
 def _time(text: str) -> float:

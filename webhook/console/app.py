@@ -151,8 +151,8 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
     there, unknown = standings.there()
     if loaded.rulebook is not None:
         try:
-            found, wrong, _, advice = pasted.answer(asked, loaded.rulebook, there)
-            problems = [*wrong, *(Problem("", each) for each in advice)]
+            answer = pasted.answer(asked, loaded.rulebook, there)
+            found, problems = answer.found, [*answer.problems, *(Problem("", each) for each in answer.advice)]
         except UnreadableError as unreadable:
             error = unreadable
     return render_template(

@@ -41,12 +41,14 @@ class Question(NamedTuple):
 class Answer(NamedTuple):
     """An explanation for each pod, and what is wrong with the policies and exemptions that were given.
 
-    Those are `tried`, as `TenantPolicy/vision`; `advice` is what their author is told when they are applied.
+    Those are `tried`, as `TenantPolicy/vision`, and of them the `usable` ones have no mistake; `advice` is what their
+    author is told when they are applied.
     """
 
     found: Sequence[Explanation]
     problems: Sequence[Problem]
     tried: Sequence[str] = ()
+    usable: Sequence[str] = ()
     advice: Sequence[str] = ()
 
 
@@ -73,7 +75,9 @@ def answer(asked: Question, rulebook: Rulebook, there: tenant_objects.Objects) -
     found = [*explain.foreseen(explained, tenancy, ledgers, setting)]
     with_them, before = replace(rulebook, tenancy=tenancy), replace(known, labels=tenancy.labels)
     advice = applied.every(with_them, setting.at, ledgers, own=tried.written, before=before)
-    return Answer(found, [*broken, *wrong], tried.written, [*advice])
+    sound = {one.rule for one in tenancy.policies if not one.broken} | {one.rule for one in tenancy.exemptions}
+    usable = [name for name in tried.written if name in sound]
+    return Answer(found, [*broken, *wrong], tried.written, usable, [*advice])
 
 
 def _check_names(asked: Question, rulebook: Rulebook) -> None:

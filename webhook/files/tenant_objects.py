@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from webhook.core.forms.document import API_VERSION
 from webhook.core.kube import paths
 from webhook.core.kube.quantity import shown
 from webhook.core.policy.membership import NAME_LABEL
@@ -22,6 +23,8 @@ from webhook.files import inventory_objects
 from webhook.files.documents import UnreadableError
 
 Object = Mapping[str, Any]
+
+_OURS = f"{API_VERSION.partition('/')[0]}/"
 T = TypeVar("T", bound=TenantPolicy | Exemption)
 
 
@@ -38,7 +41,7 @@ class Objects:
     def add(self, document: Object) -> None:
         """Add an object, or those of a list; objects of other kinds are ignored.
 
-        Raises UnreadableError for one without a name.
+        Raises UnreadableError for one without a name, and for one of ours of another version.
         """
         kinds = {
             "TenantPolicy": self.policies,
@@ -50,6 +53,11 @@ class Objects:
             if kind in kinds:
                 if not _name(found):
                     raise UnreadableError(f"there is a {kind} without a name")
+                version = str(found.get("apiVersion", API_VERSION))
+                if version != API_VERSION and version.startswith(_OURS):
+                    raise UnreadableError(
+                        f"{kind}/{_name(found)}: there is no apiVersion {version}; write {API_VERSION}"
+                    )
                 kinds[kind].append(found)
 
     @property
