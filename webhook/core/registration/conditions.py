@@ -12,7 +12,6 @@ Keys are joined, and the text is searched once. There is no regular expression a
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,6 +19,7 @@ from webhook.core import review
 from webhook.core.kube.pod import CORE, SECTIONS
 from webhook.core.policy import immutable
 from webhook.core.projection import budget, projection
+from webhook.core.registration.cel import indented, listed
 from webhook.core.rules import index
 from webhook.core.rules.built_in_workloads import BUILT_IN
 from webhook.core.rules.protected_names import Names, names, parents
@@ -44,7 +44,6 @@ _HOLDERS: Final = f"[{', '.join(f'pod.spec.?{section}.orValue([])' for section i
 AMOUNTS: Final = 100
 """The most limits, or requests, of one container; ordinary ones have three, and one for each size of huge pages."""
 
-WIDTH: Final = 100
 WORKLOADS: Final = tuple(kind for (group, kind), made in BUILT_IN.items() if group and made.pods)
 
 Condition = dict[str, str]
@@ -102,18 +101,18 @@ NEW_POD: Final = "request.operation == 'CREATE' || object.spec != oldObject.spec
 
 def of_pods(rulebook: Rulebook) -> list[Condition]:
     """For pods."""
-    return [_condition("asks-for-a-device", f"{CHANGED} &&\n{PODS}.exists(pod,\n{_indented(_asks(rulebook))})")]
+    return [_condition("asks-for-a-device", f"{CHANGED} &&\n{PODS}.exists(pod,\n{indented(_asks(rulebook))})")]
 
 
 def of_reaching_pods(rulebook: Rulebook) -> list[Condition]:
     """For pods that may have their node and that the condition above leaves out."""
-    reaches = f"{CHANGED} &&\n{PODS}.exists(pod,\n{_indented(_reaches(rulebook))})"
+    reaches = f"{CHANGED} &&\n{PODS}.exists(pod,\n{indented(_reaches(rulebook))})"
     return [_condition("may-have-the-node", reaches), of_ordinary_pods(rulebook)]
 
 
 def of_ordinary_pods(rulebook: Rulebook, unless: str = "") -> Condition:
     """For pods that have nothing that a rule may take for a request."""
-    return _condition("asks-for-no-device", f"{unless}!{PODS}.exists(pod,\n{_indented(_asks(rulebook))})")
+    return _condition("asks-for-no-device", f"{unless}!{PODS}.exists(pod,\n{indented(_asks(rulebook))})")
 
 
 def of_restated_pods() -> list[Condition]:
@@ -127,10 +126,10 @@ def of_bindings(rulebook: Rulebook) -> list[Condition]:
     globs = {glob for glob in immutable.reserved(every) | _protected(rulebook) if WORD not in glob}
     words = sorted({_common(glob) for glob in globs if "*" in glob})
     keys = _counting(every) | {glob for glob in globs if "*" not in glob}
-    named = _listed(sorted(key for key in keys if not any(word in key for word in (WORD, *words))))
+    named = listed(sorted(key for key in keys if not any(word in key for word in (WORD, *words))))
     most = max(limit.most for limit in budget.OF_METADATA.values())
     found = f"{_joined([WORD, *words], most)} ||\nentries.exists(key, key in {named})"
-    return [_condition("carries-what-a-pod-counts-by", f"{_metadata('object.?metadata')}\n{_indented(found)})")]
+    return [_condition("carries-what-a-pod-counts-by", f"{_metadata('object.?metadata')}\n{indented(found)})")]
 
 
 def _common(glob: str) -> str:
@@ -142,7 +141,7 @@ def _common(glob: str) -> str:
 def of_workloads(rulebook: Rulebook) -> list[Condition]:
     """For workloads: their template, and what they themselves are labelled or annotated, if that was meant for it."""
     own = f"{_metadata('object.metadata')}\n  {_joined([WORD])}) ||"
-    asks = f"{own}\n{_TEMPLATES}.exists(pod,\n{_indented(_asks(rulebook))})"
+    asks = f"{own}\n{_TEMPLATES}.exists(pod,\n{indented(_asks(rulebook))})"
     return [*_NEW_TEMPLATES, _condition("asks-for-a-device", asks)]
 
 
@@ -193,9 +192,9 @@ def _access(rulebook: Rulebook) -> str:
     mounts = " || ".join(
         f"paths.contains('{path.removesuffix(ANY).rpartition('/')[2]}')" for path in known["mount_paths"].every
     )
-    variable = _indented(_one_of("name", known["env"]), 6)
+    variable = indented(_one_of("name", known["env"]), 6)
     values = (f"{one.name}={value}" for one in known["env"].exact.values() for value in one.harmless)
-    harmless = _indented(_listed(pair for pair in values if pair[-1] not in {"=", ANY}), 6)
+    harmless = indented(listed(pair for pair in values if pair[-1] not in {"=", ANY}), 6)
     return f"""\
 {_one_of("pod.spec.?runtimeClassName.orValue('')", known["runtime_classes"])} ||
 {_HOLDERS}.exists(holders, holders.exists(holder,
@@ -218,9 +217,9 @@ def _reaches(rulebook: Rulebook) -> str:
     roots = [path for path in paths if not any(path.startswith(other) for other in paths if other != path)]
     also = [f"/var{path}" for path in roots if path.startswith("/run")]
     holders = {parent.rstrip("/") for path in paths for parent in parents(path)} | {"/var/run"}
-    exact = _listed(sorted({f"{parent}{end}" for parent in holders for end in ("", "/")} - {""}))
+    exact = listed(sorted({f"{parent}{end}" for parent in holders for end in ("", "/")} - {""}))
     begins = " ||\n    ".join(f"path.startsWith('{root}')" for root in sorted({*roots, *also}))
-    capabilities = _listed(f"{cap}{name}" for name in known["capabilities"].every for cap in ("", "CAP_"))
+    capabilities = listed(f"{cap}{name}" for name in known["capabilities"].every for cap in ("", "CAP_"))
     return f"""\
 pod.spec.?volumes.orValue([]).size() > {MANY} ||
 pod.spec.?volumes.orValue([]).exists(volume, has(volume.hostPath) && [volume.hostPath.path].exists(path,
@@ -236,7 +235,7 @@ pod.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false) ||
 def _one_of(text: str, protected: Names) -> str:
     """Whether a text of CEL is one of the names, or begins as one of them."""
     begins = "".join(f" ||\n{text}.startsWith('{head}')" for head in protected.beginnings)
-    return f"{text} in {_listed(protected.exact)}{begins}"
+    return f"{text} in {listed(protected.exact)}{begins}"
 
 
 def _metadata(holder: str) -> str:
@@ -258,13 +257,3 @@ def _counting(every: Rulebook) -> set[str]:
         for binding in [review.creating({"metadata": {section: {key: "1"}}}, uid="")]
         if immutable.unnamed(binding, binding, every)
     }
-
-
-def _listed(names: Iterable[str]) -> str:
-    """A list of CEL over as many lines as it needs."""
-    text = textwrap.fill(", ".join(f"'{name}'" for name in names), WIDTH, break_on_hyphens=False)
-    return f"[\n{_indented(text)}]"
-
-
-def _indented(text: str, width: int = 2) -> str:
-    return textwrap.indent(text, " " * width)
