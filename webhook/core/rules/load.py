@@ -106,7 +106,7 @@ def _name(node: Node, problems: list[Problem]) -> str:
 
 def _exactly_one_cluster(found: Mapping[str, Node], problems: list[Problem]) -> None:
     if not found:
-        missing = "no Cluster document: nothing says which back ends this cluster has"
+        missing = "no Cluster document: nothing says which back ends this cluster has; gpu-webhook survey prints one"
         raise DocumentError(*(problems or [Problem(Location("rules", 1), "", missing)]))
     for spec in list(found.values())[1:]:
         first = next(iter(found.values())).at.line_only
