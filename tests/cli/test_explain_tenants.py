@@ -416,6 +416,14 @@ def test_a_policy_or_an_exemption_that_cannot_be_used_is_never_fine() -> None:
     assert (for_scripts.code, problem["tenant"], problem["message"].startswith(said)) == (1, "audio", True)
 
 
+def test_of_a_policy_that_cannot_be_used_it_is_not_said_that_an_exemption_finds_no_rule_there() -> None:
+    broken = policy("vision", "vision-*", quota={"devices": "40%"})
+
+    ran = explain(broken, exemption("deadline", timedelta(days=30)), options=())
+
+    assert (ran.code, ran.out) == (1, "Exemption/deadline: fine\n")
+
+
 def test_a_policy_of_a_version_that_there_is_not_is_wrong_usage() -> None:
     ran = explain({**VISION, "apiVersion": "gpu-webhook.io/v1"}, options=())
 

@@ -68,4 +68,5 @@ def _lifted(exemption: Exemption, around: Place, rulebook: Rulebook) -> Iterator
 
 
 def _have(rule: str, policies: Sequence[TenantPolicy]) -> bool:
-    return any(getattr(policy, rule) is not None for policy in policies)
+    """Whether one of them has the rule, or may have: of a broken one nothing is known."""
+    return any(policy.broken or getattr(policy, rule) is not None for policy in policies)
