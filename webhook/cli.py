@@ -63,19 +63,19 @@ def parser() -> argparse.ArgumentParser:
     commands = whole.add_subparsers(metavar="COMMAND", prog="gpu-webhook")
     for name, fill, what in (
         ("serve", running.serve_options, "answer admission reviews over HTTPS"),
-        ("console", running.console_options, "the page for people: what is loaded, and try a pod"),
+        ("console", running.console_options, "serve a page that shows the rules and tries pods"),
         ("explain", explaining.explain_options, "show what would become of a pod, and why"),
         ("check", checking.check_options, "check rule files and run their examples"),
         ("schema", checking.schema_options, "print the JSON Schema of rules, for editors"),
         ("render", rendering.render_options, "print the webhook configurations for this cluster"),
         ("doctor", examining.doctor_options, "examine the installation in the current cluster"),
-        ("inventory", seeing.inventory_options, "show what nodes have and what pods ask, in one unit"),
+        ("inventory", seeing.inventory_options, "show what nodes have and what pods ask for"),
         ("survey", seeing.survey_options, "write the Cluster document that fits a cluster"),
-        ("tenants", seeing.tenants_options, "show what tenants have used of what they may"),
+        ("tenants", seeing.tenants_options, "show the quota and the usage of each tenant"),
         ("settle", running.settle_options, "count what tenants use, for serve --cluster"),
-        ("watch", running.watch_options, "keep a file of what the cluster has, for serve --surroundings"),
+        ("watch", running.watch_options, "write nodes and claims of the cluster into a file for serve"),
     ):
-        fill(commands.add_parser(name, help=what))
+        fill(commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}."))
     return whole
 
 

@@ -96,7 +96,7 @@ def test_a_denial_is_exit_code_1_and_says_how_to_help_oneself() -> None:
     assert "denied" in ran.out
     assert "[GPU201]" in ran.out
     assert "at   metadata.labels.gpu" in ran.out
-    assert "fix  ask 1, 2 or 2x0.75" in ran.out
+    assert "fix  ask for 1, 2 or 2x0.75" in ran.out
 
 
 def test_the_contract_of_an_allowed_pod() -> None:

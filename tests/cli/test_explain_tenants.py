@@ -206,7 +206,7 @@ def test_policies_and_usage_may_stand_in_files_of_their_own(tmp_path: Path) -> N
 
 def test_the_namespace_of_the_pod_counts_where_none_is_named() -> None:
     assert "tenant    vision" in explain(pod("1", namespace="vision-ci"), VISION, options=()).out
-    assert "[GPU105] no TenantPolicy is for the namespace default" in explain(pod("1"), VISION, options=()).out
+    assert "[GPU105] no TenantPolicy selects the namespace default" in explain(pod("1"), VISION, options=()).out
 
 
 def test_namespaces_are_selected_by_the_labels_that_they_are_given_with() -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 MORE_THAN_ONE = """\
 [GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number
   at   metadata.labels.gpu
-  fix  ask 1, 2 or 2x0.75
+  fix  ask for 1, 2 or 2x0.75
 """
 NO_UNIT = """\
 [GPU201] gpu-memory: "8" has no unit
@@ -104,7 +104,9 @@ def test_a_request_without_a_limit_gets_one_and_a_hint(cluster: Client) -> None:
 
     assert stored["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
     field = 'spec.containers[0].resources.requests["nvidia.com/gpu"]'
-    assert stored.warnings == (f"{field} has no limit; it becomes one. Write limits only",)
+    assert stored.warnings == (
+        f"{field} has no limit; the webhook adds a limit of the same amount. Write limits only",
+    )
 
 
 @pytest.mark.parametrize(

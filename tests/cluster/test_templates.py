@@ -24,7 +24,7 @@ BECOMES = (
 )
 REFUSED = (
     "pods of this template will be refused: "
-    "[GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number; ask 1, 2 or 2x0.75"
+    "[GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number; ask for 1, 2 or 2x0.75"
 )
 KINDS = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"]
 

@@ -21,7 +21,7 @@ def check_options(command: argparse.ArgumentParser) -> None:
         type=Path,
         default=settings.default_rules(),
         metavar="DIR",
-        help="default: %(default)s",
+        help="rule files (default: %(default)s)",
     )
     command.add_argument(
         "--losses", action="store_true", help="list requests that cannot be recovered from a pod's resources"
@@ -76,7 +76,7 @@ def _losses(rulebook: Rulebook) -> list[str]:
 
 def schema_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook schema` takes."""
-    command.add_argument("kind", nargs="?", metavar="KIND", help="of these documents only, as Backend; default: any")
+    command.add_argument("kind", nargs="?", metavar="KIND", help="a kind of document, such as Backend (default: all)")
     command.set_defaults(command=_schema)
 
 

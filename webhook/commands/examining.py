@@ -27,14 +27,14 @@ def doctor_options(command: argparse.ArgumentParser) -> None:
         help="where the server runs (default: %(default)s)",
     )
     command.add_argument(
-        "--try-in", default="default", metavar="NAME", help="where pods are tried by a dry run (default: %(default)s)"
+        "--try-in", default="default", metavar="NAME", help="namespace for dry runs of pods (default: %(default)s)"
     )
     command.add_argument(
         "--endpoint",
         action="append",
         default=[],
         metavar="HOST:PORT",
-        help="a replica, as with kubectl port-forward; default: the endpoints of the Service",
+        help="address of a replica, for example of a kubectl port-forward; default: the endpoints of the Service",
     )
     options.output(command)
     command.set_defaults(command=_doctor)

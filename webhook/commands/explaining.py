@@ -36,13 +36,11 @@ def explain_options(command: argparse.ArgumentParser) -> None:
         "are not in the same file",
     )
     command.add_argument(
-        "-n", "--namespace", default="", metavar="NAME", help="as if created there; default: what a pod says"
+        "-n", "--namespace", default="", metavar="NAME", help="namespace of the pods; default: what each pod says"
     )
+    command.add_argument("--user", default="", metavar="NAME", help="user who creates the pods, for exemptions")
     command.add_argument(
-        "--user", default="", metavar="NAME", help="as if created by them, where an exemption is for some users"
-    )
-    command.add_argument(
-        "--at", type=_time, metavar="TIME", help="as if created then, as 2027-01-31T00:00:00Z; default: now"
+        "--at", type=_time, metavar="TIME", help="time of the create, as 2027-01-31T00:00:00Z; default: now"
     )
     command.add_argument(
         "--usage",
@@ -54,7 +52,7 @@ def explain_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--backend", default="", metavar="NAME", help="as if the cluster had only this back end")
     command.add_argument("--to", default="", metavar="NAME", help="rewrite pods of another system for this back end")
     command.add_argument(
-        "--from", dest="source", default="", metavar="NAME", help="with --to: the back end they are for now"
+        "--from", dest="source", default="", metavar="NAME", help="with --to: the back end of the pods at present"
     )
     options.rules(command)
     options.output(command)

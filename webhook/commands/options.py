@@ -36,9 +36,7 @@ def output(command: argparse.ArgumentParser) -> None:
 
 def surroundings(command: argparse.ArgumentParser) -> None:
     """Where the watcher leaves what the cluster has."""
-    command.add_argument(
-        "--surroundings", type=Path, metavar="FILE", help="what gpu-webhook watch writes, if it does"
-    )
+    command.add_argument("--surroundings", type=Path, metavar="FILE", help="the file that gpu-webhook watch writes")
 
 
 def address(bind: str, option: str = "--bind") -> tuple[str, int]:

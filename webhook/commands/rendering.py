@@ -30,13 +30,13 @@ def render_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--active",
         action="store_true",
-        help="active at once, whether replicas answer or not; without gpu-webhook-certs",
+        help="activate the webhooks at once, without gpu-webhook-certs and before replicas answer",
     )
     command.add_argument(
         "--ca-bundle",
         type=Path,
         metavar="FILE",
-        help="certificates (PEM) of the CA that issues the server's; for a certificate that you issue",
+        help="CA certificates (PEM), if you issue the server's certificate",
     )
     command.add_argument(
         "--with",

@@ -13,20 +13,20 @@ from webhook.server import settings
 def serve_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook serve` takes."""
     command.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="default: %(default)s")
-    command.add_argument("--tls-cert", type=Path, metavar="FILE", help="default: a self-signed pair, made once")
-    command.add_argument("--tls-key", type=Path, metavar="FILE")
     command.add_argument(
-        "--client-ca", type=Path, metavar="FILE", help="answer reviews only to clients with a certificate of this"
+        "--tls-cert", type=Path, metavar="FILE", help="certificate; default: a self-signed pair, made once"
+    )
+    command.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key")
+    command.add_argument(
+        "--client-ca", type=Path, metavar="FILE", help="answer only clients with a certificate of this CA"
     )
     options.rules(command)
     options.surroundings(command)
     tenants = command.add_mutually_exclusive_group()
     tenants.add_argument(
-        "--cluster", action="store_true", help="policies and quota of the current cluster; gpu-webhook settle counts"
+        "--cluster", action="store_true", help="policies and quotas of the current cluster; needs gpu-webhook settle"
     )
-    tenants.add_argument(
-        "--tenants", type=Path, metavar="FILE", help="policies and what tenants hold, to try the server alone"
-    )
+    tenants.add_argument("--tenants", type=Path, metavar="FILE", help="policies and usage, without a cluster")
     command.set_defaults(command=_serve)
 
 
@@ -60,9 +60,9 @@ def console_options(command: argparse.ArgumentParser) -> None:
     options.rules(command)
     options.surroundings(command)
     seen = command.add_mutually_exclusive_group()
-    seen.add_argument("--inventory", type=Path, metavar="FILE", help="nodes and pods, for the global view")
-    seen.add_argument("--cluster", action="store_true", help="the global view from the current cluster")
-    command.add_argument("--tenants", type=Path, metavar="FILE", help="tenants and what they use, if not --cluster")
+    seen.add_argument("--inventory", type=Path, metavar="FILE", help="nodes and pods, for the page of the cluster")
+    seen.add_argument("--cluster", action="store_true", help="read nodes, pods and tenants of the current cluster")
+    command.add_argument("--tenants", type=Path, metavar="FILE", help="tenants and their usage, without --cluster")
     command.set_defaults(command=_console)
 
 
@@ -77,14 +77,14 @@ def _console(given: argparse.Namespace) -> int:
 def settle_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook settle` takes."""
     command.add_argument(
-        "--bind", default="127.0.0.1:8082", metavar="HOST:PORT", help="/metrics (default: %(default)s)"
+        "--bind", default="127.0.0.1:8082", metavar="HOST:PORT", help="address of /metrics (default: %(default)s)"
     )
     command.add_argument(
         "--grace",
         type=float,
         default=45.0,
         metavar="SECONDS",
-        help="longer than any create takes in the API server (default: %(default)g)",
+        help="lifetime of a reservation without a pod; longer than any create (default: %(default)g)",
     )
     options.rules(command)
     command.set_defaults(command=_settle)
@@ -103,7 +103,7 @@ def _settle(given: argparse.Namespace) -> int:
 def watch_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook watch` takes."""
     command.add_argument(
-        "--write", type=Path, required=True, metavar="FILE", help="replaced whenever something changes"
+        "--write", type=Path, required=True, metavar="FILE", help="the file; replaced at each change"
     )
     options.rules(command)
     command.set_defaults(command=_watch)

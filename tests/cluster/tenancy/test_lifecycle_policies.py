@@ -119,7 +119,7 @@ def test_a_policy_that_is_deleted_and_made_again_counts_the_pods_that_stayed(tow
     refused = refusal(there, gpu_pod("two"))
     town.tenant("again", quota={"devices": 2})
 
-    assert "no TenantPolicy is for the namespace again-a" in str(refused)
+    assert "no TenantPolicy selects the namespace again-a" in str(refused)
     create(there, gpu_pod("two"))
     assert refusal(there, gpu_pod("three")).code == 403
     town.await_used("again", "2")
@@ -187,7 +187,9 @@ def test_where_two_policies_tie_nobody_gets_a_gpu_until_one_is_put_first(town: T
     town.change("tie", priority=1)
 
     both = "TenantPolicy/tie and TenantPolicy/tie-other"
-    assert f"2 policies of priority 0 are for the namespace tie-a, and no GPU may be used there: {both}" in said
+    assert (
+        f"the policies {both} select the namespace tie-a with the same priority 0, so no pod there gets a GPU" in said
+    )
     until(lambda: "[GPU106]" not in told(there, gpu_pod("two"), dry_run=True)[1], "one is first")
     create(there, gpu_pod("two"))
     assert "limit 2 devices" in str(refusal(there, gpu_pod("three")))

@@ -56,7 +56,7 @@ QGPU_MEMORY = "tke.cloud.tencent.com/qgpu-memory"
             f"{QGPU_CORE}: 33 is not a multiple of 5",
             "write 30 or 35",
         ),
-        ("tencent-qgpu", {QGPU_CORE: 30}, f"{QGPU_CORE} needs {QGPU_MEMORY} as well", f"add {QGPU_MEMORY}"),
+        ("tencent-qgpu", {QGPU_CORE: 30}, f"{QGPU_MEMORY} is missing", f"add {QGPU_MEMORY}"),
         (
             "hami-vgpu",
             {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 101},

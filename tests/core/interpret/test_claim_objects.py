@@ -220,8 +220,14 @@ def test_where_nobody_watches_claims_that_is_said_and_what_helps() -> None:
         ({}, "it asks for nothing"),
         ({"elasticgpu.com/gpu-core": 0}, "it asks for nothing"),
         ({"cpu": 1}, "the rule knows nothing of cpu"),
-        ({"elasticgpu.com/gpu-core": 150}, "elasticgpu.com/gpu-core: 150 is more than 100, the most it can express"),
-        ({"elasticgpu.com/gpu-memory": "8Gi"}, 'elasticgpu.com/gpu-memory: "8Gi" is not a number of units of 1Mi'),
+        (
+            {"elasticgpu.com/gpu-core": 150},
+            "elasticgpu.com/gpu-core: 150 is between 100 and 200, the nearest it can express",
+        ),
+        (
+            {"elasticgpu.com/gpu-memory": "8Gi"},
+            'elasticgpu.com/gpu-memory: "8Gi" is not a plain number; it counts units of 1Mi',
+        ),
         ({"nvidia.com/gpu": "0.5"}, "nvidia.com/gpu is 0.5, and it counts in whole numbers"),
         (
             {"elasticgpu.com/gpu-core": 10, "elasticgpu.io/gpu-core": 10},

@@ -91,8 +91,8 @@ def test_a_namespace_that_no_policy_is_for_may_use_nothing() -> None:
     found = fate(whole(), tenants.rules(policy()), namespace="elsewhere")
 
     assert found.said == (
-        "[GPU105] no TenantPolicy is for the namespace elsewhere, and without one no GPU may be used there "
-        "(the cluster has 1 for others)\n"
+        "[GPU105] no TenantPolicy selects the namespace elsewhere, and without one no pod there gets a GPU "
+        "(the cluster has 1 for other namespaces)\n"
         "  at   metadata.namespace\n"
         "  fix  use a namespace of a tenant, or ask an operator of the cluster to add it to "
         "spec.namespaces of a TenantPolicy"
@@ -123,8 +123,8 @@ def test_two_policies_of_one_priority_let_nobody_in_and_say_so() -> None:
     found = fate(whole(), tenants.rules(policy(priority=3), policy("audio", priority=3), policy("low")))
 
     assert found.said == (
-        "[GPU106] 2 policies of priority 3 are for the namespace vision-dev, and no GPU may be used there: "
-        "vision (tenants.yaml:1) and audio (tenants.yaml:1)\n"
+        "[GPU106] the policies vision (tenants.yaml:1) and audio (tenants.yaml:1) select the namespace vision-dev "
+        "with the same priority 3, so no pod there gets a GPU\n"
         "  at   metadata.namespace\n"
         "  rule vision (tenants.yaml:1)\n"
         "  fix  ask an operator of the cluster to write spec.priority: 4 in one of them"
@@ -339,8 +339,8 @@ def test_and_one_in_a_namespace_without_a_policy_as_a_claim_may_be_for_a_gpu() -
     (violation,) = fate(pod, tenants.rules(policy()), "elsewhere").validated.violations
 
     assert violation.message == (
-        "no TenantPolicy is for the namespace elsewhere, and without one no GPU may be used there "
-        "(the cluster has 1 for others), and the claim card may be for one"
+        "no TenantPolicy selects the namespace elsewhere, and without one no pod there gets a GPU "
+        "(the cluster has 1 for other namespaces); the claim card may give the pod a GPU"
     )
 
 

@@ -77,7 +77,7 @@ def test_pods_that_will_be_refused_are_announced_with_every_reason() -> None:
     refused = "pods of this template will be refused:"
 
     assert warnings("Deployment", builders.pod(labels={"gpu": "1.5", "gpu-memory": "8"})) == [
-        f"{refused} [GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number; ask 1, 2 or 2x0.75",
+        f"{refused} [GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number; ask for 1, 2 or 2x0.75",
         f'{refused} [GPU201] gpu-memory: "8" has no unit; write 8Gi or 8Mi',
     ]
 
@@ -105,7 +105,7 @@ def test_what_a_policy_will_refuse_is_announced() -> None:
         'pods of this template will be refused: [GPU102] the container "main" asks for 0.3 devices, and the policy'
     )
     assert elsewhere.startswith(
-        "pods of this template will be refused: [GPU105] no TenantPolicy is for the namespace"
+        "pods of this template will be refused: [GPU105] no TenantPolicy selects the namespace"
     )
 
 

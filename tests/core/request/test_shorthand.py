@@ -60,8 +60,8 @@ def test_a_word_means(key: str, text: str, meaning: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [
-        ("gpu", "1.5", "1.5 is neither a share of one GPU nor a whole number; ask 1, 2 or 2x0.75"),
-        ("gpu", "3.5", "3.5 is neither a share of one GPU nor a whole number; ask 3, 4 or 4x0.875"),
+        ("gpu", "1.5", "1.5 is neither a share of one GPU nor a whole number; ask for 1, 2 or 2x0.75"),
+        ("gpu", "3.5", "3.5 is neither a share of one GPU nor a whole number; ask for 3, 4 or 4x0.875"),
         ("gpu", "2x0", "a share of 0 is nothing; write none for no GPU"),
         ("gpu", "0x0.5", "no pod gets 0 GPUs; write 1 to 1024"),
         ("gpu", "1025", "no pod gets 1025 GPUs; write 1 to 1024"),

@@ -76,7 +76,11 @@ def _with_all_near(
     ends = (max((v for v in values if v < here), default=None), min((v for v in values if v > here), default=None))
     output = mode.amounts[reason.key]
     near = [value for value in ends if value is not None]
-    return CannotExpressError(reason.code, reason.message, _write(output, near), reason.key, near)
+    message = reason.message
+    if len(near) > 1 and not {*near} <= {*reason.near}:
+        written, low, high = (amounts.as_text(output, value) for value in (here, *near))
+        message = f"{reason.key}: {written} is between {low} and {high}, the nearest it can express"
+    return CannotExpressError(reason.code, message, _write(output, near), reason.key, near)
 
 
 def _write(output: Output, values: Sequence[int]) -> str:
@@ -175,7 +179,7 @@ def _check_companions(native: Mapping[str, int], mode: Mode, annotations: frozen
     for resource, output in mode.amounts.items():
         if resource not in native and output.absent is None:
             beside = next((name for name in native if isinstance(name, Slot) == isinstance(resource, Slot)), "")
-            message = f"{', '.join(native)} needs {resource} as well"
+            message = f"{resource} is missing"
             raise CannotExpressError("GPU405", message, f"add {resource}", beside)
 
 

@@ -94,7 +94,7 @@ def _join_fraction(
         try:
             devices = shorthand.devices_from(1, amount)
         except QuantityError as error:
-            fix = f"{error.fix.replace('ask ', 'write gpu: ')} instead of {name}"
+            fix = f"{error.fix.replace('ask for ', 'write gpu: ')} instead of {name}"
             yield extended_resources.not_whole(container, resource, amount, fix)
             continue
         said = FieldValue(devices, extended_resources.where(container, name), show(amount))

@@ -106,7 +106,7 @@ def _read_request(native: ExtendedResources, container: Container, resource: Res
         return
     if resource.name not in native.fractions:
         native.repairs[resource.name] = Put(_path(container, "limits", resource.name), request, resource.rule)
-    native.warnings.append(f"{path} has no limit; it becomes one. Write limits only")
+    native.warnings.append(f"{path} has no limit; the webhook adds a limit of the same amount. Write limits only")
 
 
 def _take(native: ExtendedResources, container: Container, resource: Resource, value: Any) -> None:
@@ -163,7 +163,7 @@ def _other_unit(resource: Resource, text: str, in_bytes: int | None) -> Quantity
         return QuantityError(f'"{text}" is not a plain number', "write a plain number, as 1")
     unit = quantity.show_size(resource.memory_unit.numerator)
     fix = f"write {-(-in_bytes // resource.memory_unit)}" if in_bytes else "write a smaller number, as 1024"
-    return QuantityError(f'"{text}" is not a number of units of {unit}', fix)
+    return QuantityError(f'"{text}" is not a plain number; it counts units of {unit}', fix)
 
 
 def _too_much(resource: Resource, amount: int, unit: Fraction) -> QuantityError:

@@ -105,7 +105,7 @@ def _serve(
         plan.warnings += _not_enabled(asked, rulebook)
         return None
     plan.served.append(served)
-    plan.warnings += [*served.warnings, *_elsewhere(served, reach)]
+    plan.warnings += [each for each in (*served.warnings, *_elsewhere(served, reach)) if each not in plan.warnings]
     plan.edits += _resources(served)
     return served
 
@@ -116,8 +116,8 @@ def _elsewhere(served: Assignment, reach: Reach) -> Iterator[str]:
     if own and served.request.devices == "part" and not reach.leaves(served):
         nodes = " and ".join(map(str, reach.pool(served)))
         yield (
-            f'the container "{served.asked.container.name}" asks for a share on nodes {nodes}; '
-            "the pod excludes them, so it counts as what other nodes may give"
+            f"only nodes {nodes} give this share, and the pod excludes them; "
+            f'the container "{served.asked.container.name}" counts as what other nodes give'
         )
 
 

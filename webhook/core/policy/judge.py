@@ -273,11 +273,11 @@ def _without_policy(asks: _Asks, found: Membership, rulebook: Rulebook) -> Judge
     namespace = asks.pod.namespace
     if found.rivals:
         return _refused(_ambiguous(namespace, found.rivals), " and ".join(one.name for one in found.rivals))
-    may_be = "" if asks.held else f", and {asks.devices[0]} may be for one"
+    may_be = "" if asks.held else f"; {asks.devices[0]} may give the pod a GPU"
     violation = Violation(
         code="GPU105",
         path="metadata.namespace",
-        message=f"no TenantPolicy is for the namespace {namespace}, and without one no GPU may be used there "
+        message=f"no TenantPolicy selects the namespace {namespace}, and without one no pod there gets a GPU "
         f"({_closed(rulebook.tenancy)}){may_be}",
         fix="use a namespace of a tenant, or ask an operator of the cluster to add it to spec.namespaces of a "
         "TenantPolicy",
@@ -289,7 +289,7 @@ def _closed(tenancy: Tenancy) -> str:
     """Why a namespace needs a policy."""
     if tenancy.without_policy == "deny":
         return "namespacesWithoutPolicy: deny"
-    return f"the cluster has {len(tenancy.policies)} for others"
+    return f"the cluster has {len(tenancy.policies)} for other namespaces"
 
 
 def _refused(violation: Violation, policy: str) -> Judgement:
@@ -304,8 +304,9 @@ def _unusable(policy: TenantPolicy) -> Violation:
 
 def _ambiguous(namespace: str, rivals: Sequence[TenantPolicy]) -> Violation:
     names = " and ".join(policy.rule for policy in rivals)
-    highest, there = rivals[0].priority, f"the namespace {namespace}, and no GPU may be used there"
-    message = f"{len(rivals)} policies of priority {highest} are for {there}: {names}"
+    highest = rivals[0].priority
+    message = f"the policies {names} select the namespace {namespace} with the same priority {highest}, so no pod "
+    message += "there gets a GPU"
     other = highest + 1 if highest < MAX_PRIORITY else highest - 1
     fix = f"ask an operator of the cluster to write spec.priority: {other} in one of them"
     return Violation(code="GPU106", path="metadata.namespace", message=message, fix=fix, rule=rivals[0].rule)

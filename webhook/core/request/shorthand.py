@@ -104,7 +104,7 @@ def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devic
     low, cards = above // below, -(-above // below)
     raise QuantityError(
         f"{show(each)} is neither a share of one GPU nor a whole number",
-        f"ask {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * each / cards), 1000))}",
+        f"ask for {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * each / cards), 1000))}",
     )
 
 
