@@ -90,7 +90,8 @@ def test_each_room_has_a_paragraph_in_the_guide_and_nothing_else_has() -> None:
     rooms = {path.relative_to(WEBHOOK).as_posix() for path in PACKAGES} - {"."}
 
     assert set(re.findall(r"\*\*([a-z_/]+)\*\* ", GUIDE)) == rooms
-    assert rooms == _packages(WEBHOOK) | {f"core/{name}" for name in _packages(core)}
+    levels = {room for room in rooms if room.count("/") < 2}
+    assert levels == _packages(WEBHOOK) | {f"core/{name}" for name in _packages(core)}
 
 
 def test_each_file_and_function_that_the_guide_names_exists() -> None:

@@ -59,7 +59,7 @@ def _render(given: argparse.Namespace) -> int:
 
 
 def _policies(given: argparse.Namespace) -> int:
-    from webhook.core.registration import admission_policies, neutral, resource_quotas
+    from webhook.core.registration.policies import mutating, resource_quotas, validating
     from webhook.files import rule_files, tenant_objects
     from webhook.views import manifest
 
@@ -74,8 +74,8 @@ def _policies(given: argparse.Namespace) -> int:
     rulebook = replace(rulebook, tenancy=tenancy)
     count = f"{len(tenancy.policies)} TenantPolicies and {len(tenancy.exemptions)} Exemptions"
     print(f"# Printed by `gpu-webhook render policies`, of {count}. Changed ones have to be rendered again.")
-    made = [*admission_policies.render(rulebook, given.namespace), *resource_quotas.render(rulebook)]
-    print(manifest.text([*made, *(neutral.render(rulebook) if given.mutating else ())]), end="")
+    made = [*validating.render(rulebook, given.namespace), *resource_quotas.render(rulebook)]
+    print(manifest.text([*made, *(mutating.render(rulebook) if given.mutating else ())]), end="")
     return FINE
 
 

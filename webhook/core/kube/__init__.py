@@ -1,6 +1,6 @@
 """Kubernetes: how its objects are built and written, without anything of GPUs.
 
-Belongs here: pods, field paths, patches, quantities, times, node affinity. Does not belong here: the shorthand
+Belongs here: pods, field paths, patches, quantities, times, node affinity, CEL. Does not belong here: the shorthand
 (`webhook.core.request`), and what a rule or a policy says.
 
     paths          where a field is, for people and for JSON Patch
@@ -9,4 +9,5 @@ Belongs here: pods, field paths, patches, quantities, times, node affinity. Does
     quantity       amounts as people and Kubernetes write them, exact
     time           times as Kubernetes writes them
     node_affinity  requirements on nodes, added to every term of a pod
+    cel            strings and lists of CEL, and alternatives
 """

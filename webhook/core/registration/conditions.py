@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from webhook.core import review
+from webhook.core.kube.cel import indented, listed
 from webhook.core.kube.pod import CORE, SECTIONS
 from webhook.core.policy import immutable
 from webhook.core.projection import budget, projection
-from webhook.core.registration.cel import indented, listed
 from webhook.core.rules import index
 from webhook.core.rules.built_in_workloads import BUILT_IN
 from webhook.core.rules.protected_names import Names, names, parents

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.core import acme
-from webhook.core.registration import admission_policies, resource_quotas
+from webhook.core.registration.policies import resource_quotas, validating
 
 MODES = """\
 modes:
@@ -49,7 +49,7 @@ def exemption(spec: str) -> str:
 
 def rendered(policies: str, modes: str = MODES) -> dict[str, dict[str, Any]]:
     files = {"other.yaml": NOT_ENABLED, "protect.yaml": PROTECTION, "tenants.yaml": policies}
-    objects = admission_policies.render(acme.rulebook(modes, files))
+    objects = validating.render(acme.rulebook(modes, files))
     return {
         f"{each['kind'].removeprefix('ValidatingAdmission')} {each['metadata']['name']}": each for each in objects
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from webhook.core.forms.labels import Expression
-from webhook.core.registration.cel import any_of, indented, like, listed, text
+from webhook.core.kube.cel import any_of, indented, like, listed, text
 from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import Namespaces, TenantPolicy

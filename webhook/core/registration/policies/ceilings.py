@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from math import floor
 from typing import Final
 
-from webhook.core.registration import tenants
-from webhook.core.registration.cel import listed, text
-from webhook.core.registration.resource_quotas import whole_devices
+from webhook.core.kube.cel import listed, text
+from webhook.core.registration.policies import tenants
+from webhook.core.registration.policies.resource_quotas import whole_devices
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Ceiling
 from webhook.core.violations import Action

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from webhook.core.interpret import extended_resources, locations
+from webhook.core.kube.cel import indented, listed, text
 from webhook.core.kube.pod import CORE
-from webhook.core.registration.cel import indented, listed, text
 from webhook.core.request import shorthand
 from webhook.core.request.request import ASKING, PREFIX
 from webhook.core.rules.rulebook import Rulebook

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from webhook.core.forms.document import API_VERSION
+from webhook.core.kube.cel import listed, text
 from webhook.core.policy.membership import NAME_LABEL
-from webhook.core.registration.cel import listed, text
 from webhook.core.registration.configurations import LABELS
-from webhook.core.registration.policy_objects import Family
+from webhook.core.registration.policies.objects import Family
 from webhook.core.rules.rulebook import Rulebook
 
 VERB: Final = "assign"

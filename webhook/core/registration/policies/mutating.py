@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.core.registration import admission_policies, conditions, tenants
-from webhook.core.registration.cel import text
-from webhook.core.registration.policy_objects import CREATED, DEBUGGED, NOT_OF_A_FILE, Family, Object, mutating
+from webhook.core.kube.cel import text
+from webhook.core.registration import conditions
+from webhook.core.registration.policies import objects, tenants, validating
+from webhook.core.registration.policies.objects import CREATED, DEBUGGED, NOT_OF_A_FILE, Family, Object
 from webhook.core.rules.protected_names import names
 from webhook.core.rules.rulebook import Rulebook
 
@@ -27,14 +28,14 @@ _SECTIONS: Final = {
 
 def render(rulebook: Rulebook) -> Iterator[Object]:
     """The policy and its binding; nothing if every tenant may reach devices as it likes."""
-    tenant = admission_policies.of_tenants(rulebook, admission_policies.WHAT_BECOMES["deny"])
+    tenant = validating.of_tenants(rulebook, validating.WHAT_BECOMES["deny"])
     if tenant:
         holding = tenants.holding(rulebook.tenancy)
         variables = {"policy": holding, "tenant": tenant, "values": _values(rulebook)}
         said = [_mutation(section, when) for section, when in _SECTIONS.items()]
         ordinary = conditions.of_ordinary_pods(rulebook, "request.operation == 'UPDATE' || ")
         left_out = [NOT_OF_A_FILE, ordinary]
-        yield from mutating(rulebook, Family("no-devices", [CREATED, DEBUGGED], variables, said, left_out))
+        yield from objects.mutating(rulebook, Family("no-devices", [CREATED, DEBUGGED], variables, said, left_out))
 
 
 def _values(rulebook: Rulebook) -> str:

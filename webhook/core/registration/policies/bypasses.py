@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from webhook.core.registration.cel import any_of, indented, listed, text
+from webhook.core.kube.cel import any_of, indented, listed, text
 from webhook.core.rules.protected_names import Names, parents
 from webhook.core.rules.protection import ANY, Protected
 

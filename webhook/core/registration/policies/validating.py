@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from webhook.core.kube.cel import listed, text
 from webhook.core.policy import device_access
-from webhook.core.registration import ceilings, guarded, protected, tenants, untranslated
-from webhook.core.registration.cel import listed, text
-from webhook.core.registration.policy_objects import CHANGED, CREATED, OF_PODS, Family, Object, validating
+from webhook.core.registration.policies import bypasses, ceilings, guards, objects, tenants, untranslated
+from webhook.core.registration.policies.objects import CHANGED, CREATED, OF_PODS, Family, Object
 from webhook.core.rules import cluster
 from webhook.core.rules.protected_names import names
 from webhook.core.rules.protection import Access
@@ -54,10 +54,14 @@ def render(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
     served = {"served": untranslated.carries(rulebook)}
     asking = {**served, **untranslated.variables()}
     shorthand = Family("shorthand", [CREATED], asking, [_UNTRANSLATED], OF_PODS)
-    made = [each for one in (shorthand, *guarded.families(rulebook, namespace)) for each in validating(rulebook, one)]
+    made = [
+        each
+        for one in (shorthand, *guards.families(rulebook, namespace))
+        for each in objects.validating(rulebook, one)
+    ]
     for action in WHAT_BECOMES:
         for family in _of_tenants(rulebook, served, action):
-            made += validating(rulebook, family, action)
+            made += objects.validating(rulebook, family, action)
     return made
 
 
@@ -65,9 +69,9 @@ def _of_tenants(rulebook: Rulebook, served: Mapping[str, str], action: Action) -
     """What the policies of tenants say, with an action."""
     holding = {"policy": tenants.holding(rulebook.tenancy)}
     if tenant := of_tenants(rulebook, WHAT_BECOMES[action]):
-        known, values = names(rulebook.protections), protected.Values(one.name for one in rulebook.enabled)
-        about = {**holding, "tenant": tenant, "containers": protected.CONTAINERS, **served}
-        for name, family in (("device-names", protected.of_names), ("node-access", protected.of_nodes)):
+        known, values = names(rulebook.protections), bypasses.Values(one.name for one in rulebook.enabled)
+        about = {**holding, "tenant": tenant, "containers": bypasses.CONTAINERS, **served}
+        for name, family in (("device-names", bypasses.of_names), ("node-access", bypasses.of_nodes)):
             found = family(known, values)
             refused = [_none_of(section) for section in found if section in _KINDS]
             yield Family(name, [CREATED, CHANGED], {**about, **found}, refused, OF_PODS)
