@@ -12,7 +12,7 @@ from kubernetes.aio import client as library
 from kubernetes.aio import config
 
 from webhook.cluster import client
-from webhook.cluster.client import Api, ApiError, ConflictError, GoneError, MissingError
+from webhook.cluster.client import Api, ApiError, ConflictError, ForbiddenError, GoneError, MissingError
 
 T = TypeVar("T")
 NODES = "/api/v1/nodes"
@@ -118,7 +118,7 @@ def test_an_answer_that_is_not_of_an_api_server_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (403, ApiError),
+        (403, ForbiddenError),
         (404, MissingError),
         (409, ConflictError),
         (410, GoneError),
