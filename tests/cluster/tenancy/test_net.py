@@ -321,13 +321,33 @@ def test_without_the_webhook_nothing_is_added_to_a_pod_that_exists(judged: Judge
             )
         refused.append(str(debugged.value).partition("denied request: ")[2].partition(" may give")[0])
     kubelet.patch(stored, {"metadata": {"annotations": {"huawei.com/kltDev": "Ascend910-0"}}})
-    there.patch(stored, {"metadata": {"annotations": {"huawei.com/kltDev": "Ascend910-1", "a": "b"}}})
+    there.patch(stored, {"metadata": {"annotations": {"a": "b"}}})
+    with pytest.raises(RefusedError, match=r"the annotation huawei\.com/kltDev may give devices"):
+        there.patch(stored, {"metadata": {"annotations": {"huawei.com/kltDev": "Ascend910-1"}}})
 
     assert "[GPU116] the annotation nvidia.cdi.k8s.io/pod may give devices" in str(annotated.value)
     assert refused == [
         '[GPU116] the variable NVIDIA_VISIBLE_DEVICES of the container "debug"',
         '[GPU116] privileged: true of the container "debug"',
     ]
+
+
+def test_without_the_webhook_accounts_of_tenants_add_nothing_to_pods_of_others(judged: Judged) -> None:
+    stored = judged.there["doors-a"].create(pod("visited"))
+    visitor, binder = (
+        judged.there["doors-a"].acting_as(f"system:serviceaccount:{name}:ci")
+        for name in ("doors-b", "volcano-system")
+    )
+    debugger = {"name": "debug", "image": "none", "securityContext": {"privileged": True}}
+    debugged = {**stored, "spec": {**stored["spec"], "ephemeralContainers": [debugger]}}
+    annotated = {"metadata": {"annotations": {"huawei.com/kltDev": "Ascend910-0"}}}
+
+    for account in (visitor, binder):
+        with pytest.raises(RefusedError, match="privileged: true"):
+            account.update(debugged, subresource="ephemeralcontainers")
+    with pytest.raises(RefusedError, match=r"the annotation huawei\.com/kltDev"):
+        visitor.patch(stored, annotated)
+    binder.patch(stored, annotated)
 
 
 def test_without_the_webhook_a_tenant_with_one_namespace_gets_no_more_whole_devices_than_its_quota(

@@ -193,14 +193,23 @@ def test_the_tenant_takes_nothing_away(judged: Judged, what: str) -> None:
         judged.tenant.delete({**made, "metadata": {**made["metadata"], "name": "gpu-webhook"}})
 
 
+@pytest.mark.parametrize("subresource", ["", "status"])
 @pytest.mark.parametrize("labels", [{OPTED_IN: None}, {OPTED_IN: "disabled"}, {"team": "marked"}])
 def test_the_tenant_changes_no_label_that_says_which_policy_is_for_its_namespace(
-    judged: Judged, labels: Mapping[str, str | None]
+    judged: Judged, labels: Mapping[str, str | None], subresource: str
 ) -> None:
-    judged.tenant.patch(HERE, {"metadata": {"labels": {"mood": "good"}}})
+    judged.tenant.patch(HERE, {"metadata": {"labels": {"mood": "good"}}}, subresource=subresource)
 
     with pytest.raises(RefusedError, match="only who may assign tenantpolicies changes it"):
-        judged.tenant.patch(HERE, {"metadata": {"labels": labels}})
+        judged.tenant.patch(HERE, {"metadata": {"labels": labels}}, subresource=subresource)
+
+
+def test_the_tenant_changes_no_such_label_by_finalizing_its_namespace(judged: Judged) -> None:
+    stored = judged.tenant.get(HERE)
+    labels = {**stored["metadata"]["labels"], "team": "marked"}
+
+    with pytest.raises(RefusedError, match="only who may assign tenantpolicies changes it"):
+        judged.tenant.update({**stored, "metadata": {**stored["metadata"], "labels": labels}}, subresource="finalize")
 
 
 def test_nobody_else_writes_what_a_tenant_uses(judged: Judged) -> None:

@@ -10,6 +10,7 @@ from tests.core.policy import tenants
 from tests.core.policy.tenants import policy, quota
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.protected_names import names
+from webhook.core.rules.tenant_policy import Namespaces
 from webhook.core.validate import validate
 
 RULES = tenants.rules(policy(quota=quota(devices=4)))
@@ -77,6 +78,25 @@ def test_parts_of_kubernetes_and_accounts_of_others_write_annotations(user: str,
     update = builders.updating(builders.pod(), builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"}))
 
     assert _codes(update, user) == ([] if let else [f'GPU116 metadata.annotations["{INJECTED}"]'])
+
+
+@pytest.mark.parametrize(("user", "let"), [*zip(ACCOUNTS, (False, False, True, True), strict=True)])
+def test_what_a_part_of_kubernetes_has_written_is_changed_by_no_tenant(user: str, *, let: bool) -> None:
+    stored = builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"})
+    update = builders.updating(stored, builders.pod(annotations={INJECTED: "nvidia.com/gpu=all"}))
+
+    assert _codes(update, user) == ([] if let else [f'GPU116 metadata.annotations["{INJECTED}"]'])
+    assert _codes(builders.updating(stored, builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"})), user) == []
+
+
+def test_an_account_of_another_tenant_writes_no_annotation_that_gives_devices() -> None:
+    others = policy("others", namespaces=Namespaces(names=("elsewhere",)))
+    update = builders.updating(builders.pod(), builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"}))
+    request = update._replace(user="system:serviceaccount:elsewhere:ci", namespace=HERE)
+
+    decision = validate(request, tenants.rules(policy(quota=quota(devices=4)), others))
+
+    assert [each.code for each in decision.violations] == ["GPU116"]
 
 
 def test_no_shipped_rule_writes_what_is_protected() -> None:

@@ -137,6 +137,7 @@ def test_what_a_policy_puts_on_pods_is_put_back_into_a_manifest() -> None:
 
 REMOVING = tenants.rules(tenants.policy(device_access="remove", quota=tenants.quota(devices=4)))
 ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+SWITCHES = {"name": "NVIDIA_NVSWITCH", "value": "all"}
 MINE = {"name": "A", "value": "b"}
 
 
@@ -145,14 +146,18 @@ MINE = {"name": "A", "value": "b"}
 def test_a_variable_that_was_taken_out_and_is_applied_again_is_taken_out_again(
     labels: Mapping[str, str], sending: Callable[[Object, Object], Object]
 ) -> None:
-    two = [builders.container(env=[ALL, MINE]), builders.container("other", env=[MINE, ALL])]
+    two = [builders.container(env=[ALL, MINE]), builders.container("other", env=[MINE, SWITCHES, ALL])]
     written = builders.pod(*two, labels=labels)
     stored = _created(written, REMOVING, "vision-dev")
 
     sent = sending(stored, written)
     result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, REMOVING, "vision-dev").patch))
 
-    assert stored["spec"]["containers"][1]["env"] == [MINE, {"name": ALL["name"], "value": "void"}]
+    assert stored["spec"]["containers"][1]["env"] == [
+        MINE,
+        {"name": SWITCHES["name"]},
+        {"name": ALL["name"], "value": "void"},
+    ]
     assert {**result, "metadata": {**result["metadata"], "uid": "1"}} == stored
 
 

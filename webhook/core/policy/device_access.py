@@ -135,7 +135,8 @@ def _of_container(container: Container, backend: str | None, known: Mapping[str,
 def _without(path: Path, name: str, protected: Protected, backend: str | None) -> Edit:
     """What takes a variable away. Without a GPU a harmless value is better: an image may bring another one."""
     if backend is None and protected.harmless:
-        return Put(path, {"name": name, "value": protected.harmless[0]})
+        harmless = protected.harmless[0]  # the API server stores no empty value
+        return Put(path, {"name": name, "value": harmless} if harmless else {"name": name})
     return Remove(path)
 
 
@@ -197,15 +198,20 @@ def removing(found: Sequence[Bypass]) -> list[Edit]:
 
 def told(found: Bypass) -> str:
     """The warning to the author of a pod that loses it."""
-    put = next((edit.value["value"] for edit in found.edits if isinstance(edit, Put)), None)
+    put = next((edit.value.get("value", "") for edit in found.edits if isinstance(edit, Put)), None)
     became = "was taken out" if put is None else f'became "{put}"'
     return f"{found.said} {became}: it {found.protected.gives}"
 
 
 def added(old: Pod, new: Pod, held: Served, rulebook: Rulebook) -> Iterator[Bypass]:
     """What an update adds, as a variable of an ephemeral container, or an annotation."""
-    before = {one.said for one in find(old, held, rulebook)}
-    yield from (one for one in find(new, held, rulebook) if one.said not in before)
+    before = {(one.said, _written(old, one)) for one in find(old, held, rulebook)}
+    yield from (one for one in find(new, held, rulebook) if (one.said, _written(new, one)) not in before)
+
+
+def _written(seen: Pod, found: Bypass) -> str:
+    """The value of a label or an annotation; what else is found has its value in `said`."""
+    return text_of(at(seen.raw, *found.path)) if found.path[0] == "metadata" else ""
 
 
 def is_mirrored(seen: Pod, user: str) -> bool:

@@ -177,7 +177,7 @@ def _judged(
         yield _violation(change, f"{serving[0].name} serves the pod as it says", serving[0].rule)
         return
     if not (allocation.depends(change.kind, change.key, rulebook) or change.key == NOTE):
-        yield from _reserved(change, request, policy, rulebook)
+        yield from _reserved(change, request, rulebook)
         return
     said = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
     if said and not _writes(user, _index(rulebook).reading.get((change.kind, ruled), ())):
@@ -192,46 +192,44 @@ def _serving(change: Change, rulebook: Rulebook) -> Sequence[Backend]:
     return _index(rulebook).enforcing.get(place, written)
 
 
-def _reserved(
-    change: Change, request: AdmissionRequest, policy: TenantPolicy | None, rulebook: Rulebook
-) -> Iterator[Violation]:
+def _reserved(change: Change, request: AdmissionRequest, rulebook: Rulebook) -> Iterator[Violation]:
     """A violation for what only a back end's scheduler and device plugin write: they take a device for it."""
     heads, patterns = _index(rulebook).reserved
     if change.kind != "annotation" or not change.key.startswith(heads):
         return
     reserving = [backend for pattern, backend in patterns if fnmatchcase(change.key, pattern)]
-    if not reserving or any(_is_a_part(request, backend, policy, rulebook) for backend in reserving):
+    if not reserving or any(_is_a_part(request, backend, rulebook) for backend in reserving):
         return
     name, rule = reserving[0].name, reserving[0].rule
     fix = f"leave it; if {shown(request.user)} is a part of {name}, add it to writers: in the rule"
     yield _violation(change, f"only the scheduler of {name} writes it", rule, fix)
 
 
-def _is_a_part(request: AdmissionRequest, backend: Backend, policy: TenantPolicy | None, rulebook: Rulebook) -> bool:
+def _is_a_part(request: AdmissionRequest, backend: Backend, rulebook: Rulebook) -> bool:
     """Whether the user may be a part of a back end.
 
     A part of Kubernetes always may: schedulers and device plugins of some vendors have the user of kube-scheduler or
-    of the node. Else the rule lists them; if it does not, a service account may that is not the tenant's.
+    of the node. Else the rule lists them; if it does not, a service account of no tenant may.
     """
     if request.user.startswith(_ACCOUNT) and backend.writers:
         return _writes(request.user, [backend])
-    return is_of_the_platform(request, policy, rulebook)
+    return is_of_the_platform(request, rulebook)
 
 
-def is_of_the_platform(request: AdmissionRequest, policy: TenantPolicy | None, rulebook: Rulebook) -> bool:
-    """Whether the user is a part of Kubernetes, or a service account that is not the tenant's."""
+def is_of_the_platform(request: AdmissionRequest, rulebook: Rulebook) -> bool:
+    """Whether the user is a part of Kubernetes, or a service account of no tenant."""
     if not request.user.startswith(_ACCOUNT):
         return request.user.startswith("system:") and request.user != _ANYBODY
     namespace = request.user.removeprefix(_ACCOUNT).partition(":")[0]
     if namespace == request.namespace:
         return False
-    return policy is None or rulebook.cluster.exempts(namespace) or not _is_of(policy, namespace, rulebook)
+    policy = member(namespace, rulebook.tenancy).policy
+    return policy is None or rulebook.cluster.exempts(namespace) or not is_of_one_tenant(policy, rulebook)
 
 
-def _is_of(policy: TenantPolicy, namespace: str, rulebook: Rulebook) -> bool:
-    """Whether a namespace is of the tenant. A policy that has system namespaces, too, is no tenant's alone."""
-    of_all = any(member(each, rulebook.tenancy).policy is policy for each in rulebook.cluster.system_namespaces)
-    return not of_all and member(namespace, rulebook.tenancy).policy is policy
+def is_of_one_tenant(policy: TenantPolicy, rulebook: Rulebook) -> bool:
+    """Whether a policy is a tenant's alone: it has no system namespaces."""
+    return all(member(each, rulebook.tenancy).policy is not policy for each in rulebook.cluster.system_namespaces)
 
 
 def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:

@@ -106,7 +106,7 @@ def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     if access is None:
         return NOTHING
     found = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
-    if immutable.is_of_the_platform(request, policy, rulebook):
+    if immutable.is_of_the_platform(request, rulebook):
         found = (one for one in found if one.path[0] != "metadata")  # which schedulers and device plugins write
     bypasses = [*islice(found, MOST)]
     if policy is None:

@@ -305,7 +305,7 @@ class Backend:
     writers: tuple[str, ...] = take(
         many(USERS),
         "Users that belong to the system, as globs. On a running pod only they may change the annotations and"
-        " labels that the system reads or `reserves`. If none are listed, service accounts outside the tenant's"
+        " labels that the system reads or `reserves`. If none are listed, service accounts outside of tenants'"
         " namespaces may write what it `reserves`. Users of Kubernetes, as `system:kube-scheduler`, always may.",
         ["system:serviceaccount:kai-scheduler:*"],
     )

@@ -115,12 +115,12 @@ object.spec.?volumes.orValue([]).filter(volume, has(volume.hostPath) &&
 
 
 def _of_metadata(names: Names, section: str, values: Values) -> str:
-    entries = f"object.metadata.?{section}.orValue({{}})"
+    entries, before = (f"{holder}.metadata.?{section}.orValue({{}})" for holder in ("object", "oldObject"))
     refused = values.refused(names, "key", f"{entries}[key]")
     return f"""\
 {entries}.filter(key,
 {indented(refused)} &&
-  ({CREATING} || !(key in oldObject.metadata.?{section}.orValue({{}}))))"""
+  ({CREATING} || !(key in {before}) || {before}[key] != {entries}[key]))"""
 
 
 def _of_containers(field: str, one: str, name: str, refused: str) -> str:

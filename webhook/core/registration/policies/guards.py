@@ -30,7 +30,7 @@ _NAMESPACES: Final = {
     "apiGroups": [""],
     "apiVersions": ["v1"],
     "operations": ["CREATE", "UPDATE"],
-    "resources": ["namespaces"],
+    "resources": ["namespaces", "namespaces/finalize", "namespaces/status"],
 }
 _LABELS: Final = {
     "labels": "object.metadata.?labels.orValue({})",

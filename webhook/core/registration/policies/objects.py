@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from webhook.core.policy import device_access
+from webhook.core.kube.cel import like, listed
+from webhook.core.policy import device_access, immutable
 from webhook.core.policy.membership import NAME_LABEL
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Action
@@ -22,9 +23,10 @@ CHANGED: Final = {
 }
 
 _BY_A_PERSON: Final = """\
-request.operation == 'CREATE' || !request.userInfo.username.startsWith('system:') ||
-request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"""
-"""Schedulers and kubelets write into pods that exist, by which devices are given."""
+request.operation == 'CREATE' || request.?subResource.orValue('') == 'ephemeralcontainers' ||
+!request.userInfo.username.startsWith('system:') ||
+[request.userInfo.username.split(':')].exists(user, user[1] == 'serviceaccount' &&
+  (user[2] == request.namespace || %s))"""
 
 NOT_OF_A_FILE: Final = {
     "name": "not-of-a-file",
@@ -32,7 +34,18 @@ NOT_OF_A_FILE: Final = {
 !('{device_access.MIRROR}' in object.metadata.?annotations.orValue({{}})) ||
 request.userInfo.username != 'system:node:' + object.spec.?nodeName.orValue('')""",
 }
-OF_PODS: Final = ({"name": "by-a-person", "expression": _BY_A_PERSON}, NOT_OF_A_FILE)
+
+
+def of_pods(rulebook: Rulebook) -> Sequence[Object]:
+    """Which requests about pods are judged. Schedulers and kubelets write into pods that exist, to give devices.
+
+    A service account is a tenant's if a policy has its namespace by name: labels of other namespaces are not seen.
+    """
+    tenants = [one for one in rulebook.tenancy.policies if immutable.is_of_one_tenant(one, rulebook)]
+    theirs = like({name for one in tenants for name in one.namespaces.names}, "user[2]")
+    spared = listed(sorted(rulebook.cluster.system_namespaces))
+    by_a_person = _BY_A_PERSON % f"(!(user[2] in {spared}) && ({theirs}))"
+    return [{"name": "by-a-person", "expression": by_a_person}, NOT_OF_A_FILE]
 
 
 class Family(NamedTuple):

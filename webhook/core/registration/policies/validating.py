@@ -13,7 +13,7 @@ from typing import Final
 from webhook.core.kube.cel import listed, text
 from webhook.core.policy import device_access
 from webhook.core.registration.policies import bypasses, ceilings, guards, objects, tenants, untranslated
-from webhook.core.registration.policies.objects import CHANGED, CREATED, OF_PODS, Family, Object
+from webhook.core.registration.policies.objects import CHANGED, CREATED, Family, Object, of_pods
 from webhook.core.rules import cluster
 from webhook.core.rules.protected_names import names
 from webhook.core.rules.protection import Access
@@ -53,7 +53,7 @@ def render(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
     """Every policy with its binding, for a server in a namespace."""
     served = {"served": untranslated.carries(rulebook)}
     asking = {**served, **untranslated.variables()}
-    shorthand = Family("shorthand", [CREATED], asking, [_UNTRANSLATED], OF_PODS)
+    shorthand = Family("shorthand", [CREATED], asking, [_UNTRANSLATED], of_pods(rulebook))
     made = [
         each
         for one in (shorthand, *guards.families(rulebook, namespace))
@@ -74,10 +74,10 @@ def _of_tenants(rulebook: Rulebook, served: Mapping[str, str], action: Action) -
         for name, family in (("device-names", bypasses.of_names), ("node-access", bypasses.of_nodes)):
             found = family(known, values)
             refused = [_none_of(section) for section in found if section in _KINDS]
-            yield Family(name, [CREATED, CHANGED], {**about, **found}, refused, OF_PODS)
+            yield Family(name, [CREATED, CHANGED], {**about, **found}, refused, of_pods(rulebook))
     bounds, exceeded = ceilings.of(rulebook, action)
     if exceeded:
-        yield Family("ceilings", [CREATED], {**holding, **bounds}, exceeded, OF_PODS)
+        yield Family("ceilings", [CREATED], {**holding, **bounds}, exceeded, of_pods(rulebook))
 
 
 def of_tenants(rulebook: Rulebook, accesses: frozenset[Access]) -> str:
