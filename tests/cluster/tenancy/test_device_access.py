@@ -120,7 +120,7 @@ def test_no_text_is_too_long_to_be_refused(mine: Client) -> None:
 
 
 def test_what_a_policy_takes_out_can_be_applied_and_replaced_again(town: Town) -> None:
-    [there] = town.tenant("again", quota={"devices": 2}, deviceAccess="remove")
+    [there] = town.tenant("restated", quota={"devices": 2}, deviceAccess="remove")
     free = container("main", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "A", "value": "b"}])
     tried = [pod("with", labels={"gpu": "1"}, containers=[free]), pod("without", containers=[free])]
 
