@@ -48,23 +48,25 @@ def _asking(url: str, folder: Path) -> str:
 DEPLOYMENT = "/apis/apps/v1/namespaces/gpu-webhook-system/deployments/gpu-webhook"
 
 
-def test_where_nothing_is_installed_it_asks_whether_this_is_the_cluster(tmp_path: Path) -> None:
-    with answering(HTTPStatus.NOT_FOUND) as url:
+@pytest.mark.parametrize(
+    ("status", "asked"),
+    [
+        pytest.param(
+            HTTPStatus.NOT_FOUND,
+            " is it installed in this cluster? Elsewhere: --namespace NAME;",
+            id="where nothing is installed",
+        ),
+        pytest.param(HTTPStatus.FORBIDDEN, "", id="where the account may not read them"),
+    ],
+)
+def test_without_the_rules_of_the_cluster_it_says_how_to_give_them(
+    status: HTTPStatus, asked: str, tmp_path: Path
+) -> None:
+    with answering(status) as url:
         said = _asking(url, tmp_path)
 
     assert said == (
-        f"gpu-webhook: {DEPLOYMENT} was answered with 404: so it says; is it installed in this cluster? Elsewhere:"
-        " --namespace NAME; to examine it without its ConfigMaps, give the rules that should be in force: --rules"
-        " DIR\n"
-    )
-
-
-def test_who_may_not_read_its_rules_is_told_how_to_give_them(tmp_path: Path) -> None:
-    with answering(HTTPStatus.FORBIDDEN) as url:
-        said = _asking(url, tmp_path)
-
-    assert said == (
-        f"gpu-webhook: {DEPLOYMENT} was answered with 403: so it says;"
+        f"gpu-webhook: {DEPLOYMENT} was answered with {status.value}: so it says;{asked}"
         " to examine it without its ConfigMaps, give the rules that should be in force: --rules DIR\n"
     )
 

@@ -26,14 +26,10 @@ def explain_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "file", metavar="FILE|-", help="pods, workloads, policies, lists or reviews, as YAML or JSON"
     )
-    command.add_argument(
-        "--with",
-        dest="around",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="claims that the pods name, their classes, policies, and namespaces with their labels, where they "
-        "are not in the same file",
+    options.around(
+        command,
+        "claims that the pods name, their classes, policies, and namespaces with their labels, where they are not in"
+        " the same file",
     )
     command.add_argument(
         "-n", "--namespace", default="", metavar="NAME", help="namespace of the pods; default: what each pod says"

@@ -29,6 +29,11 @@ def rules(command: argparse.ArgumentParser) -> None:
     )
 
 
+def around(command: argparse.ArgumentParser, what: str) -> None:
+    """Files with objects beside those that are asked about; `what` these may be."""
+    command.add_argument("--with", dest="around", action="append", default=[], metavar="FILE", help=what)
+
+
 def output(command: argparse.ArgumentParser) -> None:
     """For people or for scripts."""
     command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: %(default)s")

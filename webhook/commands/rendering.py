@@ -38,13 +38,8 @@ def render_options(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="CA certificates (PEM), if you issue the server's certificate",
     )
-    command.add_argument(
-        "--with",
-        dest="around",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="policies: TenantPolicies and Exemptions beside those among the rules, as kubectl prints them",
+    options.around(
+        command, "policies: TenantPolicies and Exemptions beside those among the rules, as kubectl prints them"
     )
     command.add_argument(
         "--mutating",

@@ -82,13 +82,13 @@ def _decision(planned: Plan, seen: Pod, request: AdmissionRequest, rulebook: Rul
         return (
             _with_judgement(refused, planned, request, rulebook) if refused.code == HTTPStatus.FORBIDDEN else refused
         )
-    served = {one.asked.container.name: one.backend.name for one in planned.served}
-    removed = device_access.removal(seen, served, rulebook)
+    backends = planned.backends
+    removed = device_access.removal(seen, backends, rulebook)
     return Decision(
         allowed=True,
         warnings=[*planned.warnings, *map(device_access.told, removed)],
         patch=patch.to_patch([*planned.edits, *device_access.removing(removed)], request.pod or {}),
-        backends=served,
+        backends=backends,
         audit=_audit(planned, rulebook),
     )
 

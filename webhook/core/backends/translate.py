@@ -55,7 +55,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     if backend.partitions is not None:
         request = _partition(request, card, backend, warnings)
     mode = _mode_for(request, backend, card, rulebook)
-    check_size(request, backend, rulebook)
+    check_size(request, card, rulebook)
     check_selects(request, mode, backend, rulebook)
     warnings += _unsaid(request, mode, backend)
     request = _with_all_cores(request, mode, backend, warnings)
@@ -172,12 +172,12 @@ def _some(name: str, models: Sequence[str]) -> str:
     return ", ".join(ranked[:MENTIONED]) + (", ..." if len(ranked) > MENTIONED else "")
 
 
-def check_size(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
-    """Raise CannotExpressError if no card that the container may get is large enough."""
+def check_size(request: GpuRequest, card: Card | None, rulebook: Rulebook) -> None:
+    """Raise CannotExpressError if no requested model is large enough, or else the card that `find_card` finds."""
     if request.memory is None:
         return
-    known = None if request.models else find_card(request, rulebook, backend)
-    asked = [known] if known else [rulebook.devices[model.lower()] for model in request.models]
+    named = [rulebook.devices[model.lower()] for model in request.models]
+    asked = named or ([card] if card else [])
     largest = max(asked, key=lambda card: card.memory, default=None)
     if largest is not None and request.memory > largest.memory:
         usable = show_size(largest.memory)

@@ -176,7 +176,7 @@ def _as_it_stands(asked: ContainerRequest, backend: Backend, rulebook: Rulebook)
     request, mode = read_back.understand_or_advise(amounts, backend, asked.annotations, could_be)
     request = replace(request, models=models, placement=placement and placement.value)
     translate.check_cards(request, backend, rulebook)
-    translate.check_size(request, backend, rulebook)
+    translate.check_size(request, card, rulebook)
     translate.check_selects(request, mode, backend, rulebook)
     if card is not None and mode.when.devices == "profile" and request.devices == "part":
         request = partitions.cut(request, card, backend)

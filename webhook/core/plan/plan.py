@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -31,6 +31,11 @@ class Plan:
     edits: list[Edit] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
+
+    @property
+    def backends(self) -> Mapping[str, str]:
+        """The back end of each container that has a GPU, by the container's name."""
+        return {one.asked.container.name: one.backend.name for one in self.served}
 
     @property
     def unknown(self) -> bool:

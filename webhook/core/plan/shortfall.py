@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from webhook.core.backends import read_back, translate
 from webhook.core.backends.amounts import CannotExpressError
@@ -21,6 +22,9 @@ from webhook.core.plan.choose import Assignment
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Violation
+
+CREATE_AGAIN: Final = "create the pod again; if it happens again, show this to an operator of the cluster"
+"""The fix for a pod that the mutating webhook has not translated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ def _untranslated(asked: ContainerRequest) -> Violation:
         path=asked.request.path() if asked.request else "",
         message=f'the container "{asked.container.name}" asks for {asked.request} and has no GPU resource: '
         "the mutating webhook did not run, or another one took its work away",
-        fix="create the pod again; if it happens again, show this to an operator of the cluster",
+        fix=CREATE_AGAIN,
     )
 
 

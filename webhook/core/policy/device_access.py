@@ -30,6 +30,12 @@ CODE: Final = "GPU116"
 MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a pod that a kubelet shows."""
 
+UNCOUNTED: Final = "and no quota counts that"
+FIX: Final = (
+    'leave it out, and ask for GPUs as gpu: "1"; if the pod needs it, ask an operator of the cluster for an Exemption'
+    " that lifts deviceAccess"
+)
+
 Served = Mapping[str, str]
 """The back end of each container that has a GPU, by the container's name."""
 
@@ -225,9 +231,8 @@ def violation(found: Bypass) -> Violation:
     return Violation(
         code=CODE,
         path=field(found.path),
-        message=f"{found.said} {found.protected.gives}, and no quota counts that",
-        fix='leave it out, and ask for GPUs as gpu: "1"; if the pod needs it, ask an operator of the cluster for an '
-        "Exemption that lifts deviceAccess",
+        message=f"{found.said} {found.protected.gives}, {UNCOUNTED}",
+        fix=FIX,
         rule=found.protected.rule,
     )
 

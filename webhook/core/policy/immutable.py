@@ -21,7 +21,7 @@ from webhook.core.kube.paths import field
 from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.plan import allocation
 from webhook.core.policy import disabled_back_ends, holdings, unknown_devices
-from webhook.core.policy.membership import member
+from webhook.core.policy.membership import is_of_one_tenant, member
 from webhook.core.request.shorthand import KEYS, is_plain_key
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.backend import Backend
@@ -225,11 +225,6 @@ def is_of_the_platform(request: AdmissionRequest, rulebook: Rulebook) -> bool:
         return False
     policy = member(namespace, rulebook.tenancy).policy
     return policy is None or rulebook.cluster.exempts(namespace) or not is_of_one_tenant(policy, rulebook)
-
-
-def is_of_one_tenant(policy: TenantPolicy, rulebook: Rulebook) -> bool:
-    """Whether a policy is a tenant's alone: it has no system namespaces."""
-    return all(member(each, rulebook.tenancy).policy is not policy for each in rulebook.cluster.system_namespaces)
 
 
 def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from webhook.core.forms.labels import Expression
+from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import Namespaces, TenantPolicy
 
@@ -42,6 +43,11 @@ def _member(namespace: str, tenancy: Tenancy) -> Membership:
     highest = max(policy.priority for policy in selecting)
     best = [policy for policy in selecting if policy.priority == highest]
     return Membership(best[0]) if len(best) == 1 else Membership(None, best)
+
+
+def is_of_one_tenant(policy: TenantPolicy, rulebook: Rulebook) -> bool:
+    """Whether a policy is a tenant's alone: it has no system namespaces."""
+    return all(member(each, rulebook.tenancy).policy is not policy for each in rulebook.cluster.system_namespaces)
 
 
 def undecided(namespace: str, tenancy: Tenancy) -> Iterator[TenantPolicy]:

@@ -107,9 +107,8 @@ def _created(written: Pod, before: Plan, rulebook: Rulebook) -> tuple[Plan, Pod]
         if "gpu-backend" not in served.asked.stated
     ]
     planned = defaults.plan_for_tenant(placement.with_metadata(written, kept), rulebook)
-    served = {one.asked.container.name: one.backend.name for one in planned.served}
     planned.edits[:0] = kept
-    planned.edits += device_access.removing(device_access.removal(written, served, rulebook))
+    planned.edits += device_access.removing(device_access.removal(written, planned.backends, rulebook))
     return planned, pod.read(
         patch.applied(patch.to_patch(planned.edits, written.raw), written.raw), written.namespace
     )

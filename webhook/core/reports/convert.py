@@ -82,7 +82,7 @@ class Conversion:
         ]
         decision = judged.decision._replace(warnings=list(dict.fromkeys(said)))
         if decision.allowed:
-            decision = decision._replace(patch=operations, backends=_backends(planned))
+            decision = decision._replace(patch=operations, backends=planned.backends)
             before = replace(before, after=after, charges=judged.charges)
         return explain.with_candidates(replace(before, decision=decision), self.wanted)
 
@@ -244,7 +244,3 @@ def _without_notes(raw: Mapping[str, Any]) -> dict[str, Any]:
     own = any(PREFIX in key and key not in notes for key in present)
     kept = {key: value for key, value in present.items() if own or key not in notes}
     return {**raw, "metadata": remove.with_value(metadata, "annotations", kept)}
-
-
-def _backends(planned: Plan) -> Mapping[str, str]:
-    return {one.asked.container.name: one.backend.name for one in planned.served}

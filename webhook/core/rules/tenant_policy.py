@@ -48,10 +48,10 @@ def _number(node: Node, _: Scope) -> Fraction:
         raise node.problem(f'has to be in quotes: "{node.value}"')
     text = str(node.value) if isinstance(node.value, int) and not isinstance(node.value, bool) else node.text()
     if text.endswith("%") and _NUMBER.fullmatch(text[:-1]):
-        percent = Fraction(text[:-1])
         if node.key == "cores":
             raise node.problem(f'"{text}" has a sign too many; write {text[:-1]}, which is percent of one device')
-        raise node.problem(f'"{text}" is no number of devices; write "{float(percent / 100):g}" for that part of one')
+        part = quantity.show(Fraction(text[:-1]) / 100)
+        raise node.problem(f'"{text}" is no number of devices; write "{part}" for that part of one')
     if not _NUMBER.fullmatch(text):
         raise node.problem(f'"{text}" is no number that can be asked for; write 2, or "0.5" in quotes')
     return Fraction(text)

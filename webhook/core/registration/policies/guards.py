@@ -1,7 +1,7 @@
 """In CEL: who may change which namespaces a policy is for, and what a ledger says.
 
-RBAC alone says who writes TenantPolicies and Exemptions, which no right in one namespace reaches. A Namespace is
-reached by such a right; and a ledger is written by programs of ours only, whoever else RBAC lets.
+RBAC alone says who writes TenantPolicies and Exemptions: rights in one namespace do not reach them. Such rights reach
+that Namespace object. Only our programs write ledgers, also if RBAC lets others.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from webhook.core.kube.cel import like, listed
-from webhook.core.policy import device_access, immutable
-from webhook.core.policy.membership import NAME_LABEL
+from webhook.core.policy import device_access
+from webhook.core.policy.membership import NAME_LABEL, is_of_one_tenant
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Action
 
@@ -41,7 +41,7 @@ def of_pods(rulebook: Rulebook) -> Sequence[Object]:
 
     A service account is a tenant's if a policy has its namespace by name: labels of other namespaces are not seen.
     """
-    tenants = [one for one in rulebook.tenancy.policies if immutable.is_of_one_tenant(one, rulebook)]
+    tenants = [one for one in rulebook.tenancy.policies if is_of_one_tenant(one, rulebook)]
     theirs = like({name for one in tenants for name in one.namespaces.names}, "user[2]")
     spared = listed(sorted(rulebook.cluster.system_namespaces))
     by_a_person = _BY_A_PERSON % f"(!(user[2] in {spared}) && ({theirs}))"

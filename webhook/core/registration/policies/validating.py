@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from webhook.core.kube.cel import listed, text
+from webhook.core.plan import shortfall
 from webhook.core.policy import device_access
 from webhook.core.registration.policies import bypasses, ceilings, guards, objects, tenants, untranslated
 from webhook.core.registration.policies.objects import CHANGED, CREATED, Family, Object, of_pods
@@ -35,16 +36,11 @@ _KINDS: Final = {
     "capabilities": "the capability",
     "hostPaths": "the host path",
 }
-_REACHES: Final = "may give devices that the pod does not ask for, and no quota counts that"
-_LEAVE_OUT: Final = (
-    'leave it out, and ask for GPUs as gpu: "1"; if the pod needs it, ask an operator of the cluster for an Exemption'
-    " that lifts deviceAccess"
-)
+_REACHES: Final = f"may give devices that the pod does not ask for, {device_access.UNCOUNTED}; {device_access.FIX}"
 _UNTRANSLATED: Final = {
     "expression": "!variables.asked || variables.none || variables.served",
     "message": "[GPU601] the pod asks for a GPU and has no GPU resource: the webhook gpu-webhook did not see it, or"
-    " another one took its work away; create the pod again; if it happens again, show this to an operator of the"
-    " cluster",
+    f" another one took its work away; {shortfall.CREATE_AGAIN}",
     "reason": "Forbidden",
 }
 
@@ -94,7 +90,7 @@ def _none_of(section: str) -> Mapping[str, str]:
     said = f"'[{device_access.CODE}] {kind}{' ' * bool(kind)}' + {found}.join(', ') + ' ' + "
     return {
         "expression": f"!variables.tenant || {found}.size() == 0",
-        "messageExpression": f"{said}{text(f'{_REACHES}; {_LEAVE_OUT}')}",
-        "message": f"[{device_access.CODE}] something in {section} {_REACHES}; {_LEAVE_OUT}",
+        "messageExpression": f"{said}{text(_REACHES)}",
+        "message": f"[{device_access.CODE}] something in {section} {_REACHES}",
         "reason": "Forbidden",
     }
