@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from webhook import cli
+from webhook.cli import __main__
 
 HERE = Path(__file__).parent
 RULES = HERE / "rules"
@@ -41,7 +41,7 @@ def run(*arguments: str | Path, given: str | bytes = b"") -> Ran:
     read, out, err = io.TextIOWrapper(io.BytesIO(_bytes(given))), io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", read):
         try:
-            code = cli.main([*map(str, arguments)])
+            code = __main__.main([*map(str, arguments)])
         except SystemExit as end:  # argparse: help, or wrong usage
             code = int(end.code or 0)
     return Ran(code, out.getvalue(), err.getvalue())

@@ -9,8 +9,7 @@ from tests.laws import clusters
 from tests.laws.asking import Asking
 from tests.laws.vendors import READINGS
 from tests.laws.vendors.seen import Given, Seen
-from webhook.core.interpret.container_request import ContainerRequest
-from webhook.core.interpret.interpret import interpret
+from webhook.core.interpret.interpret import ContainerRequest, interpret
 from webhook.core.kube import pod
 from webhook.core.plan import plan
 from webhook.core.plan.choose import Assignment

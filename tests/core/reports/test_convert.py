@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests import builders
-from webhook.core.reports import convert
+from webhook.cli import convert
 
 RULES = builders.rulebook(builders.shipped_files())
 

@@ -13,9 +13,8 @@ from jsonschema import Draft202012Validator
 from tests.laws import SOAK
 from webhook.core.forms.document import DocumentError, Node
 from webhook.core.rules import load
-from webhook.core.rules import schema as schemas
-from webhook.core.rules.verbs import MEANINGS
-from webhook.core.rules.vocabulary import VERBS
+from webhook.core.rules import load as schemas
+from webhook.core.rules.verbs import MEANINGS, VERBS
 from webhook.files.documents import parse
 
 SCHEMA = schemas.schema()

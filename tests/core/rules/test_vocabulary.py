@@ -1,8 +1,8 @@
 """The words of the rule language, and those who interpret them."""
 
-from webhook.core.plan.pod_requirements import FORBIDDABLE, REQUIRABLE
+from webhook.core.plan.inject import FORBIDDABLE, REQUIRABLE
 from webhook.core.rules.modes import REQUIRES
-from webhook.core.rules.vocabulary import EXCLUSIONS
+from webhook.core.rules.verbs import EXCLUSIONS
 
 
 def test_every_word_about_the_rest_of_a_pod_is_interpreted() -> None:

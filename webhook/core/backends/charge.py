@@ -9,7 +9,7 @@ from operator import add, sub
 from typing import Any
 
 from webhook.core.kube.quantity import show
-from webhook.core.request.request import GpuRequest
+from webhook.core.request import GpuRequest
 from webhook.core.rules.catalog import Card
 
 

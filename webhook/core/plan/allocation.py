@@ -6,29 +6,32 @@ shorthand for them. The check of a stored pod, the policies and the reports shar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from webhook.core.backends import cards, charge, partitions, read_back, translate
+from webhook.core import request
+from webhook.core.backends import cards, charge, read_back, translate
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.charge import Measure
 from webhook.core.interpret import extended_resources, locations
-from webhook.core.interpret.container_request import ContainerRequest
+from webhook.core.interpret.interpret import ContainerRequest, Interpretation, interpret
 from webhook.core.kube.pod import Pod
-from webhook.core.plan import choose, resource_claims, text
+from webhook.core.plan import choose, inject
 from webhook.core.plan.choose import Assignment
-from webhook.core.plan.reach import Reach
-from webhook.core.request import shorthand
-from webhook.core.request.request import GpuRequest
+from webhook.core.plan.inject import NodeSelection
+from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode
 from webhook.core.rules.rulebook import Rulebook, Surroundings
-from webhook.core.rules.vocabulary import Slot, SlotKind
+from webhook.core.rules.verbs import Slot, SlotKind
+from webhook.core.violations import Violation
+
+# Allocation: what the resources on a container mean, that is their back end, card, request and measure.
 
 
 class Found(NamedTuple):
@@ -46,7 +49,7 @@ class Allocation:
     measure: Measure
 
 
-def lasting(seen: Pod, rulebook: Rulebook) -> Rulebook:
+def lasting_rulebook(seen: Pod, rulebook: Rulebook) -> Rulebook:
     """The rulebook without surroundings, but with the card that /mutate noted on the pod.
 
     What a pod counts must not change with the nodes of the cluster, nor with the claims that the pod names.
@@ -61,7 +64,7 @@ def lasting(seen: Pod, rulebook: Rulebook) -> Rulebook:
     return known
 
 
-def of(asked: ContainerRequest, reach: Reach, said: Allocation | None = None) -> Allocation:
+def of(asked: ContainerRequest, reach: NodeSelection, said: Allocation | None = None) -> Allocation:
     """The allocation of a container: the largest that any node gives on which its pod may run.
 
     The shorthand (`said`, if it was read before) is not undercut. Resources alone are those of the owner to whose
@@ -92,7 +95,7 @@ def _owners_on_nodes(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Ba
     return [owner for owner in rulebook.resources[next(iter(names))].known if names <= owner.owns]
 
 
-def _with_the_card(owners: Sequence[Backend], meant: Allocation, reach: Reach) -> Sequence[Backend]:
+def _with_the_card(owners: Sequence[Backend], meant: Allocation, reach: NodeSelection) -> Sequence[Backend]:
     """Those that serve a card that the container asks for, if its pod is bound to such cards; else all of them."""
     if not reach.stays_on_card(meant.served):
         return owners
@@ -217,7 +220,7 @@ def _as_read(asked: ContainerRequest, backend: Backend, found: Found, rulebook: 
     if found.profile is not None and request.devices == "whole":
         request = replace(request, profile=found.profile)
     if backend.partitions is not None and mode.when.devices == "profile" and found.card and request.devices == "part":
-        request = partitions.cut(request, found.card, backend)
+        request = translate.cut_partition(request, found.card, backend)
     return _as_served(
         Assignment(asked=asked, backend=backend, request=request, mode=mode, card=found.card, amounts=amounts),
         rulebook,
@@ -239,7 +242,7 @@ def measure(
     rulebook: Rulebook,
 ) -> Measure:
     """What a request counts as; on an unknown card the largest of those that it may be."""
-    others = text.taken_for(_named(asked), modes, rulebook)
+    others = inject.taken_for(_named(asked), modes, rulebook)
     sure = _on_card(asked, request, backend, card, modes, rulebook)
     return reduce(Measure.at_least, (charge.asked(request, other) for other in others), sure)
 
@@ -257,7 +260,7 @@ def _on_card(
         return plain
     named = _named(asked)
     if request.profile is not None:
-        having = [one for one in cards.served(backend, rulebook) if request.profile in one.profiles]
+        having = [one for one in cards.card_served(backend, rulebook) if request.profile in one.profiles]
         could_be = [one for one in having if not named or one.model in named] or having
         return reduce(Measure.at_least, (charge.asked(request, one) for one in could_be)) if could_be else plain
     sizes = [charge.asked(request, rulebook.devices[model.lower()]).memory for model in named]
@@ -269,16 +272,16 @@ def _on_card(
 
 def _cut(request: GpuRequest, named: Sequence[str], backend: Backend, rulebook: Rulebook) -> Iterator[Measure]:
     """What the partition counts as that a share becomes, on each card that it may get."""
-    for one in cards.served(backend, rulebook):
+    for one in cards.card_served(backend, rulebook):
         if not named or one.model in named:
             with suppress(CannotExpressError):
-                yield charge.asked(partitions.cut(request, one, backend), one)
+                yield charge.asked(translate.cut_partition(request, one, backend), one)
 
 
 def models(asked: ContainerRequest, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook) -> tuple[str, ...]:
     """The card models that a container may get, if it names any or its card is known; none: any."""
     named = _named(asked)
-    others = [other.model for other in text.taken_for(named, modes, rulebook)]
+    others = [other.model for other in inject.taken_for(named, modes, rulebook)]
     return (*named, *others) or ((card.model,) if card else ())
 
 
@@ -295,10 +298,10 @@ def card(asked: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Card 
 
 def claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocation | None:
     """The allocation of a container that was translated into resource claims; None if it was not."""
-    there = resource_claims.used(seen, asked.container)
+    there = inject.used_claims(seen, asked.container)
     for candidate in choose.candidates(asked, rulebook) if there else ():
         if isinstance(candidate, Assignment) and there.issuperset(
-            resource_claims.templates(candidate, rulebook) or [""]
+            inject.claim_templates(candidate, rulebook) or [""]
         ):
             return _as_served(candidate, rulebook)
     return None
@@ -306,7 +309,7 @@ def claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocatio
 
 def depends(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
     """Whether what a pod holds may depend on its `label` or `annotation` of this key, by any loaded rule."""
-    if shorthand.is_key(kind, key):
+    if request.is_key(kind, key):
         return (kind, key) != ("annotation", locations.NOTE)
     if key in rulebook.all_slots[kind]:
         return True
@@ -326,3 +329,124 @@ def addresses(rulebook: Rulebook) -> frozenset[str]:
         resources = [resource for by_key in rulebook.all_slots.values() for resource in by_key.values()]
         known = rulebook.cache[addresses] = frozenset(key for each in resources for key in each.addresses)
     return known
+
+
+# The check that a pod, as it would be stored, gives at least what its shorthand asks.
+
+CREATE_AGAIN: Final = "create the pod again; if it happens again, show this to an operator of the cluster"
+"""The fix for a pod that the mutating webhook has not translated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The violations, and how the pod was read: the rulebook, the interpretation, the allocations by container."""
+
+    violations: Sequence[Violation]
+    interpretation: Interpretation
+    rulebook: Rulebook
+    allocations: Mapping[str, Allocation]
+
+
+def check_sufficient(seen: Pod, rulebook: Rulebook) -> Checked:
+    """Compare what each container asks with its resources.
+
+    The replica that translated the pod may have a back end enabled that this one has not. So if something seems to be
+    missing from a pod with the note of a translation, it is read again by the rules of every back end.
+    """
+    first = _checked(seen, rulebook)
+    if first.violations and locations.NOTE in seen.annotations:
+        again = _checked(seen, _hearing_all(rulebook))
+        if not again.violations:
+            return again
+    return first
+
+
+def _hearing_all(rulebook: Rulebook) -> Rulebook:
+    """The rulebook that reads the annotations and labels of every back end, enabled or not."""
+    return replace(rulebook, slots=rulebook.all_slots, annotations=rulebook.all_annotations)
+
+
+def _checked(seen: Pod, rulebook: Rulebook) -> Checked:
+    found = interpret(seen, rulebook)
+    lasting = lasting_rulebook(seen, rulebook)
+    # A model that this replica's catalogue lacks (3xx) may be in that of the replica that translated.
+    violations = [violation for violation in found.violations if not violation.code.startswith("GPU3")]
+    allocations: dict[str, Allocation] = {}
+    for asked in found.asked:
+        there = written(asked, lasting)
+        if there is not None:
+            allocations[asked.container.name] = there
+        if there is None or not _claimed(there.served, asked, seen, rulebook):
+            violations += _given(asked, seen, rulebook)
+    return Checked(violations, found, rulebook, allocations)
+
+
+def _claimed(served: Assignment, asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> bool:
+    """Whether a container has the resource claims that its shorthand becomes."""
+    wanted = inject.claim_templates(served, rulebook)
+    return not wanted or inject.used_claims(seen, asked.container).issuperset(wanted)
+
+
+def _given(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Iterator[Violation]:
+    """A violation if the container's resources are less than its shorthand asks.
+
+    Resources that no rule here knows may be those of a back end that only the translating replica knows, if the pod
+    has its note. The note proves nothing, and a forged one gives no GPU.
+    """
+    noted = locations.NOTE in seen.annotations
+    if asked.request is None or (noted and any(extended_resources.foreign(asked.container, rulebook))):
+        return
+    if asked.extended.amounts:
+        owners = known_owners(asked, rulebook)
+        if not any(_gives(asked, owner, rulebook) or _writes(asked, seen, owner, rulebook) for owner in owners):
+            yield _less(asked, seen)
+    elif noted and inject.made_for(seen, asked.container):
+        return  # another webhook, which runs later, made claims of its resources
+    elif not any(_writes(asked, seen, backend, rulebook) for backend in _by_claim(asked, seen, rulebook)):
+        yield _untranslated(asked)
+
+
+def _by_claim(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Sequence[Backend]:
+    """The back ends that may have served a container without resources: those with claims, if it has a claim."""
+    if not inject.used_claims(seen, asked.container):
+        return ()
+    return [backend for backend in rulebook.backends.values() if any(mode.claims for mode in backend.modes)]
+
+
+def _writes(asked: ContainerRequest, seen: Pod, backend: Backend, rulebook: Rulebook) -> bool:
+    """Whether a back end translates this request to exactly the container's resources."""
+    served = as_written(replace(asked, extended=extended_resources.NOTHING), backend, rulebook)
+    return served is not None and asked.extended.amounts == served.amounts and _claimed(served, asked, seen, rulebook)
+
+
+def _gives(asked: ContainerRequest, owner: Backend, rulebook: Rulebook) -> bool:
+    """Whether a back end reads the container's resources as at least what is asked."""
+    if asked.request is None:
+        return True
+    try:
+        given, _ = read_back.understand(asked.extended.amounts, owner, asked.annotations)
+        card = translate.find_card(asked.request, rulebook, owner)
+        return read_back.gives(given, translate.with_cores(asked.request, card), card)
+    except CannotExpressError:
+        return False
+
+
+def _untranslated(asked: ContainerRequest) -> Violation:
+    return Violation(
+        code="GPU601",
+        path=asked.request.path() if asked.request else "",
+        message=f'the container "{asked.container.name}" asks for {asked.request} and has no GPU resource: '
+        "the mutating webhook did not run, or another one took its work away",
+        fix=CREATE_AGAIN,
+    )
+
+
+def _less(asked: ContainerRequest, seen: Pod) -> Violation:
+    there = ", ".join(f"{name}: {asked.extended.texts[name]}" for name in asked.extended.amounts)
+    note = seen.annotations.get(locations.NOTE, "untranslated")
+    return Violation(
+        code="GPU602",
+        path=extended_resources.where(asked.container, next(iter(asked.extended.amounts))),
+        message=f'the container "{asked.container.name}" asks for {asked.request} and would get {there} ({note})',
+        fix=f"remove {', '.join(asked.extended.amounts)}; the shorthand writes what it needs",
+    )

@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from webhook.core.backends import partitions, read_back, translate
+from webhook.core.backends import read_back, translate
 from webhook.core.backends.amounts import CannotExpressError, as_text
 from webhook.core.backends.translate import Translation
 from webhook.core.forms.document import nearest
 from webhook.core.interpret import extended_resources
-from webhook.core.interpret.container_request import ContainerRequest
-from webhook.core.request.request import FieldValue, GpuRequest
+from webhook.core.interpret.interpret import ContainerRequest
+from webhook.core.request import FieldValue, GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.vocabulary import CONTAINER
+from webhook.core.rules.verbs import CONTAINER
 from webhook.core.violations import Refusal, Violation
 
 
@@ -179,7 +179,7 @@ def _as_it_stands(asked: ContainerRequest, backend: Backend, rulebook: Rulebook)
     translate.check_size(request, card, rulebook)
     translate.check_selects(request, mode, backend, rulebook)
     if card is not None and mode.when.devices == "profile" and request.devices == "part":
-        request = partitions.cut(request, card, backend)
+        request = translate.cut_partition(request, card, backend)
     implied = [name for name, output in mode.amounts.items() if isinstance(output.absent, int)]
     _check_counts(asked, implied)
     completed = {**amounts, **{name: request.count for name in implied if name not in amounts}}

@@ -9,15 +9,14 @@ from fractions import Fraction
 from webhook.core.backends.amounts import CannotExpressError, as_text
 from webhook.core.backends.translate import find_card
 from webhook.core.interpret import locations
-from webhook.core.interpret.container_request import ContainerRequest
-from webhook.core.interpret.interpret import MOST, Interpretation, interpret
+from webhook.core.interpret.interpret import MOST, ContainerRequest, Interpretation, interpret
 from webhook.core.kube import quantity
 from webhook.core.kube.patch import Edit, Put, Remove
 from webhook.core.kube.pod import Container, Pod
-from webhook.core.plan import choose, inject, pod_requirements, resource_claims
+from webhook.core.plan import choose, inject
 from webhook.core.plan.choose import Assignment
-from webhook.core.plan.reach import Reach
-from webhook.core.request.request import FieldValue, GpuRequest
+from webhook.core.plan.inject import NodeSelection
+from webhook.core.request import FieldValue, GpuRequest
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.core.violations import Refusal, Violation
 
@@ -57,7 +56,7 @@ def make(
     """
     interpretation = interpretation or interpret(pod, rulebook)
     plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
-    reach = Reach(pod, rulebook)
+    reach = NodeSelection(pod, rulebook)
 
     def suitable(served: Assignment) -> bool:
         return (lets is None or lets(served)) and reach.leaves(served)
@@ -72,20 +71,20 @@ def make(
         done = {*zeros, *(served.amounts if served else ())}
         plan.edits += [repair for name, repair in asked.extended.repairs.items() if name not in done]
     _inject(reach, plan)
-    plan.violations += pod_requirements.check(pod, plan.served)
+    plan.violations += inject.check_requirements(pod, plan.served)
     plan.edits += _notes(pod, plan)
     plan.edits += _card(pod, plan, rulebook)
     return plan
 
 
-def _inject(reach: Reach, plan: Plan) -> None:
+def _inject(reach: NodeSelection, plan: Plan) -> None:
     try:
         for injected in inject.inject(reach, plan.served):
             if isinstance(injected, Violation):
                 plan.violations.append(injected)
             else:
                 plan.edits.append(injected)
-        plan.edits += resource_claims.claim(reach.pod, plan.served, reach.rulebook)
+        plan.edits += inject.claim_devices(reach.pod, plan.served, reach.rulebook)
     except CannotExpressError as reason:
         violation = Violation(code=reason.code, path="spec", message=reason.message, fix=reason.fix)
         plan.violations.append(violation)
@@ -97,7 +96,7 @@ def _serve(
     rulebook: Rulebook,
     preferred: str | None,
     suitable: Callable[[Assignment], bool],
-    reach: Reach,
+    reach: NodeSelection,
 ) -> Assignment | None:
     if not asked.anything or plan.unknown:
         return None
@@ -115,7 +114,7 @@ def _serve(
     return served
 
 
-def _elsewhere(served: Assignment, reach: Reach) -> Iterator[str]:
+def _elsewhere(served: Assignment, reach: NodeSelection) -> Iterator[str]:
     """A warning for a share in a back end's own resources, in a pod that keeps off the nodes with such shares."""
     own = served.asked.request is None and "gpu-backend" not in served.asked.stated
     if own and served.request.devices == "part" and not reach.leaves(served):

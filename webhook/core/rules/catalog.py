@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from webhook.core.forms.document import Location, Section
+from webhook.core import request
+from webhook.core.forms.document import Location, Node, Section
 from webhook.core.forms.form import Group, Rule, form, found, key, need, place, take
-from webhook.core.forms.shape import FLAG, POSITIVE, TEXT, Scope, each, many, size, whole
+from webhook.core.forms.shape import FLAG, POSITIVE, TEXT, Scope, Shape, each, many, size, whole
+from webhook.core.kube.quantity import QuantityError
+
+# A `DeviceCatalog`: card models of one vendor, with what sizes and names they have.
 
 _SIZE: Final = size(("Mi", "Gi"), "16Gi or 15360Mi")
 
@@ -96,3 +101,74 @@ def by_name(catalog: DeviceCatalog) -> dict[str, Card]:
     """The devices of a catalogue, by lower-case model, alias and product name."""
     devices = [replace(device, vendor=catalog.vendor, virtual=catalog.virtual) for device in catalog.devices]
     return {name.lower(): device for device in devices for name in (device.model, *device.aliases, *device.names)}
+
+
+# Names in a document that stand for what other documents define.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a document can name.
+
+    backends      those that there is a rule for, and of them the `enabled` ones
+    parametrised  all rules that may have parameters
+    devices       card models by lower-case name and alias
+    asking        annotations and labels in which back ends are asked for devices
+    """
+
+    backends: Collection[str]
+    enabled: Collection[str] = ()
+    parametrised: Collection[str] = ()
+    devices: Mapping[str, Card]
+    asking: Collection[str] = ()
+
+
+def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> Shape[str]:
+    """One of these names; `complaint` is said of another."""
+
+    def read(node: Node, scope: Scope) -> str:
+        if node.text() not in (known := names(scope.known)):
+            raise node.problem(f'{complaint} "{node.value}"{scope.nearest(node.text(), known)}', unknown=True)
+        return node.text()
+
+    return TEXT.reading(read)
+
+
+def enabled_by(where: str) -> Shape[str]:
+    """A back end that `where` enables."""
+
+    def read(node: Node, scope: Scope) -> str:
+        known, name = scope.known, node.text()
+        if name not in known.enabled:
+            hint = "; add it there" if name in known.backends else scope.nearest(name, known.enabled)
+            raise node.problem(f'{where} does not enable "{name}"{hint}', unknown=True)
+        return name
+
+    return TEXT.reading(read)
+
+
+def _model(node: Node, scope: Scope) -> str:
+    devices: Mapping[str, Card] = scope.known.devices
+    if node.text().lower() not in devices:
+        models = {device.model for device in devices.values()}
+        message = f'no catalogue knows the model "{node.value}"{scope.nearest(node.text(), models)}'
+        raise node.problem(message, unknown=True)
+    return devices[node.text().lower()].model
+
+
+def _profile(node: Node, scope: Scope) -> str:
+    profiles = {profile for device in scope.known.devices.values() for profile in device.profiles}
+    with contextlib.suppress(QuantityError):
+        if (profile := request.profile(node.text())) in profiles:
+            return profile
+    message = f'no catalogue has the profile "{node.value}"{scope.nearest(node.text(), profiles)}'
+    raise node.problem(message, unknown=True)
+
+
+BACKEND: Final = one_of("no rule defines the back end", lambda known: known.backends)
+PARAMETRISED: Final = one_of("no rule defines the back end", lambda known: known.parametrised)
+VENDOR: Final = one_of(
+    "no catalogue is of the vendor", lambda known: {device.vendor for device in known.devices.values()}
+)
+MODEL: Final = TEXT.reading(_model)
+PROFILE: Final = TEXT.reading(_profile)

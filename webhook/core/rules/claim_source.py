@@ -9,10 +9,9 @@ from typing import Any, Final
 from webhook.core.forms.document import Location, Node, Section, nearest
 from webhook.core.forms.form import Group, Rule, document, form, found, inline, need, place, take
 from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, many, pattern, word
-from webhook.core.request.shorthand import KEYS
+from webhook.core.request import KEYS
 from webhook.core.rules.backend import A_PARAMETER, ASK, PARAMETERS, PARAMETERS_ARE, Backend, Parameter
-from webhook.core.rules.modes import Mode, When
-from webhook.core.rules.outputs import LIMIT, Output
+from webhook.core.rules.modes import LIMIT, Mode, Output, When
 
 CONTAINER: Final = "{container}"
 _EMPTY: Final = "needs at least one entry"

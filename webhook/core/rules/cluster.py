@@ -10,7 +10,7 @@ from webhook.core.forms.document import Location, Node, Problem, Section
 from webhook.core.forms.form import Group, document, form, found, need, place, take
 from webhook.core.forms.inheritance import Parameters
 from webhook.core.forms.shape import ANYTHING, FLAG, TEXT, Scope, Shape, each, either, many, some, word
-from webhook.core.rules.names import BACKEND, MODEL, PARAMETRISED, enabled_by
+from webhook.core.rules.catalog import BACKEND, MODEL, PARAMETRISED, enabled_by
 from webhook.core.rules.protection import ACCESS, FATE, Access
 
 

@@ -2,30 +2,159 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from webhook.core.forms import inheritance
-from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, Section, nearest
-from webhook.core.forms.inheritance import Parameters
-from webhook.core.forms.labels import MAX_NAME, is_subdomain
-from webhook.core.forms.shape import Scope
-from webhook.core.rules import catalog, expand, index
-from webhook.core.rules.backend import BACKEND, Backend
-from webhook.core.rules.built_in_workloads import BUILT_IN, by_kind
-from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog
+from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, Section, nearest, of_json
+from webhook.core.forms.form import Form
+from webhook.core.forms.inheritance import PARAMETER, Parameters, inheriting, parametrised
+from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
+from webhook.core.forms.shape import ANYTHING, FILLED, Schema, Scope, reference, says, word
+from webhook.core.rules import catalog
+from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
+from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog, Known
 from webhook.core.rules.claim_source import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, Cluster
-from webhook.core.rules.exemption import EXEMPTION
-from webhook.core.rules.names import Known
 from webhook.core.rules.protection import PROTECTION, Protected, Protection
-from webhook.core.rules.rulebook import ClaimSource, Rulebook
-from webhook.core.rules.schema import KINDS
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import TENANT_POLICY
-from webhook.core.rules.workload import WORKLOAD, Kinds, Workload, Workloads
+from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
+from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
+from webhook.core.rules.workload import BUILT_IN, WORKLOAD, Kinds, Workload, Workloads, by_kind
+
+# Every kind of document, and the JSON Schema of them that `gpu-webhook schema` prints for editors.
+
+WIDTH: Final = 120
+DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Kind(NamedTuple):
+    """A kind of document: what it is for, the schema of its spec, and whether it is an object in a cluster, too."""
+
+    meaning: str
+    spec: Schema
+    is_object: bool = False
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "Backend": Kind(
+        "One way a vendor exposes GPUs: what a request becomes, and what else a pod needs.",
+        {"if": {"required": ["extends"]}, "then": reference("extendingBackend"), "else": reference("backend")},
+    ),
+    "ClaimSource": Kind(
+        "Objects that pods name instead of asking themselves, and what stands in them.", reference("claimSource")
+    ),
+    "Cluster": Kind(
+        "Which back ends this cluster has, in what order, and the defaults. There is exactly one.", CLUSTER.schema
+    ),
+    "DeviceCatalog": Kind("Card models of one vendor: names, memory, compute, partitions.", DEVICE_CATALOG.schema),
+    "Exemption": Kind(
+        "Who is spared some rules of policies, until when, and who answers for it.", EXEMPTION.schema, is_object=True
+    ),
+    "Protection": Kind(
+        "What of a pod gives devices that it does not ask for, or lifts a limit on those that it has.",
+        PROTECTION.schema,
+    ),
+    "TenantPolicy": Kind(
+        "What one tenant may ask of GPUs, and how much it may hold. Its name is the tenant's.",
+        TENANT_POLICY.schema,
+        is_object=True,
+    ),
+    "Workload": Kind(
+        "Where objects of a kind keep the templates of their pods, and how many pods each makes.", WORKLOAD.schema
+    ),
+}
+_PARTS: Final[Mapping[str, Schema]] = {
+    **SHARED,
+    "backend": BACKEND.schema,
+    "extendingBackend": inheriting(BACKEND.schema),
+    "claimSource": CLAIM_SOURCE.schema,
+}
+_OBJECT_NAME: Final = FILLED.schema | {"pattern": f"^{SUBDOMAIN}$", "maxLength": MAX_NAME}
+_VERSION: Final = says("The version of the rule language.", word((API_VERSION,)).schema)
+_HEAD: Final = ("apiVersion", "kind", "metadata", "spec")
+
+
+def schema(kind: str | None = None) -> dict[str, Any]:
+    """The schema of documents of one kind, or of any document by its `kind`."""
+    if kind is not None:
+        return _complete({"$schema": DRAFT, "title": kind, **_document(kind)})
+    whole = {
+        "$schema": DRAFT,
+        "title": "Rules of gpu-webhook",
+        "type": "object",
+        "properties": {
+            "apiVersion": _VERSION,
+            "kind": says("Which kind of rule this is.", word(KINDS).schema),
+            "metadata": {},
+            "spec": {},
+        },
+        "required": [*_HEAD],
+        "allOf": [
+            {"if": {"required": ["kind"], "properties": {"kind": {"const": name}}}, "then": _document(name)}
+            for name in KINDS
+        ],
+    }
+    return _complete(whole)
+
+
+def _complete(schema: Schema) -> Schema:
+    """The schema with the parts that it refers to, and those that these refer to."""
+    parts = {name: parametrised(part) for name, part in _PARTS.items()} | {"parameter": PARAMETER}
+    found: dict[str, Schema] = {}
+    missing = _references(schema)
+    while missing:
+        found |= {name: parts[name] for name in missing}
+        missing = _references(found) - found.keys()
+    return {**schema, "$defs": {name: found[name] for name in parts if name in found}} if found else schema
+
+
+def _references(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return {name for element in schema for name in _references(element)}
+    if not isinstance(schema, dict):
+        return set()
+    own = {str(schema["$ref"]).removeprefix(reference("")["$ref"])} if "$ref" in schema else set()
+    return own | {name for value in schema.values() for name in _references(value)}
+
+
+def schema_text(value: Any, indent: str = "") -> str:
+    """A schema as JSON, whatever fits on one line."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(flat) < WIDTH or not isinstance(value, dict | list):
+        return flat
+    inner = f"{indent}  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(f"{inner}{schema_text(entry, inner)}" for entry in value) + f"\n{indent}]"
+    entries = (f"{inner}{json.dumps(key)}: {schema_text(entry, inner)}" for key, entry in value.items())
+    return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
+
+
+def _document(name: str) -> Schema:
+    kind = KINDS[name]
+    metadata = {
+        "name": says(
+            "The name that other rules and `gpu-backend` use.", _OBJECT_NAME if kind.is_object else FILLED.schema
+        ),
+        "annotations": says("Notes of yours; they mean nothing here.", ANYTHING.schema),
+        "labels": says("Marks of yours; they mean nothing here.", ANYTHING.schema),
+    }
+    whole = {
+        "apiVersion": _VERSION,
+        "kind": says(kind.meaning, word((name,)).schema),
+        "metadata": says("The document's name.", _mapping(metadata, "name")),
+        "spec": says("What the document says.", kind.spec),
+    }
+    return says(kind.meaning, _mapping(whole, *_HEAD))
+
+
+def _mapping(properties: Mapping[str, Schema], *needs: str) -> Schema:
+    return {"type": "object", "properties": properties, "additionalProperties": False, "required": [*needs]}
+
+
+# All documents together: heads, names, and the references between them.
 
 T = TypeVar("T")
 
@@ -61,7 +190,7 @@ def read(documents: Iterable[Node], digest: str) -> Loaded:
     kinds = _kinds(workloads, sources, problems)
     if causes or problems or cluster is None:
         raise DocumentError(*sorted(set(causes)), *sorted(set(problems)))
-    rulebook = index.index(cluster, {one.name: one for one in backends}, here.devices, digest, sources)
+    rulebook = index(cluster, {one.name: one for one in backends}, here.devices, digest, sources)
     uncounted = tuple(dict.fromkeys(glob for one in catalogs for glob in one.resources))
     written = _Documents(specs, here.devices, [])
     return Loaded(
@@ -161,7 +290,7 @@ class _Documents:
         spec = self._resolved(name, whole, set_here)
         known = Known(backends=self.specs["Backend"].keys(), devices=self.devices)
         backend = replace(BACKEND.of(name, spec, self.problems, known), parametrised=bool(set_here))
-        return expand.complete(backend, self.devices)
+        return complete(backend, self.devices)
 
     def sources(self, set_here: Mapping[str, Parameters]) -> list[ClaimSource]:
         return self._each("ClaimSource", lambda name: self._source(name, set_here.get(name, {})))
@@ -172,7 +301,7 @@ class _Documents:
         spec = self._resolved(name, own, set_here)
         source = CLAIM_SOURCE.of(name, spec, self.problems)
         known = {each.name: getattr(source, each.name) for each in fields(source)}
-        return ClaimSource(**known, words=index.alone(source.reader, {}))
+        return ClaimSource(**known, words=with_backend_alone(source.reader, {}))
 
     def workloads(self) -> list[Workload]:
         return [WORKLOAD.of(*one, self.problems) for one in self.specs["Workload"].items()]
@@ -193,7 +322,7 @@ class _Documents:
             backends=self.specs["Backend"].keys(),
             enabled=cluster.backends,
             devices=self.devices,
-            asking=index.asking(backends),
+            asking=asking(backends),
         )
         return Tenancy(
             policies=tuple(
@@ -216,3 +345,81 @@ class _Documents:
                 message = f'{name} has no parameter "{parameter}"{nearest(parameter, defaults)}'
                 self.problems.append(Problem(node.at, node.path, message))
         return inheritance.substituted(spec, {**defaults, **set_here})
+
+
+# Policies and exemptions as they are read from a cluster: objects, each of which may be broken by itself.
+
+POLICY_KINDS: Final = {"tenantpolicies": "TenantPolicy", "exemptions": "Exemption"}
+"""Our own kinds of objects that people write, by their resources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Generic[T]):
+    """An object that cannot be used, and what stands in for it: for a policy one that denies all devices.
+
+    The stand-in selects the same namespaces with the same priority, as far as these can be read, so that
+    a broken policy sets no tenant free. A broken exemption has no stand-in, None.
+    """
+
+    problems: tuple[Problem, ...]
+    instead: T | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FromCluster(Generic[T]):
+    """What objects say, by name: those that can be used, and those that cannot."""
+
+    read: Mapping[str, T] = field(default_factory=dict)
+    broken: Mapping[str, Broken[T]] = field(default_factory=dict)
+
+
+def policies_from(objects: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> FromCluster[TenantPolicy]:
+    """Decoded TenantPolicy objects; of each, only its name and spec are looked at."""
+    known = Known(
+        backends=rulebook.backends.keys(),
+        enabled=rulebook.cluster.backends,
+        devices=rulebook.devices,
+        asking=asking(rulebook.backends.values()),
+    )
+    return _each(objects, "TenantPolicy", TENANT_POLICY, denying, known)
+
+
+def exemptions_from(objects: Iterable[Mapping[str, Any]], _: Rulebook) -> FromCluster[Exemption]:
+    """Decoded Exemption objects; they name nothing that rules define, and are asked for like policies."""
+    return _each(objects, "Exemption", EXEMPTION, lambda *_: None)
+
+
+def _each(
+    objects: Iterable[Mapping[str, Any]],
+    kind: str,
+    form: Form[T],
+    instead: Callable[[T, tuple[Problem, ...]], T | None],
+    known: Known | None = None,
+) -> FromCluster[T]:
+    fine: dict[str, T] = {}
+    broken: dict[str, Broken[T]] = {}
+    for one in objects:
+        name = one["metadata"]["name"]
+        problems: list[Problem] = []
+        made = form.of(name, of_json(one.get("spec") or {}, Location(f"{kind}/{name}", 0)), problems, known)
+        if problems:
+            said = tuple(sorted(set(problems)))
+            broken[name] = Broken(said, instead(made, said))
+        else:
+            fine[name] = made
+    return FromCluster(fine, broken)
+
+
+def denying(policy: TenantPolicy, problems: tuple[Problem, ...]) -> TenantPolicy:
+    """A policy for the same namespaces that admits no device, and says what is wrong with the one it stands for.
+
+    A key that is misspelt is often why another is missing.
+    """
+    first = min(problems, key=lambda problem: "unknown key" not in problem.message)
+    return TenantPolicy(
+        name=policy.name,
+        rule=policy.rule,
+        namespaces=policy.namespaces,
+        priority=policy.priority,
+        broken=f"{first.path}: {first.message}",
+    )

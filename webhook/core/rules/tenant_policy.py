@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, Literal
 
+from webhook.core import request
 from webhook.core.forms.document import Node, Problem, Section
 from webhook.core.forms.form import Group, any_of, document, form, found, inline, line, need, take
 from webhook.core.forms.labels import ANNOTATION_KEYS, COMPARISON, KEYS, SELECTOR, VALUE, Expression
-from webhook.core.forms.shape import TEXT, Scope, Shape, each, either, many, pattern, size, some, whole, word
+from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, either, many, pattern, size, some, whole, word
+from webhook.core.kube import fields as times
 from webhook.core.kube import quantity
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
-from webhook.core.request import shorthand
-from webhook.core.rules.names import BACKEND, MODEL, PROFILE, VENDOR, enabled_by
+from webhook.core.rules.catalog import BACKEND, MODEL, PROFILE, VENDOR, enabled_by
 from webhook.core.rules.protection import ACCESS, FATE, Access
 from webhook.core.violations import ACTIONS, Action
+
+# A `TenantPolicy`: whom it is for, what they may ask, and how much they may hold.
 
 RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")
 """The rules of a policy, each with an action of its own."""
@@ -60,7 +64,7 @@ def _number(node: Node, _: Scope) -> Fraction:
 def _some(node: Node, scope: Scope) -> int:
     _SIZE.read(node, scope)
     try:
-        return shorthand.memory(node.text())
+        return request.memory(node.text())
     except quantity.QuantityError as error:
         raise node.problem(f"{error.message}; {error.fix}") from None
 
@@ -73,13 +77,13 @@ def _of_pods(value: Shape[str], keys: Shape[str]) -> Shape[Mapping[str, str]]:
 
     def harmless(node: Node, scope: Scope) -> str:
         key = keys.read(node, scope)
-        is_ours = re.search(shorthand.LIKE_A_KEY, key) is not None
+        is_ours = re.search(request.LIKE_A_KEY, key) is not None
         if is_ours or key in scope.known.asking:
             hint = "what is meant where a pod does not say stands in defaults"
             raise node.problem(f'"{key}" asks for devices; {hint}', unknown=not is_ours)
         return key
 
-    return each(value, Shape(harmless, {**keys.schema, "not": {"pattern": shorthand.LIKE_A_KEY}}))
+    return each(value, Shape(harmless, {**keys.schema, "not": {"pattern": request.LIKE_A_KEY}}))
 
 
 _NAMED: Final = 'write the name of a namespace, or a pattern with * or ?, as "vision-*"'
@@ -91,7 +95,7 @@ _AMOUNT: Final = Shape(_number, either(*_WHOLE_OR_PART))
 _SIZE: Final = size(("Gi", "Mi"), "40Gi or 40960Mi")
 _ACTION: Final[Shape[Action]] = word(ACTIONS)
 _OWN: Final = "What becomes of a pod that breaks this rule, if not what the policy says."
-_SHARING: Final = word(shorthand.SHARINGS)
+_SHARING: Final = word(request.SHARINGS)
 
 
 def _listed(element: Shape[str]) -> Shape[frozenset[str]]:
@@ -289,3 +293,86 @@ _CEILINGS: Final = Group(
     (any_of("container", "pod"),),
 )
 TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, after=_with_action)
+
+
+# An `Exemption`: who is spared which rules of policies, until when, and who answers for it.
+
+
+def _time(node: Node) -> float:
+    try:
+        return times.parse_time(node.text())
+    except ValueError as error:
+        raise node.problem(str(error)) from None
+
+
+TIME: Final[Shape[float]] = pattern(
+    f"^{times.TIME_FORM}$", "write day, time and zone, as 2027-01-31T00:00:00Z", _time
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exemption:
+    """Who is spared some rules of policies until a time: `expires`, in seconds since 1970 (UTC)."""
+
+    name: str = found(document)
+    rule: str = found(line)
+    namespaces: tuple[str, ...] = need(
+        GLOBS, "Names, where * stands for any characters and ? for one.", ["vision-dev"]
+    )
+    users: tuple[str, ...] = take(
+        many(FILLED, _EMPTY),
+        "Names of users, where * stands for any characters; if left out, everybody who may create pods there.",
+        ["system:serviceaccount:ci:*"],
+    )
+    lifts: frozenset[str] = need(
+        some(word(LIFTED), _EMPTY),
+        "Which rules are lifted. Where several exemptions hold for a pod, only what all of them lift.",
+        ["quota"],
+    )
+    owner: str = need(FILLED, "Whom to ask about it.", "ml-platform@example.com")
+    reason: str = need(FILLED, "Why it is there.", "the yearly retraining")
+    expires: float = need(TIME, "Until when it holds, with the zone.", "2027-01-31T00:00:00Z")
+
+    def covers(self, namespace: str) -> bool:
+        """Whether it is for pods of a namespace."""
+        return any(fnmatchcase(namespace, glob) for glob in self.namespaces)
+
+
+EXEMPTION: Final = form(Exemption)
+
+
+# All tenant policies and exemptions that are in force together.
+
+UNREADABLE: Final = "the policies of this cluster cannot be read now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenancy:
+    """All policies and exemptions, and what is known of namespaces.
+
+    `labels` are those of each namespace; `without_policy`: what a namespace may do that no policy selects; None:
+    anything as long as there is no policy at all.
+    `watched`: every namespace of the cluster is in `labels`; a namespace that is missing was created a moment ago.
+    `observing`: nothing is changed or refused, and users are told what would be. `unknown`: why none of this can be
+    relied on now, if so; clients that ask for a GPU are told to retry.
+    """
+
+    policies: Sequence[TenantPolicy] = ()
+    exemptions: Sequence[Exemption] = ()
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    without_policy: Literal["allow", "deny"] | None = None
+    observing: bool = False
+    unknown: str = ""
+    watched: bool = False
+    cache: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What `membership` has found out, for as long as this is in force."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether a namespace that no policy selects may not use GPUs."""
+        return bool(self.policies) if self.without_policy is None else self.without_policy == "deny"
+
+    @property
+    def silent(self) -> bool:
+        """Whether all of this has nothing to say about any pod."""
+        return not (self.policies or self.unknown or self.without_policy == "deny")
