@@ -11,17 +11,17 @@ import os
 import pty
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+from tests.development import PYTHON
 from webhook.cli import __main__
 
 HERE = Path(__file__).parent
 RULES = HERE / "rules"
 SHIPPED = HERE.parents[1] / "rules"
-PROGRAM = [sys.executable, "-X", "dev", "-W", "error", "-m", "webhook.cli"]
+PROGRAM = [*PYTHON, "-W", "error", "-m", "webhook.cli"]
 
 
 class Ran(NamedTuple):
