@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Final
 
 from webhook.cli import explanation, untranslate
@@ -25,7 +24,7 @@ from webhook.core.interpret.locations import CONTAINER, NOTE, annotation, claime
 from webhook.core.kube import node_affinity, patch, pod
 from webhook.core.kube.fields import field_path
 from webhook.core.kube.pod import Pod
-from webhook.core.kube.quantity import show, show_size, shown
+from webhook.core.kube.quantity import Fraction, show, show_size, shown
 from webhook.core.plan import choose, inject, plan
 from webhook.core.plan.choose import Assignment
 from webhook.core.plan.inject import NodeSelection

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
@@ -14,6 +13,7 @@ from webhook.core.backends import charge
 from webhook.core.decision import UNTOUCHED, Decision, Reservation, denied
 from webhook.core.interpret.interpret import ContainerRequest
 from webhook.core.kube import patch, pod
+from webhook.core.kube.quantity import Fraction
 from webhook.core.mutate import translate
 from webhook.core.plan import choose
 from webhook.core.plan.choose import Candidate

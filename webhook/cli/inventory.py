@@ -24,7 +24,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from operator import add
 from typing import Any, Final
 
@@ -37,6 +36,7 @@ from webhook.core.interpret.interpret import ContainerRequest, asks_nothing, int
 from webhook.core.inventory import Inventory, Node, Offer, surroundings
 from webhook.core.kube import fields, pod
 from webhook.core.kube.pod import Container, Pod
+from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import allocation
 from webhook.core.plan.allocation import Allocation
 from webhook.core.pod_templates import Found

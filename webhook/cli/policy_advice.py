@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import filter as matching
-from fractions import Fraction
 from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -21,7 +20,7 @@ from webhook.core.backends import cards
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.forms.document import Problem, nearest
 from webhook.core.kube.fields import duration
-from webhook.core.kube.quantity import shown
+from webhook.core.kube.quantity import Fraction, shown
 from webhook.core.policy import membership
 from webhook.core.policy.limits import RESPECTS
 from webhook.core.policy.membership import Membership, member, selects

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 from webhook.core.backends.charge import Measure
-from webhook.core.kube.quantity import GIB, shown
+from webhook.core.kube.quantity import GIB, Fraction, shown
 
 
 def short(exact: Fraction) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple
 
 from webhook.cli.table import gib, short, table
 from webhook.core.kube.fields import duration
+from webhook.core.kube.quantity import Fraction
 from webhook.core.policy import membership
 from webhook.core.policy.judge import SOON
 from webhook.core.quota import tally

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +17,7 @@ from webhook.core.backends import cards as card_models
 from webhook.core.backends.cards import Labels
 from webhook.core.backends.charge import Measure
 from webhook.core.kube import fields, quantity
-from webhook.core.kube.quantity import QuantityError
+from webhook.core.kube.quantity import Fraction, QuantityError
 from webhook.core.quota import tally
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, Profile

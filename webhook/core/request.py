@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fractions import Fraction
 from math import ceil
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms import labels
-from webhook.core.kube.quantity import QuantityError, decimal, show, show_size, shown, size
+from webhook.core.kube.quantity import Fraction, QuantityError, decimal, show, show_size, shown, size
 
 # The neutral form of a request: what one container asks for, whatever back end serves it.
 

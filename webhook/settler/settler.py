@@ -11,7 +11,6 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -23,6 +22,7 @@ from webhook.cluster.client import Api, ApiError
 from webhook.cluster.follower import Collection, Follower
 from webhook.cluster.ledgers import COLLECTION
 from webhook.cluster.policies import Policies, PolicyStatus
+from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import settlement, stored
 from webhook.core.quota.ledger import Ledger
 from webhook.core.quota.settlement import Settlement, View

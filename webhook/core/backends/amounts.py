@@ -7,12 +7,11 @@ so no container gets less than it asks for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from math import ceil
 from typing import Any, NoReturn
 
 from webhook.core.kube import quantity
-from webhook.core.kube.quantity import show, show_size
+from webhook.core.kube.quantity import Fraction, show, show_size
 from webhook.core.request import WHOLE, GpuRequest, ask_for, pasteable
 from webhook.core.rules.catalog import Card, Profile
 from webhook.core.rules.modes import Output

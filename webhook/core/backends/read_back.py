@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from webhook.core.backends import amounts, translate
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.translate import has_partition
+from webhook.core.kube.quantity import Fraction
 from webhook.core.request import MAX_MEMORY, GpuRequest, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card

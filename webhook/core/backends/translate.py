@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import chain
 from math import ceil
 from typing import Any, Final
 
 from webhook.core.backends import amounts, cards
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.kube.quantity import GIB, show, show_size
+from webhook.core.kube.quantity import GIB, Fraction, show, show_size
 from webhook.core.request import WHOLE, GpuRequest, ask_for, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, Profile

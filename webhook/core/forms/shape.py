@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, Final, Generic, TypeVar
 
 from webhook.core.forms.document import DocumentError, Node, Problem, nearest
 from webhook.core.kube import quantity
+from webhook.core.kube.quantity import Fraction
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

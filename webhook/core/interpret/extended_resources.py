@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Final
 
 from webhook.core.backends import amounts
@@ -18,7 +17,7 @@ from webhook.core.kube.fields import Path
 from webhook.core.kube.fields import field_path as path_of
 from webhook.core.kube.patch import Edit, Put
 from webhook.core.kube.pod import Container, Pod
-from webhook.core.kube.quantity import QuantityError, show_size
+from webhook.core.kube.quantity import Fraction, QuantityError, show_size
 from webhook.core.request import MAX_DEVICES, MAX_MEMORY, FieldValue
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Resource, Rulebook

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import reduce
 from typing import Final, NamedTuple
 
@@ -20,6 +19,7 @@ from webhook.core.backends.charge import Measure
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.interpret import ContainerRequest, Interpretation, interpret
 from webhook.core.kube.pod import Pod
+from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import choose, inject
 from webhook.core.plan.choose import Assignment
 from webhook.core.plan.inject import NodeSelection

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from itertools import chain, count
 from typing import Any, Final
@@ -22,7 +21,7 @@ from webhook.core.kube.fields import Path, at, field_path, mapping, objects
 from webhook.core.kube.node_affinity import Bounds, Requirement
 from webhook.core.kube.patch import Append, Edit, Put, Remove
 from webhook.core.kube.pod import INIT, SIDECAR, Container, Pod
-from webhook.core.kube.quantity import show_size
+from webhook.core.kube.quantity import Fraction, show_size
 from webhook.core.plan.choose import Assignment
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Companions, Constant, Mode, Output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from webhook.core.backends.amounts import CannotExpressError, as_text
 from webhook.core.backends.translate import find_card
@@ -13,6 +12,7 @@ from webhook.core.interpret.interpret import MOST, ContainerRequest, Interpretat
 from webhook.core.kube import quantity
 from webhook.core.kube.patch import Edit, Put, Remove
 from webhook.core.kube.pod import Container, Pod
+from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import choose, inject
 from webhook.core.plan.choose import Assignment
 from webhook.core.plan.inject import NodeSelection

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from math import floor
 from operator import add
 from typing import Final, NamedTuple
 
 from webhook.core.backends.charge import counted
 from webhook.core.kube.pod import effective
-from webhook.core.kube.quantity import MIB, show, show_size
+from webhook.core.kube.quantity import MIB, Fraction, show, show_size
 from webhook.core.plan import inject
 from webhook.core.plan.choose import Assignment
 from webhook.core.policy.usage import UNSAID, Holding, pod_usage, unknown_size

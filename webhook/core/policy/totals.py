@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from math import floor
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ from webhook.core.decision import Decision, Finding, Form, Reservation, denied
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.kube import quantity
 from webhook.core.kube.pod import Pod
-from webhook.core.kube.quantity import GIB, MIB, show, show_size
+from webhook.core.kube.quantity import GIB, MIB, Fraction, show, show_size
 from webhook.core.plan.inject import claim_names as claimed_by
 from webhook.core.policy import unknown_devices
 from webhook.core.policy.usage import UNSAID, Holding, PodUsage, unknown_size

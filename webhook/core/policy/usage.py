@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fractions import Fraction
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +25,7 @@ from webhook.core.interpret.interpret import (
 )
 from webhook.core.kube import pod
 from webhook.core.kube.pod import EPHEMERAL, Container, Pod
+from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import allocation
 from webhook.core.plan.allocation import Allocation
 from webhook.core.plan.inject import NodeSelection

@@ -21,12 +21,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from math import floor
 from typing import Final, Literal, NamedTuple
 
 from webhook.core.forms import labels
-from webhook.core.kube.quantity import shown
+from webhook.core.kube.quantity import Fraction, shown
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 

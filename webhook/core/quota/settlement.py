@@ -33,10 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from math import inf
 from typing import Final, NamedTuple
 
+from webhook.core.kube.quantity import Fraction
 from webhook.core.quota.ledger import FORGET, UNKNOWN_VIEW, Ledger, Seen, blamed, settle
 from webhook.core.quota.tally import NOTHING, Tally
 

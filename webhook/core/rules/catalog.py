@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Final
 
 from webhook.core import request
 from webhook.core.forms.document import Location, Node, Section
 from webhook.core.forms.form import Group, Rule, form, found, key, need, place, take
 from webhook.core.forms.shape import FLAG, POSITIVE, TEXT, Scope, Shape, each, many, size, whole
-from webhook.core.kube.quantity import QuantityError
+from webhook.core.kube.quantity import Fraction, QuantityError
 
 # A `DeviceCatalog`: card models of one vendor, with what sizes and names they have.
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any
 
+from webhook.core.kube.quantity import Fraction
 from webhook.core.quota.tally import Tally
 from webhook.core.request import DEVICES
 from webhook.core.rules.backend import Backend

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from fractions import Fraction
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -17,6 +16,7 @@ from webhook.core.forms.labels import ANNOTATION_KEYS, COMPARISON, KEYS, SELECTO
 from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, either, many, pattern, size, some, whole, word
 from webhook.core.kube import fields as times
 from webhook.core.kube import quantity
+from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 from webhook.core.rules.catalog import BACKEND, MODEL, PROFILE, VENDOR, enabled_by

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, make_dataclass, replace
-from fractions import Fraction
 from typing import Any, Final, Literal, Self
 
 from webhook.core.forms.document import Location, Node, Section, nearest
@@ -27,6 +26,7 @@ from webhook.core.forms.shape import (
     word,
 )
 from webhook.core.kube import quantity
+from webhook.core.kube.quantity import Fraction
 
 # The words of the rule language, and the units that its numbers come in.
 
