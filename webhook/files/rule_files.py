@@ -1,7 +1,7 @@
 """Rule files on disk: a directory in, a rulebook out, or everything that is wrong with it.
 
-The process remembers what it has loaded, by content: an unchanged file is not parsed again, and the examples of an
-unchanged rule are not run again.
+The process remembers what it has loaded: an unchanged file is not parsed again, an unchanged document is not read
+again, and the examples of an unchanged rule are not run again.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import logging
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 from pathlib import Path
+from threading import Lock
 from time import monotonic
 from typing import Final
 
@@ -28,8 +29,9 @@ from webhook.core.rules import rulebook
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.cluster import KUBERNETES, Cluster
-from webhook.core.rules.load import Loaded, read
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.load import Loaded, Memory, read
+from webhook.core.rules.rulebook import ClaimSource, Rulebook
+from webhook.core.rules.workload import Workload
 from webhook.files.documents import parse
 from webhook.telemetry import logs
 
@@ -38,7 +40,7 @@ from webhook.telemetry import logs
 _NOT_RULES = {"kustomization.yaml", "kustomization.yml"}
 
 MAX_REMEMBERED: Final = 512
-"""How many parsed files, and how many back ends whose examples passed, are remembered."""
+"""How many parsed files are remembered, and how many values that were made of documents."""
 
 
 class RuleFilesError(Exception):
@@ -82,11 +84,12 @@ def _loaded(directory: Path, chosen: Callable[[list[Node]], list[Node]]) -> Rule
             problems.append(Problem(Location(file.name, 1), "", f"cannot be read: {error.strerror}"))
         except DocumentError as error:
             problems += error.problems
-    try:
-        loaded = read(chosen(documents), digest.hexdigest())
-    except DocumentError as error:
-        raise RuleFilesError([*problems, *error.problems]) from None
-    problems += sorted(set(_failing(loaded)))
+    with _loading:
+        try:
+            loaded = read(chosen(documents), digest.hexdigest(), _memory)
+        except DocumentError as error:
+            raise RuleFilesError([*problems, *error.problems]) from None
+        problems += sorted(set(_failing(loaded)))
     if problems:
         raise RuleFilesError(problems)
     return loaded.rulebook
@@ -135,23 +138,31 @@ def _not_carried(directory: Path, kustomization: Path) -> list[str]:
 
 _parsed = lru_cache(MAX_REMEMBERED)(parse)
 
-_fine: dict[str, tuple[Backend, Mapping[str, Card]]] = {}
-"""By name, the last back end whose examples passed, and the card models it was tested with."""
+_memory = Memory(MAX_REMEMBERED)
+_loading = Lock()
+"""Held while documents are read: what is remembered is changed by one thread at a time."""
 
 
 def _failing(loaded: Loaded) -> Iterator[Problem]:
     devices = loaded.rulebook.devices
     for backend in loaded.backends:
-        found: list[Problem] = []
-        if _fine.get(backend.name) != (backend, devices):
-            found = list(examples.failing(backend, rulebook.with_backend_alone(backend, devices)))
-        if not found and (backend.name in _fine or len(_fine) < MAX_REMEMBERED):
-            _fine[backend.name] = backend, devices
-        yield from found
+        yield from _memory.recall(_failing_of_backend, backend, devices)
     for source in loaded.sources:
-        yield from claims.failing(source)
+        yield from _memory.recall(_failing_of_source, source)
     for workload in loaded.workloads:
-        yield from pod_templates.failing(workload)
+        yield from _memory.recall(_failing_of_workload, workload)
+
+
+def _failing_of_backend(backend: Backend, devices: Mapping[str, Card]) -> Sequence[Problem]:
+    return [*examples.failing(backend, rulebook.with_backend_alone(backend, devices))]
+
+
+def _failing_of_source(source: ClaimSource) -> Sequence[Problem]:
+    return [*claims.failing(source)]
+
+
+def _failing_of_workload(workload: Workload) -> Sequence[Problem]:
+    return [*pod_templates.failing(workload)]
 
 
 def _files(directory: Path) -> list[Path]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from webhook.core.forms import inheritance
@@ -13,12 +12,12 @@ from webhook.core.forms.document import API_VERSION, DocumentError, Location, No
 from webhook.core.forms.form import Form
 from webhook.core.forms.inheritance import PARAMETER, Parameters, inheriting, parametrised
 from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
-from webhook.core.forms.shape import ANYTHING, FILLED, Schema, Scope, reference, says, word
+from webhook.core.forms.shape import ANYTHING, FILLED, Schema, reference, says, word
 from webhook.core.rules import catalog
 from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
 from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog, Known
 from webhook.core.rules.claim_source import CLAIM_SOURCE
-from webhook.core.rules.cluster import CLUSTER, Cluster
+from webhook.core.rules.cluster import CLUSTER
 from webhook.core.rules.protection import PROTECTION, Protected, Protection
 from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
@@ -159,6 +158,28 @@ def _mapping(properties: Mapping[str, Schema], *needs: str) -> Schema:
 T = TypeVar("T")
 
 _NAMED = f"write a-z, 0-9 and -, at most {MAX_NAME} characters, as vision-team"
+_NOTHING_SET: Final[Parameters] = {}
+
+
+class Memory:
+    """What was made of documents before, for as long as they and everything it depends on are the same objects.
+
+    Values are found by the identity of what they were made of (names by their text), which is kept alive with them.
+    Nothing changes a document after it was parsed. At most `size` values are kept, those that were used last.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size: Final = size
+        self._values: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
+
+    def recall(self, make: Callable[..., T], *inputs: object) -> T:
+        """What `make(*inputs)` returns; `make` is a pure function. What it raises is not kept."""
+        key = (make, *((value if isinstance(value, str | tuple | frozenset) else id(value)) for value in inputs))
+        _, value = self._values.pop(key, None) or (inputs, make(*inputs))
+        self._values[key] = inputs, value
+        if len(self._values) > self.size:
+            del self._values[next(iter(self._values))]
+        return value
 
 
 class Loaded(NamedTuple):
@@ -174,31 +195,50 @@ class Loaded(NamedTuple):
     workloads: Sequence[Workload]
 
 
-def read(documents: Iterable[Node], digest: str) -> Loaded:
-    """Everything the documents say; raises DocumentError with all that is wrong with them, in order."""
+def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
+    """Everything the documents say; raises DocumentError with all that is wrong with them, in order.
+
+    A document is not read again if `memory` has what was made of it.
+    """
     problems: list[Problem] = []
     causes: list[Problem] = []  # what others name and cannot be found stands before those that name it
     specs = _by_kind(documents, causes)
     _exactly_one_cluster(specs["Cluster"], causes)
-    catalogs = [DEVICE_CATALOG.of(*one, causes) for one in specs["DeviceCatalog"].items()]
-    here = _Documents(specs, _devices(catalogs, causes), problems)
-    cluster = here.cluster()
+    reader = _Reader(specs, problems, memory)
+
+    catalogs = reader.all_of("DeviceCatalog", DEVICE_CATALOG, problems=causes)
+    devices, twice = memory.recall(_devices, *catalogs)
+    causes += twice
+    names = tuple(specs["Backend"])
+    known = memory.recall(_known, names, (), (*names, *specs["ClaimSource"]), frozenset(), devices)
+    cluster = next(iter(reader.all_of("Cluster", CLUSTER, known)), None)
     set_here = cluster.parameters if cluster else {}
-    backends, sources = here.backends(set_here), here.sources(set_here)
-    tenancy = here.tenancy(cluster, backends) if cluster else Tenancy()
-    workloads, protections = here.workloads(), here.protections()
+    backends = reader.backends(set_here, devices)
+    sources = reader.sources(set_here)
+    enabled = cluster.backends if cluster else ()
+    tenants = memory.recall(_known, names, enabled, (), asking(backends), devices)
+    policies = reader.all_of("TenantPolicy", TENANT_POLICY, tenants)
+    exemptions = reader.all_of("Exemption", EXEMPTION)
+    workloads = reader.all_of("Workload", WORKLOAD)
+    protections = reader.all_of("Protection", PROTECTION, known)
+    problems += _protected_twice(protections)
     kinds = _kinds(workloads, sources, problems)
     if causes or problems or cluster is None:
         raise DocumentError(*sorted(set(causes)), *sorted(set(problems)))
-    rulebook = index(cluster, {one.name: one for one in backends}, here.devices, digest, sources)
-    uncounted = tuple(dict.fromkeys(glob for one in catalogs for glob in one.resources))
-    written = _Documents(specs, here.devices, [])
-    return Loaded(
-        replace(rulebook, tenancy=tenancy, uncounted=uncounted, workloads=kinds, protections=protections),
-        [written.backend(one.name, {}) if one.parametrised else one for one in backends],
-        written.sources({}),
-        workloads,
+
+    rulebook = replace(
+        index(cluster, {backend.name: backend for backend in backends}, devices, digest, sources),
+        tenancy=Tenancy(
+            policies=tuple(policies),
+            exemptions=tuple(exemptions),
+            without_policy=cluster.without_policy,
+            observing=cluster.observe,
+        ),
+        uncounted=tuple(dict.fromkeys(glob for catalog in catalogs for glob in catalog.resources)),
+        workloads=kinds,
+        protections=protections,
     )
+    return Loaded(rulebook, reader.backends({}, devices), reader.sources({}), workloads)
 
 
 def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, dict[str, Node]]:
@@ -209,7 +249,7 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
         version = section.need("apiVersion", lambda node: node.word((API_VERSION,)), "")
         kind = section.need("kind", lambda node: node.word(KINDS), "")
         name = section.need("metadata", lambda node: _name(node, problems), "")
-        spec = section.need("spec", lambda node: node, document)
+        section.need("spec", lambda node: node, document)
         section.done()
         if not version or not kind or not name:
             continue
@@ -220,7 +260,7 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
         if first is not at:
             message = f'{kind} "{name}" is defined already, at {first.line_only}'
             problems.append(Problem(at, "metadata.name", message))
-        specs[kind][name] = spec
+        specs[kind][name] = document.value.get("spec", document)
     return specs
 
 
@@ -233,24 +273,48 @@ def _name(node: Node, problems: list[Problem]) -> str:
     return name
 
 
-def _exactly_one_cluster(found: Mapping[str, Node], problems: list[Problem]) -> None:
-    if not found:
+def _exactly_one_cluster(clusters: dict[str, Node], problems: list[Problem]) -> None:
+    """Complain of none, and of all but the first, which are not read."""
+    if not clusters:
         missing = "no Cluster document: nothing says which back ends this cluster has; gpu-webhook survey prints one"
         raise DocumentError(*(problems or [Problem(Location("rules", 1), "", missing)]))
-    for spec in list(found.values())[1:]:
-        first = next(iter(found.values())).at.line_only
-        problems.append(Problem(spec.at, "", f"a second Cluster document; the first is at {first}"))
+    first, *others = clusters
+    for name in others:
+        message = f"a second Cluster document; the first is at {clusters[first].at.line_only}"
+        problems.append(Problem(clusters.pop(name).at, "", message))
 
 
-def _devices(catalogs: Iterable[DeviceCatalog], problems: list[Problem]) -> dict[str, Card]:
-    found: dict[str, Card] = {}
+def _devices(*catalogs: DeviceCatalog) -> tuple[Mapping[str, Card], Sequence[Problem]]:
+    """The cards of all catalogues by name, and a problem for each that two of them have."""
+    devices: dict[str, Card] = {}
+    problems: list[Problem] = []
     for each in catalogs:
         for name, device in catalog.by_name(each).items():
-            if name in found:
-                first = found[name].at.line_only
+            if name in devices:
+                first = devices[name].at.line_only
                 problems.append(Problem(device.at, "spec.devices", f'"{name}" is a device already, at {first}'))
-            found[name] = device
-    return found
+            devices[name] = device
+    return devices, problems
+
+
+def _known(
+    backends: tuple[str, ...],
+    enabled: tuple[str, ...],
+    parametrised: tuple[str, ...],
+    asking: frozenset[str],
+    devices: Mapping[str, Card],
+) -> Known:
+    return Known(backends=backends, enabled=enabled, parametrised=parametrised, asking=asking, devices=devices)
+
+
+def _protected_twice(protections: Iterable[Protection]) -> Iterator[Problem]:
+    first: dict[tuple[str, str], Protected] = {}
+    for protection in protections:
+        for section, protected in protection.protected():
+            other = first.setdefault((section, protected.name), protected)
+            if other is not protected:
+                message = f'"{protected.name}" is protected already, by {other.rule}'
+                yield Problem(protected.at, f"spec.{section}", message)
 
 
 def _kinds(workloads: Iterable[Workload], sources: Iterable[ClaimSource], problems: list[Problem]) -> Workloads:
@@ -269,82 +333,85 @@ def _kinds(workloads: Iterable[Workload], sources: Iterable[ClaimSource], proble
 
 
 @dataclass(frozen=True, slots=True)
-class _Documents:
-    """The specs of all documents by kind and name, the cards they are read with, and what is wrong with them."""
+class _Reader:
+    """Reads documents, whose specs it has by kind and name, and collects what is wrong with them."""
 
     specs: Mapping[str, Mapping[str, Node]]
-    devices: Mapping[str, Card]
     problems: list[Problem]
+    memory: Memory
 
-    def cluster(self) -> Cluster | None:
-        parametrised = self.specs["Backend"].keys() | self.specs["ClaimSource"].keys()
-        names = Known(backends=self.specs["Backend"].keys(), parametrised=parametrised, devices=self.devices)
-        return next((CLUSTER.of(*one, self.problems, names) for one in self.specs["Cluster"].items()), None)
+    def all_of(
+        self, kind: str, form: Form[T], known: Known | None = None, problems: list[Problem] | None = None
+    ) -> list[T]:
+        """All documents of a kind, which may use the `known` names."""
+        made = [self.memory.recall(_made, form, name, spec, known) for name, spec in self.specs[kind].items()]
+        (self.problems if problems is None else problems).extend(wrong for _, found in made for wrong in found)
+        return [value for value, _ in made]
 
-    def backends(self, set_here: Mapping[str, Parameters]) -> list[Backend]:
-        return self._each("Backend", lambda name: self.backend(name, set_here.get(name, {})))
-
-    def backend(self, name: str, set_here: Parameters) -> Backend:
-        own, whole = self.specs["Backend"][name], inheritance.merged(name, self.specs["Backend"])
-        self.problems.extend(inheritance.unused(own, whole))
-        spec = self._resolved(name, whole, set_here)
-        known = Known(backends=self.specs["Backend"].keys(), devices=self.devices)
-        backend = replace(BACKEND.of(name, spec, self.problems, known), parametrised=bool(set_here))
-        return complete(backend, self.devices)
+    def backends(self, set_here: Mapping[str, Parameters], devices: Mapping[str, Card]) -> list[Backend]:
+        """The back ends with these parameters, without those that cannot be read at all."""
+        backends = []
+        for name in self.specs["Backend"]:
+            try:
+                lineage = inheritance.lineage(name, self.specs["Backend"])
+                parameters = set_here.get(name, _NOTHING_SET)
+                backend, wrong = self.memory.recall(_backend, name, devices, parameters, *lineage)
+            except DocumentError as error:
+                self.problems.extend(error.problems)
+            else:
+                self.problems.extend(wrong)
+                backends.append(backend)
+        return backends
 
     def sources(self, set_here: Mapping[str, Parameters]) -> list[ClaimSource]:
-        return self._each("ClaimSource", lambda name: self._source(name, set_here.get(name, {})))
+        """The sources of claims likewise."""
+        sources = []
+        for name, spec in self.specs["ClaimSource"].items():
+            try:
+                source, wrong = self.memory.recall(_source, name, set_here.get(name, _NOTHING_SET), spec)
+            except DocumentError as error:
+                self.problems.extend(error.problems)
+            else:
+                self.problems.extend(wrong)
+                sources.append(source)
+        return sources
 
-    def _source(self, name: str, set_here: Parameters) -> ClaimSource:
-        own = self.specs["ClaimSource"][name]
-        self.problems.extend(inheritance.unused(own, own))
-        spec = self._resolved(name, own, set_here)
-        source = CLAIM_SOURCE.of(name, spec, self.problems)
-        known = {each.name: getattr(source, each.name) for each in fields(source)}
-        return ClaimSource(**known, words=with_backend_alone(source.reader, {}))
 
-    def workloads(self) -> list[Workload]:
-        return [WORKLOAD.of(*one, self.problems) for one in self.specs["Workload"].items()]
+# What a document becomes, and what is wrong with it: of these inputs alone, so that it can be remembered.
 
-    def protections(self) -> list[Protection]:
-        known = Known(backends=self.specs["Backend"].keys(), devices=self.devices)
-        found = [PROTECTION.of(*one, self.problems, known) for one in self.specs["Protection"].items()]
-        first: dict[tuple[str, str], Protected] = {}
-        for section, one in ((section, one) for each in found for section, one in each.protected()):
-            other = first.setdefault((section, one.name), one)
-            if other is not one:
-                message = f'"{one.name}" is protected already, by {other.rule}'
-                self.problems.append(Problem(one.at, f"spec.{section}", message))
-        return found
 
-    def tenancy(self, cluster: Cluster, backends: Iterable[Backend]) -> Tenancy:
-        known = Known(
-            backends=self.specs["Backend"].keys(),
-            enabled=cluster.backends,
-            devices=self.devices,
-            asking=asking(backends),
-        )
-        return Tenancy(
-            policies=tuple(
-                TENANT_POLICY.of(*one, self.problems, known) for one in self.specs["TenantPolicy"].items()
-            ),
-            exemptions=tuple(EXEMPTION.of(*one, self.problems) for one in self.specs["Exemption"].items()),
-            without_policy=cluster.without_policy,
-            observing=cluster.observe,
-        )
+def _made(form: Form[T], name: str, spec: Node, known: Known | None) -> tuple[T, Sequence[Problem]]:
+    problems: list[Problem] = []
+    return form.of(name, spec, problems, known), problems
 
-    def _each(self, kind: str, read: Callable[[str], T]) -> list[T]:
-        """All documents of a kind, without those that cannot be read at all."""
-        found = (Scope(self.problems).attempt(partial(read, name), None) for name in self.specs[kind])
-        return [one for one in found if one is not None]
 
-    def _resolved(self, name: str, spec: Node, set_here: Parameters) -> Node:
-        defaults = inheritance.declared(spec)
+def _backend(
+    name: str, devices: Mapping[str, Card], set_here: Parameters, *lineage: Node
+) -> tuple[Backend, Sequence[Problem]]:
+    spec, problems = _resolved(name, lineage[0], inheritance.merged(lineage), set_here)
+    backend = BACKEND.of(name, spec, problems, Known(backends=(), devices=devices))
+    return complete(replace(backend, parametrised=bool(set_here)), devices), problems
+
+
+def _source(name: str, set_here: Parameters, spec: Node) -> tuple[ClaimSource, Sequence[Problem]]:
+    resolved, problems = _resolved(name, spec, spec, set_here)
+    source = CLAIM_SOURCE.of(name, resolved, problems)
+    known = {each.name: getattr(source, each.name) for each in fields(source)}
+    return ClaimSource(**known, words=with_backend_alone(source.reader, {})), problems
+
+
+def _resolved(name: str, own: Node, whole: Node, set_here: Parameters) -> tuple[Node, list[Problem]]:
+    """The whole spec with its parameters put in, and what is wrong with these; raises DocumentError."""
+    problems = [*inheritance.unused(own, whole)]
+    try:
+        defaults = inheritance.declared(whole)
         for parameter, node in set_here.items():
             if parameter not in defaults:
                 message = f'{name} has no parameter "{parameter}"{nearest(parameter, defaults)}'
-                self.problems.append(Problem(node.at, node.path, message))
-        return inheritance.substituted(spec, {**defaults, **set_here})
+                problems.append(Problem(node.at, node.path, message))
+        return inheritance.substituted(whole, {**defaults, **set_here}), problems
+    except DocumentError as error:
+        raise DocumentError(*problems, *error.problems) from None
 
 
 # Policies and exemptions as they are read from a cluster: objects, each of which may be broken by itself.
