@@ -12,7 +12,7 @@ from webhook.core.forms.document import API_VERSION, DocumentError, Location, No
 from webhook.core.forms.form import Form
 from webhook.core.forms.inheritance import PARAMETER, Parameters, inheriting, parametrised
 from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
-from webhook.core.forms.shape import ANYTHING, FILLED, Schema, reference, says, word
+from webhook.core.forms.shape import ANYTHING, FILLED, Schema, described, reference, word
 from webhook.core.rules import catalog
 from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
 from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog, Known
@@ -72,7 +72,7 @@ _PARTS: Final[Mapping[str, Schema]] = {
     "claimSource": CLAIM_SOURCE.schema,
 }
 _OBJECT_NAME: Final = FILLED.schema | {"pattern": f"^{SUBDOMAIN}$", "maxLength": MAX_NAME}
-_VERSION: Final = says("The version of the rule language.", word((API_VERSION,)).schema)
+_VERSION: Final = described("The version of the rule language.", word((API_VERSION,)).schema)
 _HEAD: Final = ("apiVersion", "kind", "metadata", "spec")
 
 
@@ -86,7 +86,7 @@ def schema(kind: str | None = None) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "apiVersion": _VERSION,
-            "kind": says("Which kind of rule this is.", word(KINDS).schema),
+            "kind": described("Which kind of rule this is.", word(KINDS).schema),
             "metadata": {},
             "spec": {},
         },
@@ -134,19 +134,19 @@ def schema_text(value: Any, indent: str = "") -> str:
 def _document(name: str) -> Schema:
     kind = KINDS[name]
     metadata = {
-        "name": says(
+        "name": described(
             "The name that other rules and `gpu-backend` use.", _OBJECT_NAME if kind.is_object else FILLED.schema
         ),
-        "annotations": says("Notes of yours; they mean nothing here.", ANYTHING.schema),
-        "labels": says("Marks of yours; they mean nothing here.", ANYTHING.schema),
+        "annotations": described("Notes of yours; they mean nothing here.", ANYTHING.schema),
+        "labels": described("Marks of yours; they mean nothing here.", ANYTHING.schema),
     }
     whole = {
         "apiVersion": _VERSION,
-        "kind": says(kind.meaning, word((name,)).schema),
-        "metadata": says("The document's name.", _mapping(metadata, "name")),
-        "spec": says("What the document says.", kind.spec),
+        "kind": described(kind.meaning, word((name,)).schema),
+        "metadata": described("The document's name.", _mapping(metadata, "name")),
+        "spec": described("What the document says.", kind.spec),
     }
-    return says(kind.meaning, _mapping(whole, *_HEAD))
+    return described(kind.meaning, _mapping(whole, *_HEAD))
 
 
 def _mapping(properties: Mapping[str, Schema], *needs: str) -> Schema:
@@ -246,11 +246,11 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
     named: dict[tuple[str, str], Location] = {}
     for document in documents:
         section = Section(document, problems)
-        version = section.need("apiVersion", lambda node: node.word((API_VERSION,)), "")
-        kind = section.need("kind", lambda node: node.word(KINDS), "")
-        name = section.need("metadata", lambda node: _name(node, problems), "")
-        section.need("spec", lambda node: node, document)
-        section.done()
+        version = section.required("apiVersion", lambda node: node.word((API_VERSION,)), "")
+        kind = section.required("kind", lambda node: node.word(KINDS), "")
+        name = section.required("metadata", lambda node: _name(node, problems), "")
+        section.required("spec", lambda node: node, document)
+        section.refuse_other_keys()
         if not version or not kind or not name:
             continue
         at = document.value["metadata"].value["name"].at
@@ -266,10 +266,10 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
 
 def _name(node: Node, problems: list[Problem]) -> str:
     section = Section(node, problems)
-    name = section.need("name", lambda node: node.filled(), "")
+    name = section.required("name", lambda node: node.filled(), "")
     for notes in ("annotations", "labels"):
-        section.take(notes, lambda node: node, node)
-    section.done()
+        section.optional(notes, lambda node: node, node)
+    section.refuse_other_keys()
     return name
 
 
@@ -382,20 +382,20 @@ class _Reader:
 
 def _made(form: Form[T], name: str, spec: Node, known: Known | None) -> tuple[T, Sequence[Problem]]:
     problems: list[Problem] = []
-    return form.of(name, spec, problems, known), problems
+    return form.read_spec(name, spec, problems, known), problems
 
 
 def _backend(
     name: str, devices: Mapping[str, Card], set_here: Parameters, *lineage: Node
 ) -> tuple[Backend, Sequence[Problem]]:
     spec, problems = _resolved(name, lineage[0], inheritance.merged(lineage), set_here)
-    backend = BACKEND.of(name, spec, problems, Known(backends=(), devices=devices))
+    backend = BACKEND.read_spec(name, spec, problems, Known(backends=(), devices=devices))
     return complete(replace(backend, parametrised=bool(set_here)), devices), problems
 
 
 def _source(name: str, set_here: Parameters, spec: Node) -> tuple[ClaimSource, Sequence[Problem]]:
     resolved, problems = _resolved(name, spec, spec, set_here)
-    source = CLAIM_SOURCE.of(name, resolved, problems)
+    source = CLAIM_SOURCE.read_spec(name, resolved, problems)
     known = {each.name: getattr(source, each.name) for each in fields(source)}
     return ClaimSource(**known, words=with_backend_alone(source.reader, {})), problems
 
@@ -468,7 +468,7 @@ def _each(
     for one in objects:
         name = one["metadata"]["name"]
         problems: list[Problem] = []
-        made = form.of(name, of_json(one.get("spec") or {}, Location(f"{kind}/{name}", 0)), problems, known)
+        made = form.read_spec(name, of_json(one.get("spec") or {}, Location(f"{kind}/{name}", 0)), problems, known)
         if problems:
             said = tuple(sorted(set(problems)))
             broken[name] = Broken(said, instead(made, said))

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from webhook.core.forms import labels
 from webhook.core.forms.document import Location, Node, Section, inside, nearest
-from webhook.core.forms.form import Form, Group, Rule, form, found, inline, need, origin, place, take
+from webhook.core.forms.form import Form, Group, Rule, derived, embedded, form, optional, origin, place, required
 from webhook.core.forms.shape import (
     FILLED,
     FLAG,
@@ -19,13 +19,13 @@ from webhook.core.forms.shape import (
     Schema,
     Scope,
     Shape,
-    each,
-    either,
-    many,
+    any_schema,
+    defined,
+    list_of,
+    map_of,
     pattern,
-    shared,
-    some,
-    strict,
+    set_of,
+    unspoilt,
     whole,
     word,
 )
@@ -126,7 +126,7 @@ def values_of_labels(found: Mapping[str, Output], path: str, scope: Scope) -> No
     """Complain of texts that no label can have as its value."""
     for key, output in found.items():
         for text in output.texts if isinstance(output, Constant) else ():
-            scope.attempt(partial(labels.value, Node(text, output.at, inside(path, key)), filled), "")
+            scope.try_read(partial(labels.value, Node(text, output.at, inside(path, key)), filled), "")
 
 
 # Constants, and text with holes
@@ -165,8 +165,8 @@ _TEXT: Final = _text_schema(f"^{_NO_OTHER_HOLE}{_NO_VERB}", f"{_KNOWN}; and a ve
 
 @dataclass(frozen=True, kw_only=True)
 class _Enforced:
-    value: str = need(HOLED, "The text, which may have holes.")
-    enforce: bool = take(
+    value: str = required(HOLED, "The text, which may have holes.")
+    enforce: bool = optional(
         FLAG, "In env it replaces the pod's own value; as an annotation or label, another value is refused."
     )
 
@@ -182,7 +182,9 @@ def _enforced(read: _Enforced, section: Section, scope: Scope) -> Constant:
 
 @dataclass(frozen=True, kw_only=True)
 class _Absent:
-    absent: bool = need(Shape(FLAG.read, {"type": "boolean", "enum": [True]}, blank=False), "It must not be there.")
+    absent: bool = required(
+        Shape(FLAG.read, {"type": "boolean", "enum": [True]}, fallback=False), "It must not be there."
+    )
 
 
 def _none(read: _Absent, section: Section, scope: Scope) -> Constant:
@@ -191,8 +193,8 @@ def _none(read: _Absent, section: Section, scope: Scope) -> Constant:
     return constant((), section.node, scope)
 
 
-_ENFORCED: Final = strict(form(_Enforced, after=_enforced))
-ABSENT: Final = strict(form(_Absent, after=_none))
+_ENFORCED: Final = unspoilt(form(_Enforced, complete=_enforced))
+ABSENT: Final = unspoilt(form(_Absent, complete=_none))
 """`{absent: true}`: the label or annotation must not be there."""
 
 
@@ -242,10 +244,10 @@ _LIMIT: Final[Schema] = {
     "minProperties": 1,
     "maxProperties": 1,
 }
-LIMIT: Final[Shape[Output]] = shared("limit", Shape(_limit, {}))
+LIMIT: Final[Shape[Output]] = defined("limit", Shape(_limit, {}))
 """A number: a verb, or a whole number as it stands."""
 
-WRITTEN: Final[Shape[Output]] = Shape(_written, {"anyOf": [_TEXT, shared("verb", VERB).schema, _ENFORCED.schema]})
+WRITTEN: Final[Shape[Output]] = Shape(_written, {"anyOf": [_TEXT, defined("verb", VERB).schema, _ENFORCED.schema]})
 """A value under `annotations`, `labels` and `env`: text with holes, a verb, or `{value: ..., enforce: true}`."""
 
 SELECTED: Final[Shape[Output]] = Shape(
@@ -253,9 +255,9 @@ SELECTED: Final[Shape[Output]] = Shape(
     {
         "anyOf": [
             _TEXT,
-            many(HOLED).schema,
+            list_of(HOLED).schema,
             ABSENT.schema,
-            shared("nodeLabelVerb", LABEL_VERB).schema,
+            defined("nodeLabelVerb", LABEL_VERB).schema,
             _ENFORCED.schema,
         ]
     },
@@ -270,22 +272,22 @@ SELECTED: Final[Shape[Output]] = Shape(
 class Outputs:
     """What is written beside limits, by key."""
 
-    annotations: Mapping[str, Output] = take(
-        each(WRITTEN, ANNOTATIONS),
+    annotations: Mapping[str, Output] = optional(
+        map_of(WRITTEN, ANNOTATIONS),
         "Annotations of the pod: text, which may have holes as `{model}`, or a verb. In a mode the key of a"
         " number may have the hole `{container}`, the container's name.",
         {"acme.example/placement": {"placement": {}}},
     )
-    labels: Mapping[str, Output] = take(
-        each(WRITTEN, LABELS), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
+    labels: Mapping[str, Output] = optional(
+        map_of(WRITTEN, LABELS), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
     )
-    env: Mapping[str, Output] = take(
-        each(WRITTEN, VARIABLES),
+    env: Mapping[str, Output] = optional(
+        map_of(WRITTEN, VARIABLES),
         "Environment of the container: text, a verb, or `{value: ..., enforce: true}`.",
         {"NVIDIA_VISIBLE_DEVICES": {"value": "void", "enforce": True}},
     )
-    node_affinity: Mapping[str, Output] = take(
-        each(SELECTED, LABELS),
+    node_affinity: Mapping[str, Output] = optional(
+        map_of(SELECTED, LABELS),
         "Labels that the node has to have: a text, a list of texts of which one is enough, a verb, or `{absent:"
         " true}`.",
         {"acme.example/model": {"product": {}}},
@@ -307,7 +309,7 @@ def _legal(outputs: Outputs, section: Section, scope: Scope) -> Outputs:
     return outputs
 
 
-OUTPUTS: Final = form(Outputs, after=_legal)
+OUTPUTS: Final = form(Outputs, complete=_legal)
 
 
 SHARED_BY_OUTPUTS: Final[Mapping[str, Schema]] = {**verbs.SHARED, "limit": _LIMIT}
@@ -333,14 +335,14 @@ def _count(node: Node, scope: Scope) -> tuple[int, int | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Range:
-    low: int = take(whole(), "At least so many.", key="min", default=1)
-    high: int | None = take(whole(), "At most so many.", key="max")
+    low: int = optional(whole(), "At least so many.", key="min", default=1)
+    high: int | None = optional(whole(), "At most so many.", key="max")
 
 
-_RANGE: Final = form(_Range, after=lambda read, *_: (read.low, read.high))
-_COUNT: Final = Shape(_count, either(whole(), _RANGE))
-_DIMENSIONS: Final = some(word(("share", "memory", "cores", "profile", "model")))
-MODELS: Final = some(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
+_RANGE: Final = form(_Range, complete=lambda read, *_: (read.low, read.high))
+_COUNT: Final = Shape(_count, any_schema(whole(), _RANGE))
+_DIMENSIONS: Final = set_of(word(("share", "memory", "cores", "profile", "model")))
+MODELS: Final = set_of(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
 """Card models by the names of the catalogue, in lower case."""
 
 
@@ -352,10 +354,12 @@ class Unless(str):
 
 @dataclass(frozen=True, kw_only=True)
 class _Unless:
-    value: str = need(TEXT, "The value that it must not have; without the annotation the mode is meant.", key="not")
+    value: str = required(
+        TEXT, "The value that it must not have; without the annotation the mode is meant.", key="not"
+    )
 
 
-_UNLESS: Final = strict(form(_Unless, after=lambda read, *_: Unless(read.value)))
+_UNLESS: Final = unspoilt(form(_Unless, complete=lambda read, *_: Unless(read.value)))
 
 
 def _annotation(node: Node, scope: Scope) -> str | None:
@@ -368,7 +372,7 @@ def _annotation(node: Node, scope: Scope) -> str | None:
     return node.text()
 
 
-_ANNOTATION: Final[Shape[str | None]] = Shape(_annotation, either(TEXT, ABSENT, _UNLESS))
+_ANNOTATION: Final[Shape[str | None]] = Shape(_annotation, any_schema(TEXT, ABSENT, _UNLESS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,18 +383,18 @@ class When:
     `key` for whatever value.
     """
 
-    devices: str | None = take(
+    devices: str | None = optional(
         word(DEVICES), "`whole` devices, a `part` of each, a `profile` (a hardware partition), or a `claim`."
     )
-    count: tuple[int, int | None] = take(
+    count: tuple[int, int | None] = optional(
         _COUNT, "The number of devices, or `{min: 2, max: 4}`.", 1, {"min": 2}, default=(1, None)
     )
-    has: frozenset[str] = take(_DIMENSIONS, "Requests that say all of these.", ["memory"])
-    lacks: frozenset[str] = take(_DIMENSIONS, "Requests that say none of these.", ["cores"])
-    models: frozenset[str] = take(MODELS, "Requests for one of these card models.", ["A100-80GB"])
-    sharing: str | None = take(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
-    annotations: Mapping[str, str | None] = take(
-        each(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
+    has: frozenset[str] = optional(_DIMENSIONS, "Requests that say all of these.", ["memory"])
+    lacks: frozenset[str] = optional(_DIMENSIONS, "Requests that say none of these.", ["cores"])
+    models: frozenset[str] = optional(MODELS, "Requests for one of these card models.", ["A100-80GB"])
+    sharing: str | None = optional(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
+    annotations: Mapping[str, str | None] = optional(
+        map_of(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
         "Pods with these annotations. `{absent: true}`: without it. `{not: a}`: without it, or with another value.",
     )
     annotated: frozenset[str] = frozenset()
@@ -429,7 +433,7 @@ def _with_annotations(when: When, _: Section, __: Scope) -> When:
     return replace(when, annotated=annotated, unannotated=frozenset(unannotated))
 
 
-WHEN: Final = form(When, after=_with_annotations)
+WHEN: Final = form(When, complete=_with_annotations)
 
 
 # What it needs of the rest of the pod
@@ -437,9 +441,9 @@ WHEN: Final = form(When, after=_with_annotations)
 
 @dataclass(frozen=True, kw_only=True)
 class _Requires:
-    host_ipc: bool = take(FLAG, "The pod has to have `hostIPC: true`.", key="hostIPC")
-    run_as_user: int | None = take(whole(0), "The container has to run as this user.", 1000)
-    host_path: str | None = take(FILLED, "The container has to mount a volume with this path of the host.")
+    host_ipc: bool = optional(FLAG, "The pod has to have `hostIPC: true`.", key="hostIPC")
+    run_as_user: int | None = optional(whole(0), "The container has to run as this user.", 1000)
+    host_path: str | None = optional(FILLED, "The container has to mount a volume with this path of the host.")
 
 
 def _required(read: _Requires, _: Section, __: Scope) -> Mapping[str, str]:
@@ -447,11 +451,11 @@ def _required(read: _Requires, _: Section, __: Scope) -> Mapping[str, str]:
     return {key: str(value) for key, value in wanted.items() if value is not None}
 
 
-REQUIRES: Final = form(_Requires, after=_required)
+REQUIRES: Final = form(_Requires, complete=_required)
 
 
 def _all_on_one(section: Section) -> None:
-    if section.numbers("devices").get("devices", 1) > 1:
+    if section.integers("devices").get("devices", 1) > 1:
         section.complain("devices can only be 1: all containers of the pod share one device")
 
 
@@ -487,26 +491,26 @@ class Companions:
     `requires` is by the words of `plan.pod_requirements.REQUIRABLE`, `forbids` has those of `vocabulary.EXCLUSIONS`.
     """
 
-    requires: Mapping[str, str] = take(
+    requires: Mapping[str, str] = optional(
         REQUIRES,
         "What the pod's author has to write. The webhook does not add it, because it lowers security.",
         default={},
     )
-    forbids: tuple[str, ...] = take(many(word(EXCLUSIONS)), "What the pod must not have.", ["privileged"])
-    reserved: tuple[str, ...] = take(
-        many(_KEYS_OF_OTHERS),
+    forbids: tuple[str, ...] = optional(list_of(word(EXCLUSIONS)), "What the pod must not have.", ["privileged"])
+    reserved: tuple[str, ...] = optional(
+        list_of(_KEYS_OF_OTHERS),
         "Annotations, as globs, that only the system's own scheduler may write.",
         ["ALIYUN_COM_GPU_MEM_*"],
         key="reserves",
     )
-    containers: int | None = take(whole(), "How many containers of a pod are served.", key="perPod.containers")
-    one_device: bool = take(
+    containers: int | None = optional(whole(), "How many containers of a pod are served.", key="perPod.containers")
+    one_device: bool = optional(
         _ONE,
         "1: all containers of a pod share one device, and have to fit on it.",
         key="perPod.devices",
         default=False,
     )
-    rule: str = found(origin, default="")
+    rule: str = derived(origin, default="")
 
     def reserves(self, key: str) -> bool:
         """Whether only the back end's own scheduler may write an annotation."""
@@ -532,7 +536,7 @@ _PER_POD: Final = Group(
 COMPANIONS: Final = form(
     Companions,
     groups={"perPod": _PER_POD},
-    after=lambda read, *_: None if read == Companions(rule=read.rule) else read,
+    complete=lambda read, *_: None if read == Companions(rule=read.rule) else read,
 )
 
 
@@ -564,8 +568,10 @@ def _bytes(node: Node) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sizes:
-    unit: int = need(pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "The unit of the size.")
-    most: int = need(whole(), "The largest size.", key="max")
+    unit: int = required(
+        pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "The unit of the size."
+    )
+    most: int = required(whole(), "The largest size.", key="max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -583,30 +589,30 @@ class Mode:
     `loosely` is `selects` if the system also takes cards whose names only contain the text.
     """
 
-    name: str = take(TEXT, "What messages call it.", "whole cards", default="")
-    when: When = take(
+    name: str = optional(TEXT, "What messages call it.", "whole cards", default="")
+    when: When = optional(
         WHEN, "Which requests it is for. If left out, all.", {"devices": "part", "count": 1}, default=When()
     )
-    limits: Mapping[str, Output] = take(
-        each(LIMIT, _RESOURCE),
+    limits: Mapping[str, Output] = optional(
+        map_of(LIMIT, _RESOURCE),
         "Extended resources of the container: a whole number, or a verb. `{profile}` in a name stands for each"
         " partition of the catalogue, `{memory}` for each of `sizes`.",
         {"acme.example/memory": {"memory": {"unit": "MiB", "round": "up"}}},
     )
-    outputs: Outputs = inline(OUTPUTS, default=Outputs())
-    claims: Sequence[Constant] = take(
-        many(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
+    outputs: Outputs = embedded(OUTPUTS, default=Outputs())
+    claims: Sequence[Constant] = optional(
+        list_of(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
         "Names of templates of resource claims (DRA). The container gets a claim of each.",
         ["gpu-{profile}"],
     )
-    sizes: Sequence[tuple[int, int]] = take(
-        form(_Sizes, after=lambda read, *_: [(each, each * (read.unit or 1)) for each in range(1, read.most + 1)]),
+    sizes: Sequence[tuple[int, int]] = optional(
+        form(_Sizes, complete=lambda read, *_: [(each, each * (read.unit or 1)) for each in range(1, read.most + 1)]),
         "The mode stands for one mode of each size up to `max`. `{memory}` in the name of a resource is the size.",
         {"unit": "GiB", "max": 96},
         default=(),
     )
-    companions: Companions | None = inline(COMPANIONS)
-    at: Location = found(place)
+    companions: Companions | None = embedded(COMPANIONS)
+    at: Location = derived(place)
     profile: str | None = None
     size: int | None = None
     amounts: Mapping[str, Output] = field(default_factory=dict)
@@ -636,7 +642,7 @@ def _complete(mode: Mode, section: Section, _: Scope) -> Mode:
     own = mode.outputs
     _holed(own, section)
     amounts = {**mode.limits, **_numbers("annotation", own.annotations), **_numbers("label", own.labels)}
-    if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.given()):
+    if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.present()):
         section.complain('asks for no device: it needs the key "limits", "claims", or a number under annotations')
     constants = {key: one for key, one in own.annotations.items() if isinstance(one, Constant) and one.enforce}
     enforced = frozenset(f"{key}={output.value}" for key, output in constants.items())
@@ -651,6 +657,6 @@ _ASKS: Final = {
         {"required": ["labels"], "properties": {"labels": ASKING}},
     ]
 }
-_MODE: Final[Form[Mode]] = form(Mode, Rule({"allOf": [_ASKS]}), after=_complete)
+_MODE: Final[Form[Mode]] = form(Mode, Rule({"allOf": [_ASKS]}), complete=_complete)
 SHARED: Final = {"mode": _MODE.schema}
-MODE: Final[Shape[Mode]] = shared("mode", _MODE)
+MODE: Final[Shape[Mode]] = defined("mode", _MODE)

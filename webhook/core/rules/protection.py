@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args
 
 from webhook.core.forms.document import Location, Node
-from webhook.core.forms.form import document, form, found, key, line, need, place, take
-from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, many, word
+from webhook.core.forms.form import derived, document, form, key, line, optional, place, required
+from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, list_of, map_of, word
 from webhook.core.rules.catalog import BACKEND, VENDOR
 
 # A `Protection`: what of a pod gives devices that it does not ask for, or lifts a limit on those that it has.
@@ -53,20 +53,20 @@ class Protected:
     A value that is taken from elsewhere is compared as `fieldRef PATH`, `configMapKeyRef NAME` and the like.
     """
 
-    name: str = found(key)
-    rule: str = found(line)
-    at: Location = found(place)
-    gives: str = need(
+    name: str = derived(key)
+    rule: str = derived(line)
+    at: Location = derived(place)
+    gives: str = required(
         FILLED, "What a pod gets by it. Messages name the field of the pod before it.", "gives any card"
     )
-    harmless: tuple[str, ...] = take(
-        many(_GLOB),
+    harmless: tuple[str, ...] = optional(
+        list_of(_GLOB),
         "Values with which it gives nothing. A `*` at the end is any text. If a policy says `remove`, the first"
         " one replaces the value of a container without a GPU.",
         ["void", "none"],
     )
-    backends: Mapping[str, tuple[str, ...]] = take(
-        each(many(_GLOB), BACKEND),
+    backends: Mapping[str, tuple[str, ...]] = optional(
+        map_of(list_of(_GLOB), BACKEND),
         "Values that a container may have if this back end serves it.",
         {"acme": ["configMapKeyRef *"]},
     )
@@ -77,39 +77,41 @@ class Protected:
         return any(matches(glob, value) for glob in globs)
 
 
-_BY_NAME: Final = each(form(Protected), _FILLED)
+_BY_NAME: Final = map_of(form(Protected), _FILLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
     """What of a pod gives devices, of one vendor or of all, or lifts limits."""
 
-    name: str = found(document)
-    description: str = take(TEXT, "One line for people.", default="")
-    source: str = take(FILLED, "Where it is described.", default="")
-    vendors: tuple[str, ...] = take(
-        many(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
+    name: str = derived(document)
+    description: str = optional(TEXT, "One line for people.", default="")
+    source: str = optional(FILLED, "Where it is described.", default="")
+    vendors: tuple[str, ...] = optional(
+        list_of(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
     )
-    env: Mapping[str, Protected] = take(
+    env: Mapping[str, Protected] = optional(
         _BY_NAME,
         "Environment variables of containers. A `*` at the end of a name is any text.",
         {"ACME_VISIBLE_DEVICES": {"gives": "gives any card of the node", "harmless": ["none"]}},
     )
-    annotations: Mapping[str, Protected] = take(_BY_NAME, "Annotations of pods.")
-    labels: Mapping[str, Protected] = take(_BY_NAME, "Labels of pods.")
-    runtime_classes: Mapping[str, Protected] = take(
+    annotations: Mapping[str, Protected] = optional(_BY_NAME, "Annotations of pods.")
+    labels: Mapping[str, Protected] = optional(_BY_NAME, "Labels of pods.")
+    runtime_classes: Mapping[str, Protected] = optional(
         _BY_NAME, "Runtime classes that a pod without a GPU may not name.", key="runtimeClasses"
     )
-    mount_paths: Mapping[str, Protected] = take(
+    mount_paths: Mapping[str, Protected] = optional(
         _BY_NAME, "Paths at which, and below which, a container may mount nothing.", key="mountPaths"
     )
-    host_paths: Mapping[str, Protected] = take(
+    host_paths: Mapping[str, Protected] = optional(
         _BY_NAME, "Paths of a node that no volume may have, with the paths below them and their parent directories.",
         key="hostPaths",
     )  # fmt: skip
-    capabilities: Mapping[str, Protected] = take(_BY_NAME, "Capabilities that no container may add, without `CAP_`.")
-    flags: Mapping[str, Protected] = take(
-        each(form(Protected), word(FLAGS)),
+    capabilities: Mapping[str, Protected] = optional(
+        _BY_NAME, "Capabilities that no container may add, without `CAP_`."
+    )
+    flags: Mapping[str, Protected] = optional(
+        map_of(form(Protected), word(FLAGS)),
         "Settings that may not be `true`: `privileged`, `hostProcess`, and in a pod with a runtime class `hostPID`.",
     )
 

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Any, Final, Literal, Self
 
 from webhook.core.forms.document import Location, Node, Section, nearest
-from webhook.core.forms.form import Rule, form, origin, take
+from webhook.core.forms.form import Rule, form, optional, origin
 from webhook.core.forms.shape import (
     FLAG,
     TEXT,
     Schema,
     Scope,
     Shape,
-    each,
-    either,
-    many,
+    any_schema,
+    defined,
+    described,
+    list_of,
+    map_of,
     pattern,
-    says,
-    shared,
-    strict,
+    unspoilt,
     whole,
     word,
 )
@@ -192,29 +192,31 @@ _BLOCKS: Final = pattern(
 )
 _MEMORY_UNIT: Final = Shape(
     lambda node, _: node.text() if memory_unit(str(node.value)) else node.word(UNITS["memory"]),
-    either(word(UNITS["memory"]), _BLOCKS),
+    any_schema(word(UNITS["memory"]), _BLOCKS),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    unit: str = take(word(UNITS["count"]), "Devices have no unit.", default="")
-    round: str = take(
+    unit: str = optional(word(UNITS["count"]), "Devices have no unit.", default="")
+    round: str = optional(
         word(("exact", "up")),
         "`exact` (the default) refuses a value that is not legal. `up` takes the next legal value, with a warning"
         " that shows both.",
         default="exact",
     )
-    lenient: bool = take(
+    lenient: bool = optional(
         FLAG,
         "With `round: up`: the system itself rounds up, so values in between are legal on a container.",
         key="roundsItself",
     )
-    step: int = take(whole(), "Legal values are multiples of it.", default=1)
-    minimum: int | None = take(whole(), "The least legal value. `round: up` raises a smaller one to it.", key="min")
-    maximum: int | None = take(whole(), "The greatest legal value.", key="max")
-    fit: tuple[int, ...] = take(
-        many(whole(), "needs at least one value"),
+    step: int = optional(whole(), "Legal values are multiples of it.", default=1)
+    minimum: int | None = optional(
+        whole(), "The least legal value. `round: up` raises a smaller one to it.", key="min"
+    )
+    maximum: int | None = optional(whole(), "The greatest legal value.", key="max")
+    fit: tuple[int, ...] = optional(
+        list_of(whole(), "needs at least one value"),
         "The legal values as a list, instead of step, min and max. The smallest that is enough is taken.",
         [1, 2, 4, 8],
     )
@@ -226,23 +228,23 @@ class _Options:
 
 @dataclass(frozen=True, kw_only=True)
 class _Count(_Options):
-    absent: int | None = take(whole(), "The key may be missing. It then means this number.", 1)
+    absent: int | None = optional(whole(), "The key may be missing. It then means this number.", 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part(_Options):
-    unit: str = take(word(UNITS["share"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
-    parts: int | None = take(whole(), "How many parts make a device, instead of a unit.", 16)
-    per: str = take(
+    unit: str = optional(word(UNITS["share"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
+    parts: int | None = optional(whole(), "How many parts make a device, instead of a unit.", 16)
+    per: str = optional(
         word(("device", "total")),
         "`device` (the default), or `total`: the value of a device times their number.",
         default="device",
     )
-    absent: str | None = take(
+    absent: str | None = optional(
         word(("whole", "none")),
         "The key may be missing. It then means all of the device (`whole`), or no limit (`none`).",
     )
-    most: bool = take(
+    most: bool = optional(
         FLAG,
         "The value is the most that a container may take. Other keys may promise less; the larger amount counts."
         " For keys that only authors of pods write.",
@@ -251,12 +253,12 @@ class _Part(_Options):
 
 @dataclass(frozen=True, kw_only=True)
 class _Cores(_Part):
-    unit: str = take(word(UNITS["cores"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
+    unit: str = optional(word(UNITS["cores"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Memory(_Part):
-    unit: str = take(
+    unit: str = optional(
         _MEMORY_UNIT,
         "What 1 stands for. `percent` (the default) is of the card's memory; with any other unit a share needs a"
         " known card. `quantity` is text as `8Gi`. `256MiB` is a block.",
@@ -269,15 +271,15 @@ class _Memory(_Part):
 
 @dataclass(frozen=True, kw_only=True)
 class _Digits:
-    digits: int = take(whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0)
+    digits: int = optional(whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0)
 
 
 def _consistent(section: Section) -> None:
     """Complain of options that cannot hold together: what they make could not be read back."""
-    given = section.numbers("step", "min", "max")
-    if "roundsItself" in section.given() and "round" not in section.given():
+    given = section.integers("step", "min", "max")
+    if "roundsItself" in section.present() and "round" not in section.present():
         section.complain("roundsItself is about values in between, so it needs round: up")
-    if "fit" in section.given() and given:
+    if "fit" in section.present() and given:
         section.complain(f"fit lists every value; remove {', '.join(given)}")
     step, low, high = given.get("step") or 1, given.get("min", 1), given.get("max")
     if "min" in given and low % step:
@@ -326,31 +328,31 @@ def number(verb: str, *, digits: bool) -> Shape[Amount]:
     options = {"count": _Count, "memory": _Memory, "cores": _Cores, "share": _Part}[verb]
     bases = (_Digits, options) if digits else (options,)
     made = make_dataclass("Options", (), bases=bases, frozen=True, kw_only=True)
-    return strict(form(made, _CONSISTENT, _OR_NOTHING, after=lambda *read: _amount(verb, *read)))
+    return unspoilt(form(made, _CONSISTENT, _OR_NOTHING, complete=lambda *read: _amount(verb, *read)))
 
 
 # Verbs that are text
 
 
 _ONE_OR_MORE: Final[Shape[tuple[str, ...]]] = Shape(
-    lambda node, scope: many(TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),),
-    either(TEXT, many(TEXT)),
+    lambda node, scope: list_of(TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),),
+    any_schema(TEXT, list_of(TEXT)),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Word:
-    form: Literal["label", "name"] = take(
+    form: Literal["label", "name"] = optional(
         word(("label", "name")),
         "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
         default="label",
     )
-    values: Mapping[str, tuple[str, ...]] = take(
-        each(_ONE_OR_MORE),
+    values: Mapping[str, tuple[str, ...]] = optional(
+        map_of(_ONE_OR_MORE),
         "Other words for it. For node affinity several, as a list.",
         {"topology": "topology-aware"},
     )
-    substring: bool = take(
+    substring: bool = optional(
         FLAG,
         "Of models and product names: the system takes every card whose name contains the text. A container"
         " counts as all of these models, unless the mode also writes `lookalikes`.",
@@ -359,7 +361,7 @@ class _Word:
 
 @dataclass(frozen=True, kw_only=True)
 class _LabelWord(_Word):
-    form: Literal["label", "name"] = take(
+    form: Literal["label", "name"] = optional(
         word(("label",)),
         "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
         default="label",
@@ -373,7 +375,7 @@ def _text(verb: str, options: type[_Word]) -> Shape[Amount]:
             what=verb, at=section.node.at, rule=rule, form=read.form, values=read.values, substring=read.substring
         )
 
-    return strict(form(options, _OR_NOTHING, after=made))
+    return unspoilt(form(options, _OR_NOTHING, complete=made))
 
 
 # A verb in a mapping of its own
@@ -414,7 +416,8 @@ def computed(node: Node, scope: Scope) -> Amount:
 def any_verb(verbs: Mapping[str, Shape[Amount]]) -> Schema:
     """A mapping with any of these verbs, and their options."""
     known = {
-        verb: says(MEANINGS.get(verb, ""), shape.schema, *_EXAMPLES.get(verb, ())) for verb, shape in verbs.items()
+        verb: described(MEANINGS.get(verb, ""), shape.schema, *_EXAMPLES.get(verb, ()))
+        for verb, shape in verbs.items()
     }
     return {"type": "object", "properties": known}
 
@@ -426,10 +429,10 @@ def _one_of(verbs: Mapping[str, Shape[Amount]]) -> Shape[Amount]:
 NUMBERS: Final = {verb: number(verb, digits=True) for verb in UNITS}
 _TEXTS: Final = {verb: _text(verb, _Word) for verb in WORDS}
 _VERBS: Final = {**NUMBERS, **_TEXTS}
-_NUMBERS_BY_NAME: Final = {verb: shared(f"{verb}Options", shape) for verb, shape in NUMBERS.items()}
-VERB: Final = _one_of(_NUMBERS_BY_NAME | {verb: shared("wordOptions", shape) for verb, shape in _TEXTS.items()})
+_NUMBERS_BY_NAME: Final = {verb: defined(f"{verb}Options", shape) for verb, shape in NUMBERS.items()}
+VERB: Final = _one_of(_NUMBERS_BY_NAME | {verb: defined("wordOptions", shape) for verb, shape in _TEXTS.items()})
 LABEL_VERB: Final = _one_of(
-    _NUMBERS_BY_NAME | {verb: shared("nodeLabelOptions", shape) for verb, shape in _TEXTS.items()}
+    _NUMBERS_BY_NAME | {verb: defined("nodeLabelOptions", shape) for verb, shape in _TEXTS.items()}
 )
 
 SHARED: Final[Mapping[str, Schema]] = {
