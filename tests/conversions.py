@@ -85,7 +85,7 @@ def _understood(ask: Mapping[str, str], backend: Backend, alone: Rulebook) -> Ex
     example = next(one for one in backend.examples if one.refused is None)
     raw: Mapping[str, Any] = examples.pod_of(replace(example, ask=ask))
     planned = plan.make(pod.read(raw), alone)
-    if planned.violations or not planned.served:
+    if planned.violations or not planned.assignments:
         return None
     done = edited(planned.edits, raw)
     annotations = {key: text for key, text in done["metadata"]["annotations"].items() if "gpu-webhook.io/" not in key}
@@ -97,7 +97,7 @@ def _understood(ask: Mapping[str, str], backend: Backend, alone: Rulebook) -> Ex
 
 def _kind(understood: Explanation) -> str:
     """What the system's own words ask, whatever was asked in ours: some drop the compute."""
-    [served] = understood.converted.served if understood.converted else [None]
+    [served] = understood.converted.assignments if understood.converted else [None]
     return "" if served is None else _kind_of(served.request)
 
 

@@ -46,7 +46,7 @@ def stored(asked: Asking, rulebook: Rulebook | None = None) -> Stored | None:
         planned = plan.make(pod.read(asked.pod), rulebook)
     except Refusal:
         return None
-    served = next((one for one in planned.served if one.asked.container.name == asked.container), None)
+    served = next((one for one in planned.assignments if one.demand.container.name == asked.container), None)
     if planned.violations or served is None:
         return None
     return Stored(asked, planned, served, edited(planned.edits, asked.pod))

@@ -169,7 +169,7 @@ def _native(raw: Pod, backend: str) -> Pod | None:
         planned = plan.make(pod.read(raw), clusters.knowing(backend, clusters.card(backend).model))
     except Refusal:
         return None
-    if planned.violations or not planned.served:
+    if planned.violations or not planned.assignments:
         return None
     done = edited(planned.edits, raw)
     annotations = done["metadata"].get("annotations") or {}
@@ -220,7 +220,7 @@ def _holds(source: str, target: str, raw: Pod, known: str | None) -> bool:
     container = raw["spec"]["containers"][0]["name"]
     before = _held(source, raw, container, clusters.card(source).model)
     [understood] = explanation.explain(raw, rules)
-    if before is None or not understood.planned or not understood.planned.served:
+    if before is None or not understood.planned or not understood.planned.assignments:
         return False
     done = Conversion(rules, clusters.knowing(target, known)).of(understood)
     if not done.decision.allowed:

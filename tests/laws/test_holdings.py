@@ -41,7 +41,7 @@ def _charged(asked: Asking, rulebook: Rulebook) -> tuple[Charges | None, Charges
         return None, None
     found = usage.holdings(pod.read(as_served(done.pod)), rulebook)
     counted = {holding.container.name: holding.measure.devices for holding in found}
-    return counted, {one.asked.container.name: charge(one.request, one.card) for one in done.planned.served}
+    return counted, {one.demand.container.name: charge(one.request, one.card) for one in done.planned.assignments}
 
 
 UNTOLD = {("aliyun-gpushare-mib", clusters.ALL)}

@@ -224,7 +224,7 @@ def _shown(backend: Backend, alone: Rulebook) -> Iterator[Mode]:
             planned = plan.make(pod.read(pod_of(example)), alone)
         except Refusal:
             continue
-        yield from (served.mode for served in planned.served)
+        yield from (served.mode for served in planned.assignments)
 
 
 def _before(mode: Mode, backend: Backend) -> Mode | None:
@@ -269,7 +269,7 @@ def losses(backend: Backend, alone: Rulebook) -> list[Loss]:
     found = [
         Loss(backend.rule, served.mode.name, key)
         for _, raw in examples.trials(backend, alone)
-        for served in plan.make(pod.read(raw), alone).served
+        for served in plan.make(pod.read(raw), alone).assignments
         for key in _lost(served)
     ]
     return list(dict.fromkeys(found))
@@ -279,7 +279,7 @@ def _lost(served: Assignment) -> Iterator[str]:
     asked = served.request
     try:
         read, _ = read_back.understand(
-            served.amounts, served.backend, served.asked.annotations | served.mode.enforced
+            served.amounts, served.backend, served.demand.annotations | served.mode.enforced
         )
     except CannotExpressError:
         yield from (key for key, value in _values(asked).items() if value is not None)

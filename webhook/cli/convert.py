@@ -50,9 +50,9 @@ def between(
     before: Sequence[Assignment], after: Sequence[Assignment], lost: Iterable[Unread], rulebook: Rulebook
 ) -> Iterator[str]:
     """What differs of what each container gets; `lost` is what its pod said and nothing says any more."""
-    there = {one.asked.container.name: one for one in after}
+    there = {one.demand.container.name: one for one in after}
     for one in before:
-        other = there.get(one.asked.container.name)
+        other = there.get(one.demand.container.name)
         if other is not None:
             yield from _cards(one, other, rulebook)
             yield from _amounts(one, other)
@@ -118,7 +118,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _amounts(before: Assignment, after: Assignment) -> Iterator[str]:
     """Compute that was open and is limited, and a number of devices that nobody rounded."""
-    if before.asked.request is not None:
+    if before.demand.request is not None:
         return
     both = "share" in after.mode.verbs and before.request.cores is not None
     if both and before.request.cores != 100 * (before.request.memory_share or 0):
@@ -211,12 +211,14 @@ class Conversion:
         # Its request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
         codes = [one.code for one in understood.decision.violations if not one.code.startswith(("GPU1", "GPU5"))]
         planned = understood.planned
-        if codes or planned is None or not planned.served:
+        if codes or planned is None or not planned.assignments:
             return understood
         seen = pod.read(understood.before)
         try:
-            read = [_completed(one, seen, self.known) for one in planned.served]
-            return self._rewritten(understood, replace(planned, served=[one.served for one in read]), read, setting)
+            read = [_completed(one, seen, self.known) for one in planned.assignments]
+            return self._rewritten(
+                understood, replace(planned, assignments=[one.served for one in read]), read, setting
+            )
         except Refusal as refusal:
             return replace(understood, decision=denied(refusal.violations), after=understood.before, planned=None)
 
@@ -225,10 +227,10 @@ class Conversion:
     ) -> Explanation:
         seen = pod.read(understood.before)
         unread = [one for each in read for one in each.unread]
-        kept = [one for one in unread if has_as_well(one, was.served, self.wanted)]
-        neutral = _neutral(seen, was.served, kept, self.wanted)
+        kept = [one for one in unread if has_as_well(one, was.assignments, self.wanted)]
+        neutral = _neutral(seen, was.assignments, kept, self.wanted)
         bare = pod.read(neutral, understood.namespace)
-        planned = _planned(bare, was.served, self.wanted)
+        planned = _planned(bare, was.assignments, self.wanted)
         before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)
         found = list(unknown_devices.violations(unknown_devices.find(bare, self.wanted), bare))
         if found or planned.violations:
@@ -236,12 +238,12 @@ class Conversion:
             return explanation.with_candidates(replace(before, decision=refused), self.wanted)
         lost = [one for one in unread if one not in kept]
         said = [*planned.warnings, *(note for each in read for note in each.notes)]
-        said += [*between(was.served, planned.served, lost, self.wanted)]
+        said += [*between(was.assignments, planned.assignments, lost, self.wanted)]
         operations = patch.to_patch(planned.edits, neutral)
         after = _without_notes(patch.applied(operations, neutral))
         judged = explanation.explain_pod(understood.title, after, understood.namespace, self.wanted, setting)
         said += [
-            *left(pod.read(after), planned.served, self.wanted),
+            *left(pod.read(after), planned.assignments, self.wanted),
             *judged.decision.warnings,
         ]
         decision = judged.decision._replace(warnings=list(dict.fromkeys(said)))
@@ -272,14 +274,14 @@ def convert(
 
 def _completed(served: Assignment, seen: Pod, rulebook: Rulebook) -> untranslate.Completed:
     """What a container asks, with all that its pod says; a device is what it is on the nodes that the pod selects."""
-    if served.asked.request is not None:
+    if served.demand.request is not None:
         return untranslate.Completed(served, list(untranslate.own(served.backend, seen)))
     try:
         for one in _on_its_nodes(served, seen, rulebook):
             return one
         return untranslate.complete(served, seen, rulebook)
     except CannotExpressError as reason:
-        path = extended_resources.where(served.asked.container, next(iter(served.asked.extended.amounts)))
+        path = extended_resources.where(served.demand.container, next(iter(served.demand.extended.amounts)))
         violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix)
         raise Refusal(replace(violation, rule=served.backend.rule)) from reason
 
@@ -287,12 +289,12 @@ def _completed(served: Assignment, seen: Pod, rulebook: Rulebook) -> untranslate
 def _on_its_nodes(served: Assignment, seen: Pod, rulebook: Rulebook) -> Iterator[untranslate.Completed]:
     """The container as each back end reads it to whose nodes the pod is bound, and a device is a part of one."""
     reach = NodeSelection(seen, rulebook)
-    for one in choose.candidates(served.asked, rulebook) if served.request.devices == "whole" else ():
+    for one in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
         try:
             done = untranslate.complete(one, seen, rulebook) if isinstance(one, Assignment) else None
         except CannotExpressError:
             continue
-        if done and done.served.request.devices != "whole" and reach.stays_with(done.served):
+        if done and done.served.request.devices != "whole" and reach.binds_to(done.served):
             yield done
 
 
@@ -301,8 +303,8 @@ def _carried(served: Assignment, rulebook: Rulebook) -> GpuRequest:
 
     A partition of the same name on another card is another one, so it is asked of the first back end's card.
     """
-    request = served.asked.request or served.request
-    if served.asked.request is None and request.devices == "part":
+    request = served.demand.request or served.request
+    if served.demand.request is None and request.devices == "part":
         sized = request.memory is not None or request.memory_share is not None
         request = request if sized else replace(request, memory_share=ALL)
     if request.profile is not None and not request.models:
@@ -351,10 +353,10 @@ def _about_backend(key: str) -> bool:
 
 def _planned(bare: Pod, served: Sequence[Assignment], rulebook: Rulebook) -> Plan:
     """The plan with the cards that the first back end gives; with any, if the other cannot select these."""
-    planned = _plan(bare, {one.asked.container.name: one for one in served}, rulebook, same_cards=True)
+    planned = _plan(bare, {one.demand.container.name: one for one in served}, rulebook, same_cards=True)
     if any(violation.code != "GPU303" for violation in planned.violations) or not planned.violations:
         return planned
-    other = _plan(bare, {one.asked.container.name: one for one in served}, rulebook, same_cards=False)
+    other = _plan(bare, {one.demand.container.name: one for one in served}, rulebook, same_cards=False)
     return planned if other.violations else other
 
 
@@ -378,7 +380,7 @@ def _asking(
         return replace(bare, request=shorthand)
     if same_cards and not request.models:
         request = replace(request, models=_promised(served, rulebook))
-    stated = {**bare.stated, **_stated(request, served.asked)}
+    stated = {**bare.stated, **_stated(request, served.demand)}
     request = replace(request, annotations=bare.annotations, stated=stated)
     return replace(bare, request=request, stated=stated, persist={})
 

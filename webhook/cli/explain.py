@@ -448,8 +448,8 @@ def view(explanation: Explanation) -> View:
         allowed=decision.allowed,
         lead=_lead(explanation),
         was=[
-            f"{one.asked.container.name}: {_listed(_amounts(one))}  ({one.backend.rule})"
-            for one in (converted.served if converted is not None else ())
+            f"{one.demand.container.name}: {_listed(_amounts(one))}  ({one.backend.rule})"
+            for one in (converted.assignments if converted is not None else ())
         ],
         asking=list(_asking(explanation, planned)) if planned is not None else (),
         tenant=list(_tenant(prospect)) if prospect is not None else (),
@@ -482,11 +482,11 @@ def _lead(explanation: Explanation) -> str:
 
 
 def _amounts(one: Assignment) -> Iterable[tuple[str, str]]:
-    return {**{name: str(value) for name, value in one.amounts.items()}, **one.asked.extended.texts}.items()
+    return {**{name: str(value) for name, value in one.amounts.items()}, **one.demand.extended.texts}.items()
 
 
 def _asking(explanation: Explanation, planned: Plan) -> Iterator[Asking]:
-    served = {one.asked.container.name: one for one in planned.served}
+    served = {one.demand.container.name: one for one in planned.assignments}
     for asked in planned.interpretation.asked:
         name = asked.container.name
         if asked.anything:

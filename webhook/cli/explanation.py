@@ -408,8 +408,8 @@ def _charges(planned: Plan, after: Mapping[str, Any], rulebook: Rulebook) -> dic
     held = usage.holdings(pod.read(after), rulebook)
     counted = {holding.container.name: holding.measure.devices for holding in held}
     return {
-        one.asked.container.name: counted.get(one.asked.container.name, charge.charge(one.request, one.card))
-        for one in planned.served
+        one.demand.container.name: counted.get(one.demand.container.name, charge.charge(one.request, one.card))
+        for one in planned.assignments
     }
 
 

@@ -31,6 +31,7 @@ from webhook.cli import explanation
 from webhook.cli.table import memory, short, table
 from webhook.core import pod_templates
 from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends.cards import Recognised
 from webhook.core.backends.charge import Measure, total
 from webhook.core.interpret.interpret import ContainerRequest, asks_nothing, interpret
 from webhook.core.inventory import Inventory, Node, Offer, surroundings
@@ -126,10 +127,10 @@ def _uses(seen: Pod, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
         counted = _demand_measured(asked, seen, node, rulebook)
         if counted is None:
             continue
-        name = counted.served.backend.name
+        name = counted.assignment.backend.name
         whose = name, _holder(asked, name, node) if node else name
         groups.setdefault(whose, []).append((asked.container, counted.measure))
-        cards[whose] = counted.served.card
+        cards[whose] = counted.assignment.card
     for (backend_name, holder), containers in groups.items():
         yield Use(
             application=_application(seen, namespace, pod_name),
@@ -161,17 +162,15 @@ def _asking(seen: Pod, rulebook: Rulebook) -> list[ContainerRequest]:
 def _demand_measured(asked: ContainerRequest, seen: Pod, node: Node | None, rulebook: Rulebook) -> Allocation | None:
     """What stands on a container, as the back ends read it that have devices on its node."""
     if not asked.extended.amounts:
-        return allocation.claimed(asked, seen, rulebook)
+        return allocation.from_claims(asked, seen, rulebook)
 
-    def find(backend: Backend) -> allocation.Found:
+    def card_on_node(backend: Backend) -> Recognised:
         if node is None:
-            return allocation.Found(allocation.card(asked, backend, rulebook))
+            return Recognised(allocation.expected_card(asked, backend, rulebook), None)
         offer = node.offers.get(_holder(asked, backend.name, node))
-        return (
-            allocation.Found(offer.card, offer.profile) if offer else allocation.Found(node.cards.get(backend.name))
-        )
+        return Recognised(offer.card, offer.profile) if offer else Recognised(node.cards.get(backend.name), None)
 
-    return allocation.read(asked, _owners(asked, node, rulebook), find, rulebook)
+    return allocation.from_resources(asked, _owners(asked, node, rulebook), card_on_node, rulebook)
 
 
 def _owners(asked: ContainerRequest, node: Node | None, rulebook: Rulebook) -> Sequence[Backend]:

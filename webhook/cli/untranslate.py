@@ -69,7 +69,7 @@ def complete(served: Assignment, seen: Pod, rulebook: Rulebook) -> Completed:
     bounds = node_affinity.bounds(seen)
     served = _by_nodes(_by_marks(served, seen), bounds)
     reach = NodeSelection(seen, rulebook)
-    if not reach.leaves(served):
+    if not reach.allows(served):
         raise _elsewhere(served, reach)
     told = _models(served, seen, bounds, rulebook)
     named = served.request.models or tuple(card.model for card in told.allowed or ())
@@ -89,8 +89,8 @@ def _on_card(served: Assignment, card: Card) -> Assignment:
     """The container as its resources read on the card that the pod selects, where cards differ in their modes."""
     if card is served.card or not any(mode.when.models for mode in served.backend.modes):
         return served
-    native, backend = served.asked.extended.amounts, cards.for_card(served.backend, card)
-    request, mode = read_back.understand(native, backend, served.asked.annotations, (card.model,))
+    native, backend = served.demand.extended.amounts, cards.for_card(served.backend, card)
+    request, mode = read_back.understand(native, backend, served.demand.annotations, (card.model,))
     return replace(served, request=request, mode=mode)
 
 
@@ -100,7 +100,7 @@ def _on_card(served: Assignment, card: Card) -> Assignment:
 def _by_marks(served: Assignment, seen: Pod) -> Assignment:
     """The mode for the same resources whose labels and annotations the pod has, if those of this one are others."""
     alike = [mode for mode in served.backend.modes if mode.when.devices == served.mode.when.devices]
-    native = served.asked.extended.amounts.keys()
+    native = served.demand.extended.amounts.keys()
     modes = [mode for mode in alike if native <= mode.amounts.keys() and _is_marked(mode, seen)]
     return served if _is_marked(served.mode, seen) or not modes else replace(served, mode=modes[0])
 
@@ -123,7 +123,7 @@ def _by_nodes(served: Assignment, bounds: Bounds) -> Assignment:
     if served.request.devices != "whole":
         return served
     for mode in served.backend.modes:
-        if served.asked.extended.amounts.keys() <= mode.amounts.keys():
+        if served.demand.extended.amounts.keys() <= mode.amounts.keys():
             found = _of_nodes(mode, served, bounds)
             if found:
                 return replace(served, mode=mode, request=replace(served.request, **found))
@@ -327,7 +327,7 @@ def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
         spec = with_value(spec, key, left)
     for container in pod.containers:
         path = container.path[1:]
-        here = [one for one in served if one.asked.container.path == container.path]
+        here = [one for one in served if one.demand.container.path == container.path]
         spec = _replaced(spec, path, partial(_container, served=here))
     return {**pod.raw, "metadata": metadata, "spec": spec}
 
@@ -349,7 +349,7 @@ def _replaced(holder: Any, path: Sequence[str | int], change: Callable[[Any], An
 def _left(present: Mapping[str, Any], section: str, served: Sequence[Assignment]) -> dict[str, Any]:
     """The annotations or labels that neither a rule nor the back end's scheduler wrote."""
     written = [
-        {key.replace(CONTAINER, one.asked.container.name): output for key, output in outputs.items()}
+        {key.replace(CONTAINER, one.demand.container.name): output for key, output in outputs.items()}
         for one in served
         for outputs in [getattr(one.mode.outputs, section)]
     ]
@@ -369,7 +369,7 @@ def _container(raw: Mapping[str, Any], served: Sequence[Assignment]) -> dict[str
     for section in ("limits", "requests"):
         left = {name: value for name, value in (resources.get(section) or {}).items() if name not in owned}
         resources = with_value(resources, section, left)
-    names = {name for one in served for name in inject.claim_names(one.asked.container) if one.mode.claims}
+    names = {name for one in served for name in inject.claim_names(one.demand.container) if one.mode.claims}
     kept = [claim for claim in resources.get("claims") or () if claim.get("name") not in names]
     env = [entry for entry in container.get("env") or () if not _injected(entry, served)]
     return with_value(with_value(container, "resources", with_value(resources, "claims", kept)), "env", env)
@@ -386,7 +386,7 @@ def _fields(pod: Pod, served: Sequence[Assignment]) -> Mapping[str, Any]:
     spec, injected = pod.spec, [one.backend.inject for one in served]
     tolerations = [dict(toleration) for each in injected for toleration, _ in each.tolerations]
     labels = {key for one in served for key in one.mode.outputs.node_affinity}
-    claims = {name for one in served if one.mode.claims for name in inject.claim_names(one.asked.container)}
+    claims = {name for one in served if one.mode.claims for name in inject.claim_names(one.demand.container)}
     return {
         "schedulerName": _unless(spec.get("schedulerName"), [each.scheduler for each in injected]),
         "runtimeClassName": _unless(spec.get("runtimeClassName"), [each.runtime_class for each in injected]),

@@ -95,7 +95,7 @@ def _foretold(
 
 def _warnings(explained: Explanation, pods: str, rulebook: Rulebook) -> Iterator[str]:
     decision = explained.decision
-    served = explained.planned.served if explained.planned and decision.patch else ()
+    served = explained.planned.assignments if explained.planned and decision.patch else ()
     for name, words in observe.becoming(served, rulebook):
         whose = f'"{name}": ' if name else ""
         yield f"{pods} become {whose}{words}"

@@ -59,7 +59,7 @@ def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
     except Refusal as refusal:
         return Translated(observe.refused(refusal, rulebook))
     decision = _decision(planned, seen, request, rulebook)
-    return Translated(observe.enforced_mutation(decision, planned.served, rulebook), planned)
+    return Translated(observe.enforced_mutation(decision, planned.assignments, rulebook), planned)
 
 
 def _without_gpu(seen: Pod, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
@@ -108,7 +108,7 @@ def _with_judgement(refused: Decision, planned: Plan, request: AdmissionRequest,
 
 
 def _audit(planned: Plan, rulebook: Rulebook) -> dict[str, str]:
-    if not planned.served:
+    if not planned.assignments:
         return {}
-    rules = dict.fromkeys(served.backend.rule for served in planned.served)
+    rules = dict.fromkeys(served.backend.rule for served in planned.assignments)
     return {"rules": ", ".join(rules), "rulebook": rulebook.digest[:12]}

@@ -192,14 +192,14 @@ def _plan(seen: Pod, policy: TenantPolicy, rulebook: Rulebook, found: Interpreta
     preferred = policy.defaults.backend
     planned = plan.make(seen, rulebook, preferred, partial(_lets, policy, rulebook), found)
     if preferred is not None or policy.allowed is not None or policy.forbidden is not None:
-        for served in planned.served:
-            if "gpu-backend" not in served.asked.stated:
+        for served in planned.assignments:
+            if "gpu-backend" not in served.demand.stated:
                 planned.edits.append(_kept(served, policy))
     return planned
 
 
 def _kept(served: Assignment, policy: TenantPolicy) -> Edit:
-    key = locations.annotation("gpu-backend", served.asked.container.name)
+    key = locations.annotation("gpu-backend", served.demand.container.name)
     return Put(("metadata", "annotations", key), served.backend.name, policy.defaults.rule or policy.rule)
 
 

@@ -88,7 +88,7 @@ def allows(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool
     vendor = served.card.vendor if served.card else None
     others = inject.taken_for(served.request.models, [served.mode], rulebook)
     models = [*served.request.models, *(card.model for card in others)]
-    use = _use(served.backend, served.request, served.asked.stated, models, vendor)
+    use = _use(served.backend, served.request, served.demand.stated, models, vendor)
     allowed, forbidden = _in_force(policy.allowed), _in_force(policy.forbidden)
     for respect in RESPECTS:
         found: frozenset[str] = getattr(use, respect.field)

@@ -54,8 +54,8 @@ def becoming(served: Sequence[Assignment], rulebook: Rulebook) -> Iterator[tuple
     Containers with a back end's own resources are left out: these stay.
     """
     for one in served:
-        if one.asked.request is not None:
-            name = one.asked.container.name if len(served) > 1 else ""
+        if one.demand.request is not None:
+            name = one.demand.container.name if len(served) > 1 else ""
             yield name, f"{', '.join(_resource_lines(one, rulebook))} ({one.backend.name})"
 
 

@@ -413,11 +413,11 @@ def _created(written: Pod, before: Plan, rulebook: Rulebook) -> tuple[Plan, Pod]
     """The plan for creating a pod, and the pod as that makes it; its containers keep their back ends."""
     kept = [
         Put(
-            ("metadata", "annotations", locations.annotation("gpu-backend", served.asked.container.name)),
+            ("metadata", "annotations", locations.annotation("gpu-backend", served.demand.container.name)),
             served.backend.name,
         )
-        for served in before.served
-        if "gpu-backend" not in served.asked.stated
+        for served in before.assignments
+        if "gpu-backend" not in served.demand.stated
     ]
     planned = defaults.plan_for_tenant(defaults.with_metadata(written, kept), rulebook)
     planned.edits[:0] = kept

@@ -167,7 +167,7 @@ def _held(asked: ContainerRequest, said: Allocation | None, reach: NodeSelection
         yield _unread(asked, asked.extended.violations[0].message, rulebook)
         return
     try:
-        yield _holding(asked, allocation.of(asked, reach, said), rulebook)
+        yield _holding(asked, allocation.largest_possible(asked, reach, said), rulebook)
     except CannotExpressError as reason:
         yield _unread(asked, reason.message, rulebook)
 
@@ -176,17 +176,17 @@ def _claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocati
     if "resourceClaims" not in seen.spec:
         return None
     with suppress(Refusal):
-        return allocation.claimed(asked, seen, rulebook)
+        return allocation.from_claims(asked, seen, rulebook)
     return None
 
 
 def _holding(asked: ContainerRequest, there: Allocation, rulebook: Rulebook) -> Holding:
-    served = there.served
+    served = there.assignment
     return Holding(
         asked=asked,
         backend=served.backend,
         card=served.card,
-        models=allocation.models(asked, served.card, [served.mode], rulebook),
+        models=allocation.possible_models(asked, served.card, [served.mode], rulebook),
         request=served.request,
         measure=there.measure,
     )
@@ -199,14 +199,14 @@ def _unread(asked: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
     names = [*asked.extended.amounts, *asked.extended.texts, *container.limits, *container.requests, *slot_values]
     resource = next(rulebook.resources[name] for name in names if name in rulebook.resources)
     backend = (resource.owners or resource.known)[0]
-    card = allocation.card(asked, backend, rulebook)
+    card = allocation.expected_card(asked, backend, rulebook)
     devices = sum(_most(group, asked, rulebook) for group in _systems(asked, rulebook)) or 1
     request = GpuRequest(count=min(devices, MAX_DEVICES))
     return Holding(
         asked=asked,
         backend=backend,
         card=card,
-        models=allocation.models(asked, card, backend.modes, rulebook),
+        models=allocation.possible_models(asked, card, backend.modes, rulebook),
         request=request,
         measure=allocation.measure(asked, request, backend, card, backend.modes, rulebook),
         unread=why,
@@ -228,7 +228,7 @@ def _most(names: Iterable[str], asked: ContainerRequest, rulebook: Rulebook) -> 
     most = 1
     for name in names:
         for owner in rulebook.resources[name].known:
-            card = allocation.card(asked, owner, rulebook)
+            card = allocation.expected_card(asked, owner, rulebook)
             outputs = [mode.amounts[name] for mode in owner.modes if name in mode.amounts]
             most = max([most, *(_devices(output, asked.extended.amounts[name], card) for output in outputs)])
     return most
