@@ -104,6 +104,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_turn].close()
 
 
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """See that CPython's only b"\\0" is what it was: quicktions writes there when it reads a text of one digit."""
+    assert chr(0).encode() == b"\0", f"{item.nodeid}, or a test before it, gave text to quantity.Fraction"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     """Wait until nothing runs that must not run beside this test."""

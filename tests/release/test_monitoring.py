@@ -20,7 +20,7 @@ def _families() -> dict[str, str]:
     """The names of all metrics, with their types; those of two programs as their source has them."""
     page = metrics.render(metrics.Metrics(["mutate"]), "").decode()
     served = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
-    settled = re.findall(r'metrics\.family\("(\w+)"', (ROOT / "webhook" / "settler" / "page.py").read_text())
+    settled = re.findall(r'metrics\.family\("(\w+)"', (ROOT / "webhook" / "settler" / "settler.py").read_text())
     issuing = re.findall(r'_head\("(\w+)"', (ROOT / "certs" / "page.py").read_text())
     others = [f"gpu_webhook_{name}" for name in settled] + [f"gpu_webhook_certs_{name}" for name in issuing]
     assert len(others) > 10

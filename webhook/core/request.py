@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms import labels
-from webhook.core.kube.quantity import Fraction, QuantityError, decimal, show, show_size, shown, size
+from webhook.core.kube.quantity import Fraction, QuantityError, decimal, exact, show, show_size, shown, size
 
 # The neutral form of a request: what one container asks for, whatever back end serves it.
 
@@ -223,7 +223,7 @@ def _instead(text: str) -> str:
     match = _ALMOST.fullmatch(text)
     if match is None:
         return ANY_AMOUNT
-    part = Fraction(int(match[1]), int(match[2])) if match[2] else Fraction(f"{match[3] or 0}.{match[4]}")
+    part = Fraction(int(match[1]), int(match[2])) if match[2] else exact(f"{match[3] or 0}.{match[4]}")
     known = 0 < part <= MAX_DEVICES and (part < 1 or part.denominator == 1)
     return f"write {show(round(part, 6))}" if known else ANY_AMOUNT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
 from webhook.core.forms.document import DocumentError, Node, Problem, nearest
@@ -113,7 +114,7 @@ def size(units: tuple[str, str], example: str) -> Shape[int]:
 def _positive(node: Node, _: Scope) -> Fraction:
     if isinstance(node.value, bool) or not isinstance(node.value, int | float) or node.value <= 0:
         raise node.problem("has to be a number above 0")
-    return Fraction(str(node.value))
+    return Fraction(*Decimal(str(node.value)).as_integer_ratio())
 
 
 POSITIVE: Final = Shape(_positive, {"type": "number", "exclusiveMinimum": 0}, Fraction(1))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from webhook.core.kube.quantity import Fraction, show, show_size, shown, size_shown
+from webhook.core.kube.quantity import Fraction, exact, show, show_size, shown, size_shown
 
 Tally = Mapping[str, Fraction]
 
@@ -118,4 +118,4 @@ def _amount(key: str, text: str) -> Fraction:
         return size
     if _NUMBER.fullmatch(text) is None:
         raise ValueError(f'{shown(key)}: "{shown(text)}" is no amount, as "3", "0.5" or "8Gi"')
-    return Fraction(text)
+    return exact(text)

@@ -67,11 +67,11 @@ def _number(node: Node, _: Scope) -> Fraction:
     if text.endswith("%") and _NUMBER.fullmatch(text[:-1]):
         if node.key == "cores":
             raise node.problem(f'"{text}" has a sign too many; write {text[:-1]}, which is percent of one device')
-        part = quantity.show(Fraction(text[:-1]) / 100)
+        part = quantity.show(quantity.exact(text[:-1]) / 100)
         raise node.problem(f'"{text}" is no number of devices; write "{part}" for that part of one')
     if not _NUMBER.fullmatch(text):
         raise node.problem(f'"{text}" is no number that can be asked for; write 2, or "0.5" in quotes')
-    return Fraction(text)
+    return quantity.exact(text)
 
 
 def _some(node: Node, scope: Scope) -> int:
