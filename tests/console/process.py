@@ -67,7 +67,8 @@ def running(rules: Path, *options: str) -> Iterator[Console]:
             yield console
             if console.popen.poll() is None:
                 assert console.stop() == 0
-            assert console.printed() == ""
+            printed = console.printed()
+            assert not printed, printed
         finally:
             if console.popen.poll() is None:
                 console.popen.kill()

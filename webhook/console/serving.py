@@ -16,15 +16,25 @@ from typing import Any, Final
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
+from gunicorn.workers.gthread import ThreadWorker
 
 from webhook.console.app import create_app
 from webhook.console.sources import Source, Standings
 
 FAILED: Final = 2
 
+
+class _Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
+    """A worker that Ctrl-C ends at once."""
+
+    def handle_quit(self, _sig: int, _frame: object) -> None:
+        """Leave at once: gunicorn would ask the pool of threads for its lock, which the main thread may hold."""
+        os._exit(0)
+
+
 SETTINGS: Final = {
     "workers": 1,
-    "worker_class": "gthread",
+    "worker_class": _Worker,
     "threads": 16,  # browsers open connections ahead and say nothing on them: each holds a thread for 5 s
     "control_socket_disable": True,  # gunicorn 27 opens one by default: a way in that has no use here
     "accesslog": None,
