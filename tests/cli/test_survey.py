@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
+from tests.cli.objects import listed, node
 from tests.cli.program import RULES, SHIPPED, run
-from tests.cli.test_inventory import listed, node
 
 NOTHING = """\
 # Written by `gpu-webhook survey`, which read 1 node, 0 with devices, 0 workloads.

@@ -133,3 +133,9 @@ def test_a_reader_that_has_seen_enough_is_no_error(output: str) -> None:
 
         assert process.stderr.read() == ""
         assert process.wait(30) == 0
+
+
+def test_the_watcher_says_where_it_cannot_write(tmp_path: Path) -> None:
+    ran = run("watch", "--write", tmp_path / "nowhere" / "file.json")
+
+    assert (ran.code, ran.err) == (2, f"gpu-webhook: {tmp_path / 'nowhere'} is not a directory\n")

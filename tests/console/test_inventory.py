@@ -10,8 +10,8 @@ import pytest
 from flask.testing import FlaskClient
 from playwright.sync_api import Browser, Page, expect
 
+from tests.cli.objects import NODES_AND_PODS, listed, node, pod
 from tests.cli.program import RULES
-from tests.cli.test_inventory import OBJECTS, listed, node, pod
 from tests.console.process import Console, running
 from tests.console.test_browser import CONTRASTS
 from tests.console.test_page import seen
@@ -19,7 +19,7 @@ from webhook.console import Source, create_app
 
 WAITS = pod("p3", "", card="2")
 MORE = (
-    *OBJECTS,
+    *NODES_AND_PODS,
     WAITS,
     {**node("n4", card="8"), "spec": {"unschedulable": True}},
     node("n5-" + "x" * 200, card="1"),
@@ -30,7 +30,7 @@ MORE = (
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     written = tmp_path / "all.json"
-    written.write_text(listed(*OBJECTS))
+    written.write_text(listed(*NODES_AND_PODS))
     return written
 
 

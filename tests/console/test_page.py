@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
+from tests.cli.objects import exemption, namespace, policy, usage
 from tests.cli.program import pod
-from tests.cli.test_tenants import exemption, namespace, policy, usage
 from webhook.console import create_app
 from webhook.console.app import SHOWN
 from webhook.console.pasted import TRIES

@@ -11,8 +11,8 @@ import pytest
 from flask.testing import FlaskClient
 from playwright.sync_api import Browser, Page, expect
 
+from tests.cli.objects import exemption, listed, namespace, policy, usage
 from tests.cli.program import RULES
-from tests.cli.test_tenants import exemption, listed, namespace, policy, usage
 from tests.console.process import Console, running
 from tests.console.test_browser import CONTRASTS
 from tests.console.test_page import seen
