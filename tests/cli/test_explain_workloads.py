@@ -10,8 +10,6 @@ import pytest
 import yaml
 
 from tests import builders
-from tests.cli.program import SHIPPED as SHIPPED_RULES
-from tests.cli.program import Ran, run
 from webhook.cli import explanation
 
 MANIFEST = Path(__file__).with_name("workloads") / "every-kind.yaml"
@@ -102,57 +100,3 @@ def test_whatever_stands_anywhere_in_an_object_it_is_explained_or_refused_with_a
         for other in (OTHERS[count % len(OTHERS)], OTHERS[-count % len(OTHERS)]):
             for one in explanation.explain(_changed(raw, place, other), SHIPPED):
                 assert all(violation.path for violation in one.decision.violations)
-
-
-def shipped(text: str, *options: str) -> Ran:
-    return run("explain", "-", "--rules", SHIPPED_RULES, *options, given=text)
-
-
-POLICY = """
----
-apiVersion: gpu-webhook.io/v1alpha1
-kind: TenantPolicy
-metadata: {name: vision}
-spec: {namespaces: {names: [default]}, quota: {devices: 600}}
-"""
-
-
-def test_sixty_four_workers_of_eight_cards_are_512_in_a_forecast() -> None:
-    head = {"template": {"spec": {"containers": [{"name": "head", "image": "ray"}]}}}
-    limits = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
-    worker = {"replicas": 64, "template": {"spec": {"containers": [{"name": "worker", "image": "ray", **limits}]}}}
-    spec = {"headGroupSpec": head, "workerGroupSpecs": [worker, worker]}
-    cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "train"}, "spec": spec}
-
-    ran = shipped(yaml.safe_dump(cluster) + POLICY, "-o", "json")
-
-    tenants = [one["tenant"] for one in ran.json]
-    assert [tenant["totals"].get("devices") for tenant in tenants] == [
-        None,
-        {"used": 0, "asked": 512, "limit": 600, "left": 88},
-        {"used": 512, "asked": 512, "limit": 600, "left": -424},
-    ]
-    assert [(tenant["pods"], tenant["fit"]) for tenant in tenants] == [(1, None), (64, 75), (64, 11)]
-
-
-def test_a_template_of_which_there_are_no_pods_asks_nothing_of_a_full_quota() -> None:
-    runtime = next(raw for raw in OBJECTS if raw["kind"] == "TrainingRuntime")
-
-    ran = shipped(yaml.safe_dump(runtime) + POLICY.replace("600", "0"), "-o", "json")
-
-    assert (ran.code, ran.json["allowed"], ran.json["tenant"]["pods"]) == (0, True, 0)
-
-
-def test_an_unknown_kind_beside_others_is_said_and_is_exit_code_1() -> None:
-    pod = "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a}]}}"
-    unknown = "{apiVersion: acme.example/v1, kind: Training, metadata: {name: b}, spec: {template: {spec: {}}}}"
-
-    ran = shipped(f"{pod}\n---\n{unknown}\n")
-
-    assert ran.code == 1
-    assert ran.out.partition("Training b\n")[2] == (
-        "  denied\n"
-        "    [GPU004] no rule says whether a Training of acme.example/v1 holds pods\n"
-        "      at   kind\n"
-        "      fix  write a Workload document for it, which may say that there are none (rules/README.md)\n"
-    )
