@@ -8,9 +8,10 @@
       warnings.txt   what both warn of, one to a line; without the file there must be no warning
       rules/*.yaml   files that replace or join the shipped rules of the same name
 
-A folder without pod.yaml is about the rules: problems.txt is all that is said of them. Or it is about an object of
-ours: applied.yaml (or deleted.yaml) is a TenantPolicy or an Exemption, around.yaml the namespaces, policies, usage
-and nodes of the cluster, and warnings.txt or denied.txt what its author is told.
+A folder without pod.yaml is about the rules: problems.txt is all that is said of them. Or it is about an object:
+applied.yaml (or deleted.yaml) is a TenantPolicy, an Exemption or a workload, around.yaml has the namespaces,
+policies, usage and nodes of the cluster, and the object as it was before. warnings.txt or denied.txt is what its
+author is told.
 
 To add a case write pod.yaml, run `python -m tests.cases --write`, and read what it wrote: it is what the webhook
 does, which is not yet what it should do. Without `--write` it shows how the expectations differ from what happens.

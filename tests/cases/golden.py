@@ -13,7 +13,7 @@ import yaml
 
 from tests import builders
 from tests.cases.served import NeverServedError, as_served
-from webhook.cli import policy_advice, snapshot
+from webhook.cli import policy_advice, snapshot, workload_advice
 from webhook.core.decision import Decision
 from webhook.core.interpret import claims
 from webhook.core.mutate import mutate
@@ -24,7 +24,7 @@ from webhook.files import surroundings
 from webhook.files.rule_files import RuleFilesError
 
 CASES = Path(__file__).parent
-POLICIES = ("applied.yaml", "deleted.yaml")
+APPLIED = ("applied.yaml", "deleted.yaml")
 APPLIED_AT = datetime(2026, 11, 23, tzinfo=UTC).timestamp()
 EXPECTATIONS = ("mutated.yaml", "denied.txt", "refused.txt", "warnings.txt", "problems.txt")
 
@@ -47,8 +47,8 @@ class Case:
         return (self.folder / "pod.yaml").exists()
 
     @property
-    def has_policy(self) -> bool:
-        return any((self.folder / name).exists() for name in POLICIES)
+    def is_applied(self) -> bool:
+        return any((self.folder / name).exists() for name in APPLIED)
 
     def pod(self) -> dict[str, Any]:
         """The pod as its author wrote it."""
@@ -73,7 +73,7 @@ class Case:
 
 def find() -> list[Case]:
     """Every case, in the order of names."""
-    folders = {file.parent for name in ("pod.yaml", "problems.txt", *POLICIES) for file in CASES.glob(f"*/*/{name}")}
+    folders = {file.parent for name in ("pod.yaml", "problems.txt", *APPLIED) for file in CASES.glob(f"*/*/{name}")}
     folders |= {file.parent.parent for file in CASES.glob("*/*/rules/*.yaml")}
     return [Case(folder) for folder in sorted(folders)]
 
@@ -84,7 +84,7 @@ def outcome(case: Case) -> Outcome:
         rules = case.rulebook()
     except RuleFilesError as error:
         return {"problems.txt": f"{error}\n"}
-    if case.has_policy:
+    if case.is_applied:
         return _applied(case, rules)
     if not case.has_pod:
         return {}
@@ -98,7 +98,7 @@ def outcome(case: Case) -> Outcome:
 
 
 def _applied(case: Case, rules: Rulebook) -> Outcome:
-    """What POST /policies answers, in a cluster with the objects of `around.yaml`."""
+    """What POST /policies or /templates answers, in a cluster with the objects of `around.yaml`."""
     around = case.folder / "around.yaml"
     documents = [*yaml.safe_load_all(around.read_text())] if around.exists() else []
     objects = snapshot.TenantObjects()
@@ -106,23 +106,25 @@ def _applied(case: Case, rules: Rulebook) -> Outcome:
         objects.add(document)
     nodes = [document for document in documents if document["kind"] == "Node"]
     rules = surroundings.concluded(replace(rules, tenancy=objects.tenancy(rules)[0]), {"nodes": nodes})
-    decision = policy_advice.warn(_of_policy(case, documents), rules, objects.ledgers()[0])
+    review = _of_applied(case, documents)
+    warn = policy_advice.warn if review.resource in {"tenantpolicies", "exemptions"} else workload_advice.warn
+    decision = warn(review, rules, objects.ledgers()[0])
     return _warned(decision) | ({} if decision.allowed else {"denied.txt": f"{message(decision)}\n"})
 
 
-def _of_policy(case: Case, documents: list[dict[str, Any]]) -> AdmissionRequest:
+def _of_applied(case: Case, documents: list[dict[str, Any]]) -> AdmissionRequest:
     """The review of the object: it is created, changed if it is around, or deleted."""
     [[which, made]] = [
-        (name, yaml.safe_load((case.folder / name).read_text())) for name in POLICIES if (case.folder / name).exists()
+        (name, yaml.safe_load((case.folder / name).read_text())) for name in APPLIED if (case.folder / name).exists()
     ]
-    named = [(each["kind"], each["metadata"]["name"]) for each in documents]
-    known = (made["kind"], made["metadata"]["name"])
-    old = documents[named.index(known)] if known in named else None
+    kind, metadata = made["kind"], made["metadata"]
+    around = {(document["kind"], document["metadata"]["name"]): document for document in documents}
+    old = around.get((kind, metadata["name"]))
     gone = which == "deleted.yaml"
-    return builders.creating(None if gone else made, "")._replace(
+    return builders.creating(None if gone else made, metadata.get("namespace", ""))._replace(
         operation="DELETE" if gone else "UPDATE" if old else "CREATE",
-        resource="tenantpolicies" if made["kind"] == "TenantPolicy" else "exemptions",
-        name=made["metadata"]["name"],
+        resource="tenantpolicies" if kind == "TenantPolicy" else f"{kind.lower()}s",
+        name=metadata["name"],
         old_pod=made if gone else old,
         at=APPLIED_AT,
     )

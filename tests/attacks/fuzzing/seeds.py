@@ -70,7 +70,7 @@ def objects() -> Sequence[Any]:
     """What the API server asks about beside pods: policies, and kinds that hold pods."""
     policies = [
         yaml.safe_load(file.read_text())
-        for name in golden.POLICIES
+        for name in golden.APPLIED
         for file in sorted(golden.CASES.glob(f"*/*/{name}"))
     ]
     templates = [
