@@ -14,7 +14,6 @@ from webhook.core.kube.fields import at
 from webhook.core.kube.pod import Pod
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import defaults, device_access, judge, observe, updates, usage
-from webhook.core.projection import ExcessError
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
@@ -38,9 +37,9 @@ def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return UNTOUCHED
     whole = at(request.pod, "metadata", "uid") is None  # which the API server gives to what it has merged
     try:
-        projection.check_budget(request.old_pod or {})
-        return updates.keep_stored(projection.project(request, rulebook), rulebook, whole=whole)
-    except (ExcessError, Refusal):
+        request = projection.project(request, rulebook, bounds_old_pod=True)
+        return updates.keep_stored(request, rulebook, whole=whole)
+    except Refusal:
         return UNTOUCHED
 
 

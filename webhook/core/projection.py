@@ -1,8 +1,8 @@
-"""The projection of a pod: the part that rules and policies read. All else is removed before a decision is made.
+"""The projection of a pod: the part that rules and policies read, and how large it may be. All else is removed first.
 
 The allow-list of what may be read is made from a rulebook when it is first used. A rule or policy that reads another
 label, annotation, env name or host path extends the list by being loaded. So no decision can depend on what is not
-listed, and pods with equal projections get equal decisions, which the server remembers (`server/memo.py`).
+listed, and pods with equal projections get equal decisions, which the server remembers (`server/handler.py`).
 
 A pruned pod keeps its shape: mappings and lists stay where they are, and elements keep their index. So an edit of the
 pruned pod is the same edit of the whole pod. A field of a wrong shape is kept whole, so that `kube.pod` refuses it by
@@ -11,9 +11,11 @@ its path. Nothing depends on a pod that is over the budget and asks for no GPU: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -21,7 +23,7 @@ import orjson
 from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.interpret.locations import BEGINNINGS
 from webhook.core.kube.fields import Path, at, field_path, mapping, objects
-from webhook.core.kube.node_affinity import TERMS
+from webhook.core.kube.node_affinity import REQUIRED, TERMS
 from webhook.core.kube.pod import SECTIONS
 from webhook.core.plan import allocation
 from webhook.core.policy import device_access, unknown_devices
@@ -32,7 +34,7 @@ from webhook.core.rules.protection import ProtectedNames
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
 
-# The budget of a review: how many of everything a pod may have if it asks for a GPU.
+# The budget: how many of everything a pod may have if it asks for a GPU.
 
 
 class Limit(NamedTuple):
@@ -43,127 +45,40 @@ class Limit(NamedTuple):
     fix: str
 
 
-_BUDGET_UNREAD: Final = "leave out those that nothing reads"
+_NOT_READ: Final = "leave out those that nothing reads"
 _FEWER: Final = "make several pods of it"
 _SELECT: Final = "give those nodes one label, and select by that"
+_ONE_TOLERATION: Final = "write one with the operator Exists instead of one for each value"
+_CONFIG_MAP: Final = "put them into a ConfigMap, and name that in envFrom"
 
-CONTAINERS: Final = Limit(128, "containers", _FEWER)
-AMOUNTS: Final = Limit(1500, "limits and requests in its containers", _BUDGET_UNREAD)
-SELECTORS: Final = Limit(100, "nodeSelectorTerms", _SELECT)
-REQUIREMENTS: Final = Limit(1000, "requirements in its nodeSelectorTerms", _SELECT)
-VALUES: Final = Limit(5000, "values in its nodeSelectorTerms", _SELECT)
-BYTES: Final = Limit(256 << 10, "bytes of names and values that rules read", "write shorter ones")
-
-OF_METADATA: Final[Mapping[str, Limit]] = {
-    "labels": Limit(500, "labels", _BUDGET_UNREAD),
-    "annotations": Limit(1000, "annotations", _BUDGET_UNREAD),
-}
-OF_SPEC: Final[Mapping[str, Limit]] = {
-    "nodeSelector": Limit(300, "node labels in its nodeSelector", _SELECT),
-    "tolerations": Limit(300, "tolerations", "write one with the operator Exists instead of one for each value"),
-    "resourceClaims": Limit(100, "resource claims", _FEWER),
-    "volumes": Limit(1000, "volumes", _FEWER),
-}
-OF_CONTAINER: Final[Mapping[str, Limit]] = {
-    "env": Limit(1000, "variables in a container", "put them into a ConfigMap, and name that in envFrom"),
-    "volumeMounts": Limit(1000, "mounts in a container", "mount the folder above"),
-}
-OF_RESOURCES: Final[Mapping[str, Limit]] = {"claims": Limit(100, "claims in a container", _FEWER)}
+LABELS: Final = Limit(500, "labels", _NOT_READ)
+ANNOTATIONS: Final = Limit(1000, "annotations", _NOT_READ)
+_CONTAINERS: Final = Limit(128, "containers", _FEWER)
+_AMOUNTS: Final = Limit(1500, "limits and requests in its containers", _NOT_READ)
+_TERMS: Final = Limit(100, "nodeSelectorTerms", _SELECT)
+_REQUIREMENTS: Final = Limit(1000, "requirements in its nodeSelectorTerms", _SELECT)
+_VALUES: Final = Limit(5000, "values in its nodeSelectorTerms", _SELECT)
+_BYTES: Final = Limit(256 << 10, "bytes of names and values that rules read", "write shorter ones")
 
 
 class ExcessError(Exception):
     """A pod has more of something than its budget; `violation` says so (GPU003)."""
 
-    def __init__(self, violation: Violation) -> None:
-        super().__init__(violation.message)
-        self.violation = violation
-
-
-def check_budget(pod: Mapping[str, Any]) -> None:
-    """Raise ExcessError for the first thing of which a pod has too much. Only lengths are looked at.
-
-    A pod with a UID has passed /mutate, which may have added to it, so it may have twice as much.
-    """
-    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
-    room = 2 if metadata.get("uid") else 1
-    _lengths(metadata, OF_METADATA, ("metadata",), room)
-    _lengths(spec, OF_SPEC, ("spec",), room)
-    lists = [(section, found) for section in SECTIONS if isinstance(found := spec.get(section), list)]
-    within_budget(CONTAINERS, sum(len(found) for _, found in lists), ("spec", "containers"), room)
-    amounts = sum(
-        _budget_container(container, ("spec", section, index), room)
-        for section, found in lists
-        for index, container in enumerate(found)
-        if isinstance(container, dict)
-    )
-    within_budget(AMOUNTS, amounts, ("spec", "containers"), room)
-    if spec.get("affinity"):
-        _check_terms(pod, room)
-
-
-def _budget_container(container: Mapping[str, Any], path: Path, room: int) -> int:
-    """How many limits and requests a container has, if it has not too much of anything else."""
-    _lengths(container, OF_CONTAINER, path, room)
-    resources = container.get("resources")
-    if not isinstance(resources, dict):
-        return 0
-    if "claims" in resources:
-        _lengths(resources, OF_RESOURCES, (*path, "resources"), room)
-    return sum([len(part) for key in ("limits", "requests") if isinstance(part := resources.get(key), dict)])
-
-
-def _lengths(holder: Mapping[str, Any], limits: Mapping[str, Limit], path: Path, room: int) -> None:
-    for key, limit in limits.items():
-        if key in holder and isinstance(value := holder[key], (dict, list)) and len(value) > limit.most:
-            within_budget(limit, len(value), (*path, key), room)
-
-
-def _check_terms(pod: Mapping[str, Any], room: int) -> None:
-    terms = _list(at(pod, *TERMS))
-    within_budget(SELECTORS, len(terms), TERMS, room)
-    requirements = [one for term in terms for one in _requirements(term)]
-    within_budget(REQUIREMENTS, len(requirements), TERMS, room)
-    within_budget(VALUES, sum(len(_list(at(one, "values"))) for one in requirements), TERMS, room)
-
-
-def _requirements(term: Any) -> Iterator[Any]:
-    for key in ("matchExpressions", "matchFields"):
-        yield from _list(at(term, key))
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def within_budget(limit: Limit, found: int, path: Path, room: int = 1) -> None:
-    """Raise ExcessError if there is more than the limit, or more than `room` times that."""
-    if found > limit.most * room:
+    def __init__(self, limit: Limit, number: int, path: Path, room: float = 1) -> None:
         message = (
-            f"the pod has {found} {limit.what}, and one that asks for a GPU may have {limit.most * room}: "
+            f"the pod has {number} {limit.what}, and one that asks for a GPU may have {limit.most * room}: "
             "all other reviews wait while they are read"
         )
-        raise ExcessError(Violation(code="GPU003", path=field_path(path), message=message, fix=limit.fix))
+        super().__init__(message)
+        self.violation = Violation(code="GPU003", path=field_path(path), message=message, fix=limit.fix)
 
 
-# The projection of a pod: the part that rules and policies read. All else is removed before a decision is made.
-
-_SPEC: Final = ("nodeSelector", "tolerations", "schedulerName", "runtimeClassName", "nodeName", "hostIPC", "hostPID")
-"""Fields of a pod's spec that are kept whole."""
-
-_CONTAINER: Final = ("name", "restartPolicy")
-_SECURITY: Final = ("privileged", "runAsUser", "capabilities", "windowsOptions")
-_NODE_AFFINITY: Final = ("requiredDuringSchedulingIgnoredDuringExecution",)
-_CLAIM: Final = ("name", "resourceClaimTemplateName")
-_REQUIREMENTS: Final = ("limits", "requests")
-
-_EMPTY: Final[Mapping[str, Any]] = {"metadata": {}, "spec": {}}
-_UNREAD: Final[Mapping[str, Any]] = {}
-"""Replaces an environment variable that nothing reads, so that those after it keep their index."""
+# The allow-list: what rules and policies may read of a pod.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowList:
-    """What rules and policies may read of a pod, beside the fields above.
+    """What rules and policies may read of a pod, beside the fields of every pod (`_METADATA` to `_CONTAINER`).
 
     labels        keys; those that begin with `gpu`, in any capitals, or contain our prefix are always read
     annotations   keys; those that contain our prefix are always read
@@ -187,17 +102,83 @@ class AllowList:
     protected: Mapping[str, ProtectedNames]
 
 
-def project(request: AdmissionRequest, rulebook: Rulebook) -> AdmissionRequest:
+def allow_list(rulebook: Rulebook) -> AllowList:
+    """What a rulebook and its policies read of a pod; made once for each rulebook."""
+    made: AllowList | None = rulebook.cache.get(AllowList)
+    if made is not None:
+        return made
+    modes = [mode for backend in rulebook.backends.values() for mode in backend.modes]
+    injections = [backend.inject.outputs for backend in rulebook.backends.values()]
+    outputs = [*(mode.outputs for mode in modes), *injections]
+    companions = [mode.companions for mode in modes if mode.companions is not None]
+    policies = rulebook.tenancy.policies
+    reserved = sorted({key for companion in companions for key in companion.reserved})
+    protected = device_access.minded(rulebook)
+    made = rulebook.cache[AllowList] = AllowList(
+        labels=_union(
+            protected["labels"].exact,
+            rulebook.all_slots["label"],
+            *(output.labels for output in outputs),
+            *(policy.labels for policy in policies),
+        ),
+        annotations=_union(
+            ("gpu", locations.DEFAULT_CONTAINER, device_access.MIRROR),
+            protected["annotations"].exact,
+            rulebook.all_slots["annotation"],
+            rulebook.all_annotations,
+            allocation.addresses(rulebook),
+            *(output.annotations for output in outputs),
+            *(policy.annotations for policy in policies),
+            (key for key in reserved if "*" not in key),
+        ),
+        prefixes=(
+            *BEGINNINGS,
+            *protected["annotations"].beginnings,
+            *sorted({key.partition("*")[0] for key in reserved if "*" in key}),
+            *(prefix for source in rulebook.sources for prefix in source.prefixes),
+            *sorted({slot.head for slot in rulebook.per_container}),
+        ),
+        beginnings=(*BEGINNINGS, *protected["labels"].beginnings),
+        env=_union(protected["env"].exact, *(mode.outputs.env for mode in modes)),
+        env_prefixes=protected["env"].beginnings,
+        resources=_union(rulebook.resources, locations.RESOURCES),
+        host_paths=frozenset(
+            companion.requires["hostPath"] for companion in companions if "hostPath" in companion.requires
+        ),
+        protected=protected,
+    )
+    return made
+
+
+def _union(*keys: Iterable[str]) -> frozenset[str]:
+    return frozenset(chain.from_iterable(keys))
+
+
+# The projection of a request: both of its pods, pruned.
+
+_EMPTY: Final[Mapping[str, Any]] = {"metadata": {}, "spec": {}}
+
+
+def project(request: AdmissionRequest, rulebook: Rulebook, *, bounds_old_pod: bool = False) -> AdmissionRequest:
     """The request with its pods pruned to what the rulebook reads; a pruned request stays as it is.
 
-    Raises Refusal (GPU003) for a pod that is over the budget of a review and asks for a GPU.
+    Raises Refusal (GPU003) for a pod that is over the budget of a review and asks for a GPU. The pod before an update
+    is never too large, unless the caller `bounds_old_pod`.
     """
     allowed = allow_list(rulebook)
     if request.projection is allowed:
         return request
+    pod, old_pod, text = request.pod, request.old_pod, b""
     try:
-        pod, text = (None, b"") if request.pod is None else _pruned(request.pod, allowed)
-        old_pod = None if request.old_pod is None else _before(request.old_pod, rulebook)
+        if pod is not None:
+            pod, text = _with_text(prune(pod, allowed, _room(pod)))
+        if old_pod is not None:
+            try:
+                old_pod = prune(old_pod, allowed, _room(old_pod))
+            except ExcessError:
+                if bounds_old_pod:
+                    raise
+                old_pod = prune(old_pod, allowed) if _concerns_gpus(old_pod, rulebook) else _EMPTY
     except ExcessError as excess:
         if _depends(request, rulebook):
             raise Refusal(excess.violation) from None
@@ -205,26 +186,21 @@ def project(request: AdmissionRequest, rulebook: Rulebook) -> AdmissionRequest:
     return request._replace(pod=pod, old_pod=old_pod, projection=allowed, text=text)
 
 
-def _pruned(pod: Mapping[str, Any], allowed: AllowList) -> tuple[Mapping[str, Any], bytes]:
-    """The pruned pod, also as JSON, which is empty if it is nested too deep for that. Raises ExcessError."""
-    check_budget(pod)
-    pruned = prune(pod, allowed)
+def _room(pod: Mapping[str, Any]) -> int:
+    """How many times the most a pod may have: one with a UID has passed /mutate, which may have added to it."""
+    metadata = pod.get("metadata")
+    return 2 if isinstance(metadata, dict) and metadata.get("uid") else 1
+
+
+def _with_text(pruned: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
+    """The pruned pod, also as JSON, which is empty if it is nested too deep for that."""
     try:
         text = orjson.dumps(pruned)
     except TypeError:
-        text = b""
-    within_budget(BYTES, len(text), ("spec",))
+        return pruned, b""
+    if len(text) > _BYTES.most:
+        raise ExcessError(_BYTES, len(text), ("spec",))
     return pruned, text
-
-
-def _before(old_pod: Mapping[str, Any], rulebook: Rulebook) -> Mapping[str, Any]:
-    """The pruned pod before an update, which is never refused for its size."""
-    try:
-        check_budget(old_pod)
-    except ExcessError:
-        if not _concerns_gpus(old_pod, rulebook):
-            return _EMPTY
-    return prune(old_pod, allow_list(rulebook))
 
 
 def _depends(request: AdmissionRequest, rulebook: Rulebook) -> bool:
@@ -242,8 +218,8 @@ def _depends(request: AdmissionRequest, rulebook: Rulebook) -> bool:
     if added != kept and _may_reach_devices(request, rulebook):
         return True
     allowed = allow_list(rulebook)
-    after, before = (_metadata(mapping(pod, "metadata"), allowed) for pod in there)
-    return after != before
+    after, before = (_fields(mapping(pod, "metadata"), allowed, inf, (), _METADATA) for pod in there)
+    return bool(after != before)
 
 
 def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
@@ -270,92 +246,60 @@ def _may_reach_devices(request: AdmissionRequest, rulebook: Rulebook) -> bool:
     return minds and device_access.may_be_in(request.pod or {}, rulebook)
 
 
-# The allow-list
+# The pod: a tree of fields, each of which is looked at once. What stands nowhere in the tree is not read.
+
+_UNREAD: Final[Mapping[str, Any]] = {}
+"""Replaces an element of a list that nothing reads, so that those after it keep their index."""
+
+_OF_TERM: Final = ("matchExpressions", "matchFields")
+_SECTIONS: Final = ("limits", "requests")
+
+_Read = Callable[[Any, AllowList, float, Path], Any]
 
 
-def allow_list(rulebook: Rulebook) -> AllowList:
-    """What a rulebook and its policies read of a pod; made once for each rulebook."""
-    known: AllowList | None = rulebook.cache.get(AllowList)
-    if known is None:
-        known = rulebook.cache[AllowList] = _allow_list(rulebook)
-    return known
+class _Field(NamedTuple):
+    """A field of which `read` keeps a part (None: all), and how many elements it may have."""
+
+    limit: Limit | None = None
+    read: _Read | None = None
 
 
-def _allow_list(rulebook: Rulebook) -> AllowList:
-    modes = [mode for backend in rulebook.backends.values() for mode in backend.modes]
-    outputs = [*(mode.outputs for mode in modes), *(each.inject.outputs for each in rulebook.backends.values())]
-    companions = [mode.companions for mode in modes if mode.companions is not None]
-    policies = rulebook.tenancy.policies
-    reserved = sorted({key for each in companions for key in each.reserved})
-    protected = device_access.minded(rulebook)
-    return AllowList(
-        labels=_union(
-            protected["labels"].exact,
-            rulebook.all_slots["label"],
-            *(each.labels for each in outputs),
-            *(policy.labels for policy in policies),
-        ),
-        annotations=_union(
-            ("gpu", locations.DEFAULT_CONTAINER, device_access.MIRROR),
-            protected["annotations"].exact,
-            rulebook.all_slots["annotation"],
-            rulebook.all_annotations,
-            allocation.addresses(rulebook),
-            *(each.annotations for each in outputs),
-            *(policy.annotations for policy in policies),
-            (key for key in reserved if "*" not in key),
-        ),
-        prefixes=(
-            *BEGINNINGS,
-            *protected["annotations"].beginnings,
-            *sorted({key.partition("*")[0] for key in reserved if "*" in key}),
-            *(prefix for source in rulebook.sources for prefix in source.prefixes),
-            *sorted({slot.head for slot in rulebook.per_container}),
-        ),
-        beginnings=(*BEGINNINGS, *protected["labels"].beginnings),
-        env=_union(protected["env"].exact, *(mode.outputs.env for mode in modes)),
-        env_prefixes=protected["env"].beginnings,
-        resources=_union(rulebook.resources, locations.RESOURCES),
-        host_paths=frozenset(each.requires["hostPath"] for each in companions if "hostPath" in each.requires),
-        protected=protected,
-    )
+def prune(pod: Mapping[str, Any], allowed: AllowList, room: float = inf) -> Mapping[str, Any]:
+    """The pod with only what may be read; raises ExcessError for more than `room` times the most of anything."""
+    pruned: Mapping[str, Any] = _fields(pod, allowed, room, (), _POD)
+    return pruned
 
 
-def _union(*keys: Iterable[str]) -> frozenset[str]:
-    return frozenset(chain.from_iterable(keys))
-
-
-# The pod
-
-
-def prune(pod: Mapping[str, Any], allowed: AllowList) -> Mapping[str, Any]:
-    """The pod with only what may be read."""
-    return {
-        key: _PARTS[key](part, allowed) if isinstance(part, dict) else part
-        for key, part in pod.items()
-        if key in _PARTS
-    }
-
-
-def _metadata(metadata: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]:
+def _fields(holder: Any, allowed: AllowList, room: float, path: Path, fields: Mapping[str, _Field]) -> Any:
+    """The mapping with only these fields; what is no mapping stays as it is."""
+    if not isinstance(holder, dict):
+        return holder
     kept: dict[str, Any] = {}
-    if "namespace" in metadata:
-        kept["namespace"] = metadata["namespace"]
-    if "labels" in metadata:
-        kept["labels"] = _labels(metadata["labels"], allowed)
-    if "annotations" in metadata:
-        kept["annotations"] = _annotations(metadata["annotations"], allowed)
+    for key, (limit, read) in fields.items():
+        if key not in holder:
+            continue
+        value = holder[key]
+        if limit is not None and isinstance(value, (dict, list)) and len(value) > limit.most * room:
+            raise ExcessError(limit, len(value), (*path, key), room)
+        kept[key] = value if read is None else read(value, allowed, room, (*path, key))
     return kept
 
 
-def _labels(labels: Any, allowed: AllowList) -> Any:
+def _elements(value: Any, allowed: AllowList, room: float, path: Path, fields: Mapping[str, _Field]) -> Any:
+    """The list, of each of whose elements only these fields stay."""
+    if not isinstance(value, list):
+        return value
+    return [_fields(element, allowed, room, (*path, index), fields) for index, element in enumerate(value)]
+
+
+def _labels(labels: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
     if not isinstance(labels, dict):
         return labels
     keys, beginnings = allowed.labels, allowed.beginnings
     return {key: value for key, value in labels.items() if key in keys or key.startswith(beginnings) or PREFIX in key}
 
 
-def _annotations(annotations: Any, allowed: AllowList) -> Any:
+def _annotations(annotations: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
     if not isinstance(annotations, dict):
         return annotations
     keys, prefixes = allowed.annotations, allowed.prefixes
@@ -364,70 +308,17 @@ def _annotations(annotations: Any, allowed: AllowList) -> Any:
     }
 
 
-def _spec(spec: Mapping[str, Any], allowed: AllowList) -> dict[str, Any]:
-    kept: dict[str, Any] = _only(spec, _SPEC)
-    for section in SECTIONS:
-        if section in spec:
-            kept[section] = _each(spec[section], _container, allowed)
-    if "affinity" in spec:
-        kept["affinity"] = _affinity(spec["affinity"])
-    if "securityContext" in spec:
-        kept["securityContext"] = _only(spec["securityContext"], _SECURITY)
-    if "resourceClaims" in spec:
-        kept["resourceClaims"] = _each(spec["resourceClaims"], _claim, allowed)
-    if "volumes" in spec:
-        kept["volumes"] = _host_volumes(spec["volumes"], allowed)
-    return kept
-
-
-_PARTS: Final[Mapping[str, Callable[[Mapping[str, Any], AllowList], dict[str, Any]]]] = {
-    "metadata": _metadata,
-    "spec": _spec,
-}
-
-
-def _affinity(affinity: Any) -> Any:
-    if not isinstance(affinity, dict):
-        return affinity
-    return {"nodeAffinity": _only(affinity["nodeAffinity"], _NODE_AFFINITY)} if "nodeAffinity" in affinity else {}
-
-
-def _container(container: Any, allowed: AllowList) -> Any:
-    if not isinstance(container, dict):
-        return container
-    kept = _only(container, _CONTAINER)
-    if "resources" in container:
-        kept["resources"] = _resources(container["resources"], allowed)
-    if "env" in container:
-        kept["env"] = _env(container["env"], allowed)
-    if "securityContext" in container:
-        kept["securityContext"] = _only(container["securityContext"], _SECURITY)
-    if "volumeMounts" in container:
-        kept["volumeMounts"] = _mounts(container["volumeMounts"], allowed)
-    return kept
-
-
-def _resources(resources: Any, allowed: AllowList) -> Any:
-    if not isinstance(resources, dict):
-        return resources
-    kept: dict[str, Any] = {}
-    for section in _REQUIREMENTS:
-        if section in resources:
-            kept[section] = _extended(resources[section], allowed.resources)
-    if "claims" in resources:
-        kept["claims"] = _each(resources["claims"], _claim, allowed)
-    return kept
-
-
-def _extended(amounts: Any, known: frozenset[str]) -> Any:
+def _amounts(amounts: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
+    """The limits or requests of extended resources."""
     if not isinstance(amounts, dict):
         return amounts
+    known = allowed.resources
     return {
         name: value for name, value in amounts.items() if name in known or "/" in name or name.startswith(BEGINNINGS)
     }
 
 
-def _env(env: Any, allowed: AllowList) -> Any:
+def _env(env: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
     """The variables that rules write, at their index; those after the last of them go."""
     if not isinstance(env, list):
         return env
@@ -438,55 +329,106 @@ def _env(env: Any, allowed: AllowList) -> Any:
             read |= {name for name in names if name and name.startswith(allowed.env_prefixes)}
     except (AttributeError, TypeError):  # they are no objects with a name
         return env
-    if not read:
-        return []
-    last = max(index for index, name in enumerate(names) if name in read)
-    return [env[index] if names[index] in read else _UNREAD for index in range(last + 1)]
+    return _without_end([variable if name in read else _UNREAD for variable, name in zip(env, names, strict=True)])
 
 
-def _claim(claim: Any, _: AllowList) -> Any:
-    return _only(claim, _CLAIM)
-
-
-def _host_volumes(volumes: Any, allowed: AllowList) -> Any:
+def _volumes(volumes: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
     """The host volumes that are read, at their index; those after the last of them go."""
-    return _trimmed([_host_volume(volume, allowed) for volume in (volumes if isinstance(volumes, list) else ())])
+    kept: list[Mapping[str, Any]] = []
+    for volume in volumes if isinstance(volumes, list) else ():
+        path = at(volume, "hostPath", "path") if isinstance(volume, dict) else None
+        read = isinstance(path, str) and (
+            path in allowed.host_paths or any(allowed.protected["host_paths"].at_path(device_access.real_path(path)))
+        )
+        kept.append({"name": volume.get("name"), "hostPath": volume["hostPath"]} if read else _UNREAD)
+    return _without_end(kept)
 
 
-def _host_volume(volume: Any, allowed: AllowList) -> Mapping[str, Any]:
-    if not isinstance(volume, dict) or "hostPath" not in volume:
-        return _UNREAD
-    path = at(volume, "hostPath", "path")
-    if not isinstance(path, str):
-        return _UNREAD
-    protected = any(allowed.protected["host_paths"].at_path(device_access.real_path(path)))
-    if protected or path in allowed.host_paths:
-        return {"name": volume.get("name"), "hostPath": volume["hostPath"]}
-    return _UNREAD
-
-
-def _mounts(mounts: Any, allowed: AllowList) -> Any:
+def _mounts(mounts: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
     """The mounts that are read, at their index; those after the last of them go."""
-    return _trimmed([_mount(mount, allowed) for mount in objects(mounts)])
+    kept: list[Mapping[str, Any]] = []
+    for mount in objects(mounts):
+        path = str(mount.get("mountPath"))
+        read = path in allowed.host_paths or allowed.protected["mount_paths"].may_hold(path)
+        kept.append({"name": mount.get("name"), "mountPath": path} if read else _UNREAD)
+    return _without_end(kept)
 
 
-def _mount(mount: Mapping[str, Any], allowed: AllowList) -> Mapping[str, Any]:
-    path = str(mount.get("mountPath"))
-    if path in allowed.host_paths or allowed.protected["mount_paths"].may_hold(path):
-        return {"name": mount.get("name"), "mountPath": path}
-    return _UNREAD
-
-
-def _trimmed(kept: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _without_end(kept: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The list without what nothing reads at its end."""
     while kept and kept[-1] is _UNREAD:
         kept.pop()
     return kept
 
 
-def _each(value: Any, prune: Callable[[Any, AllowList], Any], allowed: AllowList) -> Any:
-    return [prune(entry, allowed) for entry in value] if isinstance(value, list) else value
+def _affinity(required: Any, _allowed: AllowList, room: float, _path: Path) -> Any:
+    """The required node affinity, whole, if its terms are not too many or too large."""
+    terms = _list(required, "nodeSelectorTerms")
+    if len(terms) > _TERMS.most * room:
+        raise ExcessError(_TERMS, len(terms), TERMS, room)
+    requirements = [requirement for term in terms for key in _OF_TERM for requirement in _list(term, key)]
+    if len(requirements) > _REQUIREMENTS.most * room:
+        raise ExcessError(_REQUIREMENTS, len(requirements), TERMS, room)
+    values = sum(len(_list(requirement, "values")) for requirement in requirements)
+    if values > _VALUES.most * room:
+        raise ExcessError(_VALUES, values, TERMS, room)
+    return required
 
 
-def _only(value: Any, keys: Sequence[str]) -> Any:
-    """The mapping with only these keys; what is no mapping stays as it is."""
-    return {key: value[key] for key in keys if key in value} if isinstance(value, dict) else value
+def _list(holder: Any, key: str) -> list[Any]:
+    value = holder.get(key) if isinstance(holder, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def _spec(spec: Any, allowed: AllowList, room: float, path: Path) -> Any:
+    """The spec, if its containers are not too many, and their limits and requests together."""
+    if not isinstance(spec, dict):
+        return spec
+    containers = [*_list(spec, "initContainers"), *_list(spec, "containers"), *_list(spec, "ephemeralContainers")]
+    if len(containers) > _CONTAINERS.most * room:
+        raise ExcessError(_CONTAINERS, len(containers), (*path, "containers"), room)
+    number = 0
+    for container in containers:
+        resources = container.get("resources") if isinstance(container, dict) else None
+        if isinstance(resources, dict):
+            number += sum([len(resources[key]) for key in _SECTIONS if isinstance(resources.get(key), dict)])
+    if number > _AMOUNTS.most * room:
+        raise ExcessError(_AMOUNTS, number, (*path, "containers"), room)
+    return _fields(spec, allowed, room, path, _SPEC)
+
+
+def _holder(fields: Mapping[str, _Field]) -> _Read:
+    return partial(_fields, fields=fields)
+
+
+_METADATA: Final = {
+    "namespace": _Field(),
+    "labels": _Field(LABELS, _labels),
+    "annotations": _Field(ANNOTATIONS, _annotations),
+}
+_CLAIM: Final = dict.fromkeys(("name", "resourceClaimTemplateName"), _Field())
+_SECURITY: Final = dict.fromkeys(("privileged", "runAsUser", "capabilities", "windowsOptions"), _Field())
+_RESOURCES: Final = {
+    "limits": _Field(read=_amounts),
+    "requests": _Field(read=_amounts),
+    "claims": _Field(Limit(100, "claims in a container", _FEWER), partial(_elements, fields=_CLAIM)),
+}
+_CONTAINER: Final = {
+    "name": _Field(),
+    "restartPolicy": _Field(),
+    "resources": _Field(read=_holder(_RESOURCES)),
+    "env": _Field(Limit(1000, "variables in a container", _CONFIG_MAP), _env),
+    "securityContext": _Field(read=_holder(_SECURITY)),
+    "volumeMounts": _Field(Limit(1000, "mounts in a container", "mount the folder above"), _mounts),
+}
+_SPEC: Final = {
+    "nodeSelector": _Field(Limit(300, "node labels in its nodeSelector", _SELECT)),
+    "tolerations": _Field(Limit(300, "tolerations", _ONE_TOLERATION)),
+    "resourceClaims": _Field(Limit(100, "resource claims", _FEWER), partial(_elements, fields=_CLAIM)),
+    "volumes": _Field(Limit(1000, "volumes", _FEWER), _volumes),
+    **dict.fromkeys(("schedulerName", "runtimeClassName", "nodeName", "hostIPC", "hostPID"), _Field()),
+    "securityContext": _Field(read=_holder(_SECURITY)),
+    **dict.fromkeys(SECTIONS, _Field(read=partial(_elements, fields=_CONTAINER))),
+    "affinity": _Field(read=_holder({"nodeAffinity": _Field(read=_holder({REQUIRED: _Field(read=_affinity)}))})),
+}
+_POD: Final = {"metadata": _Field(read=_holder(_METADATA)), "spec": _Field(read=_spec)}

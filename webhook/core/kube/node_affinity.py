@@ -15,11 +15,11 @@ from webhook.core.kube.patch import Append, Edit, Put
 from webhook.core.kube.pod import Pod
 from webhook.core.violations import Violation
 
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 LISTED: Final = 12
 """How many values a message lists."""
 
-TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
+TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +162,8 @@ def placed(pod: Pod, edits: Iterable[Edit]) -> Pod:
 def _with_terms(pod: Pod, after: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = dict(pod.spec.get("affinity") or {})
     node = dict(found.get("nodeAffinity") or {})
-    required = {**(node.get(_REQUIRED) or {}), "nodeSelectorTerms": after}
-    return {**found, "nodeAffinity": {**node, _REQUIRED: required}}
+    required = {**(node.get(REQUIRED) or {}), "nodeSelectorTerms": after}
+    return {**found, "nodeAffinity": {**node, REQUIRED: required}}
 
 
 def without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
@@ -171,10 +171,10 @@ def without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
     left = _left(terms(pod), keys)
     found: dict[str, Any] = dict(pod.spec.get("affinity") or {})
     node = dict(found.pop("nodeAffinity", None) or {})
-    required = dict(node.pop(_REQUIRED, None) or {})
+    required = dict(node.pop(REQUIRED, None) or {})
     required.pop("nodeSelectorTerms", None)
     if left:
-        node[_REQUIRED] = {**required, "nodeSelectorTerms": left}
+        node[REQUIRED] = {**required, "nodeSelectorTerms": left}
     return {**found, "nodeAffinity": node} if node else found
 
 

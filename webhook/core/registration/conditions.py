@@ -6,7 +6,7 @@ that ask by themselves or name a claim, and what a Binding may carry.
 
 The cost has to stay within the API server's budget, and every step costs time: 30 us for each key and `contains`
 [measured]. Who writes a pod chooses how many keys it has. So nothing is looked at of a pod with more of something
-than a review takes of one that asks for a GPU (`projection.budget`): it comes to us, who can tell in a millisecond.
+than a review takes of one that asks for a GPU (`projection.py`): it comes to us, who can tell in a millisecond.
 Keys are joined, and the text is searched once. There is no regular expression and no chain over names.
 """
 
@@ -170,7 +170,7 @@ def of_bindings(rulebook: Rulebook) -> list[Condition]:
     words = sorted({_common(glob) for glob in globs if "*" in glob})
     keys = _counting(every) | {glob for glob in globs if "*" not in glob}
     named = list_literal(sorted(key for key in keys if not any(word in key for word in (WORD, *words))))
-    most = max(limit.most for limit in projection.OF_METADATA.values())
+    most = max(projection.LABELS.most, projection.ANNOTATIONS.most)
     found = f"{_joined([WORD, *words], most)} ||\nentries.exists(key, key in {named})"
     return [_condition("carries-what-a-pod-counts-by", f"{_metadata('object.?metadata')}\n{indented(found)})")]
 
