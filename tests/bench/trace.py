@@ -4,36 +4,25 @@ import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
+from types import CodeType, FrameType
 
 import webhook
-from tests import builders
+from tests.bench import reviews
 from webhook.core import mutate, review, validate
 from webhook.core.kube import patch
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import rule_files
+from webhook.playground import imagined
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(webhook.__file__).parent)
 
 
-class Walk(NamedTuple):
-    """The calls of functions of ours, in how many files these are, and how often the next is in another file."""
+def walk(call: Callable[[], object]) -> list[CodeType]:
+    """The functions of ours that are called, in order.
 
-    calls: int
-    functions: int
-    files: int
-    changes: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.calls} calls of {self.functions} functions in {self.files} files, {self.changes} changes of file"
-        )
-
-
-def walk(call: Callable[[], object]) -> Walk:
-    """Trace a call. The body of a comprehension and each value of a generator are calls to the interpreter, too."""
+    The body of a comprehension and each value of a generator are calls to the interpreter, too.
+    """
     entered = []
 
     def on_event(frame: FrameType, event: str, _argument: object) -> None:
@@ -45,30 +34,34 @@ def walk(call: Callable[[], object]) -> Walk:
         call()
     finally:
         sys.setprofile(None)
+    return entered
+
+
+def figures(entered: list[CodeType]) -> str:
+    """The calls, in how many functions and files, and how often the next is in another file."""
     files = [code.co_filename for code in entered]
     changes = sum(file != following for file, following in pairwise(files))
-    return Walk(len(entered), len(set(entered)), len(set(files)), changes)
+    return (
+        f"{len(files)} calls of {len(set(entered))} functions in {len(set(files))} files, {changes} changes of file"
+    )
 
 
-def walks(rulebook: Rulebook) -> tuple[Walk, Walk]:
+def walks(rulebook: Rulebook) -> tuple[list[CodeType], list[CodeType]]:
     """The walks of /mutate and /validate for a pod that was not seen before; the rulebook has served another one."""
-
-    def creating(share: str) -> review.AdmissionRequest:
-        return review.creating(builders.pod(labels={"gpu": share}), "u", "team")
-
     for share in ("0.2", "0.3"):
-        request = creating(share)
+        pod = reviews.pod([reviews.container("main", 18)], {"gpu": share})
+        request = review.creating(pod, "review-1", "vision-dev")
         mutated = walk(lambda request=request: mutate.mutate(request, rulebook))  # type: ignore[misc]
-        pod = patch.applied(mutate.mutate(request, rulebook).patch, request.pod or {})
-        stored = request._replace(pod=pod)
+        stored = request._replace(pod=patch.applied(mutate.mutate(request, rulebook).patch, pod))
         validated = walk(lambda stored=stored: validate.validate(stored, rulebook))  # type: ignore[misc]
     return mutated, validated
 
 
 def main() -> None:
-    """Print the figures of the demo cluster."""
-    mutated, validated = walks(rule_files.load(ROOT / "rules"))
-    sys.stdout.write(f"/mutate    {mutated}\n/validate  {validated}\n")
+    """Print the figures of the imagined cluster, which shares its cards."""
+    with TemporaryDirectory() as folder:
+        mutated, validated = walks(rule_files.load(imagined(Path(folder) / "rules")))
+    sys.stdout.write(f"/mutate    {figures(mutated)}\n/validate  {figures(validated)}\n")
 
 
 if __name__ == "__main__":

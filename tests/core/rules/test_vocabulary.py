@@ -13,6 +13,6 @@ def test_every_word_about_the_rest_of_a_pod_is_interpreted() -> None:
     )
 
     for word in REQUIRES.schema["properties"]:
-        list(inject.missing(word, "1", bare, []))
+        list(inject.missing({word: "1"}, bare, []))
     for word in EXCLUSIONS:
-        list(inject.forbidden(word, bare, []))
+        list(inject.forbidden([word], bare, []))

@@ -65,6 +65,7 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
     failures: list[Failure] = []
     not_allowed: Assignment | None = None
     considered: Iterable[Candidate] = candidates(demand, rulebook, preference.tenant_default)
+    policy_allows, nodes_allow = preference.policy_allows, preference.node_selection_allows
     bound = preference.bound_to_nodes_of
     if bound is not None and demand.request is None and only_node_label_decides(demand, rulebook):
         considered = sorted(considered, key=lambda candidate: isinstance(candidate, Failure) or not bound(candidate))
@@ -73,10 +74,7 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
             failures.append(candidate)
             if candidate.reason.code == "GPU203" and not demand.extended.amounts:
                 break  # a zero contradicts the shorthand; another back end must not be taken instead
-        elif all(
-            allows is None or allows(candidate)
-            for allows in (preference.policy_allows, preference.node_selection_allows)
-        ):
+        elif (policy_allows is None or policy_allows(candidate)) and (nodes_allow is None or nodes_allow(candidate)):
             return candidate
         else:
             not_allowed = not_allowed or candidate
@@ -99,26 +97,21 @@ def candidates(
         yield attempt(demand, backend, rulebook)
 
 
-def attempt(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Candidate:
-    """How one back end serves a container, or why it cannot."""
-    try:
-        return consider(demand, backend, rulebook)
-    except CannotExpressError as reason:
-        return Failure(backend, reason)
-
-
 def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | None) -> Iterable[Backend]:
     """The back ends that may serve, in order of preference.
 
     Raises Refusal for a back end that cannot be had, and for resources of several systems on one container.
     """
     resources, container = rulebook.resources, demand.container
-    names = [*demand.extended.amounts, *([demand.fraction] if demand.fraction else ())]
-    groups = {name: resources[name].owners for name in names}
+    stated = demand.stated.get("gpu-backend")
 
     # The enabled back ends that own every resource on the container; None if it has none.
     owners: Sequence[Backend] | None = None
+    names = list(demand.extended.amounts)
+    if demand.fraction:
+        names.append(demand.fraction)
     if names:
+        groups = {name: resources[name].owners for name in names}
         first, *others = groups.values()
         owners = [owner for owner in first if all(owner in group for group in others)]
         enabled = [name for name in names if groups[name]]
@@ -127,32 +120,24 @@ def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | N
             foreign = [[name for name in names if owner not in groups[name]] for owner in systems]
             fixes = dict.fromkeys(f"remove {' and '.join(unwanted)}" for unwanted in foreign)
             owned = [f"{name} ({', '.join(owner.name for owner in groups[name][:3])})" for name in names]
+            path = extended_resources.where(container, names[0])
             message = f"one container asks for resources of different systems: {' and '.join(owned)}"
-            raise Refusal(
-                Violation(
-                    code="GPU405",
-                    path=extended_resources.where(container, names[0]),
-                    message=message,
-                    fix=f"{', or '.join(fixes)}, or use two containers",
-                )
-            )
+            fix = f"{', or '.join(fixes)}, or use two containers"
+            raise Refusal(Violation(code="GPU405", path=path, message=message, fix=fix))
         if len(enabled) < len(names) and (demand.request is not None or enabled):
             # A resource of a back end that is not enabled must not hide the request beside it.
             resource = next(resources[name] for name in names if not groups[name])
             disabled = ", ".join(owner.name for owner in resource.known[:MENTIONED])
-            raise Refusal(
-                Violation(
-                    code="GPU405",
-                    path=extended_resources.where(container, resource.name),
-                    message=f"{resource.name} belongs to {disabled}, which this cluster does not enable, "
-                    f"and stands beside {', '.join(enabled) or 'the shorthand'}",
-                    fix=f"remove {resource.name}, or use two containers",
-                    rule=resource.rule,
-                )
+            path = extended_resources.where(container, resource.name)
+            message = (
+                f"{resource.name} belongs to {disabled}, which this cluster does not enable, "
+                f"and stands beside {', '.join(enabled) or 'the shorthand'}"
             )
+            fix = f"remove {resource.name}, or use two containers"
+            raise Refusal(Violation(code="GPU405", path=path, message=message, fix=fix, rule=resource.rule))
 
     # The back end that the container names.
-    if stated := demand.stated.get("gpu-backend"):
+    if stated is not None:
         name, order = stated.value, rulebook.orders["whole"]
         if name not in order:
             enabled = [backend.name for backend in rulebook.enabled]
@@ -160,32 +145,23 @@ def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | N
             able = [candidate.backend.name for candidate in attempts if isinstance(candidate, Assignment)]
             known = name in rulebook.backends
             why = "is not enabled in this cluster" if known else f"is not known here{nearest(name, enabled)}"
-            raise Refusal(
-                Violation(
-                    code="GPU302",
-                    path=stated.path,
-                    message=f'the back end "{name[:63]}" {why}',
-                    fix=f"name one of: {', '.join(able or enabled)}",
-                    rule=rulebook.cluster.at.of(rulebook.cluster.name),
-                )
-            )
+            message, fix = f'the back end "{name[:63]}" {why}', f"name one of: {', '.join(able or enabled)}"
+            rule = rulebook.cluster.at.of(rulebook.cluster.name)
+            raise Refusal(Violation(code="GPU302", path=stated.path, message=message, fix=fix, rule=rule))
         backend = order[name]
         if owners is not None and backend not in owners:
             # What it does not own may come from the mutator of another one that shares its resources.
-            foreign_amounts = [name for name in demand.extended.amounts if name not in backend.owns]
-            akin = all(backend.owns & owner.owns for name in foreign_amounts for owner in groups[name])
+            lacking = [name for name in demand.extended.amounts if name not in backend.owns]
+            akin = all(backend.owns & owner.owns for name in lacking for owner in groups[name])
             if demand.request is None or not akin:
                 resource = next(resources[name] for name in names if backend not in groups[name])
                 whose = [owner.name for owner in resource.owners] or ["no back end of this cluster"]
-                raise Refusal(
-                    Violation(
-                        code="GPU203",
-                        path=extended_resources.where(container, resource.name),
-                        message=f"{stated}, and {resource.name} on the container belongs to "
-                        + " or ".join(whose[:MENTIONED]),
-                        fix=f"remove {resource.name}, or write gpu-backend: {whose[0]}",
-                    )
+                path = extended_resources.where(container, resource.name)
+                message = (
+                    f"{stated}, and {resource.name} on the container belongs to {' or '.join(whose[:MENTIONED])}"
                 )
+                fix = f"remove {resource.name}, or write gpu-backend: {whose[0]}"
+                raise Refusal(Violation(code="GPU203", path=path, message=message, fix=fix))
         return [backend]
 
     # The owners of the resources on the container, or else all, in the cluster's order.
@@ -216,21 +192,33 @@ def _ordered(owners: Iterable[Backend], devices: str, rulebook: Rulebook) -> Seq
     return sorted(owners, key=lambda owner: (ranks[owner.name], owner.name not in present))
 
 
-def consider(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Assignment:
-    """How one back end serves a container; raises CannotExpressError if it cannot."""
+def attempt(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Candidate:
+    """How one back end serves a container, or why it cannot."""
     sharing, present = demand.stated.get("gpu-sharing"), rulebook.surroundings.present
     if sharing is not None and sharing.value not in backend.sharing:
+        kinds = sorted(backend.sharing)
         part = demand.request is not None and demand.request.devices == "part"
-        fitting = [kind for kind in sorted(backend.sharing) if (kind == "exclusive") != part]
-        fix = f"ask for gpu-sharing: {' or '.join(fitting)}, or leave it out" if fitting else "leave gpu-sharing out"
-        message = f"its sharing is {' or '.join(sorted(backend.sharing))}, not {sharing.value}"
-        raise CannotExpressError("GPU301", message, fix, "gpu-sharing")
-    if backend.nodes.required and present is not None and backend.name not in present:
-        message = "no node of this cluster has it"
-        raise CannotExpressError("GPU301", message, "ask for what another back end serves")
-    if demand.request is None:
-        return _as_it_stands(demand, backend, rulebook)
-    translation = translate.translate(demand.request, backend, rulebook)
+        fitting = " or ".join(kind for kind in kinds if (kind == "exclusive") != part)
+        fix = f"ask for gpu-sharing: {fitting}, or leave it out" if fitting else "leave gpu-sharing out"
+        message = f"its sharing is {' or '.join(kinds)}, not {sharing.value}"
+        return Failure(backend, CannotExpressError("GPU301", message, fix, "gpu-sharing"))
+    if present is not None and backend.nodes.required and backend.name not in present:
+        message, fix = "no node of this cluster has it", "ask for what another back end serves"
+        return Failure(backend, CannotExpressError("GPU301", message, fix))
+    try:
+        if demand.request is None:
+            return _as_it_stands(demand, backend, rulebook)
+        return _translated(demand, demand.request, backend, rulebook)
+    except CannotExpressError as reason:
+        return Failure(backend, reason)
+
+
+def _translated(demand: ContainerRequest, request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Assignment:
+    """A container with shorthand. The resources on it have to be what the shorthand becomes.
+
+    More is accepted only if the shorthand leaves it open: a back end's own mutator may have added it.
+    """
+    translation = translate.translate(request, backend, rulebook)
     assignment = Assignment(
         demand=demand,
         backend=backend,
@@ -243,30 +231,26 @@ def consider(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> 
     amounts, zeros = demand.extended.amounts, demand.extended.zeros
     if not amounts and zeros.isdisjoint(assignment.amounts):
         return assignment
-
-    # The resources on the container have to be what its shorthand becomes. More is accepted only if the shorthand
-    # leaves it open: a back end's own mutator may have added it.
     outputs = assignment.mode.amounts
-    own = {name: value for name, value in amounts.items() if name in backend.owns}
-    if all(own.get(name, outputs[name].absent) == value for name, value in assignment.amounts.items()):
+    own = {name: number for name, number in amounts.items() if name in backend.owns}
+    if all(own.get(name, outputs[name].absent) == number for name, number in assignment.amounts.items()):
         if own.keys() <= assignment.amounts.keys():
             return assignment
         given, _ = read_back.understand(own, backend, demand.annotations)
         if read_back.gives(given, assignment.request, assignment.card):
             return assignment
-    stated = [str(value) for key, value in sorted(demand.stated.items()) if key != "gpu-container"]
-    becomes = ", ".join(f"{name}: {as_text(outputs[name], value)}" for name, value in assignment.amounts.items())
+    stated = [str(field) for key, field in sorted(demand.stated.items()) if key != "gpu-container"]
+    becomes = ", ".join(f"{name}: {as_text(outputs[name], number)}" for name, number in assignment.amounts.items())
     texts = {
         extended_resources.where(demand.container, name): demand.extended.texts[name]
         for name in [*amounts, *sorted(zeros)]
     }
-    raise CannotExpressError(
-        "GPU203",
+    there = " and ".join(f"{path} says {text}" for path, text in texts.items())
+    message = (
         "the shorthand and the container's resources disagree: "
-        f"{' and '.join(stated)}, which is {becomes} on {backend.name}, "
-        f"and {' and '.join(f'{path} says {text}' for path, text in texts.items())}",
-        f"remove {' and '.join(texts)}; the shorthand writes what it needs",
+        f"{' and '.join(stated)}, which is {becomes} on {backend.name}, and {there}"
     )
+    raise CannotExpressError("GPU203", message, f"remove {' and '.join(texts)}; the shorthand writes what it needs")
 
 
 def _as_it_stands(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Assignment:

@@ -24,7 +24,7 @@ from webhook.core.plan.choose import Assignment
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Companions, Constant, Mode, Output
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.verbs import Slot, SlotKind, holes
+from webhook.core.rules.verbs import CONTAINER, SlotKind, holes
 from webhook.core.violations import Violation
 
 # The text that rules write into annotations, labels, env and node affinity.
@@ -183,7 +183,7 @@ def requirements(assignment: Assignment, lines: Mapping[str, Output], rulebook: 
             yield Requirement(key, allowed, output.rule, assignment.demand.container.name)
 
 
-# What a pod needs beside resources: runtime class, scheduler, env, tolerations, node affinity, labels, annotations.
+# What a pod needs beside resources.
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
@@ -194,49 +194,70 @@ def inject(nodes: NodeSelection, assignments: Sequence[Assignment]) -> list[Edit
     injected: list[Edit | Violation] = []
 
     # One scheduler and one runtime class for the whole pod; a runtime class of its author stays.
-    for name, attribute in (("schedulerName", "scheduler"), ("runtimeClassName", "runtime_class")):
-        constants = [(each.backend.name, getattr(each.backend.inject, attribute)) for each in assignments]
-        wanted = [(backend, constant) for backend, constant in constants if constant is not None and constant.value]
-        present = pod.spec.get(name)
-        if not wanted or (present and name == "runtimeClassName"):
+    for field, attribute in (("schedulerName", "scheduler"), ("runtimeClassName", "runtime_class")):
+        wanted: list[tuple[str, Constant]] = []
+        for assignment in assignments:
+            constant = getattr(assignment.backend.inject, attribute)
+            if constant is not None and constant.value:
+                wanted.append((assignment.backend.name, constant))
+        present = pod.spec.get(field)
+        if not wanted or (present and field == "runtimeClassName"):
             continue
         first, constant = wanted[0]
         for backend, other in wanted[1:]:
             if other.value != constant.value:
                 message = (
-                    f"two back ends of this pod want a different {name}: {first} wants {constant.value}, "
+                    f"two back ends of this pod want a different {field}: {first} wants {constant.value}, "
                     f"{backend} wants {other.value}"
                 )
                 fix = "name one back end for the whole pod with gpu-backend, or use two pods"
-                violation = Violation(code="GPU501", path=f"spec.{name}", message=message, fix=fix, rule=other.rule)
-                injected.append(violation)
+                injected.append(_refused("GPU501", ("spec", field), message, fix, other.rule))
         if present in {None, "", DEFAULT_SCHEDULER}:
-            injected.append(Put(("spec", name), constant.value, constant.rule))
+            injected.append(Put(("spec", field), constant.value, constant.rule))
         elif present != constant.value:
             message = f"{first} works only with the scheduler {constant.value}; the pod names {present}"
             fix = f"leave schedulerName out, or name {constant.value}"
-            injected.append(
-                Violation(code="GPU501", path=f"spec.{name}", message=message, fix=fix, rule=constant.rule)
-            )
+            injected.append(_refused("GPU501", ("spec", field), message, fix, constant.rule))
 
     tolerations = [*(pod.spec.get("tolerations") or ())]
-    for injection in {each.backend.name: each.backend.inject for each in assignments}.values():
-        for toleration, rule in injection.tolerations:
-            if not any(_tolerates(present, toleration) for present in tolerations):
+    for assignment in assignments:
+        for toleration, rule in assignment.backend.inject.tolerations:
+            for present in tolerations:
+                if _tolerates(present, toleration):
+                    break
+            else:
                 tolerations.append(toleration)
                 injected.append(Append(("spec", "tolerations"), dict(toleration), rule))
     try:
         for assignment in assignments:
-            injected += _env(assignment, rulebook)
+            if assignment.mode.outputs.env:
+                injected += _env(assignment, rulebook)
         injected += _metadata(pod.annotations, "annotation", assignments, rulebook)
         injected += _metadata(pod.labels, "label", assignments, rulebook)
-        affinity = list(_node_affinity(assignments, nodes))
+
+        # A pod with the back end's own resources may choose other nodes, and counts what they give. A pod that names
+        # the back end or the card may not: the name decides what it is charged.
+        affinity: list[Requirement] = []
+        dropped: dict[int, set[str]] = {}
+        for assignment in assignments:
+            mode, demand = assignment.mode, assignment.demand
+            lines = mode.outputs.node_affinity
+            if nodes.selects and demand.request is None and "gpu-backend" not in demand.stated:
+                if id(mode) not in dropped:
+                    constants = (key for key, line in lines.items() if not line.words)
+                    dropped[id(mode)] = {key for key in constants if nodes.excludes(assignment, [key])}
+                lines = {key: line for key, line in lines.items() if key not in dropped[id(mode)]}
+            affinity += requirements(assignment, lines, rulebook)
         if affinity:
             injected += node_affinity.require(pod, affinity)
         injected += _claims(pod, assignments, rulebook)
     except CannotExpressError as reason:
-        injected.append(Violation(code=reason.code, path="spec", message=reason.message, fix=reason.fix))
+        injected.append(_refused(reason.code, ("spec",), reason.message, reason.fix))
     return injected
+
+
+def _refused(code: str, path: Path, message: str, fix: str, rule: str = "") -> Violation:
+    return Violation(code=code, path=field_path(path), message=message, fix=fix, rule=rule)
 
 
 def _tolerates(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
@@ -260,13 +281,13 @@ def _env(assignment: Assignment, rulebook: Rulebook) -> Iterator[Edit]:
         value = text(output, assignment, rulebook)
         if value is None:
             continue
-        entry = {"name": name, "value": value}
+        wanted = {"name": name, "value": value}
         present = [index for index, variable in enumerate(container.env) if variable.get("name") == name]
         enforce = isinstance(output, Constant) and output.enforce
         if not present:
-            yield Append(path, entry, output.rule)
-        elif enforce and [container.env[index] for index in present] != [entry]:
-            yield Put((*path, present[0]), entry, output.rule)
+            yield Append(path, wanted, output.rule)
+        elif enforce and [container.env[index] for index in present] != [wanted]:
+            yield Put((*path, present[0]), wanted, output.rule)
             for index in reversed(present[1:]):
                 yield Remove((*path, index), output.rule)
 
@@ -278,23 +299,22 @@ def _metadata(
     section = f"{kind}s"
     written: dict[str, tuple[str, str]] = {}
     for assignment in assignments:
-        container = assignment.demand.container.name
-        for ruled, output in getattr(assignment.mode.outputs, section).items():
-            slot = Slot(kind, ruled)
-            if slot in assignment.mode.amounts and (
+        container, mode = assignment.demand.container.name, assignment.mode
+        for ruled, output in getattr(mode.outputs, section).items():
+            slot = f"{kind} {ruled}"  # the text of a `Slot`, by which amounts are known
+            if slot in mode.amounts and (
                 slot not in assignment.amounts or slot in assignment.demand.extended.amounts
             ):
                 continue  # nobody asks for it; or it is there, perhaps in other digits
             value = text(output, assignment, rulebook)
             if value is None:
                 continue
-            key = slot.named(container)
+            key = ruled.replace(CONTAINER, container)
             path: Path = ("metadata", section, key)
             if section == "labels" and not labels.is_value(value):
-                where, backend = field_path(path), assignment.backend.name
-                message = f'{backend} would set {where} to "{value[:80]}", which no label can hold'
-                fix = "ask for less at once, as for one model"
-                yield Violation(code="GPU503", path=where, message=message, fix=fix, rule=output.rule)
+                backend = assignment.backend.name
+                message = f'{backend} would set {field_path(path)} to "{value[:80]}", which no label can hold'
+                yield _refused("GPU503", path, message, "ask for less at once, as for one model", output.rule)
                 continue
             first, before = written.setdefault(key, (container, value))
             if before != value:
@@ -309,25 +329,7 @@ def _metadata(
             else:
                 continue
             message = f'{who} different values of {field_path(path)}: "{before}", and "{value}"'
-            yield Violation(code="GPU503", path=field_path(path), message=message, fix=fix, rule=output.rule)
-
-
-def _node_affinity(assignments: Iterable[Assignment], nodes: NodeSelection) -> Iterator[Requirement]:
-    """What the rules require of the nodes.
-
-    A pod with the back end's own resources may choose other nodes, and counts what they give. A pod that names the
-    back end or the card may not: the name decides what it is charged.
-    """
-    dropped: dict[int, set[str]] = {}
-    for assignment in assignments:
-        mode, demand = assignment.mode, assignment.demand
-        lines = mode.outputs.node_affinity
-        if demand.request is None and "gpu-backend" not in demand.stated and nodes.selects:
-            if id(mode) not in dropped:
-                constants = (key for key, line in lines.items() if not line.words)
-                dropped[id(mode)] = {key for key in constants if nodes.excludes(assignment, [key])}
-            lines = {key: line for key, line in lines.items() if key not in dropped[id(mode)]}
-        yield from requirements(assignment, lines, nodes.rulebook)
+            yield _refused("GPU503", path, message, fix, output.rule)
 
 
 # What a back end requires of the rest of a pod, or forbids, and what the webhook never writes itself.
@@ -341,75 +343,71 @@ def check_requirements(pod: Pod, assignments: Sequence[Assignment]) -> list[Viol
             groups.setdefault(assignment.mode.companions.rule, []).append(assignment)
     violations: list[Violation] = []
     for group in groups.values():
-        companions, backend = group[0].mode.companions, group[0].backend
+        companions, backend = group[0].mode.companions or Companions(), group[0].backend
         wrong: list[tuple[Path, str, str]] = []
-        if companions is not None:
-            for word, value in companions.requires.items():
-                for path, what in missing(word, value, pod, group):
-                    wrong.append((path, f"{backend.name} needs {what}", f"write {what}, if your cluster allows it"))
-            for word in companions.forbids:
-                for path, what, fix in forbidden(word, pod, group):
-                    wrong.append((path, f"{backend.name} does not work with {what}", fix))
-            for key in sorted(pod.annotations) if companions.reserved else ():
-                if companions.reserves(key):
-                    message = (
-                        f"the annotation {key} is written by the scheduler of {backend.name}, and by nobody else"
-                    )
-                    wrong.append((("metadata", "annotations", key), message, f"remove {key}"))
+        for path, what in missing(companions.requires, pod, group):
+            wrong.append((path, f"{backend.name} needs {what}", f"write {what}, if your cluster allows it"))
+        for path, what, fix in forbidden(companions.forbids, pod, group):
+            wrong.append((path, f"{backend.name} does not work with {what}", fix))
+        for key in sorted(pod.annotations) if companions.reserved else ():
+            if companions.reserves(key):
+                message = f"the annotation {key} is written by the scheduler of {backend.name}, and by nobody else"
+                wrong.append((("metadata", "annotations", key), message, f"remove {key}"))
+        if len(assignments) > 1:
             sharing = [assignment for assignment in assignments if not backend.owns.isdisjoint(assignment.amounts)]
             wrong += _together(sharing, companions)
-            violations += [
-                Violation(code="GPU503", path=field_path(path), message=message, fix=fix, rule=companions.rule)
-                for path, message, fix in wrong
-            ]
+        for path, message, fix in wrong:
+            violations.append(_refused("GPU503", path, message, fix, companions.rule))
     return violations
 
 
-def missing(word: str, value: str, pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str]]:
-    """The path and the name of what a word of `requires:` wants and the pod lacks."""
-    containers = [assignment.demand.container for assignment in group]
-    match word:
-        case "hostIPC":
-            if pod.spec.get("hostIPC") is not True:
-                yield ("spec", "hostIPC"), "hostIPC: true"
-        case "runAsUser":
-            general = mapping(pod.spec, "securityContext").get("runAsUser")
-            for container in containers:
-                if str(mapping(container.raw, "securityContext").get("runAsUser", general)) != value:
-                    path: Path = (*container.path, "securityContext", "runAsUser")
-                    yield path, f"securityContext.runAsUser: {value}"
-        case "hostPath":
-            volumes = [
-                volume for volume in objects(pod.spec.get("volumes")) if at(volume, "hostPath", "path") == value
-            ]
-            names = {str(volume.get("name")) for volume in volumes}
-            for container in containers:
-                mounts = objects(container.raw.get("volumeMounts"))
-                if not any(str(mount.get("name")) in names and mount.get("mountPath") == value for mount in mounts):
-                    path = (*container.path, "volumeMounts")
-                    yield path, f"the hostPath volume {value}, mounted at the same path"
-        case _:
-            raise KeyError(word)
+def missing(requires: Mapping[str, str], pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str]]:
+    """The path and the name of what words of `requires:` want and the pod lacks."""
+    for word, value in requires.items():
+        match word:
+            case "hostIPC":
+                if pod.spec.get("hostIPC") is not True:
+                    yield ("spec", "hostIPC"), "hostIPC: true"
+            case "runAsUser":
+                general = mapping(pod.spec, "securityContext").get("runAsUser")
+                for container in (assignment.demand.container for assignment in group):
+                    if str(mapping(container.raw, "securityContext").get("runAsUser", general)) != value:
+                        path: Path = (*container.path, "securityContext", "runAsUser")
+                        yield path, f"securityContext.runAsUser: {value}"
+            case "hostPath":
+                volumes = objects(pod.spec.get("volumes"))
+                names = {str(volume.get("name")) for volume in volumes if at(volume, "hostPath", "path") == value}
+                for container in (assignment.demand.container for assignment in group):
+                    mounts = objects(container.raw.get("volumeMounts"))
+                    there = (str(mount.get("name")) for mount in mounts if mount.get("mountPath") == value)
+                    if names.isdisjoint(there):
+                        path = (*container.path, "volumeMounts")
+                        yield path, f"the hostPath volume {value}, mounted at the same path"
+            case _:
+                raise KeyError(word)
 
 
-def forbidden(word: str, pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str, str]]:
-    """The path, the name and the fix of what the pod has and a word of `forbids:` excludes."""
-    match word:
-        case "privileged":
-            for container in pod.containers:
-                if mapping(container.raw, "securityContext").get("privileged") is True:
-                    path: Path = (*container.path, "securityContext", "privileged")
-                    yield path, f'the privileged container "{container.name}"', "leave privileged out"
-        case "nodeName":
-            if pod.spec.get("nodeName"):
-                fix = "leave nodeName out; a node affinity on kubernetes.io/hostname selects a node, too"
-                yield ("spec", "nodeName"), "spec.nodeName, which passes its scheduler by", fix
-        case "initContainers":
-            for container in (assignment.demand.container for assignment in group):
-                if container.kind in {INIT, SIDECAR}:
-                    yield container.path, f'init containers, and "{container.name}" is one', "ask in a container"
-        case _:
-            raise KeyError(word)
+def forbidden(words: Sequence[str], pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str, str]]:
+    """The path, the name and the fix of what the pod has and words of `forbids:` exclude."""
+    for word in words:
+        match word:
+            case "privileged":
+                for container in pod.containers:
+                    security = container.raw.get("securityContext")
+                    if security and mapping(security).get("privileged") is True:
+                        path: Path = (*container.path, "securityContext", "privileged")
+                        yield path, f'the privileged container "{container.name}"', "leave privileged out"
+            case "nodeName":
+                if pod.spec.get("nodeName"):
+                    fix = "leave nodeName out; a node affinity on kubernetes.io/hostname selects a node, too"
+                    yield ("spec", "nodeName"), "spec.nodeName, which passes its scheduler by", fix
+            case "initContainers":
+                for container in (assignment.demand.container for assignment in group):
+                    if container.kind in {INIT, SIDECAR}:
+                        what = f'init containers, and "{container.name}" is one'
+                        yield container.path, what, "ask in a container"
+            case _:
+                raise KeyError(word)
 
 
 def _together(group: Sequence[Assignment], companions: Companions) -> Iterator[tuple[Path, str, str]]:
@@ -420,19 +418,17 @@ def _together(group: Sequence[Assignment], companions: Companions) -> Iterator[t
         message = f"{group[0].backend.name} serves {most}; {containers} ask for a GPU"
         yield group[-1].demand.container.path, message, "use a pod for each of them"
     if companions.one_device and len(group) > 1:
-        card = next((assignment.card for assignment in group if assignment.card is not None), None)
+        sized = [(assignment.request, assignment.card) for assignment in group if assignment.card is not None]
+        card = sized[0][1] if sized else None
         memory = sum(assignment.request.memory or 0 for assignment in group)
-        charges = (charge(assignment.request, assignment.card) for assignment in group if assignment.card is not None)
-        devices = sum(charges, Fraction(0))
+        devices = sum((charge(request, own) for request, own in sized), Fraction(0))
         amount = f"{float(devices):.2f} devices".replace(".00", "")
         if card is not None and memory > card.memory:
             amount = f"{show_size(memory)}, and {card.model} has {show_size(card.memory)}"
         elif devices <= 1:
             return
-        message = (
-            f"all containers of a pod share one device of {group[0].backend.name}, and {containers} "
-            f"together ask for {amount}"
-        )
+        backend = group[0].backend.name
+        message = f"all containers of a pod share one device of {backend}, and {containers} together ask for {amount}"
         yield ("spec", "containers"), message, "ask for less, or use two pods"
 
 
@@ -480,15 +476,17 @@ def _claims_of_pod(pod: Pod) -> dict[str, Any]:
 
 def _claims(pod: Pod, assignments: Sequence[Assignment], rulebook: Rulebook) -> Iterator[Edit]:
     """The edits that add each container's missing claims. Raises CannotExpressError if no template has a name."""
-    claiming = [assignment for assignment in assignments if assignment.mode.claims]
-    taken = set(_claims_of_pod(pod)) if claiming else set()
-    for assignment in claiming:
+    taken: set[str] | None = None
+    for assignment in assignments:
+        if not assignment.mode.claims:
+            continue
         container, rule = assignment.demand.container, assignment.mode.claims[0].rule
+        taken = set(_claims_of_pod(pod)) if taken is None else taken
         present = used_claims(pod, container)
         wanted = claim_templates(assignment, rulebook)
         if not wanted:
-            backend = assignment.backend.name
-            raise CannotExpressError("GPU301", f"{backend} has no template for this", "name one (gpu-claim)")
+            message = f"{assignment.backend.name} has no template for this"
+            raise CannotExpressError("GPU301", message, "name one (gpu-claim)")
         for template in wanted:
             if template in present:
                 continue

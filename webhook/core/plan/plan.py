@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.backends.amounts import as_text
@@ -62,7 +62,7 @@ def make(
         preference = Preference(tenant_default, policy_allows, nodes.allows, nodes.binds_to)
 
     # A back end and its resources for each container.
-    unknown = plan.unknown
+    unknown = bool(plan.violations) and plan.unknown
     for demand in interpretation.asked:
         if len(plan.violations) > MOST:
             break
@@ -73,7 +73,10 @@ def make(
             except Refusal as refusal:
                 plan.violations += refusal.violations
             else:
-                plan.warnings += _warnings(demand, assignment, nodes, plan.warnings)
+                warnings = assignment.warnings if assignment is not None else ()
+                if warnings or demand.request is None:
+                    warnings = [*warnings, *_warnings(demand, assignment, nodes)]
+                    plan.warnings += [warning for warning in warnings if warning not in plan.warnings]
         if assignment is not None:
             plan.assignments.append(assignment)
         plan.edits += _resources(demand, assignment, rulebook)
@@ -90,30 +93,25 @@ def make(
     for key, text in _notes(plan).items():
         if pod.annotations.get(key) != text and (key == locations.NOTE or key not in pod.annotations):
             plan.edits.append(Put(("metadata", "annotations", key), text))
-    plan.edits += _card(pod, plan, rulebook)
+    if rulebook.surroundings.cards or locations.CARD in pod.annotations:
+        plan.edits += _card(pod, plan, rulebook)
     return plan
 
 
-def _warnings(
-    demand: ContainerRequest, assignment: Assignment | None, nodes: NodeSelection, present: Collection[str]
-) -> list[str]:
-    """What the author of the pod is told of a choice, without what is `present`."""
+def _warnings(demand: ContainerRequest, assignment: Assignment | None, nodes: NodeSelection) -> Iterator[str]:
+    """What the author of a container with resources of back ends is told of the choice."""
     if assignment is None:
-        known = nodes.rulebook.resources
-        owners = {name: ", ".join(owner.name for owner in known[name].known) for name in demand.extended.amounts}
-        return [
-            f"{name} belongs to {backends}, which this cluster does not enable; it is left as it is"
-            for name, backends in owners.items()
-        ]
-    warnings = [*assignment.warnings]
-    resources_alone = demand.request is None and "gpu-backend" not in demand.stated
-    if resources_alone and assignment.request.devices == "part" and not nodes.allows(assignment):
+        for name in demand.extended.amounts:
+            backends = ", ".join(owner.name for owner in nodes.rulebook.resources[name].known)
+            yield f"{name} belongs to {backends}, which this cluster does not enable; it is left as it is"
+        return
+    alone = demand.request is None and "gpu-backend" not in demand.stated
+    if alone and assignment.request.devices == "part" and not nodes.allows(assignment):
         labels = " and ".join(map(str, nodes.pool(assignment)))
-        warnings.append(
+        yield (
             f"only nodes {labels} give this share, and the pod excludes them; "
             f'the container "{demand.container.name}" counts as what other nodes give'
         )
-    return [warning for warning in warnings if warning not in present]
 
 
 def _resources(demand: ContainerRequest, assignment: Assignment | None, rulebook: Rulebook) -> list[Edit]:
@@ -143,14 +141,17 @@ def _resources(demand: ContainerRequest, assignment: Assignment | None, rulebook
     elif not demand.anything:
         resources = [rulebook.resources[name] for name in extended.zeros]
         zeros = {resource.name for resource in resources if resource.owners and not resource.counts}
-    edits += _removals(container, zeros)
-    edits += [repair for name, repair in extended.repairs.items() if name not in zeros and name not in written]
+    if zeros:
+        edits += _removals(container, zeros)
+    for name, repair in extended.repairs.items():
+        if name not in zeros and name not in written:
+            edits.append(repair)
     return edits
 
 
 def _removals(container: Container, names: Collection[str], rule: str = "") -> list[Edit]:
     """Remove resources from limits and requests."""
-    sections = (("limits", container.limits), ("requests", container.requests)) if names else ()
+    sections = (("limits", container.limits), ("requests", container.requests))
     return [
         Remove((*container.path, "resources", section, name), rule)
         for section, present in sections
@@ -174,14 +175,13 @@ def _notes(plan: Plan) -> Mapping[str, str]:
                 case value:
                     text = str(value)
             wanted.setdefault(locations.annotation(key, demand.container.name), text)
-    notes = [
-        (assignment.demand.container.name, f"{assignment.demand.request} -> {assignment.backend.name}")
-        for assignment in plan.assignments
-        if assignment.demand.request is not None
-    ]
+    notes: list[str] = []
+    for assignment in plan.assignments:
+        if assignment.demand.request is not None:
+            note = f"{assignment.demand.request} -> {assignment.backend.name}"
+            notes.append(f"{assignment.demand.container.name}: {note}")
     if notes:
-        several = len(notes) > 1
-        wanted[locations.NOTE] = "; ".join(f"{name}: {note}" if several else note for name, note in notes)
+        wanted[locations.NOTE] = "; ".join(notes) if len(notes) > 1 else note
         if plan.interpretation.chosen is not None:
             wanted[locations.CONTAINER] = plan.interpretation.chosen
     return wanted
@@ -195,8 +195,6 @@ def _card(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
     """
     cards = rulebook.surroundings.cards
     present = pod.annotations.get(locations.CARD)
-    if not cards and present is None:
-        return []
     bare = replace(rulebook, surroundings=Surroundings())
     backends = [assignment.backend for assignment in plan.assignments if "gpu-model" not in assignment.demand.stated]
     told = [cards.get(backend.name) for backend in backends if find_card(GpuRequest(), bare, backend) is None]
