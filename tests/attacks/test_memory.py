@@ -22,6 +22,8 @@ from tests.server.peer import Peer, request
 from tests.server.process import Server, running
 from webhook.server.settings import MEBIBYTE, Settings
 
+pytestmark = pytest.mark.large
+
 BEFORE = 1_000 if SOAK else 500
 CONNECTIONS = 100_000 if SOAK else 2_500
 RESETS = 10_000 if SOAK else 500

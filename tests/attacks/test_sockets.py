@@ -15,6 +15,8 @@ from tests.cluster.waiting import until
 from tests.laws import SOAK
 from tests.server.process import Server, running
 
+pytestmark = pytest.mark.large
+
 COUNTS = {
     "silent": 10_000,
     "half handshake": 10_000,

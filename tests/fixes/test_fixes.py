@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 
+import pytest
+
 from tests.fixes import corpus, follow, operators, sentences
 from tests.fixes.corpus import Object, Refused
 from tests.fixes.sentences import Step
@@ -134,6 +136,7 @@ def _wrong(pods: Iterable[Refused]) -> tuple[Counter[str], list[str]]:
     return count, wrong
 
 
+@pytest.mark.large
 def test_every_fix_of_a_golden_case_helps() -> None:
     count, wrong = _wrong(corpus.golden_cases())
 
@@ -142,6 +145,7 @@ def test_every_fix_of_a_golden_case_helps() -> None:
     assert (count["choice"], count["elsewhere"]) == (4, 10)
 
 
+@pytest.mark.large
 def test_every_fix_of_every_back_end_helps() -> None:
     refused = list(corpus.of_every_back_end())
 
@@ -152,6 +156,7 @@ def test_every_fix_of_every_back_end_helps() -> None:
     assert count.keys() == {"helps"}
 
 
+@pytest.mark.large
 def test_every_fix_of_a_mistake_in_a_pod_that_would_be_right_helps() -> None:
     refused = list(corpus.generated())
 

@@ -133,7 +133,9 @@ def _changes(rule: Any) -> Iterator[tuple[Place, Any]]:
                 yield place, _changed(rule, place, other)
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.large] * (name == "backend.yaml")) for name in RULES]
+)
 def test_whatever_is_changed_editors_and_readers_agree(name: str) -> None:
     for place, changed in _changes(RULES[name]):
         fine, said = EDITOR.is_valid(changed), _problems(name, changed)
