@@ -14,7 +14,6 @@ from webhook.core.violations import LATER, TAKEN, Action, Violation
 Operation = Mapping[str, Any]
 """One JSON Patch operation (RFC 6902): `{"op": "add", "path": "/spec/...", "value": ...}`."""
 
-
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 Form = Literal["", "size of any card", "partition of any card", "partition", "whole"]
@@ -85,11 +84,13 @@ def denied(
     Its code is 503 if all violations are in LATER, 409 if the name is taken, 403 if all are of policy and quota, else
     422: a request that cannot be understood or satisfied has to be fixed whatever a policy says.
     """
-    code = HTTPStatus.UNPROCESSABLE_ENTITY
-    if all(violation.code in LATER for violation in violations):
+    codes = {violation.code for violation in violations}
+    if codes <= LATER:
         code = HTTPStatus.SERVICE_UNAVAILABLE
-    elif all(violation.code == TAKEN for violation in violations):
+    elif codes == {TAKEN}:
         code = HTTPStatus.CONFLICT
-    elif all(violation.code.startswith(POLICY) for violation in violations):
+    elif all(name.startswith(POLICY) for name in codes):
         code = HTTPStatus.FORBIDDEN
+    else:
+        code = HTTPStatus.UNPROCESSABLE_ENTITY
     return Decision(allowed=False, code=code, violations=violations, warnings=warnings, findings=findings)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
+from unicodedata import category
 
 import orjson
 
@@ -37,8 +37,7 @@ RETRY_SECONDS: Final = 1
 VIOLATIONS: Final = 20
 """The most violations in a denial: a hostile pod may have any number, and API servers hold answers in memory."""
 
-
-REASONS: Final = {HTTPStatus.FORBIDDEN: "Forbidden", HTTPStatus.CONFLICT: "AlreadyExists"}
+REASONS: Final[Mapping[int, str]] = {HTTPStatus.FORBIDDEN: "Forbidden", HTTPStatus.CONFLICT: "AlreadyExists"}
 """The reasons of a Status by its code. Clients look at AlreadyExists, and so does the API server: it takes another
 name for a pod with generateName."""
 
@@ -115,18 +114,7 @@ class AdmissionRequest(NamedTuple):
 
 def creating(pod: Mapping[str, Any], uid: str, namespace: str = "", at: float = 0.0) -> AdmissionRequest:
     """The request to create a pod as a dry run, for reports: nothing is stored."""
-    return AdmissionRequest(
-        uid=uid,
-        operation="CREATE",
-        resource="pods",
-        subresource="",
-        namespace=namespace,
-        name="",
-        dry_run=True,
-        pod=pod,
-        old_pod=None,
-        at=at,
-    )
+    return AdmissionRequest(uid, "CREATE", "pods", "", namespace, "", dry_run=True, pod=pod, old_pod=None, at=at)
 
 
 def decode(body: bytes, at: float = 0.0) -> AdmissionRequest:
@@ -142,10 +130,10 @@ def decode(body: bytes, at: float = 0.0) -> AdmissionRequest:
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str) or not request["uid"]:
         raise NotAReviewError("the review has no request with a uid")
-    return _decode_request(request, at)
-
-
-def _decode_request(request: dict[str, Any], at: float) -> AdmissionRequest:
+    pods = [request.get("object"), request.get("oldObject")]
+    for key, pod in zip(("object", "oldObject"), pods, strict=True):
+        if pod is not None and not isinstance(pod, dict):
+            raise NotAReviewError(f"request.{key} is not an object")
     resource, user = request.get("resource"), request.get("userInfo")
     return AdmissionRequest(
         uid=request["uid"],
@@ -155,25 +143,18 @@ def _decode_request(request: dict[str, Any], at: float) -> AdmissionRequest:
         namespace=_text(request, "namespace"),
         name=_text(request, "name"),
         dry_run=request.get("dryRun") is True,
-        pod=_mapping(request, "object"),
-        old_pod=_mapping(request, "oldObject"),
+        pod=pods[0],
+        old_pod=pods[1],
         user=_text(user, "username") if isinstance(user, dict) else "",
         at=at,
     )
 
 
 def _text(request: dict[str, Any], key: str) -> str:
-    value = request.get(key, "")
-    if not isinstance(value, str):
+    text = request.get(key, "")
+    if not isinstance(text, str):
         raise NotAReviewError(f"request.{key} is not a string")
-    return value
-
-
-def _mapping(request: dict[str, Any], key: str) -> dict[str, Any] | None:
-    value = request.get(key)
-    if value is not None and not isinstance(value, dict):
-        raise NotAReviewError(f"request.{key} is not an object")
-    return value
+    return text
 
 
 def encode(uid: str, decision: Decision) -> bytes:
@@ -196,40 +177,30 @@ _START: Final = re.compile(rb'"request":\{"uid":"([\w-]+)"')
 
 def unread(start: bytes, why: str) -> bytes:
     """The denial of a review from its first bytes; empty if they lack its UID, which API servers write first."""
-    found = _START.search(start)
+    match = _START.search(start)
     violation = Violation(code="GPU003", path="", message=why, fix="make the pod smaller")
-    return encode(found[1].decode(), denied([violation])) if found else b""
+    return encode(match[1].decode(), denied([violation])) if match else b""
 
 
 def _status(decision: Decision) -> dict[str, Any]:
     """A Status that kubectl prints in full: with the reason "Invalid" it would drop the message [measured]."""
-    shown, left = [*map(_short, decision.violations[:VIOLATIONS])], len(decision.violations) - VIOLATIONS
-    more = [f"... and {left} more; mend these first"] if left > 0 else []
-    status: dict[str, Any] = {
-        "status": "Failure",
-        "code": int(decision.code),
-        "message": "\n".join([*map(str, shown), *more]),
-        "details": {
-            "causes": [
-                {"reason": violation.code, "field": violation.path, "message": violation.message}
-                for violation in shown
-            ]
-        },
-    }
+    shown: list[Violation] = []
+    for violation in decision.violations[:VIOLATIONS]:
+        # Without most of a name or value that is longer than any that Kubernetes takes.
+        texts = {"path": violation.path, "message": violation.message, "fix": violation.fix}
+        cut = {key: f"{text[: TEXT_LENGTH - 1]}…" for key, text in texts.items() if len(text) > TEXT_LENGTH}
+        notes = tuple(note[:TEXT_LENGTH] for note in violation.notes)
+        shown.append(replace(violation, notes=notes, **cut) if cut or notes != violation.notes else violation)
+    lines = [*map(str, shown)]
+    if len(decision.violations) > VIOLATIONS:
+        lines.append(f"... and {len(decision.violations) - VIOLATIONS} more; mend these first")
+    causes = [{"reason": wrong.code, "field": wrong.path, "message": wrong.message} for wrong in shown]
+    details: dict[str, Any] = {"causes": causes}
     if decision.code == HTTPStatus.SERVICE_UNAVAILABLE:
         # Kubernetes clients, kubectl among them, retry because of this [measured].
-        status["details"]["retryAfterSeconds"] = RETRY_SECONDS
-    if reason := REASONS.get(HTTPStatus(decision.code)):
-        status["reason"] = reason
-    return status
-
-
-def _short(violation: Violation) -> Violation:
-    """The violation, without most of a name or value that is longer than any that Kubernetes takes."""
-    texts = {"path": violation.path, "message": violation.message, "fix": violation.fix}
-    cut = {key: f"{text[: TEXT_LENGTH - 1]}…" for key, text in texts.items() if len(text) > TEXT_LENGTH}
-    notes = tuple(note[:TEXT_LENGTH] for note in violation.notes)
-    return replace(violation, notes=notes, **cut) if cut or notes != violation.notes else violation
+        details["retryAfterSeconds"] = RETRY_SECONDS
+    status = {"status": "Failure", "code": int(decision.code), "message": "\n".join(lines), "details": details}
+    return {**status, "reason": REASONS[decision.code]} if decision.code in REASONS else status
 
 
 def line(violation: Violation, lead: str = "") -> str:
@@ -239,23 +210,20 @@ def line(violation: Violation, lead: str = "") -> str:
     return whole if len(whole) <= WARNING_LENGTH else text
 
 
-def _without_control(text: str) -> str:
-    return "".join(" " if unicodedata.category(char)[0] == "C" else char for char in text)
-
-
 def printable(warnings: Iterable[str]) -> Iterator[str]:
     """Warnings as the API server passes them on: one line, 256 characters each and 4,096 in all.
 
     The API server drops a warning with a control character, and cuts the others if one is too many [measured].
     """
     room = WARNINGS_LENGTH
-    said: set[str] = set()
+    told: set[str] = set()
     for warning in warnings:
-        line = warning[:READ].strip()
-        line = line if line.isprintable() else _without_control(line).strip()
-        short = line if len(line) <= WARNING_LENGTH else line[: WARNING_LENGTH - 1] + "…"
-        if not short or short in said or len(short) > room:
-            continue
-        said.add(short)
-        room -= len(short)
-        yield short
+        text = warning[:READ].strip()
+        if not text.isprintable():
+            text = "".join(" " if category(char)[0] == "C" else char for char in text).strip()
+        if len(text) > WARNING_LENGTH:
+            text = text[: WARNING_LENGTH - 1] + "…"
+        if text and text not in told and len(text) <= room:
+            told.add(text)
+            room -= len(text)
+            yield text
