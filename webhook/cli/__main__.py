@@ -14,21 +14,25 @@ from typing import Final
 
 from webhook.cli.options import FAILED, FINE, UsageError
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "serve": ("running.serve_options", "answer admission reviews over HTTPS"),
-    "console": ("running.console_options", "serve a page that shows the rules and tries pods"),
-    "explain": ("explain.explain_options", "show what would become of a pod, and why"),
-    "check": ("check.check_options", "check rule files and run their examples"),
-    "schema": ("check.schema_options", "print the JSON Schema of rules, for editors"),
-    "render": ("render.render_options", "print the webhook configurations for this cluster"),
-    "doctor": ("doctor.doctor_options", "examine the installation in the current cluster"),
-    "inventory": ("seeing.inventory_options", "show what nodes have and what pods ask for"),
-    "survey": ("seeing.survey_options", "write the Cluster document that fits a cluster"),
-    "tenants": ("seeing.tenants_options", "show the quota and the usage of each tenant"),
-    "settle": ("running.settle_options", "count what tenants use, for serve --cluster"),
-    "watch": ("running.watch_options", "write nodes and claims of the cluster into a file for serve"),
+COMMANDS: Final[Mapping[str, str]] = {
+    "serve": "answer admission reviews over HTTPS",
+    "console": "serve a page that shows the rules and tries pods",
+    "explain": "show what would become of a pod, and why",
+    "check": "check rule files and run their examples",
+    "schema": "print the JSON Schema of rules, for editors",
+    "render": "print the webhook configurations for this cluster",
+    "doctor": "examine the installation in the current cluster",
+    "inventory": "show what nodes have and what pods ask for",
+    "survey": "write the Cluster document that fits a cluster",
+    "tenants": "show the quota and the usage of each tenant",
+    "settle": "count what tenants use, for serve --cluster",
+    "watch": "write nodes and claims of the cluster into a file for serve",
 }
-"""The subcommands: what declares the options of each, and what it is for. A module is imported if it is asked for."""
+"""The subcommands, and what each is for.
+
+Each is the module of its name: `add_options` declares its options, and `run` gives the exit code. It is imported only
+if the command line names it: `explain` starts without the server, and the server without what `explain` needs.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,11 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"gpu-webhook {metadata.version('gpu-webhook')}")
         return FINE
-    if "command" not in options:
+    if "run" not in options:
         grammar.print_help(sys.stderr)
         return FAILED
     try:
-        return int(options.command(options))
+        return int(options.run(options))
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does; without this Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -79,11 +83,12 @@ def parser(arguments: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParse
     )
     whole.add_argument("--version", action="store_true", help="print the version and exit")
     commands = whole.add_subparsers(metavar="COMMAND", prog="gpu-webhook")
-    for name, (declared, what) in COMMANDS.items():
-        command = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+    for name, purpose in COMMANDS.items():
+        command = commands.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
         if name in arguments:
-            module, _, fill = declared.partition(".")
-            getattr(importlib.import_module(f"webhook.cli.{module}"), fill)(command)
+            module = importlib.import_module(f"webhook.cli.{name}")
+            module.add_options(command)
+            command.set_defaults(run=module.run)
     return whole
 
 

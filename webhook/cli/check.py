@@ -1,4 +1,4 @@
-"""The commands about rule files: check, schema."""
+"""`gpu-webhook check`: whether rule files can be used, what they hold, and what their author should look at."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webhook.core import examples
 from webhook.core.backends import read_back
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.examples import pod_of
-from webhook.core.forms.document import Problem, nearest
+from webhook.core.forms.document import Problem
 from webhook.core.kube import pod, quantity
 from webhook.core.plan import plan
 from webhook.core.plan.choose import Assignment
@@ -27,10 +27,8 @@ from webhook.core.rules.rulebook import Rulebook, with_backend_alone
 from webhook.core.violations import Refusal
 from webhook.server import settings
 
-# The commands about rule files: check, schema.
 
-
-def check_options(command: argparse.ArgumentParser) -> None:
+def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook check` takes."""
     command.add_argument(
         "directory",
@@ -44,10 +42,10 @@ def check_options(command: argparse.ArgumentParser) -> None:
         "--losses", action="store_true", help="list requests that cannot be recovered from a pod's resources"
     )
     options.output_option(command)
-    command.set_defaults(command=_check)
 
 
-def _check(given: argparse.Namespace) -> int:
+def run(given: argparse.Namespace) -> int:
+    """Print what is wrong with rule files, or what they hold; NOT_FINE where they cannot be used."""
     if not given.directory.is_dir():
         raise UsageError(f"{given.directory} is not a directory")
     from webhook.cli import policy_advice
@@ -87,24 +85,6 @@ def _losses(rulebook: Rulebook) -> list[str]:
 
     backends = rulebook.backends.items()
     return [str(loss) for name, backend in backends for loss in losses(backend, with_only(name, rulebook))]
-
-
-def schema_options(command: argparse.ArgumentParser) -> None:
-    """What `gpu-webhook schema` takes."""
-    command.add_argument("kind", nargs="?", metavar="KIND", help="a kind of document, such as Backend (default: all)")
-    command.set_defaults(command=_schema)
-
-
-def _schema(given: argparse.Namespace) -> int:
-    from webhook.core.rules import load as schemas
-    from webhook.core.rules.load import KINDS
-
-    if given.kind not in {None, *KINDS}:
-        raise UsageError(
-            f'no kind of rule is called "{given.kind}"{nearest(given.kind, KINDS)}; there are {", ".join(KINDS)}'
-        )
-    print(schemas.schema_text(schemas.schema(given.kind)))
-    return FINE
 
 
 # What a directory of rules holds, or what is wrong with it: in numbers, and in plain values for scripts.

@@ -32,7 +32,7 @@ from webhook.core.validate import validate
 # The command that examines an installation: doctor.
 
 
-def doctor_options(command: argparse.ArgumentParser) -> None:
+def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook doctor` takes."""
     from webhook.core.rules import cluster
 
@@ -59,10 +59,10 @@ def doctor_options(command: argparse.ArgumentParser) -> None:
         help="address of a replica, for example of a kubectl port-forward; default: the endpoints of the Service",
     )
     options.output_option(command)
-    command.set_defaults(command=_doctor)
 
 
-def _doctor(given: argparse.Namespace) -> int:
+def run(given: argparse.Namespace) -> int:
+    """Examine the installation; NOT_FINE where a check failed."""
     from webhook.cli import checkup, examination
     from webhook.cluster import client
     from webhook.cluster.client import ask

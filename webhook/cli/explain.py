@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     pass
 
 
-def explain_options(command: argparse.ArgumentParser) -> None:
+def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook explain` takes."""
     command.add_argument(
         "file", metavar="FILE|-", help="pods, workloads, policies, lists or reviews, as YAML or JSON"
     )
-    options.around(
+    options.around_option(
         command,
         "claims that the pods name, their classes, policies, and namespaces with their labels, where they are not in"
         " the same file",
@@ -71,10 +71,10 @@ def explain_options(command: argparse.ArgumentParser) -> None:
     )
     options.rules_option(command)
     options.output_option(command)
-    command.set_defaults(command=_explain)
 
 
-def _explain(given: argparse.Namespace) -> int:
+def run(given: argparse.Namespace) -> int:
+    """Print what becomes of the pods; NOT_FINE where one of them is denied."""
     from webhook.cli import snapshot
 
     rulebook = rule_files.load_cached(given.rules)

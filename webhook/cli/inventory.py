@@ -21,13 +21,15 @@ whose memory nobody knows, and which is not counted.
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import add
 from typing import Any, Final
 
-from webhook.cli import explanation
+from webhook.cli import explanation, options
+from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.cli.table import memory, short, table
 from webhook.core import pod_templates
 from webhook.core.backends.amounts import CannotExpressError
@@ -45,6 +47,34 @@ from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
+from webhook.files import documents, rule_files
+
+# `gpu-webhook inventory`
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook inventory` takes."""
+    options.objects_option(
+        command, "nodes, pods, and manifests of what makes pods (kubectl get nodes,pods -A -o json), or YAML"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the view; NOT_FINE where an object may make pods of which nobody knows how."""
+    from webhook.cli import snapshot  # which makes the view
+
+    rulebook = rule_files.load_cached(arguments.rules)
+    objects = snapshot.ClusterObjects()
+    for file in arguments.file:
+        objects.parse(*options.read_content(file))
+    try:
+        objects = objects if arguments.file else snapshot.read_inventory()
+    except documents.UnreadableError as error:
+        raise UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
+    view = objects.view(rulebook)
+    options.print_json(view.contract()) if arguments.output == "json" else print("\n".join(lines(view)))
+    return NOT_FINE if view.unknown else FINE
+
 
 # What the pods of a cluster ask for, in one neutral unit, whatever system serves them.
 

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from webhook.server import settings
 
-# What commands have in common: exit codes, the error of wrong usage, and options with what their values mean.
-
 FINE: Final = 0
 NOT_FINE: Final = 1
 FAILED: Final = 2
@@ -33,7 +31,14 @@ def rules_option(command: argparse.ArgumentParser) -> None:
     )
 
 
-def around(command: argparse.ArgumentParser, what: str) -> None:
+def objects_option(command: argparse.ArgumentParser, objects: str) -> None:
+    """Files with objects, as text or JSON; without them those of the current cluster."""
+    command.add_argument("file", nargs="*", metavar="FILE|-", help=f"{objects}; default: the current cluster's")
+    rules_option(command)
+    output_option(command)
+
+
+def around_option(command: argparse.ArgumentParser, what: str) -> None:
     """Files with objects beside those that are asked about; `what` these may be."""
     command.add_argument("--with", dest="around", action="append", default=[], metavar="FILE", help=what)
 

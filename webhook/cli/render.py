@@ -17,7 +17,7 @@ from webhook.cli.options import FINE, UsageError
 # The commands that write objects for the API server: render webhooks, render policies.
 
 
-def render_options(command: argparse.ArgumentParser) -> None:
+def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook render` takes."""
     from webhook.core.rules import cluster
 
@@ -44,7 +44,7 @@ def render_options(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="CA certificates (PEM), if you issue the server's certificate",
     )
-    options.around(
+    options.around_option(
         command, "policies: TenantPolicies and Exemptions beside those among the rules, as kubectl prints them"
     )
     command.add_argument(
@@ -52,10 +52,10 @@ def render_options(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="policies: and one that writes into containers without a GPU that they have none (Kubernetes 1.36)",
     )
-    command.set_defaults(command=_render)
 
 
-def _render(given: argparse.Namespace) -> int:
+def run(given: argparse.Namespace) -> int:
+    """Print the objects."""
     return _webhooks(given) if given.what == "webhooks" else _policies(given)
 
 

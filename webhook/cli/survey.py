@@ -6,6 +6,7 @@ resource.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import textwrap
@@ -15,7 +16,9 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from webhook.cli import options, snapshot
 from webhook.cli.checkup import number, several
+from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.core.backends import cards
 from webhook.core.backends.cards import Labels
 from webhook.core.forms.document import API_VERSION
@@ -26,6 +29,34 @@ from webhook.core.rules import cluster
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.modes import Constant, Output
 from webhook.core.rules.rulebook import Rulebook
+from webhook.files import documents, rule_files
+
+# `gpu-webhook survey`
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook survey` takes."""
+    command.add_argument(
+        "file",
+        nargs="*",
+        metavar="FILE|DIR|-",
+        help=f"what {snapshot.KUBECTL} prints, or JSON; default: the current cluster",
+    )
+    options.rules_option(command)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the document; NOT_FINE where no back end was seen."""
+    rulebook = rule_files.load_systems(arguments.rules)
+    try:
+        files = map(options.read_content, snapshot.files(arguments.file))
+        objects = snapshot.by_kind(files, rulebook) if arguments.file else snapshot.read_surveyed(rulebook)
+    except documents.UnreadableError as error:
+        raise UsageError(str(error)) from None
+    seen = survey(objects, rulebook)
+    print(survey_text(seen), end="")
+    return FINE if seen.backends else NOT_FINE
+
 
 # The signs by which a back end is seen in a cluster, as its rule has them, and what of them is missing.
 

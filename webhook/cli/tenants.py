@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
+from webhook.cli import options
+from webhook.cli.options import FINE
 from webhook.cli.table import gib, short, table
 from webhook.core.kube.fields import duration
 from webhook.core.kube.quantity import Fraction
@@ -16,6 +20,31 @@ from webhook.core.quota import tally
 from webhook.core.quota.ledger import PART, Ledger, namespaces
 from webhook.core.rules.tenant_policy import Exemption, Quota, Tenancy, TenantPolicy
 from webhook.core.violations import Action
+from webhook.files import rule_files
+
+# `gpu-webhook tenants`
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook tenants` takes."""
+    options.objects_option(
+        command, "what kubectl get tenantpolicies,tenantusages,exemptions,namespaces -o json prints, or YAML"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the view."""
+    from webhook.cli import snapshot  # which makes the view
+
+    rulebook = rule_files.load_cached(arguments.rules)
+    objects = snapshot.TenantObjects()
+    for file in arguments.file:
+        objects.parse(*options.read_content(file))
+    objects = objects if arguments.file else snapshot.read_tenants()
+    view = objects.view(rulebook, time.time(), live=not arguments.file)
+    options.print_json(contract(view)) if arguments.output == "json" else print("\n".join(lines(view)))
+    return FINE
+
 
 # All tenants at a glance: what each has used of what it may, in which namespaces, and what is wrong or ends soon.
 

@@ -1,0 +1,33 @@
+"""`gpu-webhook settle`: count what tenants use, for `serve --cluster`."""
+
+from __future__ import annotations
+
+import argparse
+
+from webhook.cli import options
+from webhook.cli.options import UsageError
+from webhook.cluster import client
+from webhook.settler import settler
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook settle` takes."""
+    command.add_argument(
+        "--bind", default="127.0.0.1:8082", metavar="HOST:PORT", help="address of /metrics (default: %(default)s)"
+    )
+    command.add_argument(
+        "--grace",
+        type=float,
+        default=45.0,
+        metavar="SECONDS",
+        help="lifetime of a reservation without a pod; longer than any create (default: %(default)g)",
+    )
+    options.rules_option(command)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Count until told to stop."""
+    try:
+        return settler.settle(arguments.rules, options.address(arguments.bind), arguments.grace)
+    except client.ApiError as error:
+        raise UsageError(str(error)) from None

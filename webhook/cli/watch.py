@@ -1,0 +1,29 @@
+"""`gpu-webhook watch`: write nodes and claims of the cluster into a file for `serve`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from webhook.cli import options
+from webhook.cli.options import UsageError
+from webhook.cluster import client
+from webhook.watcher import watcher
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook watch` takes."""
+    command.add_argument(
+        "--write", type=Path, required=True, metavar="FILE", help="the file; replaced at each change"
+    )
+    options.rules_option(command)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Watch until told to stop."""
+    if not arguments.write.parent.is_dir():
+        raise UsageError(f"{arguments.write.parent} is not a directory")
+    try:
+        return watcher.watch(arguments.rules, arguments.write)
+    except client.ApiError as error:
+        raise UsageError(str(error)) from None
