@@ -49,7 +49,7 @@ def run(given: argparse.Namespace) -> int:
     if not given.directory.is_dir():
         raise UsageError(f"{given.directory} is not a directory")
     from webhook.cli import policy_advice
-    from webhook.cli.checkup import number
+    from webhook.cli.table import number
     from webhook.core.policy import membership, unknown_devices
     from webhook.core.rules import cluster
     from webhook.files import rule_files

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import yaml
 
 from webhook.cli import convert, explanation, options, policy_advice, snapshot
-from webhook.cli.checkup import number
 from webhook.cli.explanation import NOWHERE, Amount, Explanation, Prospect, Setting
 from webhook.cli.options import FINE, NOT_FINE, UsageError
+from webhook.cli.table import number
 from webhook.cli.tenants import Problem
 from webhook.core.backends import charge
 from webhook.core.forms.document import nearest

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from webhook.cli.checkup import several
+from webhook.cli.table import several
 from webhook.core.backends import cards
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.forms.document import nearest

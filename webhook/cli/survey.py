@@ -17,8 +17,8 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from webhook.cli import options, snapshot
-from webhook.cli.checkup import number, several
 from webhook.cli.options import FINE, NOT_FINE, UsageError
+from webhook.cli.table import number, several
 from webhook.core.backends import cards
 from webhook.core.backends.cards import Labels
 from webhook.core.forms.document import API_VERSION

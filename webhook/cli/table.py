@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from webhook.core.backends.charge import Measure
 from webhook.core.kube.quantity import GIB, Fraction, shown
+
+NAMED: Final = 3
+"""How many of several are named."""
+
+
+def several(names: Sequence[str], between: str = "; ") -> str:
+    """The first of several, and how many more there are."""
+    more = len(names) - NAMED
+    return between.join([*names[:NAMED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def number(count: int, what: str) -> str:
+    """`1 replica`, `2 replicas`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def short(exact: Fraction) -> str:
