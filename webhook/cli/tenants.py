@@ -46,8 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
     return FINE
 
 
-# All tenants at a glance: what each has used of what it may, in which namespaces, and what is wrong or ends soon.
-
 _THEN: Final[Mapping[Action, str]] = {
     "deny": "what runs stays, and nothing more is admitted",
     "warn": "more is admitted, as its policy only warns",
@@ -154,24 +152,37 @@ class Tenants:
 
 
 def overview(
-    tenancy: Tenancy, ledgers: Mapping[str, Ledger], at: float, found: Iterable[Problem] = (), *, live: bool = True
+    tenancy: Tenancy, ledgers: Mapping[str, Ledger], at: float, before: Iterable[Problem] = (), *, live: bool = True
 ) -> Tenants:
     """Bring policies and ledgers together, at a time in seconds since 1970.
 
-    `found` are problems that were seen before; `live`: ledgers are where all of them should be, so one that is not
+    `before` are problems that were seen already; `live`: ledgers are where all of them should be, so one that is not
     there is a problem.
     """
     policies = {policy.name: policy for policy in tenancy.policies}
-    namespaces = _namespaces(tenancy)
+    problems = [*before]
+    namespaces_of: dict[str, list[str]] = {}
+    for namespace in sorted(tenancy.labels):
+        members = membership.member(namespace, tenancy)
+        if members.policy is not None:
+            namespaces_of.setdefault(members.policy.name, []).append(namespace)
+        if rivals := members.rivals:
+            names = " and ".join(rival.rule for rival in rivals)
+            same = f"both of priority {rivals[0].priority}: its GPU pods are refused until one has another priority"
+            problems.append(Problem("", f"the namespace {namespace} is selected by {names}, {same}"))
     tenants = [
-        _tenant(name, policies.get(name), ledgers.get(name), namespaces.get(name, ()))
+        _tenant(name, policies.get(name), ledgers.get(name), namespaces_of.get(name, ()))
         for name in sorted({*policies, *ledgers})
     ]
-    problems = [*found, *_ambiguous(tenancy)]
     for tenant in tenants:
         problems += (Problem(tenant.name, text) for text in _wrong(tenant, ledgers.get(tenant.name), live=live))
     lapses = [Lapse(exemption, exemption.expires - at) for exemption in tenancy.exemptions]
-    problems += (Problem("", _ended(lapse)) for lapse in lapses if lapse.state != "holds")
+    for lapse in (lapse for lapse in lapses if lapse.state != "holds"):
+        name, owner = lapse.exemption.name, lapse.exemption.owner
+        text = f"ends in {duration(lapse.seconds)}: ask {owner} whether it is still needed"
+        if lapse.state == "ended":
+            text = f"ended {duration(-lapse.seconds)} ago and lifts nothing: delete or renew it"
+        problems.append(Problem("", f"the exemption {name} {text}"))
     return Tenants(
         tenants=sorted(tenants, key=lambda tenant: -1 if tenant.percent is None else tenant.percent, reverse=True),
         problems=list(dict.fromkeys(problems)),
@@ -179,59 +190,39 @@ def overview(
     )
 
 
-def _namespaces(tenancy: Tenancy) -> Mapping[str, Sequence[str]]:
-    """Of each tenant the namespaces that are known to exist."""
-    found: dict[str, list[str]] = {}
-    for namespace in sorted(tenancy.labels):
-        policy = membership.member(namespace, tenancy).policy
-        if policy is not None:
-            found.setdefault(policy.name, []).append(namespace)
-    return found
-
-
 def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger | None, namespaces: Sequence[str]) -> Tenant:
-    known = ledger is not None and ledger.view > 0
+    counted = ledger is not None and ledger.view > 0
     ledger = ledger or Ledger()
     hard = ledger.hard or (policy.quota.hard if policy and policy.quota else {})
-    held = ledger.by_namespace
-    models = tally.models((*ledger.used, *hard))
+    used, held = ledger.used, ledger.by_namespace
+
+    def totals(model: str = "") -> Totals:
+        keys = {what: tally.key(what, model) for what in (tally.DEVICES, tally.MEMORY)}
+        return {
+            what: Total(key=key, used=used.get(key, Fraction(0)), limit=hard.get(key)) for what, key in keys.items()
+        }
+
     return Tenant(
         name=name,
         policy=policy,
-        known=known,
-        totals=_totals(ledger.used, hard),
-        models={model: _totals(ledger.used, hard, model) for model in models},
+        known=counted,
+        totals=totals(),
+        models={model: totals(model) for model in tally.models((*used, *hard))},
         places=[
             Place(
-                namespace=each,
-                devices=held.get(each, tally.NOTHING).get(tally.DEVICES, Fraction(0)),
-                memory=held.get(each, tally.NOTHING).get(tally.MEMORY, Fraction(0)),
-                counted=each in ledger.held,
+                namespace=namespace,
+                devices=held.get(namespace, tally.NOTHING).get(tally.DEVICES, Fraction(0)),
+                memory=held.get(namespace, tally.NOTHING).get(tally.MEMORY, Fraction(0)),
+                counted=namespace in ledger.held,
             )
-            for each in sorted({*held, *namespaces})
+            for namespace in sorted({*held, *namespaces})
         ],
         pending=len(ledger.pending),
     )
 
 
-def _totals(used: tally.Tally, hard: tally.Tally, model: str = "") -> Totals:
-    keys = {what: tally.key(what, model) for what in (tally.DEVICES, tally.MEMORY)}
-    return {what: Total(key=key, used=used.get(key, Fraction(0)), limit=hard.get(key)) for what, key in keys.items()}
-
-
-def _ambiguous(tenancy: Tenancy) -> Iterator[Problem]:
-    for namespace in sorted(tenancy.labels):
-        rivals = membership.member(namespace, tenancy).rivals
-        if rivals:
-            names = " and ".join(rival.rule for rival in rivals)
-            yield Problem(
-                "",
-                f"the namespace {namespace} is selected by {names}, both of priority {rivals[0].priority}: "
-                "its GPU pods are refused until one has another priority",
-            )
-
-
 def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str]:
+    """What is wrong with a tenant, in sentences that follow its name."""
     quota = tenant.quota
     if tenant.policy is None:
         yield "no policy has this name any more; its TenantUsage counts for nothing"
@@ -239,7 +230,8 @@ def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str
         yield "has a quota, and nobody counts what it uses: GPU pods wait for the settler (gpu-webhook settle)"
     elif quota is not None and ledger is not None and ledger.hard != quota.hard:
         yield "its ledger still has another limit than its policy; the settler writes it there"
-    if quota is not None and tenant.known and (new := [one.namespace for one in tenant.places if not one.counted]):
+    new = [place.namespace for place in tenant.places if not place.counted]
+    if quota is not None and tenant.known and new:
         yield f"GPU pods have to wait in namespaces that are not counted yet: {', '.join(new)}"
     if ledger is not None and (suspected := namespaces(ledger.suspects)):
         yield (
@@ -253,14 +245,7 @@ def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str
             yield f"holds {used} of {limit} {what}: {_THEN[quota.action if quota else 'deny']}"
 
 
-def _ended(lapse: Lapse) -> str:
-    one = lapse.exemption
-    if lapse.state == "ended":
-        return f"the exemption {one.name} ended {duration(-lapse.seconds)} ago and lifts nothing: delete or renew it"
-    return f"the exemption {one.name} ends in {duration(lapse.seconds)}: ask {one.owner} whether it is still needed"
-
-
-# Tenants, what they hold of what they may, and their exemptions: as tables for a terminal, and for scripts.
+# Tenants, what they hold of what they may, and their exemptions: as tables for a terminal, and for scripts
 
 TENANT: Final = ("TENANT", "NAMESPACES", "FULL", "", "DEVICES", "LEFT", "MEMORY", "LEFT", "PENDING", "OVER LIMIT")
 CARD: Final = ("CARD", "TENANT", "DEVICES", "LEFT", "MEMORY", "LEFT")
@@ -277,15 +262,48 @@ def lines(view: Tenants) -> Iterator[str]:
     yield _summary(view)
     if view.problems:
         yield "\nTO DO"
-        yield from (f"  {f'{one.tenant}: ' if one.tenant else ''}{one.message}" for one in view.problems)
-    yield from table(TENANT, [_of_tenant(tenant) for tenant in view.tenants], texts=4)
-    cards = [(model, one.name, *_pairs(totals)) for one in view.tenants for model, totals in one.models.items()]
+        yield from (
+            f"  {f'{problem.tenant}: ' if problem.tenant else ''}{problem.message}" for problem in view.problems
+        )
+    tenants = [
+        (
+            tenant.name,
+            selection(tenant),
+            "-" if tenant.percent is None else f"{tenant.percent}%".rjust(4),
+            bar(tenant.percent),
+            *_pairs(tenant.totals, counted=tenant.known),
+            str(tenant.pending) if tenant.pending else "-",
+            OVER[tenant.quota.action] if tenant.quota else "-",
+        )
+        for tenant in view.tenants
+    ]
+    yield from table(TENANT, tenants, texts=4)
+    cards = [(m, tenant.name, *_pairs(totals)) for tenant in view.tenants for m, totals in tenant.models.items()]
     yield from table(CARD, sorted(cards), texts=2)
     places = [
-        (place.namespace, tenant.name, *_held(tenant, place)) for tenant in view.tenants for place in tenant.places
+        (
+            place.namespace,
+            tenant.name,
+            *((short(place.devices), gib(place.memory)) if tenant.known and place.counted else ("?", "?")),
+        )
+        for tenant in view.tenants
+        for place in tenant.places
     ]
     yield from table(NAMESPACE, sorted(places), texts=2)
-    yield from table(EXEMPTION, [_of_exemption(lapse) for lapse in view.exemptions], texts=len(EXEMPTION))
+    exemptions = [
+        (
+            exemption.name,
+            ends(lapse),
+            ", ".join(sorted(exemption.lifts)),
+            ", ".join(exemption.namespaces),
+            ", ".join(exemption.users) or "everybody",
+            exemption.owner,
+            exemption.reason,
+        )
+        for lapse in view.exemptions
+        for exemption in [lapse.exemption]
+    ]
+    yield from table(EXEMPTION, exemptions, texts=len(EXEMPTION))
 
 
 def _summary(view: Tenants) -> str:
@@ -294,26 +312,13 @@ def _summary(view: Tenants) -> str:
     number = len(view.tenants)
     silent = sum(tenant.quota is not None and not tenant.known for tenant in view.tenants)
     if silent == number:
-        one = number == 1
-        return f"{number} tenant{'' if one else 's'}; no TenantUsage says what {'it holds' if one else 'they hold'}"
+        what = "; no TenantUsage says what it holds" if number == 1 else "s; no TenantUsage says what they hold"
+        return f"{number} tenant{what}"
     held = sum((tenant.totals[tally.DEVICES].used for tenant in view.tenants), Fraction(0))
     pending = sum(tenant.pending for tenant in view.tenants)
     way = f"; {pending} pod{' is' if pending == 1 else 's are'} on the way into the cluster" if pending else ""
     unsaid = f", and of {silent} no TenantUsage says what is held" if silent else ""
     return f"{number} tenant{' holds' if number == 1 else 's hold'} {short(held)} devices{unsaid}{way}"
-
-
-def _of_tenant(tenant: Tenant) -> Sequence[str]:
-    quota = tenant.quota
-    return (
-        tenant.name,
-        selection(tenant),
-        "-" if tenant.percent is None else f"{tenant.percent}%".rjust(4),
-        bar(tenant.percent),
-        *_pairs(tenant.totals, known=tenant.known),
-        str(tenant.pending) if tenant.pending else "-",
-        OVER[quota.action] if quota else "-",
-    )
 
 
 def selection(tenant: Tenant) -> str:
@@ -332,36 +337,17 @@ def bar(percent: int | None) -> str:
     return "#" * full + "." * (BAR - full)
 
 
-def _pairs(totals: Totals, *, known: bool = True) -> Sequence[str]:
-    """Of devices and memory what is used of what may be, and what is left; `known`: what is used has been counted."""
+def _pairs(totals: Totals, *, counted: bool = True) -> Sequence[str]:
+    """Of devices and memory what is used of what may be, and what is left."""
     cells: list[str] = []
     for what, shown in ((tally.DEVICES, short), (tally.MEMORY, gib)):
         total = totals[what]
         limit = "" if total.limit is None else f" of {shown(total.limit)}"
-        if known:
+        if counted:
             cells += [f"{shown(total.used)}{limit}", "-" if total.left is None else shown(total.left)]
         else:
             cells += [f"?{limit}", "?"] if limit else ["-", "-"]
     return cells
-
-
-def _held(tenant: Tenant, place: Place) -> Sequence[str]:
-    if not tenant.known or not place.counted:
-        return ("?", "?")
-    return (short(place.devices), gib(place.memory))
-
-
-def _of_exemption(lapse: Lapse) -> Sequence[str]:
-    one = lapse.exemption
-    return (
-        one.name,
-        ends(lapse),
-        ", ".join(sorted(one.lifts)),
-        ", ".join(one.namespaces),
-        ", ".join(one.users) or "everybody",
-        one.owner,
-        one.reason,
-    )
 
 
 def ends(lapse: Lapse) -> str:
@@ -371,56 +357,55 @@ def ends(lapse: Lapse) -> str:
 
 
 def contract(view: Tenants) -> dict[str, Any]:
-    """The form of `tenants -o json`, see above."""
-    return {
-        "tenants": [_tenant_contract(tenant) for tenant in view.tenants],
-        "problems": [{"tenant": one.tenant or None, "message": one.message} for one in view.problems],
-        "exemptions": [_exemption_contract(lapse) for lapse in view.exemptions],
-    }
+    """The form of `tenants -o json`."""
 
+    def measures(totals: Totals) -> dict[str, Any]:
+        amounts = {
+            name: {"used": total.used, "limit": total.limit, "left": total.left}
+            for name, total in (("devices", totals[tally.DEVICES]), ("memoryBytes", totals[tally.MEMORY]))
+        }
+        return {
+            name: {key: None if amount is None else tally.plain(amount) for key, amount in total.items()}
+            for name, total in amounts.items()
+        }
 
-def _tenant_contract(tenant: Tenant) -> dict[str, Any]:
-    policy = tenant.policy
     return {
-        "name": tenant.name,
-        "policy": policy.rule if policy else None,
-        "priority": policy.priority if policy else None,
-        "enforcementAction": tenant.quota.action if tenant.quota else None,
-        "percent": tenant.percent,
-        "counted": tenant.known,
-        "pending": tenant.pending,
-        **_measures(tenant.totals),
-        "models": {model: _measures(totals) for model, totals in tenant.models.items()},
-        "namespaces": [
+        "tenants": [
             {
-                "name": place.namespace,
-                "devices": tally.plain(place.devices),
-                "memoryBytes": tally.plain(place.memory),
-                "counted": place.counted,
+                "name": tenant.name,
+                "policy": tenant.policy.rule if tenant.policy else None,
+                "priority": tenant.policy.priority if tenant.policy else None,
+                "enforcementAction": tenant.quota.action if tenant.quota else None,
+                "percent": tenant.percent,
+                "counted": tenant.known,
+                "pending": tenant.pending,
+                **measures(tenant.totals),
+                "models": {model: measures(totals) for model, totals in tenant.models.items()},
+                "namespaces": [
+                    {
+                        "name": place.namespace,
+                        "devices": tally.plain(place.devices),
+                        "memoryBytes": tally.plain(place.memory),
+                        "counted": place.counted,
+                    }
+                    for place in tenant.places
+                ],
             }
-            for place in tenant.places
+            for tenant in view.tenants
         ],
-    }
-
-
-def _measures(totals: Totals) -> dict[str, Any]:
-    found = {}
-    for what, name in ((tally.DEVICES, "devices"), (tally.MEMORY, "memoryBytes")):
-        total = totals[what]
-        amounts = {"used": total.used, "limit": total.limit, "left": total.left}
-        found[name] = {key: None if each is None else tally.plain(each) for key, each in amounts.items()}
-    return found
-
-
-def _exemption_contract(lapse: Lapse) -> dict[str, Any]:
-    one = lapse.exemption
-    return {
-        "name": one.name,
-        "namespaces": list(one.namespaces),
-        "users": list(one.users),
-        "lifts": sorted(one.lifts),
-        "owner": one.owner,
-        "reason": one.reason,
-        "expires": datetime.fromtimestamp(one.expires, UTC).isoformat().replace("+00:00", "Z"),
-        "state": lapse.state,
+        "problems": [{"tenant": problem.tenant or None, "message": problem.message} for problem in view.problems],
+        "exemptions": [
+            {
+                "name": exemption.name,
+                "namespaces": list(exemption.namespaces),
+                "users": list(exemption.users),
+                "lifts": sorted(exemption.lifts),
+                "owner": exemption.owner,
+                "reason": exemption.reason,
+                "expires": datetime.fromtimestamp(exemption.expires, UTC).isoformat().replace("+00:00", "Z"),
+                "state": lapse.state,
+            }
+            for lapse in view.exemptions
+            for exemption in [lapse.exemption]
+        ],
     }
