@@ -71,7 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         for program in programs.values():
-            _end(program)
+            # End a program and its children at once: a client of a playground needs no time to turn elsewhere.
+            with suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+            with program:
+                program.wait()
     return FINE
 
 
@@ -115,14 +119,6 @@ def _end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
     if os.getppid() != parent:
         os._exit(FAILED)
-
-
-def _end(program: subprocess.Popen[bytes]) -> None:
-    """End a program and its children at once: a client of a playground needs no time to turn elsewhere."""
-    with suppress(ProcessLookupError):
-        os.killpg(program.pid, signal.SIGKILL)
-    with program:
-        program.wait()
 
 
 def _output(programs: Programs, stops: Sequence[int]) -> Iterator[bytes]:

@@ -179,22 +179,22 @@ def _device(device: Card) -> dict[str, Any]:
 def doubts(rulebook: Rulebook) -> Iterator[str]:
     """Sentences, each with the line of the mode that it is about."""
     for backend in rulebook.enabled:
-        yield from _of_modes(backend, with_backend_alone(backend, rulebook.devices))
-
-
-def _of_modes(backend: Backend, alone: Rulebook) -> Iterator[str]:
-    """Modes that no request reaches, that no example shows, or whose way of sharing is not offered."""
-    shown = {mode.at for mode in _shown(backend, alone)}
-    for mode in reversed({mode.at: mode for mode in reversed(backend.modes)}.values()):
-        rule = f"{mode.at.of(backend.name)} spec.modes"
-        before = _before(mode, backend)
-        if before is not None:
-            taken = f'as "{before.name}" ({before.at.line_only}) takes them all'
-            yield f'{rule}: no request becomes "{mode.name}", {taken}; it only reads what pods bring along'
-        elif mode.at not in shown:
-            yield f'{rule}: no example shows "{mode.name}"'
-        if mode.when.sharing is not None and mode.when.sharing not in backend.sharing:
-            yield f'{rule}: nobody can ask for "{mode.name}", as sharing does not list {mode.when.sharing}'
+        # Modes that no request reaches, that no example shows, or whose way of sharing is not offered.
+        alone = with_backend_alone(backend, rulebook.devices)
+        shown = {mode.at for mode in _shown(backend, alone)}
+        for mode in reversed({mode.at: mode for mode in reversed(backend.modes)}.values()):
+            rule = f"{mode.at.of(backend.name)} spec.modes"
+            # The mode before it that takes all of its requests, whatever the card.
+            earlier = backend.modes[: [each.at for each in backend.modes].index(mode.at)]
+            whole = (each for each in earlier if each.profile is None and each.size is None)
+            before = next((each for each in whole if _covers(each.when, mode.when)), None)
+            if before is not None:
+                taken = f'as "{before.name}" ({before.at.line_only}) takes them all'
+                yield f'{rule}: no request becomes "{mode.name}", {taken}; it only reads what pods bring along'
+            elif mode.at not in shown:
+                yield f'{rule}: no example shows "{mode.name}"'
+            if mode.when.sharing is not None and mode.when.sharing not in backend.sharing:
+                yield f'{rule}: nobody can ask for "{mode.name}", as sharing does not list {mode.when.sharing}'
 
 
 def _shown(backend: Backend, alone: Rulebook) -> Iterator[Mode]:
@@ -205,13 +205,6 @@ def _shown(backend: Backend, alone: Rulebook) -> Iterator[Mode]:
         except Refusal:
             continue
         yield from (served.mode for served in planned.assignments)
-
-
-def _before(mode: Mode, backend: Backend) -> Mode | None:
-    """The mode before it that takes all of its requests, whatever the card."""
-    earlier = backend.modes[: [each.at for each in backend.modes].index(mode.at)]
-    whole = (each for each in earlier if each.profile is None and each.size is None)
-    return next((each for each in whole if _covers(each.when, mode.when)), None)
 
 
 def _covers(general: When, special: When) -> bool:

@@ -56,7 +56,10 @@ def between(
         if other is not None:
             yield from _cards(one, other, rulebook)
             yield from _amounts(one, other)
-            yield from _isolation(one, other)
+            # A hardware partition that becomes a share.
+            if _is_cut(one) and not _is_cut(other) and other.request.devices == "part":
+                src, dst = one.backend.name, other.backend.name
+                yield f"a share of {dst} is no hardware partition, by which {src} keeps memory and compute apart"
     names = " and ".join(dict.fromkeys(one.backend.name for one in after))
     yield from (f"{one} is lost: {names} has nothing that says it" for one in lost)
 
@@ -73,7 +76,8 @@ def promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
 
 def _cards(before: Assignment, after: Assignment, rulebook: Rulebook) -> Iterator[str]:
     one, other = _possible(before, rulebook), _possible(after, rulebook)
-    yield from _virtual(one, other, after)
+    if all(card.virtual for card in other.values()) and not all(card.virtual for card in one.values()):
+        yield f"a device of {after.backend.name} is a virtual card: it shares the compute of a card with neighbours"
     if other.keys() <= one.keys():
         return
     vendors = [sorted({card.vendor for card in each.values()}) for each in (one, other)]
@@ -86,11 +90,6 @@ def _cards(before: Assignment, after: Assignment, rulebook: Rulebook) -> Iterato
         return
     more = {model: card for model, card in other.items() if model not in one}
     yield f"{src} gives {_named(one)}; {dst} may give {_named(more)}"
-
-
-def _virtual(one: Mapping[str, Card], other: Mapping[str, Card], after: Assignment) -> Iterator[str]:
-    if all(card.virtual for card in other.values()) and not all(card.virtual for card in one.values()):
-        yield f"a device of {after.backend.name} is a virtual card: it shares the compute of a card with neighbours"
 
 
 def _possible(served: Assignment, rulebook: Rulebook) -> Mapping[str, Card]:
@@ -135,13 +134,6 @@ def _written(served: Assignment) -> set[str]:
 
 def _limit(served: Assignment) -> str:
     return f": to {show(served.request.cores)}%" if served.request.cores is not None else ""
-
-
-def _isolation(before: Assignment, after: Assignment) -> Iterator[str]:
-    """A hardware partition that becomes a share."""
-    if _is_cut(before) and not _is_cut(after) and after.request.devices == "part":
-        src, dst = before.backend.name, after.backend.name
-        yield f"a share of {dst} is no hardware partition, by which {src} keeps memory and compute apart"
 
 
 def _is_cut(served: Assignment) -> bool:
@@ -334,15 +326,13 @@ def _neutral(seen: Pod, served: Sequence[Assignment], kept: Sequence[Unread], ru
         said = {k: v for k, v in said.items() if not any(untranslate.constrains(k, owner) for owner in owners)}
         said |= {key: value for key, value in getattr(seen, section).items() if key in staying}
         if all(one.request.claim is None for one in served):
-            said = _without_claims(said)
+            # Labels or annotations without the words for claims, which ask in resources by now.
+            own = annotation("gpu-claim", "")
+            said = {
+                k: v for k, v in said.items() if k not in {"gpu-claim", PREFIX + "claim"} and not k.startswith(own)
+            }
         metadata = untranslate.with_value(metadata, section, said) if section in metadata else metadata
     return {**bare, "metadata": metadata}
-
-
-def _without_claims(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Labels or annotations without the words for claims, which ask in resources by now."""
-    own = annotation("gpu-claim", "")
-    return {k: v for k, v in said.items() if k not in {"gpu-claim", PREFIX + "claim"} and not k.startswith(own)}
 
 
 def _about_backend(key: str) -> bool:

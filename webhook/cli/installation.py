@@ -488,7 +488,14 @@ _NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
 async def _look(address: Address, server: str, bundles: Sequence[Bundle]) -> Replica:
     """What a replica serves, by the name that API servers ask for and the bundles that they have."""
     try:
-        valid = await _dates(address)
+        # From when and until when its certificate is valid.
+        anything = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        anything.check_hostname, anything.verify_mode = False, ssl.CERT_NONE
+        served = (await _handshake(address, "", anything)).getpeercert(binary_form=True)
+        itself = _trusting(ssl.DER_cert_to_PEM_cert(served), _NO_CHECK_TIME)
+        itself.check_hostname = False
+        certificate = (await _handshake(address, "", itself)).getpeercert()
+        valid = ssl.cert_time_to_seconds(certificate["notBefore"]), ssl.cert_time_to_seconds(certificate["notAfter"])
         untrusted, untimely = await _distrust(address, server, bundles)
         status, ready, ahead = await _page(address, "/readyz")
         metrics = (await _page(address, "/metrics"))[1]
@@ -535,20 +542,6 @@ async def _distrust(address: Address, server: str, bundles: Sequence[Bundle]) ->
         except ssl.SSLCertVerificationError as error:
             return "", f"{error.verify_message}, {whose}"
     return "", ""
-
-
-async def _dates(address: Address) -> tuple[float, float]:
-    """From when and until when its certificate is valid.
-
-    Only of a certificate that it trusts Python tells the dates. So the certificate is read, and then trusted itself.
-    """
-    anything = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    anything.check_hostname, anything.verify_mode = False, ssl.CERT_NONE
-    served = (await _handshake(address, "", anything)).getpeercert(binary_form=True)
-    itself = _trusting(ssl.DER_cert_to_PEM_cert(served), _NO_CHECK_TIME)
-    itself.check_hostname = False
-    certificate = (await _handshake(address, "", itself)).getpeercert()
-    return ssl.cert_time_to_seconds(certificate["notBefore"]), ssl.cert_time_to_seconds(certificate["notAfter"])
 
 
 def _trusting(pem: str, flags: ssl.VerifyFlags = ssl.VerifyFlags.VERIFY_DEFAULT) -> ssl.SSLContext:

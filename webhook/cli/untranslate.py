@@ -71,7 +71,23 @@ def complete(served: Assignment, seen: Pod, rulebook: Rulebook) -> Completed:
     reach = NodeSelection(seen, rulebook)
     if not reach.allows(served):
         raise _elsewhere(served, reach)
-    told = _models(served, seen, bounds, rulebook)
+    unread: list[Unread] = []
+    notes: list[str] = []
+    allowed: Sequence[Card] | None = None
+    for line in _said(served, seen, bounds):
+        meant = {part: _meant(line.output, part, served.backend, rulebook) for part in line.parts}
+        unknown = [part for part, found in meant.items() if not found]
+        excludes = "lookalikes" in line.output.words
+        if unknown or (excludes and allowed is None):
+            unread.append(Unread(line.where, line.key, shown(", ".join(unknown or line.parts))))
+        if excludes:
+            without = _all(meant.values())
+            allowed = None if allowed is None else [card for card in allowed if card not in without]
+            continue
+        found = _all(_called(part, cards_, rulebook) for part, cards_ in meant.items())
+        notes += _narrowed(line, found, _all(meant.values()))
+        allowed = found if allowed is None else [card for card in found if card in allowed]
+    told = _Told(allowed, unread, notes)
     named = served.request.models or tuple(card.model for card in told.allowed or ())
     known = [rulebook.devices[model.lower()] for model in named]
     if len(known) == 1:
@@ -180,26 +196,6 @@ class _Told(NamedTuple):
     allowed: Sequence[Card] | None
     unread: Sequence[Unread]
     notes: Sequence[str]
-
-
-def _models(served: Assignment, seen: Pod, bounds: Bounds, rulebook: Rulebook) -> _Told:
-    unread: list[Unread] = []
-    notes: list[str] = []
-    allowed: Sequence[Card] | None = None
-    for line in _said(served, seen, bounds):
-        meant = {part: _meant(line.output, part, served.backend, rulebook) for part in line.parts}
-        unknown = [part for part, found in meant.items() if not found]
-        excludes = "lookalikes" in line.output.words
-        if unknown or (excludes and allowed is None):
-            unread.append(Unread(line.where, line.key, shown(", ".join(unknown or line.parts))))
-        if excludes:
-            without = _all(meant.values())
-            allowed = None if allowed is None else [card for card in allowed if card not in without]
-            continue
-        found = _all(_called(part, cards_, rulebook) for part, cards_ in meant.items())
-        notes += _narrowed(line, found, _all(meant.values()))
-        allowed = found if allowed is None else [card for card in found if card in allowed]
-    return _Told(allowed, unread, notes)
 
 
 def _all(found: Iterable[Sequence[Card]]) -> Sequence[Card]:
@@ -320,7 +316,20 @@ def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
     """The pod as its author might have written it before a back end was chosen, without empty mappings and lists."""
     metadata = dict(pod.raw.get("metadata") or {})
     for section in ("annotations", "labels"):
-        left = _left(metadata.get(section) or {}, section, served)
+        # The annotations or labels that neither a rule nor the back end's scheduler wrote.
+        present = metadata.get(section) or {}
+        written = [
+            {key.replace(CONTAINER, one.demand.container.name): output for key, output in outputs.items()}
+            for one in served
+            for outputs in [getattr(one.mode.outputs, section)]
+        ]
+        companions = [one.mode.companions for one in served if one.mode.companions is not None]
+        left = {
+            key: value
+            for key, value in present.items()
+            if not any(key in outputs and outputs[key].wrote(value) for outputs in written)
+            and not any(each.reserves(key) for each in companions)
+        }
         metadata = with_value(metadata, section, left)
     spec = dict(pod.spec)
     for key, left in _fields(pod, served).items():
@@ -344,22 +353,6 @@ def _replaced(holder: Any, path: Sequence[str | int], change: Callable[[Any], An
     if isinstance(step, int):
         return [_replaced(entry, rest, change) if index == step else entry for index, entry in enumerate(holder)]
     return {key: _replaced(value, rest, change) if key == step else value for key, value in holder.items()}
-
-
-def _left(present: Mapping[str, Any], section: str, served: Sequence[Assignment]) -> dict[str, Any]:
-    """The annotations or labels that neither a rule nor the back end's scheduler wrote."""
-    written = [
-        {key.replace(CONTAINER, one.demand.container.name): output for key, output in outputs.items()}
-        for one in served
-        for outputs in [getattr(one.mode.outputs, section)]
-    ]
-    companions = [one.mode.companions for one in served if one.mode.companions is not None]
-    return {
-        key: value
-        for key, value in present.items()
-        if not any(key in outputs and outputs[key].wrote(value) for outputs in written)
-        and not any(each.reserves(key) for each in companions)
-    }
 
 
 def _container(raw: Mapping[str, Any], served: Sequence[Assignment]) -> dict[str, Any]:

@@ -148,7 +148,10 @@ def _guard(app: Flask, bound: str) -> None:
     @app.errorhandler(HTTPException)
     def say(error: HTTPException) -> Response:
         if isinstance(error, RequestEntityTooLarge):
-            _drain()
+            stream, left = request.environ["wsgi.input"], DRAINED
+            with suppress(OSError):
+                while left > 0 and (chunk := stream.read(1 << 16)):
+                    left -= len(chunk)
             error.description = f"this is more than {pasted.MAX_BYTES >> 20} MiB"
         status = HTTPStatus(error.code or 500)
         if request.path.startswith("/api/"):
@@ -158,13 +161,6 @@ def _guard(app: Flask, bound: str) -> None:
         if allowed := getattr(error, "valid_methods", None):
             response.headers["Allow"] = ", ".join(allowed)
         return response
-
-
-def _drain() -> None:
-    stream, left = request.environ["wsgi.input"], DRAINED
-    with suppress(OSError):
-        while left > 0 and (chunk := stream.read(1 << 16)):
-            left -= len(chunk)
 
 
 def _pages(app: Flask, rules: LoadedRules, standings: Standings) -> None:

@@ -47,30 +47,14 @@ SETTINGS: Final = {
 def serve(host: str, port: int, rules: Path, source: Source | None = None, standings: Standings | None = None) -> int:
     """Serve the console until told to stop; the exit code."""
     try:
-        listener = _listen(host, port)
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         print(f"gpu-webhook: {_refused(host, port, error)}", file=sys.stderr)  # noqa: T201 - this is the command line
         return FAILED
     name, number = listener.getsockname()[:2]
     shown = f"[{name}]" if ":" in name else name
     print(f"console: http://{shown}:{number}/ with the rules of {rules}", flush=True)  # noqa: T201 - as above
-    return _run(_Application(create_app(rules, host, source, standings), listener.detach()))
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-
-
-def _refused(host: str, port: int, error: OSError) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    if error.errno == EADDRINUSE:
-        return f"{shown}:{port} is in use: end what listens there, or choose another with --bind HOST:PORT"
-    reason = str(error.strerror).partition(" (while ")[0]  # Python adds the address, which is said already
-    return f"cannot listen on {shown}:{port}: {reason}"
-
-
-def _run(application: _Application) -> int:
-    # As server/serve.py does: two programs of rooms that know nothing of each other, and no room below runs programs.
+    application = _Application(create_app(rules, host, source, standings), listener.detach())
     parent = os.getpid()
     with suppress(KeyboardInterrupt):  # before gunicorn has set its own handlers
         try:
@@ -80,6 +64,14 @@ def _run(application: _Application) -> int:
                 raise  # the worker leaves through here as well
             return FAILED if stop.code else 0
     return 0
+
+
+def _refused(host: str, port: int, error: OSError) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    if error.errno == EADDRINUSE:
+        return f"{shown}:{port} is in use: end what listens there, or choose another with --bind HOST:PORT"
+    reason = str(error.strerror).partition(" (while ")[0]  # Python adds the address, which is said already
+    return f"cannot listen on {shown}:{port}: {reason}"
 
 
 class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types

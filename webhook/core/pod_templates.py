@@ -233,7 +233,12 @@ def _pod(document: Object, made: PodPlace, path: Path, value: Any) -> Object | N
     _is(dict, value, path)
     pod: dict[str, Any] = dict(value) if made.template else {"spec": value}
     for metadata in _objects_beside(document, made.metadata, path):
-        pod["metadata"] = _labelled(fields.mapping(pod, "metadata"), metadata)
+        # Metadata with the labels and annotations of further metadata, where its own has none of the key.
+        own = fields.mapping(pod, "metadata")
+        said = {
+            key: {**fields.mapping(metadata, key), **fields.mapping(own, key)} for key in ("labels", "annotations")
+        }
+        pod["metadata"] = {**own, **{key: entries for key, entries in said.items() if entries}}
     for shared in _objects_beside(document, made.defaults, path):
         pod["spec"] = {**shared, **fields.mapping(pod, "spec")}
     if not made.containers:
@@ -248,12 +253,6 @@ def _objects_beside(document: Object, roots: Iterable[Path], path: Path) -> Iter
         for place, value in _beside(document, root, path):
             _is(dict, value, place)
             yield value
-
-
-def _labelled(own: Object, further: Object) -> Object:
-    """Metadata with the labels and annotations of further metadata, where its own has none of the key."""
-    said = {key: {**fields.mapping(further, key), **fields.mapping(own, key)} for key in ("labels", "annotations")}
-    return {**own, **{key: entries for key, entries in said.items() if entries}}
 
 
 def _container(made: PodPlace, path: Path, value: Any) -> Object:

@@ -293,7 +293,17 @@ def load_cached(directory: Path) -> Rulebook:
 
     rulebook = load(directory)
     if key and _key(directory) == key:  # else a file has changed meanwhile
-        _write(slot, key + pickle.dumps(rulebook, pickle.HIGHEST_PROTOCOL))
+        # Replace the file of a slot atomically; if that fails, nothing is cached.
+        content = key + pickle.dumps(rulebook, pickle.HIGHEST_PROTOCOL)
+        new = slot.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):
+            slot.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                new.touch(0o600, exist_ok=False)
+                new.write_bytes(content)
+                new.replace(slot)
+            finally:
+                new.unlink(missing_ok=True)
     return rulebook
 
 
@@ -333,16 +343,3 @@ def _read(slot: Path, key: bytes) -> Rulebook | None:
     except Exception:  # noqa: BLE001 - a damaged pickle may raise anything; the rules are then read again
         return None
     return found if isinstance(found, Rulebook) else None
-
-
-def _write(slot: Path, content: bytes) -> None:
-    """Replace the file of a slot atomically; if that fails, nothing is cached."""
-    new = slot.with_suffix(f".{os.getpid()}")
-    with contextlib.suppress(OSError):
-        slot.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            new.touch(0o600, exist_ok=False)
-            new.write_bytes(content)
-            new.replace(slot)
-        finally:
-            new.unlink(missing_ok=True)

@@ -155,14 +155,30 @@ def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) 
     except CannotStartError as error:
         log.critical("cannot start: %s", error)
         return FAILED
-    return _run(Application(settings, lane, rules, attach))
+    application = Application(settings, lane, rules, attach)
+    gc.collect()
+    gc.freeze()  # what is loaded stays; the collector need not touch its pages, which would copy them
+    arbiter = os.getpid()
+    try:
+        application.run()
+    except SystemExit as stop:
+        if os.getpid() != arbiter:
+            raise  # the worker leaves through here as well
+        return FAILED if stop.code else 0
+    return 0
 
 
 def _check(settings: Settings) -> None:
     if problem := settings.problem():
         raise CannotStartError(problem)
     if settings.self_signed:
-        _keep_self_signed(settings.state)
+        # Run the certificate program, which replaces the pair only if it has to: 0.2 s at each start.
+        command = [sys.executable, "-P", "-m", "certs", "self-signed", "--directory", str(settings.state)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603 - no shell, and a program of this project
+        if done.returncode:
+            raise CannotStartError(done.stderr.strip() or f"the certificate program ended with {done.returncode}")
+        if said := done.stderr.strip():
+            log.info(said)
     try:
         tls_context(settings.certificate, settings.client_ca)
     except CertificateError as error:
@@ -188,32 +204,6 @@ def _judge_by(lane: Lane, file: Path | None) -> None:
     lane.tenancy = lambda rules: objects.tenancy(rules)[0]
     lane.ledger = OfflineReservations(lane.limits, ledgers)
     lane.use(lane.rules)
-
-
-def _keep_self_signed(directory: Path) -> None:
-    """Run the certificate program, which replaces the pair only if it has to: 0.2 s at each start.
-
-    -P: a folder `certs` in the working directory must not be imported instead.
-    """
-    command = [sys.executable, "-P", "-m", "certs", "self-signed", "--directory", str(directory)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603 - no shell, and a program of this project
-    if done.returncode:
-        raise CannotStartError(done.stderr.strip() or f"the certificate program ended with {done.returncode}")
-    if said := done.stderr.strip():
-        log.info(said)
-
-
-def _run(application: Application) -> int:
-    gc.collect()
-    gc.freeze()  # what is loaded stays; the collector need not touch its pages, which would copy them
-    arbiter = os.getpid()
-    try:
-        application.run()
-    except SystemExit as stop:
-        if os.getpid() != arbiter:
-            raise  # the worker leaves through here as well
-        return FAILED if stop.code else 0
-    return 0
 
 
 def gunicorn_settings(settings: Settings) -> dict[str, Any]:

@@ -269,7 +269,19 @@ class Reconciler:
     def _learn(self, tenant: str, known: Versioned) -> None:
         """Take over a ledger as it is now; a tenant that waits for a namespace which has left it has its turn."""
         before = self.ledgers.pop(tenant, Ledger())
-        _tell(tenant, before, known.ledger)
+        # Log what became of a ledger that cannot be read as a whole.
+        after = known.ledger
+        for problem in (*after.problems, *map(shown, after.unread)):
+            if problem not in (*before.problems, *map(shown, before.unread)):
+                log.warning(
+                    "TenantUsage %s was edited, and nobody is admitted until it is counted: %s", tenant, problem
+                )
+        if after.repaired != before.repaired and after.repaired:
+            log.warning("TenantUsage %s is counted anew: %s", tenant, after.repaired)
+        for key in [key for key, times in after.suspects.items() if times > before.suspects.get(key, 0)]:
+            log.warning("tenant %s: pods of %s were admitted and never stored (%d)", tenant, key, after.suspects[key])
+        if before.unread and not after.unread:
+            log.warning("TenantUsage %s: the lines that could not be read are removed", tenant)
         self._settlement.read(tenant, known.ledger if known.version else None, monotonic())
         self._versions[tenant] = known.version
         if known.version:
@@ -306,16 +318,3 @@ class Reconciler:
             asked = monotonic()
             pods = await self._api.list(f"/api/v1/namespaces/{namespace}/pods")
             self._settlement.looked(namespace, [found["metadata"]["uid"] for found in pods], asked)
-
-
-def _tell(tenant: str, before: Ledger, after: Ledger) -> None:
-    """Log what became of a ledger that cannot be read as a whole."""
-    for problem in (*after.problems, *map(shown, after.unread)):
-        if problem not in (*before.problems, *map(shown, before.unread)):
-            log.warning("TenantUsage %s was edited, and nobody is admitted until it is counted: %s", tenant, problem)
-    if after.repaired != before.repaired and after.repaired:
-        log.warning("TenantUsage %s is counted anew: %s", tenant, after.repaired)
-    for key in [key for key, times in after.suspects.items() if times > before.suspects.get(key, 0)]:
-        log.warning("tenant %s: pods of %s were admitted and never stored (%d)", tenant, key, after.suspects[key])
-    if before.unread and not after.unread:
-        log.warning("TenantUsage %s: the lines that could not be read are removed", tenant)

@@ -185,7 +185,17 @@ class Watcher:
         if content is None or content == self._written:
             return True
         try:
-            _replace(self._file, content)
+            # Write a file whole or not at all: a reader never sees a half.
+            file = self._file
+            handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+            try:
+                with os.fdopen(handle, "wb") as written:
+                    written.write(content)
+                    os.fchmod(written.fileno(), 0o644)
+                Path(name).replace(file)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
         except OSError as error:
             log.error("%s cannot be written: %s", self._file, error.strerror)  # noqa: TRY400 - the sentence is all there is to say
             return False
@@ -201,19 +211,6 @@ class Watcher:
         present = [(each.kind, each.present) for each in watched]
         objects = {kind.name: written(kind, there, rulebook) for kind, there in present if there is not None}
         return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all: a reader never sees a half."""
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "wb") as written:
-            written.write(content)
-            os.fchmod(written.fileno(), 0o644)
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def watch(directory: Path, file: Path) -> int:

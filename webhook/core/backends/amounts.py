@@ -58,50 +58,40 @@ def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> Ratio | 
     if amount.what == "count":
         return request.count, 1
     if amount.what == "memory":
-        return _memory(amount, request, card)
+        whole = request.devices == "whole"
+        if whole and amount.absent == "whole":
+            return None
+        if request.memory is not None:
+            return _sized(amount, request, request.memory, card)
+        if request.profile is not None:
+            return _sized(amount, request, partition(request.profile, _known(card, request)).memory, card)
+        if not whole and request.memory_share is None:
+            return None
+        above, below = (1, 1) if request.memory_share is None else request.memory_share.as_integer_ratio()
+        return above * (100 if amount.unit_name == PERCENT else _known(card, request).memory), below
     if amount.unit_name == TFLOPS:
-        return _tflops(request, card)
+        percent = Fraction(100) if request.devices == "whole" else request.cores
+        if percent is None:
+            return None
+        if card is None or card.tflops is None:
+            message = f"how many TFLOPS {show(percent)}% of a card are depends on the card"
+            message += (
+                ", and nothing says which card it is" if card is None else f"; there is no figure for {card.model}"
+            )
+            raise CannotExpressError("GPU304", message, "add gpu-model", "gpu-cores")
+        tflops = percent * card.tflops / 100
+        return tflops.as_integer_ratio()
     if request.devices == "whole":
         return 100, 1
     if amount.what == "cores":
         return None if request.cores is None else request.cores.as_integer_ratio()
-    return _share(request, card)
-
-
-def _tflops(request: GpuRequest, card: Card | None) -> Ratio | None:
-    percent = Fraction(100) if request.devices == "whole" else request.cores
-    if percent is None:
-        return None
-    if card is None or card.tflops is None:
-        message = f"how many TFLOPS {show(percent)}% of a card are depends on the card"
-        message += ", and nothing says which card it is" if card is None else f"; there is no figure for {card.model}"
-        raise CannotExpressError("GPU304", message, "add gpu-model", "gpu-cores")
-    tflops = percent * card.tflops / 100
-    return tflops.as_integer_ratio()
-
-
-def _share(request: GpuRequest, card: Card | None) -> Ratio | None:
-    """The part of a device, in percent, that has both the memory and the compute of a request."""
+    # The part of a device, in percent, that has both the memory and the compute of a request.
     memory_share = request.memory_share
     if request.memory is not None:
         memory_share = Fraction(request.memory, _known(card, request).memory)
     if memory_share is None and request.cores is None:
         return None
     return max(100 * (memory_share or Fraction(0)), request.cores or Fraction(0)).as_integer_ratio()
-
-
-def _memory(amount: Amount, request: GpuRequest, card: Card | None) -> Ratio | None:
-    whole = request.devices == "whole"
-    if whole and amount.absent == "whole":
-        return None
-    if request.memory is not None:
-        return _sized(amount, request, request.memory, card)
-    if request.profile is not None:
-        return _sized(amount, request, partition(request.profile, _known(card, request)).memory, card)
-    if not whole and request.memory_share is None:
-        return None
-    above, below = (1, 1) if request.memory_share is None else request.memory_share.as_integer_ratio()
-    return above * (100 if amount.unit_name == PERCENT else _known(card, request).memory), below
 
 
 def partition(name: str, card: Card) -> Profile:

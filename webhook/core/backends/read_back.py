@@ -147,7 +147,26 @@ def _request_of(native: Mapping[str, int], mode: Mode, said: GpuRequest) -> GpuR
             _join(found, amounts.read_back(output, value, count), resource, output=output)
         if value is None and (output.what, output.absent) == ("cores", "whole"):
             found.setdefault("cores", Fraction(100))
-    return _normal(found, mode, said)
+    # The request, with whole devices recognised. Other requests must be of those that the mode is for.
+    if mode.profile is not None:
+        found = {"count": found["count"], "profile": mode.profile}
+    memory_share, cores = found.get("memory_share"), found.get("cores")
+    sized = mode.size is not None or found.keys() & {"memory", "memory_share", "profile"}
+    all_of_it = not sized and cores in {None, 100}
+    if mode.when.devices == "whole" or all_of_it:
+        return _whole(replace(said, count=found["count"]), mode)
+    if memory_share is not None and cores == 100 * memory_share:
+        found["share"] = memory_share
+    if mode.size is not None:
+        found["memory"] = mode.size
+    request = replace(said, **found)
+    if not mode.when.unannotated.isdisjoint(said.annotations):
+        raise _not_this(mode, request)
+    if mode.when.devices == "profile" and request.devices == "part":
+        return request  # a size that the back end makes a partition of; which one depends on the card
+    if not translate.matches(_told_by_resources(mode.when, said), request):
+        raise _not_this(mode, request)
+    return request
 
 
 def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str, output: Amount) -> None:
@@ -198,20 +217,19 @@ def _count(native: Mapping[str, int], mode: Mode) -> int:
         return said
     for name, output in numbers.items() if mode.when.devices == "whole" else ():
         if output.what == "cores" and output.per_total and (name in native or not counts):
-            return _whole_devices(name, native.get(name, 0), output)
+            value = native.get(name, 0)
+            device = 100 / output.unit
+            devices, rest = divmod(value, device)
+            if rest or not devices:
+                admissible = [
+                    count for count in (devices, devices + 1) if count and amounts.admits(output, count * device)
+                ]
+                near = [int(count * device) for count in admissible]
+                message = f"{name}: {value} is not a whole number of devices"
+                raise CannotExpressError("GPU405", message, f"write {' or '.join(map(str, near))}", name, near)
+            return int(devices)
     absent = next((output.absent for output in counts.values() if isinstance(output.absent, int)), None)
     return absent or (1 if counts else mode.when.count[0])
-
-
-def _whole_devices(resource: str, value: int, output: Amount) -> int:
-    device = 100 / output.unit
-    devices, rest = divmod(value, device)
-    if rest or not devices:
-        admissible = [count for count in (devices, devices + 1) if count and amounts.admits(output, count * device)]
-        near = [int(count * device) for count in admissible]
-        message = f"{resource}: {value} is not a whole number of devices"
-        raise CannotExpressError("GPU405", message, f"write {' or '.join(map(str, near))}", resource, near)
-    return int(devices)
 
 
 def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
@@ -228,29 +246,6 @@ def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
         raise CannotExpressError(
             "GPU405", f"{resource}: {amounts.as_text(output, value)} {reason}", fix, resource, near
         )
-
-
-def _normal(found: dict[str, Any], mode: Mode, said: GpuRequest) -> GpuRequest:
-    """The request, with whole devices recognised. Other requests must be of those that the mode is for."""
-    if mode.profile is not None:
-        found = {"count": found["count"], "profile": mode.profile}
-    memory_share, cores = found.get("memory_share"), found.get("cores")
-    sized = mode.size is not None or found.keys() & {"memory", "memory_share", "profile"}
-    all_of_it = not sized and cores in {None, 100}
-    if mode.when.devices == "whole" or all_of_it:
-        return _whole(replace(said, count=found["count"]), mode)
-    if memory_share is not None and cores == 100 * memory_share:
-        found["share"] = memory_share
-    if mode.size is not None:
-        found["memory"] = mode.size
-    request = replace(said, **found)
-    if not mode.when.unannotated.isdisjoint(said.annotations):
-        raise _not_this(mode, request)
-    if mode.when.devices == "profile" and request.devices == "part":
-        return request  # a size that the back end makes a partition of; which one depends on the card
-    if not translate.matches(_told_by_resources(mode.when, said), request):
-        raise _not_this(mode, request)
-    return request
 
 
 class VagueError(CannotExpressError):

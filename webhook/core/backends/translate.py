@@ -126,7 +126,11 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     request = _with_all_cores(request, mode, backend, warnings)
     size = card.memory if card is not None and request.models and mode.node_numbers else mode.size
     if size is not None:  # that of its resource's name, or of every node with the card
-        request = _sized(request, size, backend, card, warnings)
+        # The request with the size that all devices have which it may get.
+        asked = amounts.in_bytes(request, card)
+        if asked is not None and asked != size:
+            warnings.append(f"{show_size(ceil(asked))} becomes {show_size(size)}, rounded up by {backend.name}")
+        request = replace(request, memory=size, memory_share=None)
     written: dict[str, int] = {}
     given: dict[str, Any] = {}
     for name, output in chain(mode.amounts.items(), mode.node_numbers.items()):
@@ -169,14 +173,6 @@ def _with_all_cores(request: GpuRequest, mode: Mode, backend: Backend, warnings:
         return request
     warnings.append(f"{backend.name} gives all of a device's compute where none is asked; add gpu-cores to share it")
     return replace(request, cores=Fraction(100))
-
-
-def _sized(request: GpuRequest, size: int, backend: Backend, card: Card | None, warnings: list[str]) -> GpuRequest:
-    """The request with the size that all devices have which it may get."""
-    asked = amounts.in_bytes(request, card)
-    if asked is not None and asked != size:
-        warnings.append(f"{show_size(ceil(asked))} becomes {show_size(size)}, rounded up by {backend.name}")
-    return replace(request, memory=size, memory_share=None)
 
 
 def _partition(request: GpuRequest, card: Card | None, backend: Backend, warnings: list[str]) -> GpuRequest:

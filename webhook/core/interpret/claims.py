@@ -20,7 +20,7 @@ from webhook.core.kube.fields import at
 from webhook.core.kube.fields import field_path as path_of
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import QuantityError, show, show_size, shown
-from webhook.core.request import ASKING, Devices, FieldValue, GpuRequest
+from webhook.core.request import ASKING, Devices, FieldValue
 from webhook.core.rules.claim_source import ClaimExample
 from webhook.core.rules.rulebook import ClaimSource, Rulebook
 from webhook.core.violations import Refusal, Violation
@@ -189,7 +189,9 @@ def _text(raw: Object, fields: Sequence[tuple[str, ...]]) -> str | None:
 
 def meaning(source: ClaimSource, raw: Object) -> dict[str, str]:
     """What a claim asks for, in shorthand; raises CannotExpressError."""
-    stands = _stands(source, raw)
+    # The resources of a claim as those of a container, by the names that the rule reads.
+    sections = {section: _resources(source, raw, section) for section in ("limits", "requests")}
+    stands = Container(path=source.resources[:-1], kind="claim", name="", env=(), raw={}, **sections)
     known = extended_resources.read(stands, source.words, {})
     resources = source.words.resources
     wrong = [
@@ -201,10 +203,7 @@ def meaning(source: ClaimSource, raw: Object) -> dict[str, str]:
     if not known.amounts:
         raise CannotExpressError("GPU206", "it asks for nothing", f"ask for {next(iter(resources))}")
     [reader] = source.words.enabled
-    return _shorthand_of(read_back.understand(known.amounts, reader)[0])
-
-
-def _shorthand_of(request: GpuRequest) -> dict[str, str]:
+    request = read_back.understand(known.amounts, reader)[0]
     share = request.memory_share or request.share
     said = {
         "gpu": str(Devices(request.count, share)),
@@ -212,12 +211,6 @@ def _shorthand_of(request: GpuRequest) -> dict[str, str]:
         "gpu-cores": None if request.cores in {None, 100 * (share or 0)} else show(request.cores or 0),
     }
     return {key: text for key, text in said.items() if text is not None}
-
-
-def _stands(source: ClaimSource, raw: Object) -> Container:
-    """The resources of a claim as those of a container, by the names that the rule reads."""
-    sections = {section: _resources(source, raw, section) for section in ("limits", "requests")}
-    return Container(path=source.resources[:-1], kind="claim", name="", env=(), raw={}, **sections)
 
 
 def _resources(source: ClaimSource, raw: Object, section: str) -> dict[str, Any]:

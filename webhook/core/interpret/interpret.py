@@ -195,7 +195,17 @@ class Interpretation:
 def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     """The requests of all containers of a pod, with all violations and warnings."""
     result = Interpretation()
-    general = _pod_wide(pod, rulebook, result)
+    general: dict[str, FieldValue] = {}
+    for found in locations.pod_wide(pod, result.nearest):
+        if len(result.violations) > MOST:
+            break
+        if isinstance(found, Entry) and found.tolerant and _somebody_elses(found, pod, rulebook):
+            _unknown_value(found, rulebook, result)
+        else:
+            _add(found, general, rulebook, result)
+    none = general.get("gpu")
+    if none is not None and none.value is None:
+        result.violations += [together("gpu", key, general) for key in ASKING[1:] if key in general]
     annotated = _per_container(pod, rulebook, result)
     claims = _claims(pod, rulebook, result)
     result.claims = bool(claims) or any(CLAIM in said for said in (general, *annotated.values()))
@@ -332,21 +342,6 @@ def amounts(raw: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         parts = [each.get(part) for each in there if isinstance(each, dict) for part in ("limits", "requests")]
         found += [part for part in parts if part and isinstance(part, dict)]
     return found
-
-
-def _pod_wide(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, FieldValue]:
-    stated: dict[str, FieldValue] = {}
-    for found in locations.pod_wide(pod, result.nearest):
-        if len(result.violations) > MOST:
-            break
-        if isinstance(found, Entry) and found.tolerant and _somebody_elses(found, pod, rulebook):
-            _unknown_value(found, rulebook, result)
-        else:
-            _add(found, stated, rulebook, result)
-    none = stated.get("gpu")
-    if none is not None and none.value is None:
-        result.violations += [together("gpu", key, stated) for key in ASKING[1:] if key in stated]
-    return stated
 
 
 def _add(found: Entry | Violation, into: dict[str, FieldValue], rulebook: Rulebook, result: Interpretation) -> None:

@@ -69,20 +69,17 @@ def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Entry | Violation]:
     for section, kind in METADATA:
         for key, text in getattr(pod, section).items():
             if key.startswith("gpu"):
-                yield from _found(kind, key, text, ("metadata", section, key), nearest)
-
-
-def _found(kind: SlotKind, key: str, text: Any, path: Path, nearest: Nearest) -> Iterator[Entry | Violation]:
-    plain = request.is_plain_key(kind, key)
-    short = key if plain else _QUALIFIED.get(key)
-    if short is not None and not isinstance(text, str):
-        yield no_string(text, path)
-    elif short is not None and kind == "label" and not labels.is_value(text):
-        yield _no_label(short, text, path)
-    elif short is not None:
-        yield Entry(short, text, path, tolerant=plain)
-    elif key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
-        yield _unknown_key(key, _QUALIFIED, path, nearest)
+                path = ("metadata", section, key)
+                plain = request.is_plain_key(kind, key)
+                short = key if plain else _QUALIFIED.get(key)
+                if short is not None and not isinstance(text, str):
+                    yield no_string(text, path)
+                elif short is not None and kind == "label" and not labels.is_value(text):
+                    yield _no_label(short, text, path)
+                elif short is not None:
+                    yield Entry(short, text, path, tolerant=plain)
+                elif key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
+                    yield _unknown_key(key, _QUALIFIED, path, nearest)
 
 
 def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Violation]]:
@@ -206,25 +203,21 @@ def _amount(name: str, text: str) -> Any:
         return percent / 100
     match _RESOURCES[name]:
         case "gpu":
-            return _devices(text)
+            # A number of devices in a resource, which cannot hold `2x0.75`.
+            try:
+                number = quantity.served(text)
+            except QuantityError as error:
+                other = request.not_devices(text, error.message)
+                raise (other if isinstance(other, SizeError) else error) from None
+            if number > 1 and number.denominator > 1:
+                low = number.numerator // number.denominator
+                message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
+                raise QuantityError(message, f"write {low} or {low + 1}")
+            return request.devices_from(1, number)
         case "gpu-cores":
             return request.cores_from(quantity.served(text))
         case key:
             return request.KEYS[key](text)
-
-
-def _devices(text: str) -> Any:
-    """A number of devices in a resource, which cannot hold `2x0.75`."""
-    try:
-        number = quantity.served(text)
-    except QuantityError as error:
-        other = request.not_devices(text, error.message)
-        raise (other if isinstance(other, SizeError) else error) from None
-    if number > 1 and number.denominator > 1:
-        low = number.numerator // number.denominator
-        message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
-        raise QuantityError(message, f"write {low} or {low + 1}")
-    return request.devices_from(1, number)
 
 
 def overcommitted(container: Container, name: str) -> Violation:

@@ -72,19 +72,7 @@ def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
     """
     metadata = _mapping(raw, ("metadata",))
     spec = _mapping(raw, ("spec",))
-    _check_placing(spec)
-    return Pod(
-        raw=raw,
-        spec=spec,
-        labels=_mapping(metadata, ("metadata", "labels")),
-        annotations=_mapping(metadata, ("metadata", "annotations")),
-        containers=list(_containers(spec)),
-        namespace=namespace or str(metadata.get("namespace") or "default"),
-    )
-
-
-def _check_placing(spec: Mapping[str, Any]) -> None:
-    """Check the shape of the fields that place a pod; they are read later, and only if it gets a GPU."""
+    # Check the shape of the fields that place a pod; they are read later, and only if it gets a GPU.
     if "nodeSelector" in spec:
         _mapping(spec, ("spec", "nodeSelector"))
     if "tolerations" in spec:
@@ -95,6 +83,14 @@ def _check_placing(spec: Mapping[str, Any]) -> None:
     _check_scalars(spec, _SPEC, ("spec",))
     if spec.get("affinity") is not None:
         _check_affinity(spec)
+    return Pod(
+        raw=raw,
+        spec=spec,
+        labels=_mapping(metadata, ("metadata", "labels")),
+        annotations=_mapping(metadata, ("metadata", "annotations")),
+        containers=list(_containers(spec)),
+        namespace=namespace or str(metadata.get("namespace") or "default"),
+    )
 
 
 def _check_affinity(spec: Mapping[str, Any]) -> None:

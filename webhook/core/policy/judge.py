@@ -18,7 +18,7 @@ from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.policy import defaults, device_access, limits, totals, unknown_devices, updates
 from webhook.core.policy.device_access import Bypass
-from webhook.core.policy.membership import Membership, member
+from webhook.core.policy.membership import member
 from webhook.core.policy.unknown_devices import UnknownDevice
 from webhook.core.policy.usage import Holding, PodUsage, holdings, pod_usage
 from webhook.core.review import AdmissionRequest, line
@@ -78,7 +78,25 @@ def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, ruleboo
     membership = member(seen.namespace, tenancy)
     policy = membership.policy
     if policy is None:
-        return _without_policy(asks, membership, rulebook)
+        # The judgement where no policy is for the namespace.
+        tolerated = rulebook.cluster.unknown_devices == "warn" and not asks.held and not asks.claims
+        if tolerated or not asks.devices or not (membership.rivals or rulebook.tenancy.closed):
+            return _of_the_cluster(asks, rulebook)
+        namespace = asks.pod.namespace
+        if membership.rivals:
+            return _refused(
+                _ambiguous(namespace, membership.rivals), " and ".join(one.name for one in membership.rivals)
+            )
+        may_be = "" if asks.held else f"; {asks.devices[0]} may give the pod a GPU"
+        violation = Violation(
+            code="GPU105",
+            path="metadata.namespace",
+            message=f"no TenantPolicy selects the namespace {namespace}, and without one no pod there gets a GPU "
+            f"({_closed(rulebook.tenancy)}){may_be}",
+            fix="use a namespace of a tenant, or ask an operator of the cluster to add it to spec.namespaces of a "
+            "TenantPolicy",
+        )
+        return _refused(violation, "")
     if policy.broken:
         return _refused(_unusable(policy), policy.name)
     usage = pod_usage(held)
@@ -252,26 +270,6 @@ def _of_the_cluster(asks: _Asks, rulebook: Rulebook) -> Judgement:
         warnings=[line(violation) for action, violation in judged if action != "deny"],
         findings=[Finding("", violation.rule, violation.code, action) for action, violation in judged],
     )
-
-
-def _without_policy(asks: _Asks, found: Membership, rulebook: Rulebook) -> Judgement:
-    """The judgement where no policy is for the namespace."""
-    tolerated = rulebook.cluster.unknown_devices == "warn" and not asks.held and not asks.claims
-    if tolerated or not asks.devices or not (found.rivals or rulebook.tenancy.closed):
-        return _of_the_cluster(asks, rulebook)
-    namespace = asks.pod.namespace
-    if found.rivals:
-        return _refused(_ambiguous(namespace, found.rivals), " and ".join(one.name for one in found.rivals))
-    may_be = "" if asks.held else f"; {asks.devices[0]} may give the pod a GPU"
-    violation = Violation(
-        code="GPU105",
-        path="metadata.namespace",
-        message=f"no TenantPolicy selects the namespace {namespace}, and without one no pod there gets a GPU "
-        f"({_closed(rulebook.tenancy)}){may_be}",
-        fix="use a namespace of a tenant, or ask an operator of the cluster to add it to spec.namespaces of a "
-        "TenantPolicy",
-    )
-    return _refused(violation, "")
 
 
 def _closed(tenancy: Tenancy) -> str:

@@ -162,21 +162,17 @@ def _fix(one: List, respect: Respect, use: Use, holding: Holding, rulebook: Rule
     if not one.allows:  # some systems take a name for a part of another
         may = frozenset(name for name in may if not any(name in other for other in listed)) or may
     if respect.field == "sharing":
-        return _shared(may, holding)
+        # What to ask for, so that an allowed way of sharing is possible.
+        part = holding.request.devices == "part"
+        fitting = may - {"partitioned", "exclusive"}
+        if part and fitting:
+            return f"ask for gpu-sharing: {_names(fitting)}"
+        if "exclusive" in may:
+            return f'ask for whole devices, as gpu: "1"{holding.instead}'
+        if fitting:
+            return f'ask for gpu: "0.5" and gpu-sharing: {_names(fitting)}{holding.instead}'
+        return "ask for a partition of a device (gpu-profile)" if may else "ask for no GPU here"
     return f"ask for {respect.word}: {_names(may)}" if may else f"ask for another {respect.name} ({respect.word})"
-
-
-def _shared(may: frozenset[str], holding: Holding) -> str:
-    """What to ask for, so that an allowed way of sharing is possible."""
-    part = holding.request.devices == "part"
-    fitting = may - {"partitioned", "exclusive"}
-    if part and fitting:
-        return f"ask for gpu-sharing: {_names(fitting)}"
-    if "exclusive" in may:
-        return f'ask for whole devices, as gpu: "1"{holding.instead}'
-    if fitting:
-        return f'ask for gpu: "0.5" and gpu-sharing: {_names(fitting)}{holding.instead}'
-    return "ask for a partition of a device (gpu-profile)" if may else "ask for no GPU here"
 
 
 def _others(respect: Respect, rulebook: Rulebook) -> frozenset[str]:

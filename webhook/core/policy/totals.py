@@ -231,7 +231,14 @@ def _fix(reservation: Reservation, ledger: Ledger, key: str) -> str:
     """What would be admitted now, and which namespaces could free some."""
     left = ledger.hard[key] - ledger.used.get(key, Fraction(0))
     fits = _fewer(reservation, ledger, key) or _refusal_instead(reservation.form, key, left)
-    holders = _holders(ledger, key)
+    # `namespace vision-dev holds 9, vision-ci 5`, the largest first; reservations are included.
+    held = ledger.by_namespace
+    holding = {namespace: amount[key] for namespace, amount in held.items() if amount.get(key)}
+    ranked = sorted(holding, key=lambda namespace: (-holding[namespace], namespace))
+    first, *others = [f"{namespace} holds {shown(key, holding[namespace])}" for namespace in ranked[:1]] or [""]
+    others = [f"{namespace} {shown(key, holding[namespace])}" for namespace in ranked[1:NAMED_NAMESPACES]]
+    more = f" and {len(ranked) - NAMED_NAMESPACES} more" if len(ranked) > NAMED_NAMESPACES else ""
+    holders = f"namespace {', '.join([first, *others])}{more}" if first else ""
     free = f"free some: {holders}" if holders else ""
     if fits and free:
         return f"{fits}, or {free}"
@@ -274,17 +281,6 @@ def _most(key: str, left: Fraction) -> str:
         return f"{floor(left)}{of_model} or fewer"
     share = Fraction(floor(left * _PERCENT), _PERCENT)
     return f"{show(share)}{of_model} or less" if share > 0 else ""
-
-
-def _holders(ledger: Ledger, key: str) -> str:
-    """`namespace vision-dev holds 9, vision-ci 5`, the largest first; reservations are included."""
-    held = ledger.by_namespace
-    holding = {namespace: amount[key] for namespace, amount in held.items() if amount.get(key)}
-    ranked = sorted(holding, key=lambda namespace: (-holding[namespace], namespace))
-    first, *others = [f"{namespace} holds {shown(key, holding[namespace])}" for namespace in ranked[:1]] or [""]
-    others = [f"{namespace} {shown(key, holding[namespace])}" for namespace in ranked[1:NAMED_NAMESPACES]]
-    more = f" and {len(ranked) - NAMED_NAMESPACES} more" if len(ranked) > NAMED_NAMESPACES else ""
-    return f"namespace {', '.join([first, *others])}{more}" if first else ""
 
 
 def shown(key: str, amount: Fraction) -> str:

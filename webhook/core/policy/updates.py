@@ -180,7 +180,10 @@ def _judged(
     if asked and not _writes(user, asked):
         yield _violation(change, f"{asked[0].name} gives it the card that it counts as by that", asked[0].rule)
         return
-    serving = _serving(change, rulebook)
+    # The back ends that serve a pod as this label or annotation says, as what isolates a share.
+    place = change.kind, change.key
+    written = _index(rulebook).writing.get(place, ()) if change.before is not None else ()
+    serving = _index(rulebook).enforcing.get(place, written)
     if serving and not _writes(user, serving):
         yield _violation(change, f"{serving[0].name} serves the pod as it says", serving[0].rule)
         return
@@ -191,13 +194,6 @@ def _judged(
     if said and not _writes(user, _index(rulebook).reading.get((change.kind, ruled), ())):
         resource = rulebook.all_slots[change.kind].get(ruled)
         yield _violation(change, "what the pod counts is read from it", resource.rule if resource else "")
-
-
-def _serving(change: Change, rulebook: Rulebook) -> Sequence[Backend]:
-    """The back ends that serve a pod as this label or annotation says, as what isolates a share."""
-    place = change.kind, change.key
-    written = _index(rulebook).writing.get(place, ()) if change.before is not None else ()
-    return _index(rulebook).enforcing.get(place, written)
 
 
 def _reserved(change: Change, request: AdmissionRequest, rulebook: Rulebook) -> Iterator[Violation]:
@@ -376,7 +372,23 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
     if stored.raw == sent.raw or (nothing and not device_access.removal(sent, {}, rulebook)):
         return UNTOUCHED
     before = defaults.plan_for_tenant(stored, rulebook)
-    after, made = _created(_as_written(stored, sent, rulebook), before, rulebook)
+    # The plan for creating a pod, and the pod as that makes it; its containers keep their back ends.
+    written = _as_written(stored, sent, rulebook)
+    kept = [
+        Put(
+            ("metadata", "annotations", locations.annotation("gpu-backend", served.demand.container.name)),
+            served.backend.name,
+        )
+        for served in before.assignments
+        if "gpu-backend" not in served.demand.stated
+    ]
+    planned = defaults.plan_for_tenant(defaults.with_metadata(written, kept), rulebook)
+    planned.edits[:0] = kept
+    planned.edits += device_access.removing(device_access.removal(written, planned.backends, rulebook))
+    after, made = (
+        planned,
+        pod.read(patch.applied(patch.to_patch(planned.edits, written.raw), written.raw), written.namespace),
+    )
     edits: list[Edit] = []
     for pair in _pairs(stored, sent, made):
         differing = list(_differing(pair, rulebook))
@@ -407,24 +419,6 @@ def _as_written(stored: Pod, sent: Pod, rulebook: Rulebook) -> Pod:
                 if name not in changed[section] and (name in beside or (fraction and name in rulebook.resources)):
                     del amounts[name]
     return pod.read(raw, sent.namespace)
-
-
-def _created(written: Pod, before: Plan, rulebook: Rulebook) -> tuple[Plan, Pod]:
-    """The plan for creating a pod, and the pod as that makes it; its containers keep their back ends."""
-    kept = [
-        Put(
-            ("metadata", "annotations", locations.annotation("gpu-backend", served.demand.container.name)),
-            served.backend.name,
-        )
-        for served in before.assignments
-        if "gpu-backend" not in served.demand.stated
-    ]
-    planned = defaults.plan_for_tenant(defaults.with_metadata(written, kept), rulebook)
-    planned.edits[:0] = kept
-    planned.edits += device_access.removing(device_access.removal(written, planned.backends, rulebook))
-    return planned, pod.read(
-        patch.applied(patch.to_patch(planned.edits, written.raw), written.raw), written.namespace
-    )
 
 
 def _pairs(stored: Pod, sent: Pod, made: Pod) -> Iterator[Pair]:

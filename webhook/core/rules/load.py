@@ -203,7 +203,15 @@ def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
     problems: list[Problem] = []
     causes: list[Problem] = []  # what others name and cannot be found stands before those that name it
     specs = _by_kind(documents, causes)
-    _exactly_one_cluster(specs["Cluster"], causes)
+    # Complain of none, and of all but the first, which are not read.
+    clusters = specs["Cluster"]
+    if not clusters:
+        missing = "no Cluster document: nothing says which back ends this cluster has; gpu-webhook survey prints one"
+        raise DocumentError(*(causes or [Problem(Location("rules", 1), "", missing)]))
+    first, *others = clusters
+    for name in others:
+        message = f"a second Cluster document; the first is at {clusters[first].at.line_only}"
+        causes.append(Problem(clusters.pop(name).at, "", message))
     reader = _Reader(specs, problems, memory)
 
     catalogs = reader.all_of("DeviceCatalog", DEVICE_CATALOG, problems=causes)
@@ -271,17 +279,6 @@ def _name(node: Node, problems: list[Problem]) -> str:
         section.optional(notes, lambda node: node, node)
     section.refuse_other_keys()
     return name
-
-
-def _exactly_one_cluster(clusters: dict[str, Node], problems: list[Problem]) -> None:
-    """Complain of none, and of all but the first, which are not read."""
-    if not clusters:
-        missing = "no Cluster document: nothing says which back ends this cluster has; gpu-webhook survey prints one"
-        raise DocumentError(*(problems or [Problem(Location("rules", 1), "", missing)]))
-    first, *others = clusters
-    for name in others:
-        message = f"a second Cluster document; the first is at {clusters[first].at.line_only}"
-        problems.append(Problem(clusters.pop(name).at, "", message))
 
 
 def _devices(*catalogs: DeviceCatalog) -> tuple[Mapping[str, Card], Sequence[Problem]]:
