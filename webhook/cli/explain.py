@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook explain` takes."""
+    command.epilog = "kubectl create --dry-run=server tells what else the API server refuses"
     command.add_argument(
         "file", metavar="FILE|-", help="pods, workloads, policies, lists or reviews, as YAML or JSON"
     )
@@ -535,7 +536,7 @@ def _tenant(prospect: Prospect) -> Iterator[Row]:
     yield Row("tenant", f"{prospect.tenant}, by {prospect.rule}{quota}")
     by = f" by {prospect.pods} pods" if prospect.pods > 1 else ""
     for amount in prospect.amounts:
-        used, asked = (totals.shown(amount.key, each) for each in (amount.used, amount.asked))
+        used, asked = (totals.shown(amount.key, each) for each in (amount.used, amount.requested))
         what = amount.key.replace("/", " of ")
         yield Row("quota", f"{what}: {used} used, {asked} asked{by}{_of_limit(amount)}")
     if prospect.amounts and prospect.fit is not None and not prospect.lifted:
