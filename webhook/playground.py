@@ -93,7 +93,7 @@ def imagined(folder: Path) -> Path:
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        for file in {each.name: each for each in (*settings.default_rules().glob("*.yaml"), CLUSTER)}.values():
+        for file in {file.name: file for file in (*settings.default_rules().glob("*.yaml"), CLUSTER)}.values():
             (folder / file.name).symlink_to(file)
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}") from None
@@ -138,9 +138,9 @@ def _output(programs: Programs, stops: Sequence[int]) -> Iterator[bytes]:
         yield chunk
 
 
-def _complaint(said: bytes) -> str:
+def _complaint(text: bytes) -> str:
     """The message of the last log line that says what is wrong, if there is one."""
-    for line in reversed(said.splitlines()):
+    for line in reversed(text.splitlines()):
         with suppress(ValueError):
             entry = json.loads(line)
             if isinstance(entry, dict) and entry.get("level") in {"error", "critical"}:

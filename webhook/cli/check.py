@@ -67,8 +67,8 @@ def run(given: argparse.Namespace) -> int:
     own = rulebook.cluster.unlisted(cluster.OWN, fix="add it if the webhook is installed there")
     warnings = [*map(str, own), *doubts(rulebook), *policy_advice.every(rulebook, time.time())]
     if given.output == "json":
-        found = {} if lost is None else {"losses": lost}
-        options.print_json({"fine": True, "problems": [], "warnings": warnings, **found, **counts(rulebook)})
+        more = {} if lost is None else {"losses": lost}
+        options.print_json({"fine": True, "problems": [], "warnings": warnings, **more, **counts(rulebook)})
         return FINE
     fine = f"fine, but {number(len(warnings), 'warning')}" if warnings else "all fine"
     print("\n".join([f"{given.directory}: {describe(counts(rulebook))}: {fine}", *warnings]))
@@ -76,7 +76,7 @@ def run(given: argparse.Namespace) -> int:
         print(f"{', '.join(strict)}: {membership.STRICT}")
     if lost:
         print("cannot be recovered from a pod's resources (a pod that states them itself counts as a whole device):")
-        print(*(f"  {each}" for each in lost), sep="\n")
+        print(*(f"  {loss}" for loss in lost), sep="\n")
     return FINE
 
 
@@ -93,8 +93,14 @@ def _losses(rulebook: Rulebook) -> list[str]:
 def broken(problems: Iterable[Problem]) -> dict[str, Any]:
     """Everything that is wrong with rules that cannot be used."""
     located = [
-        {"file": one.at.file, "line": one.at.line, "column": one.at.column, "path": one.path, "message": one.message}
-        for one in problems
+        {
+            "file": problem.at.file,
+            "line": problem.at.line,
+            "column": problem.at.column,
+            "path": problem.path,
+            "message": problem.message,
+        }
+        for problem in problems
     ]
     return {"fine": False, "problems": located}
 
@@ -185,9 +191,11 @@ def doubts(rulebook: Rulebook) -> Iterator[str]:
         for mode in reversed({mode.at: mode for mode in reversed(backend.modes)}.values()):
             rule = f"{mode.at.of(backend.name)} spec.modes"
             # The mode before it that takes all of its requests, whatever the card.
-            earlier = backend.modes[: [each.at for each in backend.modes].index(mode.at)]
-            whole = (each for each in earlier if each.profile is None and each.size is None)
-            before = next((each for each in whole if _covers(each.when, mode.when)), None)
+            earlier = backend.modes[: [mode.at for mode in backend.modes].index(mode.at)]
+            whole = (
+                predecessor for predecessor in earlier if predecessor.profile is None and predecessor.size is None
+            )
+            before = next((predecessor for predecessor in whole if _covers(predecessor.when, mode.when)), None)
             if before is not None:
                 taken = f'as "{before.name}" ({before.at.line_only}) takes them all'
                 yield f'{rule}: no request becomes "{mode.name}", {taken}; it only reads what pods bring along'
@@ -239,28 +247,28 @@ class Loss(NamedTuple):
 
 def losses(backend: Backend, alone: Rulebook) -> list[Loss]:
     """Every loss of a back end, in order; `alone` is a rulebook with this back end only."""
-    found = [
+    loss = [
         Loss(backend.rule, served.mode.name, key)
         for _, raw in examples.trials(backend, alone)
         for served in plan.make(pod.read(raw), alone).assignments
         for key in _lost(served)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(loss))
 
 
 def _lost(served: Assignment) -> Iterator[str]:
-    asked = served.request
+    request = served.request
     try:
         read, _ = read_back.understand(
             served.amounts, served.backend, served.demand.annotations | served.mode.enforced
         )
     except CannotExpressError:
-        yield from (key for key, value in _values(asked).items() if value is not None)
+        yield from (key for key, value in _values(request).items() if value is not None)
         return
     back, outputs = _values(read), served.mode.outputs
     others = [*outputs.node_affinity.values(), *outputs.annotations.values()]
     written = {output.what for output in (*served.mode.amounts.values(), *others)}
-    for key, value in _values(asked).items():
+    for key, value in _values(request).items():
         expressed = key in {"gpu", "gpu-profile", "gpu-claim"} or {key.removeprefix("gpu-"), "share"} & written
         if value is not None and expressed and back[key] is None:
             yield key

@@ -50,18 +50,18 @@ def between(
     before: Sequence[Assignment], after: Sequence[Assignment], lost: Iterable[Unread], rulebook: Rulebook
 ) -> Iterator[str]:
     """What differs of what each container gets; `lost` is what its pod said and nothing says any more."""
-    there = {one.demand.container.name: one for one in after}
-    for one in before:
-        other = there.get(one.demand.container.name)
+    there = {assignment.demand.container.name: assignment for assignment in after}
+    for assignment in before:
+        other = there.get(assignment.demand.container.name)
         if other is not None:
-            yield from _cards(one, other, rulebook)
-            yield from _amounts(one, other)
+            yield from _cards(assignment, other, rulebook)
+            yield from _amounts(assignment, other)
             # A hardware partition that becomes a share.
-            if _is_cut(one) and not _is_cut(other) and other.request.devices == "part":
-                src, dst = one.backend.name, other.backend.name
+            if _is_cut(assignment) and not _is_cut(other) and other.request.devices == "part":
+                src, dst = assignment.backend.name, other.backend.name
                 yield f"a share of {dst} is no hardware partition, by which {src} keeps memory and compute apart"
-    names = " and ".join(dict.fromkeys(one.backend.name for one in after))
-    yield from (f"{one} is lost: {names} has nothing that says it" for one in lost)
+    names = " and ".join(dict.fromkeys(assignment.backend.name for assignment in after))
+    yield from (f"{unread} is lost: {names} has nothing that says it" for unread in lost)
 
 
 # Cards
@@ -75,12 +75,12 @@ def promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
 
 
 def _cards(before: Assignment, after: Assignment, rulebook: Rulebook) -> Iterator[str]:
-    one, other = _possible(before, rulebook), _possible(after, rulebook)
-    if all(card.virtual for card in other.values()) and not all(card.virtual for card in one.values()):
+    first, other = _possible(before, rulebook), _possible(after, rulebook)
+    if all(card.virtual for card in other.values()) and not all(card.virtual for card in first.values()):
         yield f"a device of {after.backend.name} is a virtual card: it shares the compute of a card with neighbours"
-    if other.keys() <= one.keys():
+    if other.keys() <= first.keys():
         return
-    vendors = [sorted({card.vendor for card in each.values()}) for each in (one, other)]
+    vendors = [sorted({card.vendor for card in models.values()}) for models in (first, other)]
     src, dst = before.backend.name, after.backend.name
     if not set(vendors[1]) <= set(vendors[0]):
         yield (
@@ -88,14 +88,14 @@ def _cards(before: Assignment, after: Assignment, rulebook: Rulebook) -> Iterato
             "programs for the ones may not run on the others"
         )
         return
-    more = {model: card for model, card in other.items() if model not in one}
-    yield f"{src} gives {_named(one)}; {dst} may give {_named(more)}"
+    more = {model: card for model, card in other.items() if model not in first}
+    yield f"{src} gives {_named(first)}; {dst} may give {_named(more)}"
 
 
 def _possible(served: Assignment, rulebook: Rulebook) -> Mapping[str, Card]:
     """The cards that a container may get, by model."""
-    asked = served.request.models or promised(served, rulebook)
-    named = [rulebook.devices[model.lower()] for model in asked]
+    models = served.request.models or promised(served, rulebook)
+    named = [rulebook.devices[model.lower()] for model in models]
     named += inject.taken_for(served.request.models, [served.mode], rulebook)
     able = named or cards.card_served(served.backend, rulebook)
     return {card.model: card for card in able if served.request.profile in {None, *card.profiles}}
@@ -145,18 +145,18 @@ def _is_cut(served: Assignment) -> bool:
 # What stays on the pod, and what both systems have
 
 
-def has_as_well(said: Unread, before: Sequence[Assignment], rulebook: Rulebook) -> bool:
+def has_as_well(unread: Unread, before: Sequence[Assignment], rulebook: Rulebook) -> bool:
     """Whether the other back end reads the same annotation or label in the same way."""
-    if any(untranslate.constrains(said.key, target) for target in rulebook.enabled):
+    if any(untranslate.constrains(unread.key, target) for target in rulebook.enabled):
         return True
-    lines = [mode.outputs.annotations.get(said.key) for target in rulebook.enabled for mode in target.modes]
-    without = not any(one.request.models for one in before)
+    lines = [mode.outputs.annotations.get(unread.key) for target in rulebook.enabled for mode in target.modes]
+    without = not any(assignment.request.models for assignment in before)
     return without and any(line is not None and untranslate.is_about_models(line) for line in lines)
 
 
 def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Iterator[str]:
     """What stays on the pod and only other back ends read: keys of annotations, labels and node labels."""
-    own = _keys(one.backend for one in planned)
+    own = _keys(assignment.backend for assignment in planned)
     others = _all_keys(rulebook)
     for section, _ in METADATA:
         for key, value in getattr(after, section).items():
@@ -171,21 +171,21 @@ def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Itera
 
 def _keys(backends: Iterable[Backend]) -> Mapping[str, Sequence[str]]:
     """The annotations, labels and node labels that rules write, each with the back ends that do."""
-    found: dict[str, dict[str, Any]] = {}
+    keys: dict[str, dict[str, Any]] = {}
     for backend in backends:
         for mode in backend.modes:
             outputs = mode.outputs
             for key in (*outputs.annotations, *outputs.labels, *outputs.node_affinity):
-                found.setdefault(key, {})[backend.name] = None
-    return {key: [*names] for key, names in found.items()}
+                keys.setdefault(key, {})[backend.name] = None
+    return {key: [*names] for key, names in keys.items()}
 
 
 def _all_keys(rulebook: Rulebook) -> Mapping[str, Sequence[str]]:
     """The keys of every loaded rule; made once for each rulebook."""
-    known: Mapping[str, Sequence[str]] | None = rulebook.cache.get(_all_keys)
-    if known is None:
-        known = rulebook.cache[_all_keys] = _keys(rulebook.backends.values())
-    return known
+    keys: Mapping[str, Sequence[str]] | None = rulebook.cache.get(_all_keys)
+    if keys is None:
+        keys = rulebook.cache[_all_keys] = _keys(rulebook.backends.values())
+    return keys
 
 
 # A pod of one GPU system, rewritten for another: understood by the rule of the one, translated by that of the other.
@@ -201,15 +201,19 @@ class Conversion:
     def of(self, understood: Explanation, setting: Setting = NOWHERE) -> Explanation:
         """The pod of an explanation, rewritten."""
         # Its request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
-        codes = [one.code for one in understood.decision.violations if not one.code.startswith(("GPU1", "GPU5"))]
+        codes = [
+            violation.code
+            for violation in understood.decision.violations
+            if not violation.code.startswith(("GPU1", "GPU5"))
+        ]
         planned = understood.planned
         if codes or planned is None or not planned.assignments:
             return understood
         seen = pod.read(understood.before)
         try:
-            read = [_completed(one, seen, self.known) for one in planned.assignments]
+            read = [_completed(assignment, seen, self.known) for assignment in planned.assignments]
             return self._rewritten(
-                understood, replace(planned, assignments=[one.served for one in read]), read, setting
+                understood, replace(planned, assignments=[completed.served for completed in read]), read, setting
             )
         except Refusal as refusal:
             return replace(understood, decision=denied(refusal.violations), after=understood.before, planned=None)
@@ -218,27 +222,27 @@ class Conversion:
         self, understood: Explanation, was: Plan, read: Sequence[untranslate.Completed], setting: Setting
     ) -> Explanation:
         seen = pod.read(understood.before)
-        unread = [one for each in read for one in each.unread]
-        kept = [one for one in unread if has_as_well(one, was.assignments, self.wanted)]
+        unread = [word for completed in read for word in completed.unread]
+        kept = [word for word in unread if has_as_well(word, was.assignments, self.wanted)]
         neutral = _neutral(seen, was.assignments, kept, self.wanted)
         bare = pod.read(neutral, understood.namespace)
         planned = _planned(bare, was.assignments, self.wanted)
         before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)
-        found = list(unknown_devices.violations(unknown_devices.find(bare, self.wanted), bare))
-        if found or planned.violations:
-            refused = denied(found or planned.violations, planned.warnings)
+        violations = list(unknown_devices.violations(unknown_devices.find(bare, self.wanted), bare))
+        if violations or planned.violations:
+            refused = denied(violations or planned.violations, planned.warnings)
             return explanation.with_candidates(replace(before, decision=refused), self.wanted)
-        lost = [one for one in unread if one not in kept]
-        said = [*planned.warnings, *(note for each in read for note in each.notes)]
-        said += [*between(was.assignments, planned.assignments, lost, self.wanted)]
+        lost = [word for word in unread if word not in kept]
+        warnings = [*planned.warnings, *(note for completed in read for note in completed.notes)]
+        warnings += [*between(was.assignments, planned.assignments, lost, self.wanted)]
         operations = patch.to_patch(planned.edits, neutral)
         after = _without_notes(patch.applied(operations, neutral))
         judged = explanation.explain_pod(understood.title, after, understood.namespace, self.wanted, setting)
-        said += [
+        warnings += [
             *left(pod.read(after), planned.assignments, self.wanted),
             *judged.decision.warnings,
         ]
-        decision = judged.decision._replace(warnings=list(dict.fromkeys(said)))
+        decision = judged.decision._replace(warnings=list(dict.fromkeys(warnings)))
         if decision.allowed:
             decision = decision._replace(patch=operations, backends=planned.backends)
             before = replace(before, after=after, charges=judged.charges)
@@ -256,34 +260,36 @@ def convert(
 
     Without `source` all back ends are asked, those of the cluster first. Raises KeyError for unknown names.
     """
-    known = with_every_backend(rulebook) if source is None else with_only(source, rulebook)
-    conversion = Conversion(known, replace(with_only(target, rulebook), tenancy=rulebook.tenancy))
-    return [conversion.of(one, setting) for one in explanation.explain(document, known, setting)]
+    source_rulebook = with_every_backend(rulebook) if source is None else with_only(source, rulebook)
+    conversion = Conversion(source_rulebook, replace(with_only(target, rulebook), tenancy=rulebook.tenancy))
+    return [
+        conversion.of(understood, setting) for understood in explanation.explain(document, source_rulebook, setting)
+    ]
 
 
 # What the pod asks
 
 
-def _completed(served: Assignment, seen: Pod, rulebook: Rulebook) -> untranslate.Completed:
+def _completed(served: Assignment, pod: Pod, rulebook: Rulebook) -> untranslate.Completed:
     """What a container asks, with all that its pod says; a device is what it is on the nodes that the pod selects."""
     if served.demand.request is not None:
-        return untranslate.Completed(served, list(untranslate.own(served.backend, seen)))
+        return untranslate.Completed(served, list(untranslate.own(served.backend, pod)))
     try:
-        for one in _on_its_nodes(served, seen, rulebook):
-            return one
-        return untranslate.complete(served, seen, rulebook)
+        for completed in _on_its_nodes(served, pod, rulebook):
+            return completed
+        return untranslate.complete(served, pod, rulebook)
     except CannotExpressError as reason:
         path = extended_resources.where(served.demand.container, next(iter(served.demand.extended.amounts)))
         violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix)
         raise Refusal(replace(violation, rule=served.backend.rule)) from reason
 
 
-def _on_its_nodes(served: Assignment, seen: Pod, rulebook: Rulebook) -> Iterator[untranslate.Completed]:
+def _on_its_nodes(served: Assignment, pod: Pod, rulebook: Rulebook) -> Iterator[untranslate.Completed]:
     """The container as each back end reads it to whose nodes the pod is bound, and a device is a part of one."""
-    reach = NodeSelection(seen, rulebook)
-    for one in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
+    reach = NodeSelection(pod, rulebook)
+    for candidate in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
         try:
-            done = untranslate.complete(one, seen, rulebook) if isinstance(one, Assignment) else None
+            done = untranslate.complete(candidate, pod, rulebook) if isinstance(candidate, Assignment) else None
         except CannotExpressError:
             continue
         if done and done.served.request.devices != "whole" and reach.binds_to(done.served):
@@ -313,25 +319,25 @@ def _promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
 # The pod without its first system, and with the other
 
 
-def _neutral(seen: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rulebook: Rulebook) -> dict[str, Any]:
+def _neutral(pod: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rulebook: Rulebook) -> dict[str, Any]:
     """The pod without anything of the system it is for but what it asked in shorthand, and what is kept."""
-    bare = untranslate.bare(seen, served)
+    bare = untranslate.bare(pod, served)
     metadata = dict(bare.get("metadata") or {})
     named = tuple(prefix for source in rulebook.sources for prefix in source.prefixes)
-    owners = [one.backend for one in served]
-    staying = {one.key for one in kept}
+    owners = [assignment.backend for assignment in served]
+    staying = {unread.key for unread in kept}
     for section in ("annotations", "labels"):
         left = metadata.get(section) or {}
-        said = {key: value for key, value in left.items() if not (_about_backend(key) or key.startswith(named))}
-        said = {k: v for k, v in said.items() if not any(untranslate.constrains(k, owner) for owner in owners)}
-        said |= {key: value for key, value in getattr(seen, section).items() if key in staying}
-        if all(one.request.claim is None for one in served):
+        entries = {key: value for key, value in left.items() if not (_about_backend(key) or key.startswith(named))}
+        entries = {k: v for k, v in entries.items() if not any(untranslate.constrains(k, owner) for owner in owners)}
+        entries |= {key: value for key, value in getattr(pod, section).items() if key in staying}
+        if all(assignment.request.claim is None for assignment in served):
             # Labels or annotations without the words for claims, which ask in resources by now.
             own = annotation("gpu-claim", "")
-            said = {
-                k: v for k, v in said.items() if k not in {"gpu-claim", PREFIX + "claim"} and not k.startswith(own)
+            entries = {
+                k: v for k, v in entries.items() if k not in {"gpu-claim", PREFIX + "claim"} and not k.startswith(own)
             }
-        metadata = untranslate.with_value(metadata, section, said) if section in metadata else metadata
+        metadata = untranslate.with_value(metadata, section, entries) if section in metadata else metadata
     return {**bare, "metadata": metadata}
 
 
@@ -343,19 +349,24 @@ def _about_backend(key: str) -> bool:
 
 def _planned(bare: Pod, served: Sequence[Assignment], rulebook: Rulebook) -> Plan:
     """The plan with the cards that the first back end gives; with any, if the other cannot select these."""
-    planned = _plan(bare, {one.demand.container.name: one for one in served}, rulebook, same_cards=True)
+    planned = _plan(
+        bare, {assignment.demand.container.name: assignment for assignment in served}, rulebook, same_cards=True
+    )
     if any(violation.code != "GPU303" for violation in planned.violations) or not planned.violations:
         return planned
-    other = _plan(bare, {one.demand.container.name: one for one in served}, rulebook, same_cards=False)
+    other = _plan(
+        bare, {assignment.demand.container.name: assignment for assignment in served}, rulebook, same_cards=False
+    )
     return planned if other.violations else other
 
 
 def _plan(bare: Pod, served: Mapping[str, Assignment], rulebook: Rulebook, *, same_cards: bool) -> Plan:
-    found = interpret(bare, rulebook)
-    found.asked = [
-        _asking(one, served.get(one.container.name), rulebook, same_cards=same_cards) for one in found.asked
+    interpretation = interpret(bare, rulebook)
+    interpretation.asked = [
+        _asking(request, served.get(request.container.name), rulebook, same_cards=same_cards)
+        for request in interpretation.asked
     ]
-    return plan.make(bare, rulebook, interpretation=found)
+    return plan.make(bare, rulebook, interpretation=interpretation)
 
 
 def _asking(
@@ -375,7 +386,7 @@ def _asking(
     return replace(bare, request=request, stated=stated, persist={})
 
 
-def _stated(request: GpuRequest, asked: ContainerRequest) -> Mapping[str, FieldValue]:
+def _stated(request: GpuRequest, container_request: ContainerRequest) -> Mapping[str, FieldValue]:
     """Where each part of a request is written: in the first resource that the container has."""
     values = {
         "gpu": Devices(request.count, request.share),
@@ -385,10 +396,13 @@ def _stated(request: GpuRequest, asked: ContainerRequest) -> Mapping[str, FieldV
         "gpu-model": request.models or None,
         "gpu-placement": request.placement,
     }
-    first = next(iter(asked.extended.amounts), None)
+    first = next(iter(container_request.extended.amounts), None)
     path, text = "spec.containers", str(request)
     if first is not None:
-        path, text = extended_resources.where(asked.container, first), asked.extended.texts[first]
+        path, text = (
+            extended_resources.where(container_request.container, first),
+            container_request.extended.texts[first],
+        )
     return {key: FieldValue(value, path, text) for key, value in values.items() if value is not None}
 
 

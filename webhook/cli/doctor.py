@@ -105,7 +105,7 @@ AWAIT: Final = (
 def are_registered(installation: Installation) -> Verdict:
     """Whether our configurations exist, and are as rendered in what is not for an operator to choose."""
     wanted, live = installation.wanted, installation.live
-    if missing := [each["kind"] for each in wanted if live.get(each["kind"]) is None]:
+    if missing := [configuration["kind"] for configuration in wanted if live.get(configuration["kind"]) is None]:
         return "fail", f"there is no {' and no '.join(missing)} called {wanted[0]['metadata']['name']}"
     drift, chosen = [], []
     for configuration in wanted:
@@ -145,7 +145,7 @@ def _unordered(value: Any) -> Any:
     """A value without the order of its lists."""
     if isinstance(value, list):
         return sorted(map(_unordered, value), key=str)
-    return {key: _unordered(each) for key, each in value.items()} if isinstance(value, Mapping) else value
+    return {key: _unordered(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
 
 
 @check("active", reading.read_configurations, AWAIT)
@@ -190,7 +190,7 @@ def namespaces(installation: Installation) -> Verdict | None:
         return None
     wrong, narrower = [], []
     for hook, stored in installation.pairs:
-        rendered, selected = ({*requirements(each.get("namespaceSelector") or {})} for each in (hook, stored))
+        rendered, selected = ({*requirements(webhook.get("namespaceSelector") or {})} for webhook in (hook, stored))
         if not rendered <= selected:
             wrong.append(hook["name"])
         elif more := sorted(f"{line.key} {line.operator} [{', '.join(line.values)}]" for line in selected - rendered):
@@ -573,8 +573,8 @@ def ledgers(installation: Installation) -> Verdict:
         waiting = f"the settler has not done its work: {several(late)}; GPU pods there are told to wait"
         return "fail", waiting
     doubtful = [f"{problem.tenant}: {problem.message}" for problem in unread]
-    for name, one in counted.items():
-        if suspected := ledger.namespaces(one.suspects):
+    for name, tenant_ledger in counted.items():
+        if suspected := ledger.namespaces(tenant_ledger.suspects):
             doubtful.append(f"{name}: {', '.join(suspected)} reserved and stored no pods")
     if doubtful:
         return "warn", several(doubtful), "gpu-webhook tenants shows each of them"

@@ -90,11 +90,11 @@ def _webhooks(given: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if given.ca_bundle is not None:
         bundle = _bundle(given.ca_bundle)
-        objects = [configurations.trusting(each, bundle) for each in objects]
+        objects = [configurations.trusting(configuration, bundle) for configuration in objects]
     print("# Printed by `gpu-webhook render webhooks`.")
     if not given.active:
         print(f"# The certificate program copies the rules in {configurations.WANTED} when replicas answer.")
-        objects = [configurations.inactive(each) for each in objects]
+        objects = [configurations.inactive(configuration) for configuration in objects]
     print(yaml_text(objects), end="")
     return FINE
 

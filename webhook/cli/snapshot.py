@@ -48,21 +48,21 @@ class ClusterObjects:
             if "kind" not in document and isinstance(document.get("nodes"), list):
                 self.nodes += [node for node in document["nodes"] if isinstance(node, Mapping)]
                 continue
-            for kind, found in members(document):
+            for kind, raw in members(document):
                 if kind == "Node":
-                    self.nodes.append(found)
+                    self.nodes.append(raw)
                 elif kind == "Pod":
-                    self.pods.append(found)
+                    self.pods.append(raw)
                 else:
-                    self.others.append({**found, "kind": kind})
+                    self.others.append({**raw, "kind": kind})
 
     def view(self, rulebook: Rulebook) -> Overview:
         """The overview of these nodes and pods, and of the pods that manifests among the others would make."""
-        known = inventory.read(self.nodes, rulebook)
-        there = demand(self.pods, known, rulebook)
-        more, unknown = planned(self.others, known, rulebook)
+        offers = inventory.read(self.nodes, rulebook)
+        there = demand(self.pods, offers, rulebook)
+        more, unknown = planned(self.others, offers, rulebook)
         whole = Demand([*there.uses, *more.uses], [*there.unread, *more.unread])
-        return overview(known, whole, rulebook, unknown)
+        return overview(offers, whole, rulebook, unknown)
 
 
 def contents_of(content: bytes, name: str) -> list[Object]:
@@ -111,22 +111,22 @@ class TenantObjects:
             "TenantUsage": self.usages,
             "Namespace": self.namespaces,
         }
-        for kind, found in members(document):
+        for kind, raw in members(document):
             if kind in kinds:
-                if not _name(found):
+                if not _name(raw):
                     raise UnreadableError(f"there is a {kind} without a name")
-                version = str(found.get("apiVersion", API_VERSION))
+                version = str(raw.get("apiVersion", API_VERSION))
                 if version != API_VERSION and version.startswith(_OURS):
                     raise UnreadableError(
-                        f"{kind}/{_name(found)}: there is no apiVersion {version}; write {API_VERSION}"
+                        f"{kind}/{_name(raw)}: there is no apiVersion {version}; write {API_VERSION}"
                     )
-                kinds[kind].append(found)
+                kinds[kind].append(raw)
 
     @property
     def written(self) -> list[str]:
         """The policies and exemptions, as messages name them: `TenantPolicy/vision`."""
         kinds = {"TenantPolicy": self.policies, "Exemption": self.exemptions}
-        return [f"{kind}/{_name(each)}" for kind, objects in kinds.items() for each in objects]
+        return [f"{kind}/{_name(raw)}" for kind, objects in kinds.items() for raw in objects]
 
     def parse(self, content: bytes, name: str) -> None:
         """Add the objects of a file, in YAML or JSON; raises UnreadableError."""
@@ -153,8 +153,8 @@ class TenantObjects:
         offline = rulebook.tenancy
         replaced = {name: broken.instead for name, broken in policies.broken.items() if broken.instead is not None}
         labels = {
-            _name(one): {NAME_LABEL: _name(one), **fields.mapping(one, "metadata", "labels")}
-            for one in self.namespaces
+            _name(namespace): {NAME_LABEL: _name(namespace), **fields.mapping(namespace, "metadata", "labels")}
+            for namespace in self.namespaces
         }
         tenancy = replace(
             offline,
@@ -174,28 +174,28 @@ class TenantObjects:
 
     def ledgers(self) -> tuple[dict[str, Ledger], list[Problem]]:
         """The ledger of each tenant, and a problem for each that cannot be read."""
-        found = {_name(raw): stored.read(raw.get("status") or {}) for raw in self.usages}
-        unread = {name: (*ledger.problems, *map(shown, ledger.unread)) for name, ledger in found.items()}
+        ledgers = {_name(raw): stored.read(raw.get("status") or {}) for raw in self.usages}
+        unread = {name: (*ledger.problems, *map(shown, ledger.unread)) for name, ledger in ledgers.items()}
         problems = [
             Problem(name, f"its TenantUsage holds what nobody can read: {'; '.join(wrong)}")
             for name, wrong in unread.items()
             if wrong
         ]
-        return {name: ledger for name, ledger in found.items() if not unread[name]}, problems
+        return {name: ledger for name, ledger in ledgers.items() if not unread[name]}, problems
 
     def view(self, rulebook: Rulebook, at: float, *, live: bool) -> Tenants:
         """The overview at a time; `live`: these are all ledgers of the cluster."""
         tenancy, broken = self.tenancy(rulebook)
         ledgers, unread = self.ledgers()
-        seen = {name: {NAME_LABEL: name} for ledger in ledgers.values() for name in ledger.held}
-        tenancy = replace(tenancy, labels={**seen, **tenancy.labels})
+        counted = {name: {NAME_LABEL: name} for ledger in ledgers.values() for name in ledger.held}
+        tenancy = replace(tenancy, labels={**counted, **tenancy.labels})
         return tenants.overview(tenancy, ledgers, at, [*broken, *unread], live=live or bool(self.usages))
 
 
-def _beside(ruled: Sequence[T], found: Mapping[str, T], *, tried: bool) -> Sequence[T]:
+def _beside(ruled: Sequence[T], others: Mapping[str, T], *, tried: bool) -> Sequence[T]:
     """Both together, without those of the one side that have a name of the other."""
-    by_name = {one.name: one for one in ruled}
-    return [*({**by_name, **found} if tried else {**by_name, **found, **by_name}).values()]
+    by_name = {document.name: document for document in ruled}
+    return [*({**by_name, **others} if tried else {**by_name, **others, **by_name}).values()]
 
 
 def _name(raw: Object) -> str:
@@ -224,30 +224,32 @@ def paths(rulebook: Rulebook) -> Sequence[tuple[str, str]]:
     return [
         *PATHS.items(),
         *(
-            (each.kind, f"/apis/{each.group}/{version}/{each.plural}")
-            for each in classes
-            for version in each.versions
+            (claim_class.kind, f"/apis/{claim_class.group}/{version}/{claim_class.plural}")
+            for claim_class in classes
+            for version in claim_class.versions
         ),
     ]
 
 
 def by_kind(contents: Iterable[tuple[bytes, str]], rulebook: Rulebook) -> dict[str, list[Mapping[str, Any]]]:
     """The objects of files, each with its name; raises UnreadableError."""
-    known = dict(paths(rulebook))
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    wanted = dict(paths(rulebook))
+    objects: dict[str, list[Mapping[str, Any]]] = {}
     for content, name in contents:
         for document in contents_of(content, name):
-            for kind, one in members(document):
-                if kind in known:
-                    found.setdefault(kind, []).append(one)
-    return found
+            for kind, raw in members(document):
+                if kind in wanted:
+                    objects.setdefault(kind, []).append(raw)
+    return objects
 
 
 def files(named: Iterable[str]) -> Iterator[str]:
     """The files, and those in directories among them."""
     for name in named:
         folder = Path(name)
-        yield from map(str, sorted(one for one in folder.rglob("*") if one.is_file())) if folder.is_dir() else [name]
+        yield from (
+            map(str, sorted(path for path in folder.rglob("*") if path.is_file())) if folder.is_dir() else [name]
+        )
 
 
 # What commands and the console show of the current cluster, read once; they could also read it from files.
@@ -279,16 +281,16 @@ def read_surveyed(rulebook: Rulebook) -> Mapping[str, Sequence[Mapping[str, Any]
     from webhook.cluster.client import ask
 
     async def read(api: client.Api) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        found: dict[str, Sequence[Mapping[str, Any]]] = {}
+        objects: dict[str, Sequence[Mapping[str, Any]]] = {}
         for kind, path in paths(rulebook):
             try:
-                found[kind] = found.get(kind) or await api.list(path)
+                objects[kind] = objects.get(kind) or await api.list(path)
             except client.MissingError:
-                found[kind] = []
+                objects[kind] = []
             except client.ApiError:
                 if kind == "Node":
                     raise
-        return found
+        return objects
 
     try:
         return ask(read)

@@ -134,13 +134,13 @@ def device_classes(backend: Backend) -> list[str]:
     return sorted(name.removeprefix(DEVICE_CLASS) for name in backend.owns if name.startswith(DEVICE_CLASS))
 
 
-def pools_of(nodes: Iterable[Object], known: cards.Labels, rulebook: Rulebook) -> list[Pool]:
+def pools_of(nodes: Iterable[Object], card_labels: cards.Labels, rulebook: Rulebook) -> list[Pool]:
     """The nodes with devices; those that are alike are one pool.
 
     A device is a resource that a rule knows, or that looks like a GPU; one that is ill counts, too.
     """
     backends = rulebook.backends.values()
-    keys = known.keys | {key for backend in backends for mode in backend.modes for key in mode.pool}
+    keys = card_labels.keys | {key for backend in backends for mode in backend.modes for key in mode.pool}
     keys |= {key for backend in backends for key in told_by(backend)}
     marks = [mark for backend in backends for mark in backend.nodes.annotations]
     pools: dict[object, Pool] = {}
@@ -473,8 +473,8 @@ class Survey:
 
 def survey(objects: Objects, rulebook: Rulebook) -> Survey:
     """What these objects, by kind, say of their cluster; a kind that could not be read has no entry."""
-    known = cards.labels(rulebook)
-    pools = pools_of(objects.get("Node", ()), known, rulebook)
+    card_labels = cards.labels(rulebook)
+    pools = pools_of(objects.get("Node", ()), card_labels, rulebook)
     sightings = [*on_nodes(pools, objects, rulebook), *in_classes(objects, rulebook)]
     there, twins = _told_apart([sighting for sighting in sightings if not sighting.missing])
     certain = {installed.backend.name for installed in there}
@@ -484,7 +484,7 @@ def survey(objects: Objects, rulebook: Rulebook) -> Survey:
             where = f" on {named_nodes(sighting.pool.names)}" if sighting.pool else ""
             signs = [f"{sighting.signs}{where}".strip(), *sighting.signs.others, *sighting.missing]
             doubts[sighting.backend.name] = ", ".join(signs).removeprefix(", ")
-    device, unknown_card = _device(there, known)
+    device, unknown_card = _device(there, card_labels)
     values, undecided = settings(there, objects)
 
     # The provisioners of the classes of claims, each with its class.
@@ -561,12 +561,12 @@ def _first(there: Sequence[Installed], devices: str) -> Line | None:
     return Line(serving[0], others) if serving else None
 
 
-def _device(there: Sequence[Installed], known: cards.Labels) -> tuple[Line | None, list[str]]:
+def _device(there: Sequence[Installed], card_labels: cards.Labels) -> tuple[Line | None, list[str]]:
     """The only model that there is, or a sentence why none can be said."""
     models: dict[str, dict[str, None]] = defaultdict(dict)
     for installed in there:
         for pool in installed.pools:
-            card = known.recognise(pool.labels, installed.backend).card or installed.backend.card
+            card = card_labels.recognise(pool.labels, installed.backend).card or installed.backend.card
             models[card.model if card else ""].update(dict.fromkeys(pool.names))
     if nameless := models.pop("", None):
         fix = "write device: if all cards are of one model; else shares become no sizes, and no quota counts memory"
@@ -593,9 +593,9 @@ def _not_served(pools: Sequence[Pool], there: Sequence[Installed], rulebook: Rul
         for name in pool.resources - served:
             left[name] += pool.names
     for name, names in sorted(left.items()):
-        known = rulebook.resources.get(name)
-        owners = ", ".join(backend.name for backend in known.known[:4]) if known else ""
-        why = f"the signs of {owners} are not all there" if known else "looks like a GPU, and no rule knows it"
+        resource = rulebook.resources.get(name)
+        owners = ", ".join(backend.name for backend in resource.known[:4]) if resource else ""
+        why = f"the signs of {owners} are not all there" if resource else "looks like a GPU, and no rule knows it"
         yield f"{name} on {named_nodes(names)} is served by nothing: {why}"
 
 

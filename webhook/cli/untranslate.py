@@ -61,22 +61,22 @@ class Completed(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def complete(served: Assignment, seen: Pod, rulebook: Rulebook) -> Completed:
+def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
     """Complete a request that was read from resources by what the rest of the pod says of the devices.
 
     Raises CannotExpressError if the pod is not on the back end's nodes, or nothing says which partition it gets.
     """
-    bounds = node_affinity.bounds(seen)
-    served = _by_nodes(_by_marks(served, seen), bounds)
-    reach = NodeSelection(seen, rulebook)
+    bounds = node_affinity.bounds(pod)
+    served = _by_nodes(_by_marks(served, pod), bounds)
+    reach = NodeSelection(pod, rulebook)
     if not reach.allows(served):
         raise _elsewhere(served, reach)
     unread: list[Unread] = []
     notes: list[str] = []
     allowed: Sequence[Card] | None = None
-    for line in _said(served, seen, bounds):
+    for line in _said(served, pod, bounds):
         meant = {part: _meant(line.output, part, served.backend, rulebook) for part in line.parts}
-        unknown = [part for part, found in meant.items() if not found]
+        unknown = [part for part, among in meant.items() if not among]
         excludes = "lookalikes" in line.output.words
         if unknown or (excludes and allowed is None):
             unread.append(Unread(line.where, line.key, shown(", ".join(unknown or line.parts))))
@@ -84,20 +84,20 @@ def complete(served: Assignment, seen: Pod, rulebook: Rulebook) -> Completed:
             without = _all(meant.values())
             allowed = None if allowed is None else [card for card in allowed if card not in without]
             continue
-        found = _all(_called(part, cards_, rulebook) for part, cards_ in meant.items())
-        notes += _narrowed(line, found, _all(meant.values()))
-        allowed = found if allowed is None else [card for card in found if card in allowed]
+        able = _all(_called(part, cards_, rulebook) for part, cards_ in meant.items())
+        notes += _narrowed(line, able, _all(meant.values()))
+        allowed = able if allowed is None else [card for card in able if card in allowed]
     told = _Told(allowed, unread, notes)
     named = served.request.models or tuple(card.model for card in told.allowed or ())
-    known = [rulebook.devices[model.lower()] for model in named]
-    if len(known) == 1:
-        served = _on_card(served, known[0])
-    request = replace(served.request, models=named, placement=_placement(served, seen))
-    card = known[0] if len(known) == 1 else served.card
+    named_cards = [rulebook.devices[model.lower()] for model in named]
+    if len(named_cards) == 1:
+        served = _on_card(served, named_cards[0])
+    request = replace(served.request, models=named, placement=_placement(served, pod))
+    card = named_cards[0] if len(named_cards) == 1 else served.card
     if card is not None and served.mode.when.devices == "profile" and request.devices == "part":
         request = translate.cut_partition(request, card, served.backend)
     served = replace(served, request=request, card=card)
-    others = [*_otherwise(served, seen, rulebook), *own(served.backend, seen), *_excluded(served.mode, seen)]
+    others = [*_otherwise(served, pod, rulebook), *own(served.backend, pod), *_excluded(served.mode, pod)]
     return Completed(served, [*told.unread, *others], told.notes)
 
 
@@ -113,18 +113,18 @@ def _on_card(served: Assignment, card: Card) -> Assignment:
 # Modes that only labels and annotations of the pod tell apart
 
 
-def _by_marks(served: Assignment, seen: Pod) -> Assignment:
+def _by_marks(served: Assignment, pod: Pod) -> Assignment:
     """The mode for the same resources whose labels and annotations the pod has, if those of this one are others."""
     alike = [mode for mode in served.backend.modes if mode.when.devices == served.mode.when.devices]
     native = served.demand.extended.amounts.keys()
-    modes = [mode for mode in alike if native <= mode.amounts.keys() and _is_marked(mode, seen)]
-    return served if _is_marked(served.mode, seen) or not modes else replace(served, mode=modes[0])
+    modes = [mode for mode in alike if native <= mode.amounts.keys() and _is_marked(mode, pod)]
+    return served if _is_marked(served.mode, pod) or not modes else replace(served, mode=modes[0])
 
 
-def _is_marked(mode: Mode, seen: Pod) -> bool:
+def _is_marked(mode: Mode, pod: Pod) -> bool:
     """Whether the pod says nothing else than the mode does in the mode's constant labels and annotations."""
     for section, _ in METADATA:
-        present = getattr(seen, section)
+        present = getattr(pod, section)
         for key, output in getattr(mode.outputs, section).items():
             if isinstance(output, Constant) and not output.words and present.get(key, output.value) != output.value:
                 return False
@@ -140,9 +140,9 @@ def _by_nodes(served: Assignment, bounds: Bounds) -> Assignment:
         return served
     for mode in served.backend.modes:
         if served.demand.extended.amounts.keys() <= mode.amounts.keys():
-            found = _of_nodes(mode, served, bounds)
-            if found:
-                return replace(served, mode=mode, request=replace(served.request, **found))
+            told = _of_nodes(mode, served, bounds)
+            if told:
+                return replace(served, mode=mode, request=replace(served.request, **told))
     if served.mode.when.devices == "profile":
         keys = " or ".join(key for key, output in served.mode.pool.items() if "profile" in output.words)
         message = f"which partition a device of {served.backend.name} is says the node label {keys}"
@@ -152,17 +152,19 @@ def _by_nodes(served: Assignment, bounds: Bounds) -> Assignment:
 
 def _of_nodes(mode: Mode, served: Assignment, bounds: Bounds) -> dict[str, Any]:
     """The fields of a request that the selected nodes tell. Of several sizes the least is sure."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for key, output in mode.node_numbers.items():
         values = [int(value) for value in bounds.get(key, ()) if value.isdecimal() and int(value)]
         if values and isinstance(output, Amount):
-            found |= amounts.read_back(output, min(values), served.request.count)
-    lines = {key: one for key, one in mode.outputs.node_affinity.items() if "profile" in one.words and key in bounds}
-    profiles = {one for key, line in lines.items() for one in _profiles(line, bounds[key], served.backend)}
+            numbers |= amounts.read_back(output, min(values), served.request.count)
+    lines = {
+        key: line for key, line in mode.outputs.node_affinity.items() if "profile" in line.words and key in bounds
+    }
+    profiles = {profile for key, line in lines.items() for profile in _profiles(line, bounds[key], served.backend)}
     if len(profiles) > 1:
         message = f"a device on the nodes that the pod selects is any of {', '.join(sorted(profiles))}"
         raise CannotExpressError("GPU405", message, f"select nodes with one of them by {' and '.join(lines)}")
-    return found | ({"profile": profiles.pop()} if profiles else {})
+    return numbers | ({"profile": profiles.pop()} if profiles else {})
 
 
 def _profiles(line: Output, values: Iterable[str], backend: Backend) -> Iterator[str]:
@@ -170,8 +172,8 @@ def _profiles(line: Output, values: Iterable[str], backend: Backend) -> Iterator
     dotted = {name.replace("+", ".").lower(): name for name in backend.profiles}
     for template in line.texts if isinstance(line, Constant) else ():
         for value in values:
-            said = _filling(template, value).get("profile", "").lower()
-            yield from filter(None, [{**dotted, **spelled}.get(said)])
+            spelling = _filling(template, value).get("profile", "").lower()
+            yield from filter(None, [{**dotted, **spelled}.get(spelling)])
 
 
 def _filling(template: str, value: str) -> Mapping[str, str]:
@@ -198,19 +200,19 @@ class _Told(NamedTuple):
     notes: Sequence[str]
 
 
-def _all(found: Iterable[Sequence[Card]]) -> Sequence[Card]:
-    return list({card.model: card for among in found for card in among}.values())
+def _all(groups: Iterable[Sequence[Card]]) -> Sequence[Card]:
+    return list({card.model: card for among in groups for card in among}.values())
 
 
-def _called(name: str, found: Sequence[Card], rulebook: Rulebook) -> Sequence[Card]:
+def _called(name: str, able: Sequence[Card], rulebook: Rulebook) -> Sequence[Card]:
     """Of the cards whose names hold a part, those that are called so; all of them if none is."""
-    return [card for card in cards.read_model(name, rulebook) if card in found] or found
+    return [card for card in cards.read_model(name, rulebook) if card in able] or able
 
 
-def _narrowed(line: _Line, found: Sequence[Card], meant: Sequence[Card]) -> Iterator[str]:
-    more = len(meant) - len(found)
+def _narrowed(line: _Line, called: Sequence[Card], meant: Sequence[Card]) -> Iterator[str]:
+    more = len(meant) - len(called)
     if more:
-        names = ", ".join(card.model for card in found)
+        names = ", ".join(card.model for card in called)
         yield f"{line.where} is read as {names}; {more} other models whose names hold a part of it are left out"
 
 
@@ -223,19 +225,19 @@ class _Line(NamedTuple):
     parts: Sequence[str]
 
 
-def _said(served: Assignment, seen: Pod, bounds: Bounds) -> Sequence[_Line]:
+def _said(served: Assignment, pod: Pod, bounds: Bounds) -> Sequence[_Line]:
     """The lines that select models, then those that exclude some."""
-    outputs, found = served.mode.outputs, []
+    outputs, lines = served.mode.outputs, []
     for section, _ in METADATA:
         for key, output in getattr(outputs, section).items():
-            value = getattr(seen, section).get(key)
+            value = getattr(pod, section).get(key)
             if value is not None and not output.is_number:
                 parts = [part.strip() for part in str(value).split(",")]
-                found.append(_Line(field_path(("metadata", section, key)), key, output, parts))
+                lines.append(_Line(field_path(("metadata", section, key)), key, output, parts))
     for key, output in outputs.node_affinity.items():
         if bounds.get(key):
-            found.append(_Line("the node label", key, output, sorted(bounds[key])))
-    about = [line for line in found if is_about_models(line.output)]
+            lines.append(_Line("the node label", key, output, sorted(bounds[key])))
+    about = [line for line in lines if is_about_models(line.output)]
     return sorted(about, key=lambda line: "lookalikes" in line.output.words)
 
 
@@ -244,12 +246,12 @@ def is_about_models(output: Output) -> bool:
     return not _ABOUT_MODELS.isdisjoint(output.words)
 
 
-def _meant(output: Output, said: str, backend: Backend, rulebook: Rulebook) -> Sequence[Card]:
+def _meant(output: Output, text: str, backend: Backend, rulebook: Rulebook) -> Sequence[Card]:
     """The cards that one name means to the system; where it looks for parts of names, all that have it."""
-    part, found = said.lower(), cards.card_served(backend, rulebook)
+    part, able = text.lower(), cards.card_served(backend, rulebook)
     if isinstance(output, Amount) and (output.substring or output.what == "lookalikes"):
-        return [card for card in found if part and any(part in name for name in _names(card))]
-    return [card for card in found if any(_is(written, part) for written in cards.texts(output, card))]
+        return [card for card in able if part and any(part in name for name in _names(card))]
+    return [card for card in able if any(_is(written, part) for written in cards.texts(output, card))]
 
 
 def _names(card: Card) -> Iterator[str]:
@@ -257,39 +259,41 @@ def _names(card: Card) -> Iterator[str]:
     yield from (f"{card.vendor}-{name}".lower() for name in (*card.names, card.model))
 
 
-def _is(written: str, said: str) -> bool:
-    return written.lower() == said or bool(_filling(written, said))
+def _is(written: str, name: str) -> bool:
+    return written.lower() == name or bool(_filling(written, name))
 
 
 # What else is said
 
 
-def _placement(served: Assignment, seen: Pod) -> str | None:
+def _placement(served: Assignment, pod: Pod) -> str | None:
     """The placement that an annotation asks for."""
     if served.request.placement is not None:
         return served.request.placement
     lines = served.mode.outputs.annotations.items()
-    for key, output in [(key, one) for key, one in lines if isinstance(one, Amount) and one.what == "placement"]:
+    for key, output in [
+        (key, output) for key, output in lines if isinstance(output, Amount) and output.what == "placement"
+    ]:
         for placement in PLACEMENTS:
-            if seen.annotations.get(key) in output.values.get(placement, (placement,)):
+            if pod.annotations.get(key) in output.values.get(placement, (placement,)):
                 return placement
     return None
 
 
-def _otherwise(served: Assignment, seen: Pod, rulebook: Rulebook) -> Iterator[Unread]:
+def _otherwise(served: Assignment, pod: Pod, rulebook: Rulebook) -> Iterator[Unread]:
     """What the pod says in a line of the rule that the rule would not say for this request."""
     for section, _ in METADATA:
-        present = getattr(seen, section)
+        present = getattr(pod, section)
         for key, output in getattr(served.mode.outputs, section).items():
             computed = output.words and not output.is_number and not is_about_models(output)
             if key in present and computed and inject.text(output, served, rulebook) != present[key]:
                 yield Unread(field_path(("metadata", section, key)), key, shown(str(present[key])))
 
 
-def own(backend: Backend, seen: Pod) -> Iterator[Unread]:
+def own(backend: Backend, pod: Pod) -> Iterator[Unread]:
     """The annotations and labels that are constraints of a back end."""
     for section, _ in METADATA:
-        for key, value in getattr(seen, section).items():
+        for key, value in getattr(pod, section).items():
             if constrains(key, backend):
                 yield Unread(field_path(("metadata", section, key)), key, shown(str(value)))
 
@@ -299,13 +303,13 @@ def constrains(key: str, backend: Backend) -> bool:
     return any(fnmatchcase(key, pattern) for pattern in backend.constraints)
 
 
-def _excluded(mode: Mode, seen: Pod) -> Iterator[Unread]:
+def _excluded(mode: Mode, pod: Pod) -> Iterator[Unread]:
     """Expressions on the rule's node labels that do not select a value."""
-    for term in node_affinity.terms(seen):
-        for one in term.get("matchExpressions") or ():
-            key, operator = str(one.get("key")), str(one.get("operator"))
+    for term in node_affinity.terms(pod):
+        for expression in term.get("matchExpressions") or ():
+            key, operator = str(expression.get("key")), str(expression.get("operator"))
             if key in mode.outputs.node_affinity and operator not in _SELECTING:
-                values = shown(", ".join(one.get("values") or ()))
+                values = shown(", ".join(expression.get("values") or ()))
                 yield Unread("", key, f"the node affinity {key} {operator} {values}")
 
 
@@ -319,16 +323,16 @@ def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
         # The annotations or labels that neither a rule nor the back end's scheduler wrote.
         present = metadata.get(section) or {}
         written = [
-            {key.replace(CONTAINER, one.demand.container.name): output for key, output in outputs.items()}
-            for one in served
-            for outputs in [getattr(one.mode.outputs, section)]
+            {key.replace(CONTAINER, assignment.demand.container.name): output for key, output in outputs.items()}
+            for assignment in served
+            for outputs in [getattr(assignment.mode.outputs, section)]
         ]
-        companions = [one.mode.companions for one in served if one.mode.companions is not None]
+        companions = [assignment.mode.companions for assignment in served if assignment.mode.companions is not None]
         left = {
             key: value
             for key, value in present.items()
             if not any(key in outputs and outputs[key].wrote(value) for outputs in written)
-            and not any(each.reserves(key) for each in companions)
+            and not any(companion.reserves(key) for companion in companions)
         }
         metadata = with_value(metadata, section, left)
     spec = dict(pod.spec)
@@ -336,7 +340,7 @@ def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
         spec = with_value(spec, key, left)
     for container in pod.containers:
         path = container.path[1:]
-        here = [one for one in served if one.demand.container.path == container.path]
+        here = [assignment for assignment in served if assignment.demand.container.path == container.path]
         spec = _replaced(spec, path, partial(_container, served=here))
     return {**pod.raw, "metadata": metadata, "spec": spec}
 
@@ -358,35 +362,47 @@ def _replaced(holder: Any, path: Sequence[str | int], change: Callable[[Any], An
 def _container(raw: Mapping[str, Any], served: Sequence[Assignment]) -> dict[str, Any]:
     container = dict(raw)
     resources = dict(container.get("resources") or {})
-    owned = {name for one in served for name in one.backend.owns}
+    owned = {name for assignment in served for name in assignment.backend.owns}
     for section in ("limits", "requests"):
         left = {name: value for name, value in (resources.get(section) or {}).items() if name not in owned}
         resources = with_value(resources, section, left)
-    names = {name for one in served for name in inject.claim_names(one.demand.container) if one.mode.claims}
+    names = {
+        name
+        for assignment in served
+        for name in inject.claim_names(assignment.demand.container)
+        if assignment.mode.claims
+    }
     kept = [claim for claim in resources.get("claims") or () if claim.get("name") not in names]
     env = [entry for entry in container.get("env") or () if not _injected(entry, served)]
     return with_value(with_value(container, "resources", with_value(resources, "claims", kept)), "env", env)
 
 
 def _injected(variable: Mapping[str, Any], served: Sequence[Assignment]) -> bool:
-    outputs = (one.mode.outputs.env for one in served)
+    outputs = (assignment.mode.outputs.env for assignment in served)
     name = variable.get("name")
     return any(name in env and env[name].wrote(variable.get("value")) for env in outputs if name)
 
 
 def _fields(pod: Pod, served: Sequence[Assignment]) -> Mapping[str, Any]:
     """What is left of each field of the spec that something is injected into."""
-    spec, injected = pod.spec, [one.backend.inject for one in served]
-    tolerations = [dict(toleration) for each in injected for toleration, _ in each.tolerations]
-    labels = {key for one in served for key in one.mode.outputs.node_affinity}
-    claims = {name for one in served if one.mode.claims for name in inject.claim_names(one.demand.container)}
+    spec, injected = pod.spec, [assignment.backend.inject for assignment in served]
+    tolerations = [dict(toleration) for injection in injected for toleration, _ in injection.tolerations]
+    labels = {key for assignment in served for key in assignment.mode.outputs.node_affinity}
+    claims = {
+        name
+        for assignment in served
+        if assignment.mode.claims
+        for name in inject.claim_names(assignment.demand.container)
+    }
     return {
-        "schedulerName": _unless(spec.get("schedulerName"), [each.scheduler for each in injected]),
-        "runtimeClassName": _unless(spec.get("runtimeClassName"), [each.runtime_class for each in injected]),
-        "tolerations": [each for each in spec.get("tolerations") or () if each not in tolerations],
+        "schedulerName": _unless(spec.get("schedulerName"), [injection.scheduler for injection in injected]),
+        "runtimeClassName": _unless(
+            spec.get("runtimeClassName"), [injection.runtime_class for injection in injected]
+        ),
+        "tolerations": [toleration for toleration in spec.get("tolerations") or () if toleration not in tolerations],
         "nodeSelector": {key: value for key, value in (spec.get("nodeSelector") or {}).items() if key not in labels},
         "affinity": node_affinity.without(pod, labels) if spec.get("affinity") else None,
-        "resourceClaims": [each for each in spec.get("resourceClaims") or () if each.get("name") not in claims],
+        "resourceClaims": [claim for claim in spec.get("resourceClaims") or () if claim.get("name") not in claims],
     }
 
 

@@ -159,7 +159,7 @@ class Api:
 
     async def list(self, path: str, selector: str = "") -> list[Object]:
         """All objects of a collection, of one moment."""
-        return [found async for page in self.pages(path, selector) for found in page["items"] or ()]
+        return [raw async for page in self.pages(path, selector) for raw in page["items"] or ()]
 
     async def version(self, path: str) -> int:
         """The present version of a collection, by a consistent list."""
@@ -249,11 +249,11 @@ def decoded(content: bytes) -> Object:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        found: Object = orjson.loads(content)
+        document: Object = orjson.loads(content)
     finally:
         if collecting:
             gc.enable()
-    return found
+    return document
 
 
 def timestamp(at: datetime) -> str:

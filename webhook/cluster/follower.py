@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class Handler(Generic[T]):
     """What a follower tells of its collection. Versions are those of the collection, and only grow."""
 
-    def keep(self, found: Object) -> T:
+    def keep(self, raw: Object) -> T:
         """What is kept of an object; the rest is forgotten at once."""
         raise NotImplementedError
 
@@ -92,9 +92,9 @@ class Follower(Generic[T]):
         self.as_of = began
         while True:
             began = monotonic()
-            async for kind, found in self._api.watch(path, version, self._seconds):
-                version = str(found["metadata"]["resourceVersion"])
-                self._handle(kind, found, int(version))
+            async for kind, raw in self._api.watch(path, version, self._seconds):
+                version = str(raw["metadata"]["resourceVersion"])
+                self._handle(kind, raw, int(version))
             if monotonic() - began < SHORTEST_WATCH_SECONDS:
                 raise ApiError(f"the watch of {path} ended at once")
             self.as_of = began  # the watch ended as it was asked to, so it was alive when it began
@@ -117,17 +117,17 @@ class Follower(Generic[T]):
         version = "0"
         async for page in self._api.pages(path):
             version = str(page["metadata"]["resourceVersion"])
-            kept += [self._handler.keep(found) for found in page["items"] or ()]
+            kept += [self._handler.keep(raw) for raw in page["items"] or ()]
             await asyncio.sleep(0)
         return kept, version
 
-    def _handle(self, kind: str, found: Object, version: int) -> None:
+    def _handle(self, kind: str, raw: Object, version: int) -> None:
         if kind == "BOOKMARK":
             self._handler.bookmarked(version)
         elif kind == "DELETED":
-            self._handler.deleted(self._handler.keep(found), version)
+            self._handler.deleted(self._handler.keep(raw), version)
         else:
-            self._handler.updated(self._handler.keep(found), version)
+            self._handler.updated(self._handler.keep(raw), version)
 
 
 class Collection(Handler[Object]):
@@ -142,14 +142,14 @@ class Collection(Handler[Object]):
         """Whether what changes now was found in a list, and may have changed long ago."""
         self._changed = changed
 
-    def keep(self, found: Object) -> Object:
+    def keep(self, raw: Object) -> Object:
         """Without what only the API server needs."""
-        metadata = found["metadata"]
-        return {**found, "metadata": {key: metadata[key] for key in _KEPT if key in metadata}}
+        metadata = raw["metadata"]
+        return {**raw, "metadata": {key: metadata[key] for key in _KEPT if key in metadata}}
 
     def listed(self, kept: list[Object], version: int) -> None:  # noqa: ARG002 - of no use here
         """All objects there are."""
-        before, self.objects = self.objects, {_name(found): found for found in kept}
+        before, self.objects = self.objects, {_name(raw): raw for raw in kept}
         self.listing = True
         for name in before.keys() | self.objects.keys():
             self._changed(name)

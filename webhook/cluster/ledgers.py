@@ -66,8 +66,8 @@ class TenantUsages:
 
     async def read(self, tenant: str) -> Versioned:
         """The ledger as it is now; empty where there is no object."""
-        found = await self._api.find(f"{COLLECTION}/{tenant}")
-        return Versioned(Ledger(), "") if found is None else read(found)
+        raw = await self._api.find(f"{COLLECTION}/{tenant}")
+        return Versioned(Ledger(), "") if raw is None else read(raw)
 
     async def write(self, tenant: str, ledger: Ledger, version: str) -> Versioned:
         """Replace the ledger if it still has this version; raises ConflictError if it has not.
@@ -94,17 +94,17 @@ class TenantUsages:
     async def uid(self, name: str) -> str | None:
         """The UID of the pod that has a name (`namespace/name`) now: a quorum read."""
         namespace, _, pod = name.partition("/")
-        found = await self._api.find(f"/api/v1/namespaces/{namespace}/pods/{pod}")
-        return None if found is None else str(found["metadata"]["uid"])
+        raw = await self._api.find(f"/api/v1/namespaces/{namespace}/pods/{pod}")
+        return None if raw is None else str(raw["metadata"]["uid"])
 
     async def all(self) -> dict[str, Ledger]:
         """All ledgers, of one moment: a consistent list."""
-        return {found["metadata"]["name"]: read(found).ledger for found in await self._api.list(COLLECTION)}
+        return {raw["metadata"]["name"]: read(raw).ledger for raw in await self._api.list(COLLECTION)}
 
 
-def read(found: Object) -> Versioned:
+def read(raw: Object) -> Versioned:
     """The ledger in an object, and what is wrong with it."""
-    return Versioned(stored.read(found.get("status") or {}), str(found["metadata"]["resourceVersion"]))
+    return Versioned(stored.read(raw.get("status") or {}), str(raw["metadata"]["resourceVersion"]))
 
 
 def written(tenant: str, ledger: Ledger | None, version: str) -> Object:
@@ -181,7 +181,7 @@ class _Queue:
 
     def unanswered(self) -> list[_Waiting]:
         """The requests that still wait."""
-        return [each for each in self.waiting if not each.answer.done()]
+        return [request for request in self.waiting if not request.answer.done()]
 
 
 class _Verdicts(NamedTuple):
@@ -196,13 +196,13 @@ class _Verdicts(NamedTuple):
     fresh: bool
 
     def unsure(self) -> list[_Waiting]:
-        return [each for each, outcome in self.outcomes if each.is_unsure(outcome, self.by)]
+        return [request for request, outcome in self.outcomes if request.is_unsure(outcome, self.by)]
 
     def final(self) -> list[tuple[_Waiting, Outcome]]:
         return [pair for pair in self.outcomes if pair[0].is_final(pair[1], self.by, fresh=self.fresh)]
 
     def admitted(self) -> list[Ask]:
-        return [each.ask for each, outcome in self.outcomes if outcome.verdict == "admit"]
+        return [request.ask for request, outcome in self.outcomes if outcome.verdict == "admit"]
 
 
 class Reservations:
@@ -263,29 +263,29 @@ class Reservations:
         """What would become of an ask by the ledger as it is now; of one over the limit, by what it is soon."""
         try:
             async with asyncio.timeout(deadline - monotonic()):
-                found = await self._preview(tenant, ask)
-                if found.outcome.verdict == "over":
+                preview = await self._preview(tenant, ask)
+                if preview.outcome.verdict == "over":
                     await asyncio.sleep(HOLD_SECONDS)
-                    found = await self._preview(tenant, ask)
-                while found.outcome.verdict == "wait":
+                    preview = await self._preview(tenant, ask)
+                while preview.outcome.verdict == "wait":
                     await asyncio.sleep(LONGEST_PAUSE)
-                    found = await self._preview(tenant, ask)
-                return found
+                    preview = await self._preview(tenant, ask)
+                return preview
         except (ApiError, TimeoutError):
             return Answered(TOO_LATE, Ledger())
 
     async def _preview(self, tenant: str, ask: Ask) -> Answered:
-        found = (await self._store.read(tenant)).ledger
-        closed = {token: amount for token, amount in found.advances.items() if not amount}
-        _, [outcome] = ledgers.reserve(replace(found, advances=closed), [ask])
-        return Answered(outcome, found)
+        ledger = (await self._store.read(tenant)).ledger
+        closed = {token: amount for token, amount in ledger.advances.items() if not amount}
+        _, [outcome] = ledgers.reserve(replace(ledger, advances=closed), [ask])
+        return Answered(outcome, ledger)
 
     async def close(self) -> None:
         """Close the escrow of every tenant: this process ends."""
         self._closing = True
         for queue in self._queues.values():
             queue.more.set()
-        await asyncio.gather(*(each.task for each in self._queues.values() if each.task), return_exceptions=True)
+        await asyncio.gather(*(queue.task for queue in self._queues.values() if queue.task), return_exceptions=True)
 
     def known(self) -> Iterator[tuple[str, Ledger]]:
         """The ledgers that were used of late, by tenant."""
@@ -327,40 +327,40 @@ class Reservations:
     async def _round(self, tenant: str, queue: _Queue) -> int:
         """Judge the requests that wait by one state of the ledger, written once for all; how many that answered."""
         fresh = queue.known is None
-        known = queue.known or await self._read(tenant, queue)
-        judged = _judge(queue, known.ledger, fresh=fresh)
+        versioned = queue.known or await self._read(tenant, queue)
+        judged = _judge(queue, versioned.ledger, fresh=fresh)
         after, unsure, final = judged.after, judged.unsure(), judged.final()
         if unsure:
             after = replace(after, recount=after.recount + 1)
             self._metrics.ledger[("recount",)] += 1
         if not self._closing:
             after = queue.account.open(after, judged.admitted(), monotonic())
-        known = await self._write(tenant, queue, known, after)
-        for each in unsure:
-            each.recount = after.recount
-        for each, outcome in final:
-            if not each.answer.done():
-                each.answer.set_result(Answered(outcome, known.ledger))
+        versioned = await self._write(tenant, queue, versioned, after)
+        for request in unsure:
+            request.recount = after.recount
+        for request, outcome in final:
+            if not request.answer.done():
+                request.answer.set_result(Answered(outcome, versioned.ledger))
         # Requests without an answer have to be judged by another state than this one.
-        queue.known = known if len(final) == len(judged.outcomes) else None
+        queue.known = versioned if len(final) == len(judged.outcomes) else None
         return len(final)
 
     async def _renew(self, tenant: str, queue: _Queue) -> None:
         """Write drawn pods down as reservations, and open the escrow anew."""
-        known, account = await self._read(tenant, queue), queue.account
-        after = account.close(known.ledger) if self._closing else account.renew(known.ledger, monotonic())
-        queue.known = await self._write(tenant, queue, known, after)
+        versioned, account = await self._read(tenant, queue), queue.account
+        after = account.close(versioned.ledger) if self._closing else account.renew(versioned.ledger, monotonic())
+        queue.known = await self._write(tenant, queue, versioned, after)
 
     async def _read(self, tenant: str, queue: _Queue) -> Versioned:
-        known = await self._store.read(tenant)
-        queue.account.learn(known.ledger)
-        return known
+        versioned = await self._store.read(tenant)
+        queue.account.learn(versioned.ledger)
+        return versioned
 
-    async def _write(self, tenant: str, queue: _Queue, known: Versioned, after: Ledger) -> Versioned:
+    async def _write(self, tenant: str, queue: _Queue, versioned: Versioned, after: Ledger) -> Versioned:
         """Replace a ledger, unless it stays as it is. One that cannot be read as a whole is left to the settler."""
-        if after is known.ledger or known.ledger.problems:
-            return known
-        written = await self._store.write(tenant, after, known.version)
+        if after is versioned.ledger or versioned.ledger.problems:
+            return versioned
+        written = await self._store.write(tenant, after, versioned.version)
         queue.account.wrote(written.ledger)
         return written
 
@@ -368,9 +368,9 @@ class Reservations:
 def _judge(queue: _Queue, ledger: Ledger, *, fresh: bool) -> _Verdicts:
     """Judge the requests of a queue that wait, in their order."""
     waiting = queue.unanswered()
-    after, outcomes = ledgers.reserve(queue.account.close(ledger), [each.ask for each in waiting])
-    for each, outcome in zip(waiting, outcomes, strict=True):
-        each.late = outcome._replace(verdict="again") if outcome.why else TOO_LATE
+    after, outcomes = ledgers.reserve(queue.account.close(ledger), [request.ask for request in waiting])
+    for request, outcome in zip(waiting, outcomes, strict=True):
+        request.late = outcome._replace(verdict="again") if outcome.why else TOO_LATE
     return _Verdicts(ledger, after, list(zip(waiting, outcomes, strict=True)), fresh)
 
 

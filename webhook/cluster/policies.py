@@ -100,10 +100,10 @@ class Policies:
     def tenancy(self, rulebook: Rulebook) -> Tenancy:
         """All of it as values, beside what the rulebook has from its files."""
         offline = rulebook.tenancy
-        for known in (self._policies, self._exemptions):
+        for kept in (self._policies, self._exemptions):
             if rulebook.digest != self._digest:
-                known.stale = {*self.objects(known.kind)}
-            known.refresh(self.objects(known.kind), rulebook)
+                kept.stale = {*self.objects(kept.kind)}
+            kept.refresh(self.objects(kept.kind), rulebook)
         self._digest = rulebook.digest
         policies = self._policies.values
         named = {policy.name for policy in offline.policies}
@@ -114,9 +114,11 @@ class Policies:
             )
         return replace(
             offline,
-            policies=[*offline.policies, *(each for name, each in policies.items() if name not in named)],
+            policies=[*offline.policies, *(policy for name, policy in policies.items() if name not in named)],
             exemptions=[*offline.exemptions, *self._exemptions.values.values()],
-            labels={name: found["metadata"].get("labels") or {} for name, found in self.namespaces.objects.items()},
+            labels={
+                name: namespace["metadata"].get("labels") or {} for name, namespace in self.namespaces.objects.items()
+            },
             watched=True,
             unknown=self.unknown,
         )
@@ -131,13 +133,13 @@ class Policies:
         """What is wrong with policies as they stand now, by name."""
         return self._policies.problems
 
-    def _outdate(self, known: _Known[Any], name: str) -> None:
-        found = self.objects(known.kind).get(name, {}).get("metadata", {})
-        if known.is_another(name, (found.get("uid"), found.get("generation"))):
-            known.stale.add(name)
-            self._changed(known.kind, name)
+    def _outdate(self, kept: _Known[Any], name: str) -> None:
+        metadata = self.objects(kept.kind).get(name, {}).get("metadata", {})
+        if kept.is_another(name, (metadata.get("uid"), metadata.get("generation"))):
+            kept.stale.add(name)
+            self._changed(kept.kind, name)
         else:
-            self._changed(f"{known.kind}/status", name)
+            self._changed(f"{kept.kind}/status", name)
 
 
 class _Known(Generic[T]):
@@ -167,14 +169,14 @@ class _Known(Generic[T]):
     def refresh(self, objects: Mapping[str, Object], rulebook: Rulebook) -> None:
         """Read what has changed."""
         stale, self.stale = self.stale, set()
-        found = self._read([objects[name] for name in stale if name in objects], rulebook)
+        reading = self._read([objects[name] for name in stale if name in objects], rulebook)
         for name in stale:
             self.instead.pop(name, None)
             self.problems.pop(name, None)
             if name not in objects:
                 self.good.pop(name, None)
-        self.good |= found.read
-        for name, broken in found.broken.items():
+        self.good |= reading.read
+        for name, broken in reading.broken.items():
             self.problems[name] = [str(problem) for problem in broken.problems]
             log.error("%s", "; ".join(self.problems[name]))
             if name not in self.good and broken.instead is not None:
@@ -201,12 +203,12 @@ class PolicyStatus:
         problems, strict = policies.problems, unknown_devices.refused_by_default(tenancy, rulebook.cluster)
         self._conditions = [
             (
-                found,
+                policy,
                 statuses.conditions_of(
                     problems.get(name, ()), ties.get(name), taken=name in policies.taken, strict=name in strict
                 ),
             )
-            for name, found in policies.objects("TenantPolicy").items()
+            for name, policy in policies.objects("TenantPolicy").items()
         ]
         self._changed.set()
 
@@ -215,9 +217,9 @@ class PolicyStatus:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            for found, conditions in self._conditions:
+            for policy, conditions in self._conditions:
                 try:
-                    await self._write(found, conditions)
+                    await self._write(policy, conditions)
                 except (MissingError, ConflictError):
                     continue  # it has changed, and the follower will tell
                 except ApiError as error:
@@ -225,12 +227,12 @@ class PolicyStatus:
                     self._changed.set()
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _write(self, found: Object, conditions: list[Condition]) -> None:
+    async def _write(self, policy: Object, conditions: list[Condition]) -> None:
         """Write the conditions of one policy, if it has others."""
         now = timestamp(datetime.now(UTC))
-        status = statuses.status(conditions, found["metadata"]["generation"], found.get("status") or {}, now)
+        status = statuses.status(conditions, policy["metadata"]["generation"], policy.get("status") or {}, now)
         if status is None:
             return
-        metadata = {key: found["metadata"][key] for key in ("name", "resourceVersion")}
+        metadata = {key: policy["metadata"][key] for key in ("name", "resourceVersion")}
         written = {"apiVersion": API_VERSION, "kind": "TenantPolicy", "metadata": metadata, "status": status}
         await self._api.replace(f"{GROUP}/tenantpolicies/{metadata['name']}/status", written)

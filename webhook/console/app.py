@@ -177,10 +177,10 @@ def _pages(app: Flask, rules: LoadedRules, standings: Standings) -> None:
         )
 
 
-def _pasted(text: bytes, said: Mapping[str, str]) -> Pasted:
+def _pasted(text: bytes, texts: Mapping[str, str]) -> Pasted:
     """What stands in the fields of the form, or in the address, beside the text."""
-    fields = {name: said.get(name, "").strip() for name in ("namespace", "user", "at", "backend")}
-    return Pasted(text, said.get("around", "").encode(errors="replace"), **fields)
+    fields = {name: texts.get(name, "").strip() for name in ("namespace", "user", "at", "backend")}
+    return Pasted(text, texts.get("around", "").encode(errors="replace"), **fields)
 
 
 def _chosen(loaded: Loaded) -> tuple[str, str]:
@@ -197,14 +197,17 @@ def _chosen(loaded: Loaded) -> tuple[str, str]:
 
 
 def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
-    found: Sequence[Explanation] = ()
+    explanations: Sequence[Explanation] = ()
     problems: Sequence[Problem] = ()
     error = None
     there, unknown = standings.there()
     if loaded.rulebook is not None:
         try:
             answer = pasted.answer(asked, loaded.rulebook, there)
-            found, problems = answer.found, [*answer.problems, *(Problem("", each) for each in answer.advice)]
+            explanations, problems = (
+                answer.found,
+                [*answer.problems, *(Problem("", advice_line) for advice_line in answer.advice)],
+            )
         except UnreadableError as unreadable:
             error = unreadable
     return render_template(
@@ -213,9 +216,9 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
         unseen=loaded.unseen or unknown,
         tries=pasted.TRIES,
         asked=asked,
-        views=[view(explanation) for explanation in found[:SHOWN]],
-        hidden=len(found[SHOWN:]),
-        denied=sum(not explanation.decision.allowed for explanation in found),
+        views=[view(explanation) for explanation in explanations[:SHOWN]],
+        hidden=len(explanations[SHOWN:]),
+        denied=sum(not explanation.decision.allowed for explanation in explanations),
         problems=problems,
         error=error,
     )
@@ -283,11 +286,11 @@ def _usable(rules: LoadedRules) -> Rulebook:
     return loaded.rulebook
 
 
-def _contract(seen: Seen[T], form: Callable[[T], dict[str, Any]]) -> Response:
+def _contract(view: Seen[T], form: Callable[[T], dict[str, Any]]) -> Response:
     """The form of a view for scripts, or why there is none."""
-    if seen.view is None:
-        return _json({"error": seen.problem}, HTTPStatus.SERVICE_UNAVAILABLE)
-    return _json(form(seen.view))
+    if view.view is None:
+        return _json({"error": view.problem}, HTTPStatus.SERVICE_UNAVAILABLE)
+    return _json(form(view.view))
 
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -86,12 +86,12 @@ def _parsed(content: bytes, name: str) -> list[Mapping[str, Any]]:
 
 def _located(message: str, content: bytes) -> UnreadableError:
     """What is wrong with a manifest, `the text:3:7: is not YAML`, with the line that it is about."""
-    said = _PLACED.fullmatch(message)
-    if said is None:
+    match = _PLACED.fullmatch(message)
+    if match is None:
         return UnreadableError(message)
-    line, column = int(said["line"]), int(said["column"])
+    line, column = int(match["line"]), int(match["column"])
     lines = content.decode(errors="replace").splitlines()
-    text = f"line {line}, column {column}: {said['message']}"
+    text = f"line {line}, column {column}: {match['message']}"
     if line > len(lines) or column > MAX_EXCERPT:
         return UnreadableError(text)
     return UnreadableError(text, lines[line - 1][:MAX_EXCERPT], " " * (column - 1) + "^")
@@ -175,11 +175,11 @@ TRIES: Final = {
 
 def tries_for(example: Example) -> str:
     """A pod that asks what an example of a rule asks."""
-    said = {f"{PREFIX}{key.removeprefix('gpu-')}": value for key, value in example.ask.items()}
+    words = {f"{PREFIX}{key.removeprefix('gpu-')}": value for key, value in example.ask.items()}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "example", "annotations": said},
+        "metadata": {"name": "example", "annotations": words},
         "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}]},
     }
     return yaml.safe_dump(pod, sort_keys=False)

@@ -66,12 +66,12 @@ class _Latest(Generic[Read, T]):
     def _latest(self) -> Read:
         stamp = rule_files.file_stamp(self._file) if self._file else None
         if self._found is not None:
-            found, seen, at = self._found
+            latest, seen, at = self._found
             if stamp == seen and (self._file or monotonic() - at < FRESH_SECONDS):
-                return found
-        found = self._read()
-        self._found = found, stamp, monotonic()
-        return found
+                return latest
+        latest = self._read()
+        self._found = latest, stamp, monotonic()
+        return latest
 
     def _view(self, objects: Read, rulebook: Rulebook) -> T:
         raise NotImplementedError

@@ -32,8 +32,8 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
     yield from failing_examples(backend.examples, partial(_wrong, alone=alone))
     for ask, raw in trials(backend, alone):
         if wrong := _unstable(raw, alone):
-            said = " ".join(f"{key}={value}" for key, value in ask.items())
-            yield Problem(backend.at, "spec.modes", f"what becomes of {said} {wrong}")
+            words = " ".join(f"{key}={value}" for key, value in ask.items())
+            yield Problem(backend.at, "spec.modes", f"what becomes of {words} {wrong}")
             return
 
 
@@ -89,21 +89,23 @@ def _merged(base: Any, more: Any) -> Any:
 
 
 def _refusal(example: Example, planned: plan.Plan) -> str | None:
-    said = "\n".join(map(str, planned.violations))
+    messages = "\n".join(map(str, planned.violations))
     if example.refused is None:
         return f"is refused: {planned.violations[0].message}"
     return (
-        None if example.refused in said else f'is refused, but not with "{example.refused}": {said.splitlines()[0]}'
+        None
+        if example.refused in messages
+        else f'is refused, but not with "{example.refused}": {messages.splitlines()[0]}'
     )
 
 
 def _result(example: Example, planned: plan.Plan, raw: Mapping[str, Any]) -> str | None:
-    found = sections(patch.applied(patch.to_patch(planned.edits, raw), raw))
+    written = sections(patch.applied(patch.to_patch(planned.edits, raw), raw))
     if example.refused is not None:
-        return f"is not refused; it becomes {_show(found['limits'])}"
+        return f"is not refused; it becomes {_show(written['limits'])}"
     for section, value in (example.expected or {}).items():
-        if found[section] != _texts(value):
-            return f"expects {section} {_show(_texts(value))}, and gets {_show(found[section])}"
+        if written[section] != _texts(value):
+            return f"expects {section} {_show(_texts(value))}, and gets {_show(written[section])}"
     return None
 
 

@@ -44,10 +44,10 @@ def advertised_devices(
 
     `cards` are the models they can be of, and `profile` is the partition that all of them are cut into, if one is.
     """
-    found = list(_advertised(resources, backend))
+    offers = list(_advertised(resources, backend))
     if profile is not None:
         return _of_partitions({profile: max(resources.values())}, cards)
-    return next(filter(None, (read(found, cards) for read in _READERS)), None)
+    return next(filter(None, (read(offers, cards) for read in _READERS)), None)
 
 
 def advertised_memory(
@@ -56,9 +56,9 @@ def advertised_memory(
     """The memory of all of them: that of the card, else what the node advertises; None if neither is known."""
     if card is not None and devices is not None:
         return int(devices * card.memory)
-    found = list(_advertised(resources, backend))
-    sliced = sum(one.value * one.mode.size for one in found if one.mode.size)
-    return sliced or max((size for one in found if (size := _bytes(one))), default=None)
+    offers = list(_advertised(resources, backend))
+    sliced = sum(offered.value * offered.mode.size for offered in offers if offered.mode.size)
+    return sliced or max((size for offered in offers if (size := _bytes(offered))), default=None)
 
 
 def _advertised(resources: Mapping[str, int], backend: Backend) -> Iterator[Advertised]:
@@ -74,12 +74,12 @@ def _advertised(resources: Mapping[str, int], backend: Backend) -> Iterator[Adve
                 yield Advertised(resources[name], output, own, backend.nodes.replicas)
 
 
-def _by_parts(found: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
+def _by_parts(offers: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
     """From percents, or slices of time: so much makes a device."""
-    for one in found:
-        output = one.output
+    for offered in offers:
+        output = offered.output
         if isinstance(output, Amount) and (output.what in {"cores", "share"} or _is_percent(output)):
-            return one.value * output.unit / 100
+            return offered.value * output.unit / 100
     return None
 
 
@@ -87,8 +87,8 @@ def _is_percent(output: Amount) -> bool:
     return output.what == "memory" and output.unit_name == PERCENT
 
 
-def _by_partitions(found: Sequence[Advertised], cards: Sequence[Card]) -> Fraction | None:
-    return _of_partitions({one.mode.profile: one.value for one in found if one.mode.profile}, cards)
+def _by_partitions(offers: Sequence[Advertised], cards: Sequence[Card]) -> Fraction | None:
+    return _of_partitions({offered.mode.profile: offered.value for offered in offers if offered.mode.profile}, cards)
 
 
 def _of_partitions(profiles: Mapping[str, int], cards: Sequence[Card]) -> Fraction | None:
@@ -106,35 +106,39 @@ def _cut(profiles: Mapping[str, int], card: Card) -> Fraction:
     return Fraction(max(by_memory, cards(lambda profile: profile.compute_slices, card.compute_slices)))
 
 
-def _by_size(found: Sequence[Advertised], cards: Sequence[Card]) -> Fraction | None:
+def _by_size(offers: Sequence[Advertised], cards: Sequence[Card]) -> Fraction | None:
     """From memory, where the card is known: a system rounds each card's down to its unit."""
-    sliced = sum(one.value * one.mode.size for one in found if one.mode.size)
+    sliced = sum(offered.value * offered.mode.size for offered in offers if offered.mode.size)
     if sliced and len(cards) == 1:
         return Fraction(ceil(Fraction(sliced, cards[0].memory)))
-    for one in found:
-        if isinstance(one.output, Amount) and _bytes(one) and len(cards) == 1:
-            each = max(1, cards[0].memory // one.output.unit)
-            return Fraction(max(1, round(Fraction(one.value, each))))
+    for offered in offers:
+        if isinstance(offered.output, Amount) and _bytes(offered) and len(cards) == 1:
+            per_device = max(1, cards[0].memory // offered.output.unit)
+            return Fraction(max(1, round(Fraction(offered.value, per_device))))
     return None
 
 
-def _bytes(one: Advertised) -> int:
+def _bytes(offered: Advertised) -> int:
     """The memory that a value stands for; 0 where it stands for none."""
-    if not isinstance(one.output, Amount) or one.output.what != "memory" or _is_percent(one.output):
+    if not isinstance(offered.output, Amount) or offered.output.what != "memory" or _is_percent(offered.output):
         return 0
-    return int(one.value * one.output.unit)
+    return int(offered.value * offered.output.unit)
 
 
-def _by_count(found: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
-    counted = (one for one in found if one.output.what == "count" and not (one.mode.profile or one.mode.size))
-    return next((Fraction(one.value, one.replicas) for one in counted), None)
+def _by_count(offers: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
+    counted = (
+        offered
+        for offered in offers
+        if offered.output.what == "count" and not (offered.mode.profile or offered.mode.size)
+    )
+    return next((Fraction(offered.value, offered.replicas) for offered in counted), None)
 
 
-def _by_constant(found: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
+def _by_constant(offers: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
     """A rule that writes the same for every request: so much makes one."""
-    for one in found:
-        if isinstance(one.output, Constant) and one.output.number:
-            return Fraction(one.value, one.output.number)
+    for offered in offers:
+        if isinstance(offered.output, Constant) and offered.output.number:
+            return Fraction(offered.value, offered.output.number)
     return None
 
 
@@ -205,7 +209,7 @@ def read(nodes: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> Inventory:
     """The inventory of these Node objects, whole ones or what `pruned` left of them."""
     labels = card_models.labels(rulebook)
     alike: dict[object, Node] = {}  # nodes of a pool differ in little but their names
-    found: dict[str, Node] = {}
+    by_name: dict[str, Node] = {}
     others = 0
     for raw in nodes:
         meaningful, advertised = _relevant(raw, labels, rulebook)
@@ -222,10 +226,10 @@ def read(nodes: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> Inventory:
             schedulable=fields.at(raw, "spec", "unschedulable") is not True,
         )
         if node.offers or node.unclaimed:
-            found[node.name] = node
+            by_name[node.name] = node
         else:
             others += 1
-    return Inventory(nodes=found, others=others)
+    return Inventory(nodes=by_name, others=others)
 
 
 def _relevant(
@@ -236,9 +240,9 @@ def _relevant(
         key: str(value) for key, value in fields.mapping(raw, "metadata", "labels").items() if key in labels.keys
     }
     amounts = fields.mapping(raw, "status", "allocatable") or fields.mapping(raw, "status", "capacity")
-    known = rulebook.resources
+    resources = rulebook.resources
     return meaningful, {
-        name: quantity.text_of(value) for name, value in amounts.items() if name in known or name in labels.keys
+        name: quantity.text_of(value) for name, value in amounts.items() if name in resources or name in labels.keys
     }
 
 
@@ -260,8 +264,8 @@ def _exists(offers: Sequence[Offer]) -> tally.Tally:
     """What all of it comes to: in all, and of each card model where every card is known."""
     devices = [(tally.DEVICES, offer, offer.devices) for offer in offers]
     memory = [(tally.MEMORY, offer, offer.memory) for offer in offers]
-    known = [amounts for amounts in (devices, memory) if all(amount is not None for *_, amount in amounts)]
-    every = [(what, offer.card, Fraction(amount or 0)) for amounts in known for what, offer, amount in amounts]
+    complete = [amounts for amounts in (devices, memory) if all(amount is not None for *_, amount in amounts)]
+    every = [(what, offer.card, Fraction(amount or 0)) for amounts in complete for what, offer, amount in amounts]
     named = all(offer.card is not None for offer in offers)
     models = [(tally.key(what, card.model), amount) for what, card, amount in every if card is not None and named]
     return tally.total([{key: amount} for key, amount in (*((what, amount) for what, _, amount in every), *models)])
@@ -288,19 +292,23 @@ def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[s
 def _ready(raw: Mapping[str, Any]) -> bool:
     """Whether the node says so; one that says nothing of it (a file, cut short) is taken to be."""
     conditions = fields.at(raw, "status", "conditions")
-    said = [one.get("status") for one in conditions or () if isinstance(one, Mapping) and one.get("type") == "Ready"]
-    return not said or said[0] == "True"
+    statuses = [
+        condition.get("status")
+        for condition in conditions or ()
+        if isinstance(condition, Mapping) and condition.get("type") == "Ready"
+    ]
+    return not statuses or statuses[0] == "True"
 
 
 def _node(meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: Labels, rulebook: Rulebook) -> Node:
     """What all nodes with these labels and amounts have in common."""
     amounts = {name: _amount(value) for name, value in advertised.items() if name in rulebook.resources}
-    found = {name: amount for name, amount in amounts.items() if amount > 0}
-    owners = {name: _owners(name, meaningful, rulebook) for name in found}
+    left = {name: amount for name, amount in amounts.items() if amount > 0}
+    owners = {name: _owners(name, meaningful, rulebook) for name in left}
     groups: dict[str, dict[str, int]] = {}
     for name, candidates in owners.items():
         if candidates:
-            groups.setdefault(candidates[0].name, {})[name] = found[name]
+            groups.setdefault(candidates[0].name, {})[name] = left[name]
     could = {backend.name: backend for candidates in owners.values() for backend in candidates}
     counted = Counter(could[name].nodes.devices for name in groups)
     return Node(
@@ -311,12 +319,13 @@ def _node(meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: 
         },
         cards={name: _card(meaningful, backend, labels, rulebook)[0] for name, backend in could.items()},
         belongs=frozenset(
-            one.name
+            candidate.name
             for candidates in owners.values()
-            for one in candidates
-            if len(one.nodes.labels) == len(candidates[0].nodes.labels)  # no label tells it apart from the first
+            for candidate in candidates
+            if len(candidate.nodes.labels)
+            == len(candidates[0].nodes.labels)  # no label tells it apart from the first
         ),
-        unclaimed={name: found[name] for name, candidates in owners.items() if not candidates},
+        unclaimed={name: left[name] for name, candidates in owners.items() if not candidates},
     )
 
 
@@ -341,10 +350,10 @@ def _owners(resource: str, labels: Mapping[str, str], rulebook: Rulebook) -> Seq
 
 
 def _card(
-    labels: Mapping[str, str], backend: Backend, known: Labels, rulebook: Rulebook
+    labels: Mapping[str, str], backend: Backend, card_labels: Labels, rulebook: Rulebook
 ) -> tuple[Card | None, str | None]:
     """The card that a label names, else the only one the back end serves, or that the Cluster document says."""
-    card, profile = known.recognise(labels, backend)
+    card, profile = card_labels.recognise(labels, backend)
     card = card or backend.card
     if card is None and rulebook.cluster.device is not None:
         named = rulebook.devices[rulebook.cluster.device.lower()]
@@ -361,10 +370,10 @@ def _offer(
     rulebook: Rulebook,
 ) -> Offer:
     card, profile = _card(meaningful, backend, labels, rulebook)
-    said = _labelled_devices(backend, meaningful, advertised) if profile is None else None
+    labelled = _labelled_devices(backend, meaningful, advertised) if profile is None else None
     cards = [card] if card else card_models.card_served(backend, rulebook)
     backend = card_models.for_card(backend, card)
-    devices = said or advertised_devices(resources, backend, profile, cards)
+    devices = labelled or advertised_devices(resources, backend, profile, cards)
     memory = advertised_memory(resources, backend, card, devices)
     return Offer(
         backend=backend.name, resources=resources, card=card, profile=profile, devices=devices, memory=memory
@@ -383,5 +392,5 @@ def _labelled_devices(backend: Backend, labels: Mapping[str, str], advertised: M
     key = backend.nodes.devices
     if key is None:
         return None
-    said = labels.get(key, "")
-    return Fraction((said.isdecimal() and _amount(said)) or _amount(advertised.get(key))) or None
+    text = labels.get(key, "")
+    return Fraction((text.isdecimal() and _amount(text)) or _amount(advertised.get(key))) or None

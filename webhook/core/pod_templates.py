@@ -90,14 +90,14 @@ def pods(document: Any, workloads: Workloads, kind: str = "", api_version: str =
     if not isinstance(document, Mapping):
         return
     kind, api_version = (
-        str(document.get(key) or said) for key, said in (("kind", kind), ("apiVersion", api_version))
+        str(document.get(key) or text) for key, text in (("kind", kind), ("apiVersion", api_version))
     )
     if kind == "AdmissionReview":
-        for found in pods(fields.at(document, "request", "object"), workloads, "Pod"):
+        for inner in pods(fields.at(document, "request", "object"), workloads, "Pod"):
             # The object need not have its namespace yet.
-            said = fields.at(document, "request", "namespace")
-            named = found.named._replace(placed=bool(said) or found.named.placed)
-            yield found._replace(namespace=str(said or found.namespace), named=named)
+            namespace = fields.at(document, "request", "namespace")
+            named = inner.named._replace(placed=bool(namespace) or inner.named.placed)
+            yield inner._replace(namespace=str(namespace or inner.namespace), named=named)
     elif kind.endswith("List") and isinstance(document.get("items"), list):
         of = "" if kind == "List" else api_version
         for item in document["items"]:
@@ -125,35 +125,39 @@ def _of_object(
         yield from (bare._replace(wrong=violation) for violation in refusal.violations)
         return
     if kind == "Pod" and not live(document):
-        found = [each._replace(number=0, note=OVER) for each in found]
-    for each in found:
-        whose = title if len(found) == 1 or not each.path else f"{title} {path_of(each.path)}"
-        number = f" ({each.number} pods)" if each.number != 1 and each.note != OVER else ""
-        hints = [*misplaced(document, each)]
-        yield bare._replace(title=whose + number, pod=each.pod, number=each.number, note=each.note, hints=hints)
+        found = [template._replace(number=0, note=OVER) for template in found]
+    for template in found:
+        whose = title if len(found) == 1 or not template.path else f"{title} {path_of(template.path)}"
+        number = f" ({template.number} pods)" if template.number != 1 and template.note != OVER else ""
+        hints = [*misplaced(document, template)]
+        yield bare._replace(
+            title=whose + number, pod=template.pod, number=template.number, note=template.note, hints=hints
+        )
 
 
 def _unknown(kind: str, api_version: str, workloads: Workloads) -> Violation:
     group, _, version = api_version.rpartition("/")
-    known = workloads.get((group, kind))
+    workload = workloads.get((group, kind))
     message = f"no rule says whether a {kind or '(no kind)'} of {api_version or '(no apiVersion)'} holds pods"
-    if known is not None:
-        message += f"; {known.rule} knows {', '.join(known.objects.versions)}, not {version}"
+    if workload is not None:
+        message += f"; {workload.rule} knows {', '.join(workload.objects.versions)}, not {version}"
     elif not any(name == kind for _, name in workloads):
         message += nearest(kind, {name for _, name in workloads} - {ANY}, 0.8)
     else:
         message += f"; the kind is known of {' and '.join(of or 'v1' for of, name in workloads if name == kind)}"
     fix = "write a Workload document for it, which may say that there are none (rules/README.md)"
-    return Violation(code=UNKNOWN, path="kind" if known is None else "apiVersion", message=message, fix=fix)
+    return Violation(code=UNKNOWN, path="kind" if workload is None else "apiVersion", message=message, fix=fix)
 
 
 def templates(document: Object, workload: Workload) -> Sequence[Template]:
     """The pods of an object, in the order of its document; raises Refusal for a field that cannot be read."""
-    found: dict[Path, Template] = {}
-    for each in (each for made in workload.pods for each in _made(document, made)):
-        same = found.get(each.path)
-        found[each.path] = each._replace(number=same.number + each.number, note=same.note) if same else each
-    return list(found.values())
+    templates: dict[Path, Template] = {}
+    for template in (template for made in workload.pods for template in _made(document, made)):
+        same = templates.get(template.path)
+        templates[template.path] = (
+            template._replace(number=same.number + template.number, note=same.note) if same else template
+        )
+    return list(templates.values())
 
 
 def _missing(workload: Workload) -> Refusal:
@@ -165,13 +169,13 @@ def _missing(workload: Workload) -> Refusal:
 
 def _made(document: Object, made: PodPlace) -> Iterator[Template]:
     """The pods of one place; of several roots the first that is there counts, for each element of lists by itself."""
-    seen: set[Path] = set()
+    paths: set[Path] = set()
     for root in made.roots:
         for path, value in _walk(document, root):
-            element = tuple(step for step, said in zip(path, root, strict=True) if said in {EACH, ANY})
-            pod = None if element in seen else _pod(document, made, path, value)
+            element = tuple(step for step, name in zip(path, root, strict=True) if name in {EACH, ANY})
+            pod = None if element in paths else _pod(document, made, path, value)
             if pod is not None:
-                seen.add(element)
+                paths.add(element)
                 number = made.makes * prod(_number(document, factor, path) for factor in made.times)
                 yield Template(path, pod, number, made.note, _metadata(made, path))
 
@@ -205,10 +209,10 @@ def _beside(document: Object, path: Path, root: Path) -> Iterator[tuple[Path, An
 def _bound(path: Path, root: Path) -> Path:
     """The path, with the elements of the root as far as both lead the same way."""
     same: list[str | int] = []
-    for step, said in zip(path, root, strict=False):
-        if step not in {EACH, ANY, said}:
+    for step, name in zip(path, root, strict=False):
+        if step not in {EACH, ANY, name}:
             break
-        same.append(said)
+        same.append(name)
     return (*same, *path[len(same) :])
 
 
@@ -219,8 +223,8 @@ def _is(wanted: type[Any], value: Any, path: Path) -> None:
 
 
 def _shown(value: Any) -> str:
-    said = f' "{value[:LONGEST_WORD]}"' if isinstance(value, str) else ""
-    return kind_of(value) + said
+    quoted = f' "{value[:LONGEST_WORD]}"' if isinstance(value, str) else ""
+    return kind_of(value) + quoted
 
 
 def _unreadable(path: Path, message: str, fix: str) -> Refusal:
@@ -243,8 +247,8 @@ def _pod(document: Object, made: PodPlace, path: Path, value: Any) -> Object | N
         pod["spec"] = {**shared, **fields.mapping(pod, "spec")}
     if not made.containers:
         return pod
-    stand = [found for containers in made.containers for found in _beside(document, containers, path)]
-    pod["spec"] = {**fields.mapping(pod, "spec"), "containers": [_container(made, *found) for found in stand]}
+    stand = [raw for containers in made.containers for raw in _beside(document, containers, path)]
+    pod["spec"] = {**fields.mapping(pod, "spec"), "containers": [_container(made, *raw) for raw in stand]}
     return pod if stand else None
 
 
@@ -269,12 +273,12 @@ def _container(made: PodPlace, path: Path, value: Any) -> Object:
 
 
 def _number(document: Object, factor: Factor, path: Path) -> int:
-    found = (found for field in factor.fields for found in _beside(document, field, path))
+    numbers = (number for field in factor.fields for number in _beside(document, field, path))
     if factor.among:
-        found = (each for each in found if _is_among(document, factor.among, path, each[0]))
-    number = next((_whole(*each) for each in found), factor.absent)
-    divisors = [_whole(*each) for each in (_beside(document, factor.over, path) if factor.over else ())]
-    limits = [_whole(*each) for each in (_beside(document, factor.most, path) if factor.most else ())]
+        numbers = (number for number in numbers if _is_among(document, factor.among, path, number[0]))
+    number = next((_whole(*number) for number in numbers), factor.absent)
+    divisors = [_whole(*number) for number in (_beside(document, factor.over, path) if factor.over else ())]
+    limits = [_whole(*number) for number in (_beside(document, factor.most, path) if factor.most else ())]
     for divisor in divisors:
         number = max(number // max(divisor, 1), 1)
     return min([max(number - factor.less, 0), *limits])
@@ -306,11 +310,11 @@ def misplaced(workload: Object, template: Template) -> Iterator[str]:
         keys = [
             key for key in fields.mapping(workload, "metadata", section) if is_key(kind, key) and key not in present
         ]
-        said = " and ".join(path_of(("metadata", section, shown(key))) for key in keys[:SHOWN])
+        names = " and ".join(path_of(("metadata", section, shown(key))) for key in keys[:SHOWN])
         are, them = ("is", "it") if len(keys) == 1 else ("are", "them")
         if keys:
             where = path_of((*template.metadata, section))
-            yield f"{said} {are} of the workload, and its pods do not get {them}. Write {them} in {where}"
+            yield f"{names} {are} of the workload, and its pods do not get {them}. Write {them} in {where}"
 
 
 # The examples of a document
@@ -323,15 +327,15 @@ def failing(workload: Workload) -> Iterator[Problem]:
 
 def _wrong(workload: Workload, example: WorkloadExample) -> str | None:
     try:
-        found = {path_of(each.path): each for each in templates(example.object, workload)}
+        by_path = {path_of(template.path): template for template in templates(example.object, workload)}
     except Refusal as refusal:
-        said = refusal.violations[0].message
-        return None if example.refused and example.refused in said else f"cannot be read: {said}"
-    numbers = {path: each.number for path, each in found.items()}
+        message = refusal.violations[0].message
+        return None if example.refused and example.refused in message else f"cannot be read: {message}"
+    numbers = {path: template.number for path, template in by_path.items()}
     if numbers != (example.pods or {}):
         return f"makes {numbers or 'no pods'}"
     for path, wanted in example.limits.items():
-        limits = _limits(found[path].pod) if path in found else None
+        limits = _limits(by_path[path].pod) if path in by_path else None
         if limits != wanted:
             return f"has at {path} the limits {limits}"
     return None
@@ -339,4 +343,8 @@ def _wrong(workload: Workload, example: WorkloadExample) -> str | None:
 
 def _limits(pod: Object) -> Object:
     containers = fields.objects(fields.at(pod, "spec", "containers"))
-    return {key: value for each in containers for key, value in fields.mapping(each, "resources", "limits").items()}
+    return {
+        key: value
+        for container in containers
+        for key, value in fields.mapping(container, "resources", "limits").items()
+    }

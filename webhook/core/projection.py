@@ -312,9 +312,11 @@ def _amounts(amounts: Any, allowed: AllowList, _room: float, _path: Path) -> Any
     """The limits or requests of extended resources."""
     if not isinstance(amounts, dict):
         return amounts
-    known = allowed.resources
+    resources = allowed.resources
     return {
-        name: value for name, value in amounts.items() if name in known or "/" in name or name.startswith(BEGINNINGS)
+        name: value
+        for name, value in amounts.items()
+        if name in resources or "/" in name or name.startswith(BEGINNINGS)
     }
 
 

@@ -132,24 +132,24 @@ def build(stated: Mapping[str, FieldValue], annotations: frozenset[str] = frozen
     `stated` is by short key, with values already parsed (`shorthand.KEYS`). A share is that part of the memory *and*
     of the compute; an explicit size replaces one of them. `annotations` are those that some rule depends on.
     """
-    said = {key: entry.value for key, entry in stated.items()}
-    if said.keys().isdisjoint(ASKING) or ("gpu" in said and said["gpu"] is None):
+    values = {key: entry.value for key, entry in stated.items()}
+    if values.keys().isdisjoint(ASKING) or ("gpu" in values and values["gpu"] is None):
         return None
-    devices: Devices = said.get("gpu") or Devices(1)
-    memory, tflops = said.get("gpu-memory"), said.get("gpu-tflops")
+    devices: Devices = values.get("gpu") or Devices(1)
+    memory, tflops = values.get("gpu-memory"), values.get("gpu-tflops")
     by_share = 100 * devices.share if devices.share is not None and tflops is None else None
     return GpuRequest(
         count=devices.count,
         share=devices.share,
         memory=memory,
         memory_share=devices.share if memory is None else None,
-        cores=said.get("gpu-cores") or by_share,
+        cores=values.get("gpu-cores") or by_share,
         tflops=tflops,
-        profile=said.get("gpu-profile"),
-        claim=said.get("gpu-claim"),
-        models=said.get("gpu-model") or (),
-        sharing=said.get("gpu-sharing"),
-        placement=said.get("gpu-placement"),
+        profile=values.get("gpu-profile"),
+        claim=values.get("gpu-claim"),
+        models=values.get("gpu-model") or (),
+        sharing=values.get("gpu-sharing"),
+        placement=values.get("gpu-placement"),
         annotations=annotations,
         stated=stated,
     )
@@ -205,8 +205,8 @@ def devices(text: str) -> Devices | None:
     if match is None:
         raise not_devices(text, f'"{shown(text)}" is not a number of GPUs')
     whole, _, decimals = match[2].partition(".")
-    each = Fraction(int(whole + decimals), 10 ** len(decimals))
-    return devices_from(int(match[1] or 1), each, explicit=match[1] is not None)
+    fraction = Fraction(int(whole + decimals), 10 ** len(decimals))
+    return devices_from(int(match[1] or 1), fraction, explicit=match[1] is not None)
 
 
 def not_devices(text: str, message: str) -> QuantityError:
@@ -224,27 +224,27 @@ def _instead(text: str) -> str:
     if match is None:
         return ANY_AMOUNT
     part = Fraction(int(match[1]), int(match[2])) if match[2] else exact(f"{match[3] or 0}.{match[4]}")
-    known = 0 < part <= MAX_DEVICES and (part < 1 or part.denominator == 1)
-    return f"write {show(round(part, 6))}" if known else ANY_AMOUNT
+    is_possible = 0 < part <= MAX_DEVICES and (part < 1 or part.denominator == 1)
+    return f"write {show(round(part, 6))}" if is_possible else ANY_AMOUNT
 
 
-def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devices | None:
-    """`times` x `each` devices: whole ones, or a share of each; refuses 1.5, which no back end can serve."""
-    above, below = each.numerator, each.denominator
+def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> Devices | None:
+    """`times` x `fraction` devices: whole ones, or a share of each; refuses 1.5, which no back end can serve."""
+    above, below = fraction.numerator, fraction.denominator
     if above == 0 and not explicit:
         return None
     if not 0 < times <= MAX_DEVICES or times * above > MAX_DEVICES * below:
-        raise QuantityError(f"no pod gets {show(times * each)} GPUs", f"write 1 to {MAX_DEVICES}")
+        raise QuantityError(f"no pod gets {show(times * fraction)} GPUs", f"write 1 to {MAX_DEVICES}")
     if above == 0:
         raise QuantityError("a share of 0 is nothing", "write none for no GPU")
     if above < below:
-        return Devices(times, each)
+        return Devices(times, fraction)
     if below == 1:
         return Devices(times * above)
     low, cards = above // below, -(-above // below)
     raise QuantityError(
-        f"{show(each)} is neither a share of one GPU nor a whole number",
-        f"ask for {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * each / cards), 1000))}",
+        f"{show(fraction)} is neither a share of one GPU nor a whole number",
+        f"ask for {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * fraction / cards), 1000))}",
     )
 
 
@@ -335,8 +335,8 @@ def one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if _letters(text) in spelled:
             return spelled[_letters(text)]
-        known = ", ".join(words[:-1])
-        raise QuantityError(f'"{shown(text)}" is not one of its values', f"write {known} or {words[-1]}")
+        listed = ", ".join(words[:-1])
+        raise QuantityError(f'"{shown(text)}" is not one of its values', f"write {listed} or {words[-1]}")
 
     return parse
 

@@ -48,12 +48,12 @@ class UnreadableError(Exception):
 def objects(content: bytes, name: str, most: int = MAX_NODES) -> list[Mapping[str, Any]]:
     """The objects of one YAML file, without their places; raises UnreadableError."""
     try:
-        found = [node.plain() for node in parse(content, name, most)]
+        documents = [node.plain() for node in parse(content, name, most)]
     except DocumentError as error:
         raise UnreadableError(str(error)) from None
-    if not all(isinstance(each, Mapping) for each in found):
+    if not all(isinstance(document, Mapping) for document in documents):
         raise UnreadableError(f"{name} holds something that is not an object")
-    return found
+    return documents
 
 
 def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
@@ -72,8 +72,8 @@ def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
         at = Location(name, before[0].count(b"\n") + bool(before[1]) + 1, len(before[2]) + 1)
         raise DocumentError(Problem(at, "", f"is no text in UTF-8: {error.reason}")) from None
     except (yaml.YAMLError, ValueError) as error:
-        said = " ".join(str(error).split())
-        raise DocumentError(Problem(Location(name, 1), "", f"is not YAML: {said}")) from None
+        text = " ".join(str(error).split())
+        raise DocumentError(Problem(Location(name, 1), "", f"is not YAML: {text}")) from None
 
 
 def _plainly(problem: str | None) -> str:

@@ -129,7 +129,7 @@ def _silent(directory: Path) -> Iterator[tuple[Path, str]]:
 def _not_carried(directory: Path, kustomization: Path) -> list[str]:
     try:
         made = yaml.safe_load(kustomization.read_bytes())
-        generated = [name for each in made["configMapGenerator"] for name in each["files"]]
+        generated = [name for generator in made["configMapGenerator"] for name in generator["files"]]
     except (OSError, yaml.YAMLError, TypeError, KeyError):
         return []  # it carries rules in another way, if at all: kustomize has to say what is wrong with it
     named = {str(name).rpartition("=")[2].rpartition("/")[2] for name in generated}
@@ -169,12 +169,12 @@ def _files(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise RuleFilesError([Problem(Location(str(directory), 1), "", "is not a directory")])
     try:
-        found = sorted(file for file in directory.iterdir() if file.suffix in {".yaml", ".yml"})
+        files = sorted(file for file in directory.iterdir() if file.suffix in {".yaml", ".yml"})
     except OSError as error:
         raise RuleFilesError(
             [Problem(Location(str(directory), 1), "", f"cannot be read: {error.strerror}")]
         ) from None
-    return [file for file in found if file.name not in _NOT_RULES]
+    return [file for file in files if file.name not in _NOT_RULES]
 
 
 # Whether files have changed, by inode, time and size: two system calls instead of reading them.
@@ -339,7 +339,7 @@ def _read(slot: Path, key: bytes) -> Rulebook | None:
             status = os.fstat(file.fileno())
             if status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS or file.read(len(key)) != key:
                 return None
-            found = pickle.load(file)  # noqa: S301 - see above
+            rulebook = pickle.load(file)  # noqa: S301 - see above
     except Exception:  # noqa: BLE001 - a damaged pickle may raise anything; the rules are then read again
         return None
-    return found if isinstance(found, Rulebook) else None
+    return rulebook if isinstance(rulebook, Rulebook) else None

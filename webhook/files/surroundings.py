@@ -31,18 +31,18 @@ class SurroundingsError(UnreadableError):
 def read(file: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """The objects in the file, by kind; raises SurroundingsError."""
     try:
-        found = orjson.loads(file.read_bytes())
+        objects = orjson.loads(file.read_bytes())
     except OSError as error:
         raise SurroundingsError(f"{file}: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
         raise SurroundingsError(f"{file} is not JSON: {error}") from None
-    if not isinstance(found, dict) or not all(map(_is_objects, found.values())):
+    if not isinstance(objects, dict) or not all(map(_is_objects, objects.values())):
         raise SurroundingsError(f"{file} is not what `gpu-webhook watch` writes: an object of lists of objects")
-    return found
+    return objects
 
 
 def _is_objects(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    return isinstance(value, list) and all(isinstance(raw, dict) for raw in value)
 
 
 def around(rulebook: Rulebook, file: Path) -> Rulebook:
@@ -52,15 +52,15 @@ def around(rulebook: Rulebook, file: Path) -> Rulebook:
 
 def concluded(rulebook: Rulebook, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Rulebook:
     """The rulebook with the surroundings that follow from objects of the cluster, by kind as in the file."""
-    known = inventory.surroundings(inventory.read(found.get("nodes", ()), rulebook))
+    around = inventory.surroundings(inventory.read(found.get("nodes", ()), rulebook))
     kinds = [kind.name for source in rulebook.sources for kind in source.kinds]
     objects = {name: claims.indexed(found[name]) for name in kinds if name in found}
-    return replace(rulebook, surroundings=replace(known, objects=objects))
+    return replace(rulebook, surroundings=replace(around, objects=objects))
 
 
-def describe(known: Surroundings) -> str:
+def describe(around: Surroundings) -> str:
     """What is known, for a log: `nodes of hami-vgpu (T4) and amd-gpu; 3 claims.example.com`."""
-    names = sorted(known.present or ())
-    cards = {name: f" ({known.cards[name].model})" if name in known.cards else "" for name in names}
+    names = sorted(around.present or ())
+    cards = {name: f" ({around.cards[name].model})" if name in around.cards else "" for name in names}
     nodes = f"nodes of {' and '.join(name + cards[name] for name in names)}" if names else "no nodes with devices"
-    return "; ".join([nodes, *(f"{len(found)} {kind}" for kind, found in known.objects.items())])
+    return "; ".join([nodes, *(f"{len(objects)} {kind}" for kind, objects in around.objects.items())])

@@ -60,13 +60,13 @@ class Chunks:
 
     def _next(self) -> bool:
         """Read the line before the next chunk, or the end of the body; False if it is not whole yet."""
-        found = _LINE.match(self._kept)
-        if found is None:
+        match = _LINE.match(self._kept)
+        if match is None:
             if not END.startswith(self._kept[:2]) or END in self._kept[2:]:
                 raise ValueError("no chunk begins where one should")
             return False
-        after = self._kept[found.end() :]
-        self._left = int(found[1], 16)
+        after = self._kept[match.end() :]
+        self._left = int(match[1], 16)
         if self._left:
             self._kept = after
         elif after.startswith(END):
@@ -182,10 +182,10 @@ class Connection(asyncio.Protocol):
             limit_request_fields=FIELDS,
             limit_remaining=0,  # what follows a request is at most one read of TLS, 256 KiB in uvloop
         )
-        known = bool(transport.get_extra_info("peercert"))
-        self._trusted = known or self.settings.client_ca is None
+        is_client = bool(transport.get_extra_info("peercert"))
+        self._trusted = is_client or self.settings.client_ca is None
         self._enter("idle", self.settings.keepalive_seconds)
-        if known:
+        if is_client:
             self.owner.establish(self)
 
     def connection_lost(self, _: Exception | None) -> None:

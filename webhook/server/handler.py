@@ -174,10 +174,10 @@ class OfflineReservations:
         return self._answered(tenant, ask)
 
     def _answered(self, tenant: str, ask: Ask) -> Answered:
-        known, hard = self._ledgers.get(tenant, _NEW), self._limits(tenant)
-        if known.hard is not hard or ask.namespace not in known.held:
-            known = replace(known, hard=hard, held={ask.namespace: {}, **known.held})
-        after, [outcome] = ledgers.reserve(known, [ask])
+        ledger, hard = self._ledgers.get(tenant, _NEW), self._limits(tenant)
+        if ledger.hard is not hard or ask.namespace not in ledger.held:
+            ledger = replace(ledger, hard=hard, held={ask.namespace: {}, **ledger.held})
+        after, [outcome] = ledgers.reserve(ledger, [ask])
         return Answered(outcome, after)
 
     def known(self) -> Iterator[tuple[str, Ledger]]:
@@ -362,12 +362,12 @@ class Lane:
 
     async def _advise(self, reviewed: _Reviewed, read_usage: ReadUsage, target: bytes) -> Answer:
         """Judge a policy together with what its tenant uses, if that can be read in time."""
-        request, known = reviewed.request, {}
+        request, ledgers = reviewed.request, {}
         try:
             with suppress(UnreadError, TimeoutError):
                 async with asyncio.timeout(_seconds(target)):
-                    known = {request.object_name: await read_usage(request.object_name)}
-            return self._tell(reviewed, advice.of_policy(request, reviewed.rulebook, known))
+                    ledgers = {request.object_name: await read_usage(request.object_name)}
+            return self._tell(reviewed, advice.of_policy(request, reviewed.rulebook, ledgers))
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(reviewed.name, request, error)
 
@@ -391,7 +391,9 @@ class Lane:
     def limits(self, tenant: str) -> tally.Tally:
         """The quota of a tenant by the rule files, for a server without a cluster."""
         policies = self.rulebook.tenancy.policies if self.rulebook else ()
-        return next((each.quota.hard for each in policies if each.name == tenant and each.quota), tally.NOTHING)
+        return next(
+            (policy.quota.hard for policy in policies if policy.name == tenant and policy.quota), tally.NOTHING
+        )
 
     def _record(
         self, name: str, request: review.AdmissionRequest, decision: Decision, rulebook: Rulebook, seconds: float
@@ -438,8 +440,8 @@ def _named(request: review.AdmissionRequest) -> review.AdmissionRequest:
 
 def _seconds(target: bytes) -> float:
     """How long an answer may take, by the `?timeout=` of the API server's call."""
-    found = _TIMEOUT.search(target)
-    seconds = float(found[1] if found else review.TIMEOUT_SECONDS)
+    match = _TIMEOUT.search(target)
+    seconds = float(match[1] if match else review.TIMEOUT_SECONDS)
     return max(seconds - MARGIN_SECONDS, seconds / 2)
 
 

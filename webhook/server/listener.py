@@ -49,10 +49,10 @@ H = TypeVar("H", bound=Holder)
 class Shares(Generic[H]):
     """Who holds how much of a total."""
 
-    def __init__(self, total: int, known: Container[object] = ()) -> None:
+    def __init__(self, total: int, allowed: Container[object] = ()) -> None:
         self.total = total
         self.used = 0
-        self._known = known
+        self._known = allowed
         self._held: dict[object, dict[H, int]] = {}
         self._sums: dict[object, int] = {}
 
@@ -128,9 +128,9 @@ def within_descriptors(settings: Settings) -> Settings:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most == wanted:
         return settings
-    each = max((most - SPARE) // 3, 1)
-    log.warning("%d descriptors are few: %d established connections at most, and %d newcomers", most, each, each)
-    return replace(settings, connections=each, newcomers=each)
+    share = max((most - SPARE) // 3, 1)
+    log.warning("%d descriptors are few: %d established connections at most, and %d newcomers", most, share, share)
+    return replace(settings, connections=share, newcomers=share)
 
 
 class Door:
@@ -148,7 +148,9 @@ class Door:
         self._ready: dict[bool, dict[object, dict[Connection, socket.socket]]] = {True: {}, False: {}}
         self._starting = False
         self._newcomers = Shares[Connection](settings.newcomers, self._known)
-        self._bodies = {each: Shares[Connection](settings.bodies_bytes, self._known) for each in (True, False)}
+        self._bodies = {
+            newcomer: Shares[Connection](settings.bodies_bytes, self._known) for newcomer in (True, False)
+        }
         self._listeners: Sequence[socket.socket] = ()
         self._listening = False
         self._warned: dict[str, float] = {}

@@ -177,8 +177,8 @@ def _check(settings: Settings) -> None:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603 - no shell, and a program of this project
         if done.returncode:
             raise CannotStartError(done.stderr.strip() or f"the certificate program ended with {done.returncode}")
-        if said := done.stderr.strip():
-            log.info(said)
+        if complaint := done.stderr.strip():
+            log.info(complaint)
     try:
         tls_context(settings.certificate, settings.client_ca)
     except CertificateError as error:
@@ -200,7 +200,7 @@ def _judge_by(lane: Lane, file: Path | None) -> None:
         raise CannotStartError(str(error)) from None
     ledgers, unread = objects.ledgers()
     if unread:
-        raise CannotStartError("; ".join(f"{one.tenant}: {one.message}" for one in unread))
+        raise CannotStartError("; ".join(f"{text.tenant}: {text.message}" for text in unread))
     lane.tenancy = lambda rules: objects.tenancy(rules)[0]
     lane.ledger = OfflineReservations(lane.limits, ledgers)
     lane.use(lane.rules)

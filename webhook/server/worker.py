@@ -86,7 +86,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             self._begin_to_leave()
         if self._attached is not None and self._attached.done() and not self.lane.draining:
             self._leave_if_failed(self._attached)
-        for connection in [each for each in self._door.connections if each.deadline < now]:
+        for connection in [connection for connection in self._door.connections if connection.deadline < now]:
             connection.expire()
         self._reload_certificate()
         self._look_around()
@@ -211,12 +211,12 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         if stamp is None or not self._surroundings.due(stamp):
             return
         try:
-            found = surroundings.around(self.lane.rules, file)
+            around = surroundings.around(self.lane.rules, file)
         except surroundings.SurroundingsError as error:
             if self._surroundings.failed(error):
                 self.lane.metrics.reloads["surroundings", "failed"] += 1
                 log.error("the changed surroundings are not usable, the last good ones stay: %s", error)  # noqa: TRY400 - the sentence is all there is to say
         else:
             self.lane.metrics.reloads["surroundings", "done"] += 1
-            self.lane.use(found)
-            log.info("the surroundings were loaded: %s", surroundings.describe(found.surroundings))
+            self.lane.use(around)
+            log.info("the surroundings were loaded: %s", surroundings.describe(around.surroundings))

@@ -36,18 +36,18 @@ class Pods(Handler[ViewedPod]):
         self._view, self._rules, self._touched = view, rules, touched
         self._counter: usage.Counter | None = None
 
-    def keep(self, found: Object) -> ViewedPod:
+    def keep(self, raw: Object) -> ViewedPod:
         """What the settlement has to know of a pod."""
-        metadata = found["metadata"]
-        return ViewedPod(metadata["uid"], metadata["namespace"], metadata["name"], self._amount(found))
+        metadata = raw["metadata"]
+        return ViewedPod(metadata["uid"], metadata["namespace"], metadata["name"], self._amount(raw))
 
-    def _amount(self, found: Object) -> Tally:
+    def _amount(self, raw: Object) -> Tally:
         rulebook = self._rules.rulebook
-        if rulebook is None or not pod.live(found):
+        if rulebook is None or not pod.live(raw):
             return tally.NOTHING
         if self._counter is None or self._counter.rulebook is not rulebook:
             self._counter = usage.Counter(rulebook)
-        return self._counter.held(found).tally
+        return self._counter.held(raw).tally
 
     def listed(self, kept: list[ViewedPod], version: int) -> None:
         """All pods there are."""
@@ -130,7 +130,7 @@ class Namespaces:
     def sort(self, tenancy: Tenancy, exempt: Collection[str]) -> set[str]:
         """Assign every namespace anew; the tenants that have another quota or other namespaces now."""
         before = self._claims()
-        self._quotas = {each.name: each for each in tenancy.policies if each.quota is not None}
+        self._quotas = {policy.name: policy for policy in tenancy.policies if policy.quota is not None}
         owners = {name: None if name in exempt else self._owner(name, tenancy) for name in tenancy.labels}
         self._wanted = {name: set() for name in self._quotas}
         for namespace, tenant in owners.items():
@@ -146,9 +146,9 @@ class Namespaces:
         return {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
 
     def _owner(self, namespace: str, tenancy: Tenancy) -> str | None:
-        found = membership.member(namespace, tenancy)
-        for policy in (found.policy,) if found.policy else found.rivals:
-            if policy.quota is not None and (found.policy or namespace in self._wanted.get(policy.name, ())):
+        owners = membership.member(namespace, tenancy)
+        for policy in (owners.policy,) if owners.policy else owners.rivals:
+            if policy.quota is not None and (owners.policy or namespace in self._wanted.get(policy.name, ())):
                 return policy.name
         return None
 
@@ -228,28 +228,28 @@ class Reconciler:
         self._settlement, self._namespaces, self._queue = settlement, namespaces, queue
         self._versions: dict[str, str] = {}
 
-    def knows(self, tenant: str, found: Object) -> bool:
+    def knows(self, tenant: str, raw: Object) -> bool:
         """Whether a ledger is still the one that was read or written here last."""
-        return self._versions.get(tenant) == str(found["metadata"]["resourceVersion"])
+        return self._versions.get(tenant) == str(raw["metadata"]["resourceVersion"])
 
     async def settle(self, tenant: str) -> None:
         """Take steps until there is none to take; raises ApiError."""
-        seen: set[str] = set()
+        tenants: set[str] = set()
         for _ in range(TRIES):
-            known = await self._store.read(tenant)
-            self._learn(tenant, known)
+            versioned = await self._store.read(tenant)
+            self._learn(tenant, versioned)
             policy = self._namespaces.policy(tenant)
-            if policy is None and not known.version:
+            if policy is None and not versioned.version:
                 return
             step = self._step(tenant, policy)
-            if step.get or step.roll or step.newest or step.look - seen:
-                seen |= step.look
-                await self._look(tenant, known.ledger, step)
+            if step.get or step.roll or step.newest or step.look - tenants:
+                tenants |= step.look
+                await self._look(tenant, versioned.ledger, step)
                 continue
             if step.look:
                 self._queue.add_at(tenant, monotonic() + RETRY_SECONDS)
             try:
-                done = await self._write(tenant, step, known, unlimited=policy is None)
+                done = await self._write(tenant, step, versioned, unlimited=policy is None)
             except ConflictError:
                 self.conflicts += 1
                 continue
@@ -266,11 +266,11 @@ class Reconciler:
             self._queue.add_at(tenant, step.wake)
         return step
 
-    def _learn(self, tenant: str, known: Versioned) -> None:
+    def _learn(self, tenant: str, versioned: Versioned) -> None:
         """Take over a ledger as it is now; a tenant that waits for a namespace which has left it has its turn."""
         before = self.ledgers.pop(tenant, Ledger())
         # Log what became of a ledger that cannot be read as a whole.
-        after = known.ledger
+        after = versioned.ledger
         for problem in (*after.problems, *map(shown, after.unread)):
             if problem not in (*before.problems, *map(shown, before.unread)):
                 log.warning(
@@ -282,27 +282,27 @@ class Reconciler:
             log.warning("tenant %s: pods of %s were admitted and never stored (%d)", tenant, key, after.suspects[key])
         if before.unread and not after.unread:
             log.warning("TenantUsage %s: the lines that could not be read are removed", tenant)
-        self._settlement.read(tenant, known.ledger if known.version else None, monotonic())
-        self._versions[tenant] = known.version
-        if known.version:
-            self.ledgers[tenant] = known.ledger
+        self._settlement.read(tenant, versioned.ledger if versioned.version else None, monotonic())
+        self._versions[tenant] = versioned.version
+        if versioned.version:
+            self.ledgers[tenant] = versioned.ledger
         else:
             self.settled_at.pop(tenant, None)
-        left = {*before.held, *before.joining} - {*known.ledger.held, *known.ledger.joining}
+        left = {*before.held, *before.joining} - {*versioned.ledger.held, *versioned.ledger.joining}
         self._queue.add(filter(None, map(self._namespaces.tenant, left)))
 
-    async def _write(self, tenant: str, step: Step, known: Versioned, *, unlimited: bool) -> bool:
+    async def _write(self, tenant: str, step: Step, versioned: Versioned, *, unlimited: bool) -> bool:
         """Write what the step says; whether that was all for now."""
         if step.ledger is None:
-            left = known.ledger
+            left = versioned.ledger
             if unlimited and not (left.held or left.joining or left.pending or left.advances):
-                await self._store.delete(tenant, known.version)
+                await self._store.delete(tenant, versioned.version)
                 self._learn(tenant, Versioned(Ledger(), ""))
             return True
-        if not known.version:
+        if not versioned.version:
             await self._store.create(tenant)
             return False
-        self._learn(tenant, await self._store.write(tenant, step.ledger, known.version))
+        self._learn(tenant, await self._store.write(tenant, step.ledger, versioned.version))
         return not step.ledger.joining and not unlimited
 
     async def _look(self, tenant: str, ledger: Ledger, step: Step) -> None:
@@ -310,11 +310,11 @@ class Reconciler:
         if step.newest:
             self._settlement.newest(tenant, ledger.view, await self._api.version(PODS))
         for name in step.get:
-            asked = monotonic()
-            self._settlement.found(tenant, name, await self._store.uid(name), asked)
+            asked_at = monotonic()
+            self._settlement.found(tenant, name, await self._store.uid(name), asked_at)
         if step.roll:
             self._settlement.roll(await self._store.all(), monotonic())
         for namespace in step.look:
-            asked = monotonic()
+            asked_at = monotonic()
             pods = await self._api.list(f"/api/v1/namespaces/{namespace}/pods")
-            self._settlement.looked(namespace, [found["metadata"]["uid"] for found in pods], asked)
+            self._settlement.looked(namespace, [raw["metadata"]["uid"] for raw in pods], asked_at)

@@ -56,8 +56,8 @@ class Lag:
             for tenant, ledger in self._ledgers.items()
             if ledger.view > self._view.version
         }
-        self._since = {each: self._since.get(each, now) for each in ahead}
-        waited = any(now - self._since[each] >= patience for each, patience in ahead.items())
+        self._since = {lag: self._since.get(lag, now) for lag in ahead}
+        waited = any(now - self._since[lag] >= patience for lag, patience in ahead.items())
         if not waited or self._pods.as_of < self._listed_at:
             return False
         self._listed_at, self._since = now, {}
@@ -110,24 +110,24 @@ def _page(settler: Source, line: bytes) -> tuple[str, bytes]:
 
 
 def _lines(settler: Source, now: float) -> Iterator[str]:
-    labels, known = ("tenant", "what"), settler.reconciler
-    used = {(name, key): each for name, ledger in known.ledgers.items() for key, each in ledger.used.items()}
-    hard = {(name, key): each for name, ledger in known.ledgers.items() for key, each in ledger.hard.items()}
-    pending: dict[metrics.Labels, float] = {(name,): len(ledger.pending) for name, ledger in known.ledgers.items()}
-    age: dict[metrics.Labels, float] = {(name,): round(now - at, 3) for name, at in known.settled_at.items()}
+    labels, counted = ("tenant", "what"), settler.reconciler
+    used = {(name, key): amount for name, ledger in counted.ledgers.items() for key, amount in ledger.used.items()}
+    hard = {(name, key): amount for name, ledger in counted.ledgers.items() for key, amount in ledger.hard.items()}
+    pending: dict[metrics.Labels, float] = {(name,): len(ledger.pending) for name, ledger in counted.ledgers.items()}
+    age: dict[metrics.Labels, float] = {(name,): round(now - at, 3) for name, at in counted.settled_at.items()}
     yield from metrics.family("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, _plain(used))
     yield from metrics.family("tenant_hard", "What a tenant may use at most.", labels, _plain(hard))
     yield from metrics.family("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
     yield from metrics.family("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
     left: dict[metrics.Labels, float] = {
-        (one.name,): round(one.expires - time()) for one in settler.tenancy.exemptions
+        (exemption.name,): round(exemption.expires - time()) for exemption in settler.tenancy.exemptions
     }
     yield from metrics.family("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
     heard = round(now - settler.heard_at, 3)
     yield from metrics.family("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
     yield from metrics.family("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
     yield from metrics.rulebook(settler.digest)
-    yield from metrics.family("settle_conflicts_total", "Writes that came too late.", (), {(): known.conflicts})
+    yield from metrics.family("settle_conflicts_total", "Writes that came too late.", (), {(): counted.conflicts})
 
 
 def _plain(amounts: dict[tuple[str, str], Fraction]) -> dict[tuple[str, ...], float]:
@@ -180,8 +180,8 @@ class Settler:
         """Settle until cancelled."""
         following = (self._policies.run(), self._usages_follower.run(), self._follow_pods())
         async with asyncio.TaskGroup() as tasks:
-            for each in (*following, self._policy_status.run(), self._turns()):
-                tasks.create_task(each)
+            for task in (*following, self._policy_status.run(), self._turns()):
+                tasks.create_task(task)
 
     @property
     def heard_at(self) -> float:
@@ -220,19 +220,21 @@ class Settler:
         if kind == "TenantPolicy":
             self._namespaces.policy_changed()
         if kind == "Namespace":
-            known = self._policies.namespaces
-            self._namespaces.namespace_changed(name, exists=name in known.objects, listing=known.listing)
+            namespaces_known = self._policies.namespaces
+            self._namespaces.namespace_changed(
+                name, exists=name in namespaces_known.objects, listing=namespaces_known.listing
+            )
         self._outdated = True
         self._queue.stir()
 
     def _usage_changed(self, tenant: str) -> None:
         """A ledger was written; by another program, unless it is as the reconciler knows it."""
-        found = self._usages.objects.get(tenant)
-        if found is not None and self.reconciler.knows(tenant, found):
+        raw = self._usages.objects.get(tenant)
+        if raw is not None and self.reconciler.knows(tenant, raw):
             return
-        if unknown := stored.unknown((found or {}).get("status")):
+        if unknown := stored.unknown((raw or {}).get("status")):
             log.warning("TenantUsage %s has what nothing here reads, and loses it: %s", tenant, ", ".join(unknown))
-        if found is None or _urgent(found.get("status") or {}):
+        if raw is None or _urgent(raw.get("status") or {}):
             self._queue.add([tenant])
         else:
             self._queue.add_at(tenant, monotonic() + SOON_SECONDS)

@@ -48,7 +48,7 @@ class Kind(NamedTuple):
 def _node(raw: Object) -> Object:
     """Labels, what it advertises, and whether it takes pods: annotations, images and addresses are most of a node."""
     status = raw.get("status") or {}
-    ready = [one for one in status.get("conditions") or () if one.get("type") == "Ready"]
+    ready = [condition for condition in status.get("conditions") or () if condition.get("type") == "Ready"]
     labels = raw["metadata"].get("labels") or {}
     return {
         "metadata": {
@@ -58,7 +58,7 @@ def _node(raw: Object) -> Object:
         "spec": {"unschedulable": bool((raw.get("spec") or {}).get("unschedulable"))},
         "status": {
             "allocatable": status.get("allocatable") or status.get("capacity") or {},
-            "conditions": [{"type": "Ready", "status": one["status"]} for one in ready],
+            "conditions": [{"type": "Ready", "status": condition["status"]} for condition in ready],
         },
     }
 
@@ -107,9 +107,9 @@ class Watched(Collection):
         self._notify = changed
         self._tried = self._exists = False
 
-    def keep(self, found: Object) -> Object:
+    def keep(self, raw: Object) -> Object:
         """What the kind says."""
-        return self.kind.remember(found)
+        return self.kind.remember(raw)
 
     def listed(self, kept: list[Object], version: int) -> None:
         """All objects there are."""
@@ -166,8 +166,8 @@ class Watcher:
 
     def _follow(self, rulebook: Rulebook | None, tasks: asyncio.TaskGroup) -> None:
         """Begin to follow what the rules ask for, and leave what they no longer do."""
-        asked = [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]
-        wanted = {kind.name: kind for kind in (NODES, *map(claims, asked))}
+        kinds = [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]
+        wanted = {kind.name: kind for kind in (NODES, *map(claims, kinds))}
         for name in [*self._watched]:
             watched, task = self._watched[name]
             if wanted.get(name) != watched.kind:
@@ -205,10 +205,10 @@ class Watcher:
 
     def _content(self, rulebook: Rulebook | None) -> bytes | None:
         """The file as it should be; None until everything is known that belongs into it."""
-        watched = [each for each, _ in self._watched.values()]
-        if rulebook is None or not all(each.settled for each in watched):
+        watched = [raw for raw, _ in self._watched.values()]
+        if rulebook is None or not all(raw.settled for raw in watched):
             return None
-        present = [(each.kind, each.present) for each in watched]
+        present = [(raw.kind, raw.present) for raw in watched]
         objects = {kind.name: written(kind, there, rulebook) for kind, there in present if there is not None}
         return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
 

@@ -230,8 +230,8 @@ def as_text(output: Output, value: int) -> str:
 
 def read_back(amount: Amount, value: int, count: int) -> dict[str, Any]:
     """The fields of a GpuRequest for a value on a container; the inverse of `express`."""
-    each = Fraction(value, count if amount.per_total else 1)
-    neutral = (settled(amount, each) if amount.lenient else each) * amount.unit
+    per_device = Fraction(value, count if amount.per_total else 1)
+    neutral = (settled(amount, per_device) if amount.lenient else per_device) * amount.unit
     if amount.what == "memory" and amount.unit_name == PERCENT:
         return {} if neutral == 100 else {"memory_share": neutral / 100}
     if amount.what == "memory":

@@ -47,17 +47,17 @@ class Labels:
 
     def recognise(self, labels: Mapping[str, str], backend: Backend) -> Recognised:
         """The card of a back end's devices on a node with these labels."""
-        found: list[Card] = []
+        cards: list[Card] = []
         profile: str | None = None
         for key, values in self.products.items():
             value = labels.get(key, "").lower()
             if end := _HOW_SHARED.search(value):
                 profile = self.spelling.get(end["profile"] or "", profile)
                 value = value[: end.start()]
-            found += [card for card in values.get(value, ()) if backend.serves(card)]
-        said = (self.spelling.get(labels.get(key, "").lower()) for key in sorted(self.profiles))
-        profile = next(filter(None, said), profile)
-        return Recognised(found[0] if len({card.model for card in found}) == 1 else None, profile)
+            cards += [card for card in values.get(value, ()) if backend.serves(card)]
+        spellings = (self.spelling.get(labels.get(key, "").lower()) for key in sorted(self.profiles))
+        profile = next(filter(None, spellings), profile)
+        return Recognised(cards[0] if len({card.model for card in cards}) == 1 else None, profile)
 
 
 def labels(rulebook: Rulebook) -> Labels:
@@ -73,7 +73,7 @@ def labels(rulebook: Rulebook) -> Labels:
                 if device not in cards:
                     cards.append(device)
     nodes = [backend.nodes for backend in rulebook.backends.values()]
-    keys = {key for each in nodes for key in (*each.labels, *filter(None, [each.devices]))}
+    keys = {key for node in nodes for key in (*node.labels, *filter(None, [node.devices]))}
     dotted = {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
     return Labels(
         products=products,
@@ -85,12 +85,12 @@ def labels(rulebook: Rulebook) -> Labels:
 
 def card_served(backend: Backend, rulebook: Rulebook) -> Sequence[Card]:
     """The card models that a back end serves; found once for each rulebook."""
-    known: Sequence[Card] | None = rulebook.cache.get((card_served, backend.name))
-    if known is None:
+    able: Sequence[Card] | None = rulebook.cache.get((card_served, backend.name))
+    if able is None:
         models = {device.model: device for device in rulebook.devices.values()}  # which has each under several names
-        known = [device for device in models.values() if backend.serves(device)]
-        rulebook.cache[card_served, backend.name] = known
-    return known
+        able = [device for device in models.values() if backend.serves(device)]
+        rulebook.cache[card_served, backend.name] = able
+    return able
 
 
 def for_card(backend: Backend, card: Card | None) -> Backend:
@@ -107,13 +107,13 @@ def for_card(backend: Backend, card: Card | None) -> Backend:
 
 def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, str, Output]]:
     """Every different line of node affinity once: many back ends and modes for the same cards have the same one."""
-    seen: set[object] = set()
+    combinations: set[object] = set()
     for backend in rulebook.backends.values():
         for mode in backend.modes:
             for key, output in mode.outputs.node_affinity.items():
                 line = (backend.vendors, backend.models, key, _content(output))
-                if line not in seen:
-                    seen.add(line)
+                if line not in combinations:
+                    combinations.add(line)
                     yield backend, key, output
 
 
@@ -162,14 +162,14 @@ _FIRST_WORD: Final = re.compile(r"^[a-z]+-")
 
 def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
     """The cards that a name means, several if it has no size; none for a name that no catalogue knows."""
-    known = _index(rulebook)
-    if name in known:
-        return known[name]
-    said = _APPENDED.sub("", _plain(name))
-    if said in known:
-        return known[said]
-    vendor, _, rest = said.partition("-")
-    return [card for card in known.get(rest, ()) if card.vendor == vendor]
+    index = _index(rulebook)
+    if name in index:
+        return index[name]
+    shortened = _APPENDED.sub("", _plain(name))
+    if shortened in index:
+        return index[shortened]
+    vendor, _, rest = shortened.partition("-")
+    return [card for card in index.get(rest, ()) if card.vendor == vendor]
 
 
 def suggested_models(names: Sequence[str], near: str = "") -> str:
@@ -181,10 +181,10 @@ def suggested_models(names: Sequence[str], near: str = "") -> str:
 def models_here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[str]:
     """The models that a back end serves, or all enabled ones; those of known nodes come first."""
     key = (models_here, backend.name if backend else "")
-    known: Sequence[str] | None = rulebook.cache.get(key)
-    if known is None:
-        known = rulebook.cache[key] = _served([backend] if backend else rulebook.enabled, rulebook)
-    return known
+    models: Sequence[str] | None = rulebook.cache.get(key)
+    if models is None:
+        models = rulebook.cache[key] = _served([backend] if backend else rulebook.enabled, rulebook)
+    return models
 
 
 def _served(owners: Sequence[Backend], rulebook: Rulebook) -> Sequence[str]:
@@ -209,10 +209,10 @@ def _plain(name: str) -> str:
 
 def _index(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
     """The cards by every plain name; made once for each rulebook."""
-    known: Mapping[str, Sequence[Card]] | None = rulebook.cache.get(_index)
-    if known is None:
-        known = rulebook.cache[_index] = _made(rulebook)
-    return known
+    index: Mapping[str, Sequence[Card]] | None = rulebook.cache.get(_index)
+    if index is None:
+        index = rulebook.cache[_index] = _made(rulebook)
+    return index
 
 
 def _made(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
@@ -226,5 +226,5 @@ def _made(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
             while match := _FIRST_WORD.match(rest):
                 rest = rest[match.end() :]
                 shorter.setdefault(rest, {})[card.model] = card
-    several = {name: [*found.values()] for name, found in sizes.items() if len(found) > 1}
-    return {**{name: [*found.values()] for name, found in shorter.items()}, **exact, **several}
+    several = {name: [*sized.values()] for name, sized in sizes.items() if len(sized) > 1}
+    return {**{name: [*sized.values()] for name, sized in shorter.items()}, **exact, **several}

@@ -33,7 +33,7 @@ def understand(
 
     `annotations` are the annotations of its pod that rules depend on, `models` the cards that the container may get.
     """
-    said = GpuRequest(annotations=annotations, models=models)
+    gpu_request = GpuRequest(annotations=annotations, models=models)
     reasons: list[CannotExpressError] = []
     modes = [mode for mode in backend.modes if _asking(native, mode).keys() <= mode.amounts.keys()]
     modes = modes or list(backend.modes)
@@ -41,7 +41,7 @@ def understand(
         modes.sort(key=lambda mode: bool(mode.when.models))  # modes for a certain card come last
     for mode in modes:
         try:
-            return _request_of(_asking(native, mode), mode, said), mode
+            return _request_of(_asking(native, mode), mode, gpu_request), mode
         except CannotExpressError as reason:
             reasons.append(reason)
     # The mode with most of the keys in common is the one that was meant.
@@ -111,10 +111,10 @@ def _advised(
         return False
 
     near = {reason.key: [value for value in reason.near if helps(reason.key, value)]}
-    found = near if near[reason.key] else _changes(native, backend, helps)
-    if not found:
+    words = near if near[reason.key] else _changes(native, backend, helps)
+    if not words:
         return reason
-    name, values = next(iter(found.items()))
+    name, values = next(iter(words.items()))
     outputs = {key: output for mode in backend.modes for key, output in mode.amounts.items()}
     return CannotExpressError(
         reason.code, reason.message, _write(outputs[name], values) if values else f"remove {name}", name
@@ -136,48 +136,48 @@ def _changes(
     return next(({name: []} for name in native if len(native) > 1 and helps(name, None)), {})
 
 
-def _request_of(native: Mapping[str, int], mode: Mode, said: GpuRequest) -> GpuRequest:
-    _check_companions(native, mode, said.annotations)
+def _request_of(native: Mapping[str, int], mode: Mode, gpu_request: GpuRequest) -> GpuRequest:
+    _check_companions(native, mode, gpu_request.annotations)
     count = _count(native, mode)
     _check_values(native, mode, count)
-    found: dict[str, Any] = {"count": count}
+    numbers: dict[str, Any] = {"count": count}
     for resource, output in sorted(mode.amounts.items(), key=lambda entry: entry[1].most):
         value = native.get(resource)
         if value is not None and isinstance(output, Amount) and output.what != "count":
-            _join(found, amounts.read_back(output, value, count), resource, output=output)
+            _join(numbers, amounts.read_back(output, value, count), resource, output=output)
         if value is None and (output.what, output.absent) == ("cores", "whole"):
-            found.setdefault("cores", Fraction(100))
+            numbers.setdefault("cores", Fraction(100))
     # The request, with whole devices recognised. Other requests must be of those that the mode is for.
     if mode.profile is not None:
-        found = {"count": found["count"], "profile": mode.profile}
-    memory_share, cores = found.get("memory_share"), found.get("cores")
-    sized = mode.size is not None or found.keys() & {"memory", "memory_share", "profile"}
+        numbers = {"count": numbers["count"], "profile": mode.profile}
+    memory_share, cores = numbers.get("memory_share"), numbers.get("cores")
+    sized = mode.size is not None or numbers.keys() & {"memory", "memory_share", "profile"}
     all_of_it = not sized and cores in {None, 100}
     if mode.when.devices == "whole" or all_of_it:
-        return _whole(replace(said, count=found["count"]), mode)
+        return _whole(replace(gpu_request, count=numbers["count"]), mode)
     if memory_share is not None and cores == 100 * memory_share:
-        found["share"] = memory_share
+        numbers["share"] = memory_share
     if mode.size is not None:
-        found["memory"] = mode.size
-    request = replace(said, **found)
-    if not mode.when.unannotated.isdisjoint(said.annotations):
+        numbers["memory"] = mode.size
+    request = replace(gpu_request, **numbers)
+    if not mode.when.unannotated.isdisjoint(gpu_request.annotations):
         raise _not_this(mode, request)
     if mode.when.devices == "profile" and request.devices == "part":
         return request  # a size that the back end makes a partition of; which one depends on the card
-    if not translate.matches(_told_by_resources(mode.when, said), request):
+    if not translate.matches(_told_by_resources(mode.when, gpu_request), request):
         raise _not_this(mode, request)
     return request
 
 
-def _join(found: dict[str, Any], more: Mapping[str, Any], resource: str, output: Amount) -> None:
+def _join(numbers: dict[str, Any], more: Mapping[str, Any], resource: str, output: Amount) -> None:
     """Add the fields of one amount; raises CannotExpressError if they contradict those of others.
 
     Of what a container may take at most, the greater counts.
     """
     for key, value in more.items():
         if output.most:
-            found[key] = max(value, found.get(key, value))
-        elif found.setdefault(key, value) != value:
+            numbers[key] = max(value, numbers.get(key, value))
+        elif numbers.setdefault(key, value) != value:
             message = f"{resource} says another part of a device than the resources beside it"
             fix = f"remove {resource}" if output.absent is not None else f"write {resource} as large as those say"
             raise VagueError("GPU405", message, fix, resource)
@@ -213,8 +213,8 @@ def _count(native: Mapping[str, int], mode: Mode) -> int:
     """The number of devices: a count, the number that the mode fixes, or derived from a total over all devices."""
     numbers = {name: output for name, output in mode.amounts.items() if isinstance(output, Amount)}
     counts = {name: output for name, output in numbers.items() if output.what == "count"}
-    if said := next((native[name] for name in counts if name in native), None):
-        return said
+    if number := next((native[name] for name in counts if name in native), None):
+        return number
     for name, output in numbers.items() if mode.when.devices == "whole" else ():
         if output.what == "cores" and output.per_total and (name in native or not counts):
             value = native.get(name, 0)
@@ -233,14 +233,14 @@ def _count(native: Mapping[str, int], mode: Mode) -> int:
 
 
 def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
-    each = Fraction(value, times)
-    if output.what == "memory" and output.unit_name != PERCENT and each * output.unit > MAX_MEMORY:
+    quotient = Fraction(value, times)
+    if output.what == "memory" and output.unit_name != PERCENT and quotient * output.unit > MAX_MEMORY:
         message = f"{resource}: {amounts.as_text(output, value)} is more memory than any GPU has"
         raise CannotExpressError("GPU405", message, "write less", resource)
-    if not amounts.admits(output, each):
-        near = [times * option for option in amounts.near(output, each)]
-        reason = amounts.outside(output, each, partial(amounts.as_text, output))
-        if each.denominator > 1:
+    if not amounts.admits(output, quotient):
+        near = [times * option for option in amounts.near(output, quotient)]
+        reason = amounts.outside(output, quotient, partial(amounts.as_text, output))
+        if quotient.denominator > 1:
             reason = f"does not divide by {times} devices"
         fix = f"write {' or '.join(amounts.as_text(output, option) for option in near) or 'less'}"
         raise CannotExpressError(
@@ -268,7 +268,7 @@ def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
     if excluded:
         message, fix = excluded
     if missing:
-        fix = "annotate the pod " + " and ".join(pasteable(*each.partition("=")[::2]) for each in missing)
+        fix = "annotate the pod " + " and ".join(pasteable(*name.partition("=")[::2]) for name in missing)
         return CannotExpressError("GPU405", message, fix)
     return (NotThisModeError if excluded else _NotThisRequestError)("GPU405", message, fix)
 
@@ -288,42 +288,44 @@ def _whole(request: GpuRequest, mode: Mode) -> GpuRequest:
     return request
 
 
-def _told_by_resources(when: When, said: GpuRequest) -> When:
+def _told_by_resources(when: When, gpu_request: GpuRequest) -> When:
     """The condition without what resources do not tell: sharing, and models unless they are known."""
-    models = when.models if said.models else frozenset[str]()
+    models = when.models if gpu_request.models else frozenset[str]()
     return when if (models, None) == (when.models, when.sharing) else replace(when, models=models, sharing=None)
 
 
-def gives(given: GpuRequest, asked: GpuRequest, card: Card | None) -> bool:
-    """Whether `given` is at least `asked`, in devices, and in memory and compute of each."""
-    if given.profile is not None or asked.profile is not None:
-        return given.count >= asked.count and _enough_partition(given, asked, card)
+def gives(given: GpuRequest, gpu_request: GpuRequest, card: Card | None) -> bool:
+    """Whether `given` is at least `gpu_request`, in devices, and in memory and compute of each."""
+    if given.profile is not None or gpu_request.profile is not None:
+        return given.count >= gpu_request.count and _enough_partition(given, gpu_request, card)
     return (
-        given.count >= asked.count
-        and _enough_memory(given, asked, card)
-        and (given.cores is None or given.cores >= (100 if asked.devices == "whole" else asked.cores or 0))
+        given.count >= gpu_request.count
+        and _enough_memory(given, gpu_request, card)
+        and (
+            given.cores is None or given.cores >= (100 if gpu_request.devices == "whole" else gpu_request.cores or 0)
+        )
     )
 
 
-def _enough_partition(given: GpuRequest, asked: GpuRequest, card: Card | None) -> bool:
+def _enough_partition(given: GpuRequest, gpu_request: GpuRequest, card: Card | None) -> bool:
     """Whether a partition is the requested one, or has the requested share. On an unknown card a share passes."""
-    if asked.profile is not None or given.profile is None:
-        return given.profile == asked.profile
-    if asked.devices == "whole":
+    if gpu_request.profile is not None or given.profile is None:
+        return given.profile == gpu_request.profile
+    if gpu_request.devices == "whole":
         return False
     return card is None or (
-        given.profile in card.profiles and has_partition(card.profiles[given.profile], asked, card)
+        given.profile in card.profiles and has_partition(card.profiles[given.profile], gpu_request, card)
     )
 
 
-def _enough_memory(given: GpuRequest, asked: GpuRequest, card: Card | None) -> bool:
+def _enough_memory(given: GpuRequest, gpu_request: GpuRequest, card: Card | None) -> bool:
     if given.memory is None and given.memory_share is None:
         return True
-    if given.memory_share is not None and asked.memory is None:
-        return given.memory_share >= (1 if asked.devices == "whole" else asked.memory_share or 0)
-    if given.memory is not None and asked.memory is not None:
-        return given.memory >= asked.memory
-    if asked.devices == "whole" or card is None:
+    if given.memory_share is not None and gpu_request.memory is None:
+        return given.memory_share >= (1 if gpu_request.devices == "whole" else gpu_request.memory_share or 0)
+    if given.memory is not None and gpu_request.memory is not None:
+        return given.memory >= gpu_request.memory
+    if gpu_request.devices == "whole" or card is None:
         # Bytes and parts of an unknown card cannot be compared: only a whole card is certainly more.
-        return asked.devices != "whole"
-    return (amounts.in_bytes(given, card) or 0) >= (amounts.in_bytes(asked, card) or 0)
+        return gpu_request.devices != "whole"
+    return (amounts.in_bytes(given, card) or 0) >= (amounts.in_bytes(gpu_request, card) or 0)

@@ -26,25 +26,25 @@ def cut_partition(request: GpuRequest, card: Card | None, backend: Backend) -> G
         message = f"which partition has {request} depends on the card, and nothing says which card it is"
         example = {"gpu-profile": min(backend.profiles, default="NAME").replace("+", ".")}
         raise CannotExpressError("GPU304", message, f"add gpu-model, or {ask_for(example, request)}", "gpu-model")
-    known = [profile for name, profile in card.profiles.items() if name in backend.profiles]
-    enough = [profile for profile in known if has_partition(profile, request, card)]
+    profiles = [profile for name, profile in card.profiles.items() if name in backend.profiles]
+    enough = [profile for profile in profiles if has_partition(profile, request, card)]
     if not enough:
-        raise _too_much(request, card, known, backend)
+        raise _too_much(request, card, profiles, backend)
     best = min(enough, key=lambda profile: (profile.memory_slices, profile.compute_slices, "+" in profile.name))
     return replace(request, profile=best.name, share=None, memory=None, memory_share=None, cores=None)
 
 
-def _too_much(request: GpuRequest, card: Card, known: Sequence[Profile], backend: Backend) -> CannotExpressError:
-    if not known:
+def _too_much(request: GpuRequest, card: Card, profiles: Sequence[Profile], backend: Backend) -> CannotExpressError:
+    if not profiles:
         return CannotExpressError(
             "GPU305", f"{card.model} cannot be partitioned", "ask for another model", "gpu-model"
         )
     message = f"no partition of {card.model} has {request}"
-    most = max(profile.memory for profile in known)
+    most = max(profile.memory for profile in profiles)
     if request.memory is not None and request.memory > most:
         message = f"{message}: the largest has {show_size(most)}, less than {show_size(request.memory)}"
         return CannotExpressError("GPU305", message, f"ask for {show_size(most)} or less", "gpu-memory")
-    largest = {"gpu-profile": known[-1].name.replace("+", ".")}
+    largest = {"gpu-profile": profiles[-1].name.replace("+", ".")}
     fix = f"ask for less, or {ask_for(largest, request)}"
     if any(mode.when.devices == "whole" for mode in backend.modes):
         fix = f"{fix}, or {ask_for(WHOLE, request)}"
@@ -156,14 +156,14 @@ def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
     if backend.unenforced:
         counted = " and ".join(backend.unenforced)
         yield f"{backend.name} only counts {counted}: nothing stops a container that takes more than it asked for"
-    said = mode.verbs
-    if "share" in said:
+    verbs = mode.verbs
+    if "share" in verbs:
         return
     sized = request.memory is not None or request.memory_share not in {None, 1}
-    if sized and "memory" not in said and mode.size is None:
+    if sized and "memory" not in verbs and mode.size is None:
         message = "it has no way to give a part of a device's memory"
         raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
-    if request.cores is not None and "cores" not in said:
+    if request.cores is not None and "cores" not in verbs:
         yield f"{backend.name} shares memory only: it does not limit compute to {show(request.cores)}%"
 
 
@@ -183,8 +183,8 @@ def _partition(request: GpuRequest, card: Card | None, backend: Backend, warning
     if request.devices != "part" or served:
         return request
     cut = cut_partition(request, card, backend)
-    said = partition_warning(request, cut, card) if card else None
-    warnings += [said] if said else []
+    warning = partition_warning(request, cut, card) if card else None
+    warnings += [warning] if warning else []
     return cut
 
 
@@ -202,10 +202,10 @@ def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Card
         # A vGPU of the cluster's card is a model of its own, so only the vendor has to be the same.
         foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
         return rulebook.surroundings.cards.get(backend.name) if foreign or card is None else card
-    asked = [rulebook.devices[model.lower()] for model in request.models]
-    first = asked[0]
+    named_cards = [rulebook.devices[model.lower()] for model in request.models]
+    first = named_cards[0]
     alike = (first.memory, first.tflops, first.profiles)
-    return first if all((card.memory, card.tflops, card.profiles) == alike for card in asked) else None
+    return first if all((card.memory, card.tflops, card.profiles) == alike for card in named_cards) else None
 
 
 def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
@@ -223,8 +223,8 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
 def _others(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> str:
     """The fix for a model that the back end does not serve: the requested ones that it does, or others of its own."""
     served = cards.models_here(rulebook, backend)
-    asked = [model for model in request.models if model in served]
-    return f"ask for gpu-model: {cards.suggested_models(asked or served)}"
+    models = [model for model in request.models if model in served]
+    return f"ask for gpu-model: {cards.suggested_models(models or served)}"
 
 
 def _some(name: str, models: Sequence[str]) -> str:
@@ -238,8 +238,8 @@ def check_size(request: GpuRequest, card: Card | None, rulebook: Rulebook) -> No
     if request.memory is None:
         return
     named = [rulebook.devices[model.lower()] for model in request.models]
-    asked = named or ([card] if card else [])
-    largest = max(asked, key=lambda card: card.memory, default=None)
+    candidates = named or ([card] if card else [])
+    largest = max(candidates, key=lambda card: card.memory, default=None)
     if largest is not None and request.memory > largest.memory:
         usable = show_size(largest.memory)
         message = f"{largest.model} has {usable} of usable memory, less than {show_size(request.memory)}"
@@ -268,17 +268,17 @@ def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
     """The request with its TFLOPS as percent of the card's compute."""
     if request.tflops is None:
         return request
-    asked = show(request.tflops)
+    tflops = show(request.tflops)
     if card is None or card.tflops is None:
         raise CannotExpressError(
             "GPU304",
-            f"how much of a card {asked} TFLOPS are depends on the card, and "
+            f"how much of a card {tflops} TFLOPS are depends on the card, and "
             + ("nothing says which card it is" if card is None else f"the catalogue has no figure for {card.model}"),
             f"add gpu-model, or {ask_for({'gpu-cores': '30'}, request)}",
             "gpu-tflops",
         )
     if request.tflops > card.tflops:
-        message = f"{card.model} has {show(card.tflops)} TFLOPS, and gpu-tflops asks for {asked}"
+        message = f"{card.model} has {show(card.tflops)} TFLOPS, and gpu-tflops asks for {tflops}"
         raise CannotExpressError("GPU305", message, f"ask for {show(card.tflops)} or less", "gpu-tflops")
     return replace(request, cores=100 * request.tflops / card.tflops, tflops=None)
 
@@ -308,15 +308,15 @@ def excluded(mode: Mode, request: GpuRequest) -> tuple[str, str] | None:
     if not unwanted:
         return None
     key, _, value = unwanted[0].partition("=")
-    said = pasteable(key, value) if value else key
-    return f"the annotation {said} excludes {mode.name}", f"remove the annotation {key}"
+    text = pasteable(key, value) if value else key
+    return f"the annotation {text} excludes {mode.name}", f"remove the annotation {key}"
 
 
 def _fits(mode: Mode, request: GpuRequest, card: Card | None) -> bool:
     if mode.size is None:
         return True
-    asked = amounts.in_bytes(request, card)
-    return asked is not None and asked <= mode.size
+    size = amounts.in_bytes(request, card)
+    return size is not None and size <= mode.size
 
 
 def _has(mode: Mode, request: GpuRequest) -> bool:
@@ -328,13 +328,21 @@ def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook:
     """The fix: a request close to this one that the back end has a mode for."""
     most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
     fewer = [replace(request, count=high) for high in most]
-    one = GpuRequest(annotations=request.annotations)
-    tenth = replace(one, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
-    sized = replace(one, memory=8 * GIB, cores=Fraction(10))
-    same = (replace(one, memory=size) for size in _sizes(request, backend, card, rulebook))
-    for other in (*same, replace(one, count=request.count), *fewer, replace(request, count=1), one, sized, tenth):
-        known = card is not None or other.memory is None
-        modes = (mode for mode in backend.modes if known or "memory" in mode.verbs)
+    other_request = GpuRequest(annotations=request.annotations)
+    tenth = replace(other_request, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
+    sized = replace(other_request, memory=8 * GIB, cores=Fraction(10))
+    same = (replace(other_request, memory=size) for size in _sizes(request, backend, card, rulebook))
+    for other in (
+        *same,
+        replace(other_request, count=request.count),
+        *fewer,
+        replace(request, count=1),
+        other_request,
+        sized,
+        tenth,
+    ):
+        is_sized = card is not None or other.memory is None
+        modes = (mode for mode in backend.modes if is_sized or "memory" in mode.verbs)
         if any(_suits(mode, other) and matches(mode.when, other) and _has(mode, other) for mode in modes):
             words = dict(word.split("=", 1) for word in str(other).split(" "))
             return ask_for(words, request)
@@ -344,8 +352,8 @@ def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook:
 def _sizes(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> Iterator[int]:
     """The memory of the partition asked for; if the card is unknown, on the one of the back end where it has most."""
     able = [card] if card else cards.card_served(backend, rulebook)
-    found = [one.profiles[name].memory for one in able for name in one.profiles if name == request.profile]
-    yield from [max(found)] if found else ()
+    sizes = [card.profiles[name].memory for card in able for name in card.profiles if name == request.profile]
+    yield from [max(sizes)] if sizes else ()
 
 
 def matches(when: When, request: GpuRequest) -> bool:

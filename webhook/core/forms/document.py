@@ -162,11 +162,11 @@ class Node:
             raise self.problem(f"has to be true or false, not {kind(self.value)}")
         return self.value
 
-    def word(self, known: Collection[str]) -> str:
+    def word(self, words: Collection[str]) -> str:
         """One of a closed set of words; raises DocumentError with the nearest."""
         text = str(self.value) if isinstance(self.value, int | float) else self.text()
-        if text not in known:
-            raise self.problem(f'"{text}" is not one of {", ".join(known)}{nearest(text, known)}')
+        if text not in words:
+            raise self.problem(f'"{text}" is not one of {", ".join(words)}{nearest(text, words)}')
         return text
 
 
@@ -237,16 +237,16 @@ class Section:
             self.problems.append(Problem(at, self.node.path, message))
 
 
-def closest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
+def closest(text: str, words: Collection[str], cutoff: float = 0.6) -> str:
     """The known word that a text is nearest to, whatever its capitals; empty if it is near none."""
-    spelled = {word.lower(): word for word in sorted(known)}
+    spelled = {word.lower(): word for word in sorted(words)}
     close = difflib.get_close_matches(text[:LONGEST_WORD].lower(), spelled, n=1, cutoff=cutoff)
     return spelled[close[0]] if close else ""
 
 
-def nearest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
+def nearest(text: str, words: Collection[str], cutoff: float = 0.6) -> str:
     """` (did you mean "..."?)`, or nothing."""
-    return Nearest(1)(text, known, cutoff)
+    return Nearest(1)(text, words, cutoff)
 
 
 class Nearest:
@@ -255,17 +255,17 @@ class Nearest:
     def __init__(self, times: int) -> None:
         self.left = times
 
-    def __call__(self, text: str, known: Collection[str], cutoff: float = 0.6) -> str:
+    def __call__(self, text: str, words: Collection[str], cutoff: float = 0.6) -> str:
         """As `nearest`."""
-        close = self.word(text, known, cutoff)
+        close = self.word(text, words, cutoff)
         return f' (did you mean "{close}"?)' if close else ""
 
-    def word(self, text: str, known: Collection[str], cutoff: float = 0.6) -> str:
+    def word(self, text: str, words: Collection[str], cutoff: float = 0.6) -> str:
         """As `closest`."""
         if self.left <= 0:
             return ""
         self.left -= 1
-        return closest(text, known, cutoff)
+        return closest(text, words, cutoff)
 
 
 def kind(value: Any) -> str:

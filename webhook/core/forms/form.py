@@ -135,9 +135,9 @@ class Form(Shape[T_co], Generic[T_co]):
     entries: Sequence[_Entry] = ()
     read_among: Callable[[Section, Scope], Any] = lambda *_: None
 
-    def read_spec(self, name: str, spec: Node, problems: list[Problem], known: Any = None) -> T_co:
+    def read_spec(self, name: str, spec: Node, problems: list[Problem], context: Any = None) -> T_co:
         """The value of a document's spec; what is wrong with it goes to `problems`."""
-        return self.read(replace(spec, path="spec", key_at=None), Scope(problems, name, known))
+        return self.read(replace(spec, path="spec", key_at=None), Scope(problems, name, context))
 
 
 @overload

@@ -105,8 +105,8 @@ def _texts(node: Node) -> Iterator[str]:
     inner = (
         node.value.values() if isinstance(node.value, dict) else node.value if isinstance(node.value, list) else ()
     )
-    for each in inner:
-        yield from _texts(each)
+    for text in inner:
+        yield from _texts(text)
 
 
 def substituted(node: Node, parameters: Parameters, path: str = "spec") -> Node:

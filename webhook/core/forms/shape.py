@@ -41,9 +41,9 @@ class Scope:
             self.problems.extend(error.problems)
             return fallback
 
-    def nearest(self, text: str, known: Collection[str]) -> str:
+    def nearest(self, text: str, words: Collection[str]) -> str:
         """As `document.nearest`; nothing once many things are wrong."""
-        return nearest(text, known) if len(self.problems) < SUGGESTED else ""
+        return nearest(text, words) if len(self.problems) < SUGGESTED else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ def whole(least: int = 1, most: int | None = None) -> Shape[int]:
     return Shape(read, {"type": "integer", "minimum": least, **({} if most is None else {"maximum": most})}, least)
 
 
-def word(known: Collection[str]) -> Shape[Any]:
+def word(words: Collection[str]) -> Shape[Any]:
     """One of a closed set of words."""
-    return Shape(lambda node, _: node.word(known), {"type": "string", "enum": [*known]}, "")
+    return Shape(lambda node, _: node.word(words), {"type": "string", "enum": [*words]}, "")
 
 
 def pattern(form: str, mistake: str, read: Callable[[Node], T] | None = None) -> Shape[Any]:

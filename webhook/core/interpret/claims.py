@@ -136,17 +136,17 @@ def _read_claim(reference: Reference, pod: Pod, rulebook: Rulebook, *, chosen: b
 
 
 def _object(reference: Reference, pod: Pod, rulebook: Rulebook) -> Object:
-    kind, said = reference.source.claims, reference.said
+    kind, text = reference.source.claims, reference.said
     there = rulebook.surroundings.objects.get(kind.name)
     if there is None:
-        message = f'nothing here knows any {kind.kind}, so nobody can tell what "{said.value}" asks for'
+        message = f'nothing here knows any {kind.kind}, so nobody can tell what "{text.value}" asks for'
         run = f"have gpu-webhook watch run beside the server and {kind.name} installed, or give explain the claim"
         raise Refusal(_unusable(reference, message, f'ask for gpu: "0.3" instead of the claim, or {run}'))
-    if (pod.namespace, said.value) not in there:
-        message = f'the namespace {pod.namespace} has no {kind.kind} "{said.value}", or it is not seen yet'
+    if (pod.namespace, text.value) not in there:
+        message = f'the namespace {pod.namespace} has no {kind.kind} "{text.value}", or it is not seen yet'
         fix = "create it, and the client retries automatically"
-        raise Refusal(Violation(code="GPU205", path=said.path, message=message, fix=fix))
-    return there[pod.namespace, said.value]
+        raise Refusal(Violation(code="GPU205", path=text.path, message=message, fix=fix))
+    return there[pod.namespace, text.value]
 
 
 def _unusable(reference: Reference, message: str, fix: str) -> Violation:
@@ -180,8 +180,8 @@ def _backend(title: str, raw: Object, reference: Reference, rulebook: Rulebook, 
 
 def _text(raw: Object, fields: Sequence[tuple[str, ...]]) -> str | None:
     """The text of the first field that has one."""
-    found = (at(raw, *path) for path in fields)
-    return next((text for text in found if isinstance(text, str) and text), None)
+    texts = (at(raw, *path) for path in fields)
+    return next((text for text in texts if isinstance(text, str) and text), None)
 
 
 # The content of a claim
@@ -192,25 +192,25 @@ def meaning(source: ClaimSource, raw: Object) -> dict[str, str]:
     # The resources of a claim as those of a container, by the names that the rule reads.
     sections = {section: _resources(source, raw, section) for section in ("limits", "requests")}
     stands = Container(path=source.resources[:-1], kind="claim", name="", env=(), raw={}, **sections)
-    known = extended_resources.read(stands, source.words, {})
+    stated = extended_resources.read(stands, source.words, {})
     resources = source.words.resources
     wrong = [
-        *known.violations,
-        *(extended_resources.not_whole(stands, resources[name], amount) for name, amount in known.fractions.items()),
+        *stated.violations,
+        *(extended_resources.not_whole(stands, resources[name], amount) for name, amount in stated.fractions.items()),
     ]
     if wrong:
         raise CannotExpressError("GPU206", wrong[0].message, wrong[0].fix)
-    if not known.amounts:
+    if not stated.amounts:
         raise CannotExpressError("GPU206", "it asks for nothing", f"ask for {next(iter(resources))}")
     [reader] = source.words.enabled
-    request = read_back.understand(known.amounts, reader)[0]
+    request = read_back.understand(stated.amounts, reader)[0]
     share = request.memory_share or request.share
-    said = {
+    words = {
         "gpu": str(Devices(request.count, share)),
         "gpu-memory": None if request.memory is None else show_size(request.memory),
         "gpu-cores": None if request.cores in {None, 100 * (share or 0)} else show(request.cores or 0),
     }
-    return {key: text for key, text in said.items() if text is not None}
+    return {key: text for key, text in words.items() if text is not None}
 
 
 def _resources(source: ClaimSource, raw: Object, section: str) -> dict[str, Any]:
@@ -218,16 +218,16 @@ def _resources(source: ClaimSource, raw: Object, section: str) -> dict[str, Any]
     if not isinstance(there, Mapping):
         where = ".".join((*source.resources, section))
         raise CannotExpressError("GPU206", f"{where} is not an object", f"write {where} as an object")
-    found: dict[str, Any] = {}
+    resources: dict[str, Any] = {}
     for other, value in there.items():
         name = source.aliases.get(other, other)
         if name not in source.words.resources:
-            known = ", ".join(source.words.resources)
-            raise CannotExpressError("GPU206", f"the rule knows nothing of {shown(other)}", f"ask for one of {known}")
-        if name in found:
+            names = ", ".join(source.words.resources)
+            raise CannotExpressError("GPU206", f"the rule knows nothing of {shown(other)}", f"ask for one of {names}")
+        if name in resources:
             raise CannotExpressError("GPU206", f"{name} stands there under two names", f"remove {other}")
-        found[name] = value
-    return found
+        resources[name] = value
+    return resources
 
 
 def failing(source: ClaimSource) -> Iterator[Problem]:
@@ -240,16 +240,16 @@ def _wrong(source: ClaimSource, example: ClaimExample) -> str | None:
     for step in reversed(source.resources):
         raw = {step: raw}
     try:
-        found = meaning(source, raw)
+        shorthand = meaning(source, raw)
     except CannotExpressError as reason:
         if example.refused is None:
             return f"is refused: {reason.message}"
-        known = example.refused in reason.message
-        return None if known else f'is refused, but not with "{example.refused}": {reason.message}'
-    said = " ".join(f"{key}={text}" for key, text in found.items())
+        is_expected = example.refused in reason.message
+        return None if is_expected else f'is refused, but not with "{example.refused}": {reason.message}'
+    said = " ".join(f"{key}={text}" for key, text in shorthand.items())
     if example.refused is not None:
         return f"is not refused; it asks for {said}"
-    return None if found == example.asks else f"asks for {said}"
+    return None if shorthand == example.asks else f"asks for {said}"
 
 
 # The objects
@@ -274,9 +274,9 @@ def given(documents: Iterable[Object], rulebook: Rulebook) -> Rulebook:
         if kind is not None:
             there.setdefault(kind.name, []).append(raw)
     claims = {source.claims.name for source in rulebook.sources}
-    objects = {name: indexed(found, "default" if name in claims else "") for name, found in there.items()}
-    known = {**rulebook.surroundings.objects, **objects}
-    return replace(rulebook, surroundings=replace(rulebook.surroundings, objects=known))
+    objects = {name: indexed(raw, "default" if name in claims else "") for name, raw in there.items()}
+    around = {**rulebook.surroundings.objects, **objects}
+    return replace(rulebook, surroundings=replace(rulebook.surroundings, objects=around))
 
 
 def _each(documents: Iterable[Object]) -> Iterator[Object]:

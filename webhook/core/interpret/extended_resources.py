@@ -50,16 +50,20 @@ def read(container: Container, rulebook: Rulebook, slot_values: Mapping[str, str
 
     `slot_values` are amounts for this container from annotations and labels of the pod, by slot.
     """
-    known = rulebook.resources
-    if not slot_values and known.keys().isdisjoint(container.limits) and known.keys().isdisjoint(container.requests):
+    resources = rulebook.resources
+    if (
+        not slot_values
+        and resources.keys().isdisjoint(container.limits)
+        and resources.keys().isdisjoint(container.requests)
+    ):
         return NOTHING
     native = ExtendedResources()
     for name, text in slot_values.items():
-        _take(native, container, known[name], text)
-    for name in sorted(key for key in container.limits if key in known):
-        _read_limit(native, container, known[name])
-    for name in sorted(key for key in container.requests if key in known and key not in container.limits):
-        _read_request(native, container, known[name])
+        _take(native, container, resources[name], text)
+    for name in sorted(key for key in container.limits if key in resources):
+        _read_limit(native, container, resources[name])
+    for name in sorted(key for key in container.requests if key in resources and key not in container.limits):
+        _read_request(native, container, resources[name])
     return native
 
 
@@ -200,12 +204,15 @@ def _legal(resource: Resource, amount: Fraction) -> set[int]:
     """The numbers nearest to an amount, below and above, that a mode could have written."""
     modes = (mode.amounts.get(resource.name) for owner in resource.owners or resource.known for mode in owner.modes)
     outputs = [output for output in modes if output is not None]
-    found = {
+    numbers = {
         number
         for output in outputs
         for number in (amounts.near(output, amount) if isinstance(output, Amount) else [output.number])
     }
-    below, above = ([each for each in found if each < amount], [each for each in found if each >= amount])
+    below, above = (
+        [number for number in numbers if number < amount],
+        [number for number in numbers if number >= amount],
+    )
     return {*sorted(below)[-1:], *sorted(above)[:1]}
 
 
@@ -224,7 +231,7 @@ def not_whole(container: Container, resource: Resource, amount: Fraction, fix: s
 def _too_fine(container: Container, resource: Resource, text: str, amount: Fraction) -> Violation:
     """The violation (GPU402) for more decimals than the rule writes; `amount` is in units of the last of these."""
     scale, low = 10**resource.digits, amount.numerator // amount.denominator
-    near = [quantity.show(Fraction(each, scale)) for each in (low, low + 1) if each % scale]
+    near = [quantity.show(Fraction(whole, scale)) for whole in (low, low + 1) if whole % scale]
     name = resource.name.replace(CONTAINER, container.name)
     return Violation(
         code="GPU402",
@@ -245,34 +252,34 @@ def foreign(container: Container, rulebook: Rulebook) -> Iterator[str]:
 
 def slot_values(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
     """Amounts for enabled back ends in annotations and labels: by container, then by slot."""
-    found = _per_container(pod, rulebook)
+    values = _per_container(pod, rulebook)
     places: tuple[tuple[SlotKind, Mapping[str, Any]], ...]
     places = (("annotation", pod.annotations), ("label", pod.labels))
     for kind, present in places:
         numbers = rulebook.slots[kind]
         for key in present if numbers else ():
             if key in numbers:
-                for container in _addressed(pod, numbers[key], found):
-                    found.setdefault(container, {})[numbers[key].name] = quantity.text_of(present[key])
-    return found
+                for container in _addressed(pod, numbers[key], values):
+                    values.setdefault(container, {})[numbers[key].name] = quantity.text_of(present[key])
+    return values
 
 
 def _per_container(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
     """Amounts in annotations whose keys name the container: by container, then by slot."""
-    found: dict[str, dict[str, str]] = {}
+    values: dict[str, dict[str, str]] = {}
     for slot in rulebook.per_container if rulebook.slots["annotation"] else ():
         for key in pod.annotations if slot.key in rulebook.slots["annotation"] else ():
             container = slot.container(key)
             if container is not None:
-                found.setdefault(container, {})[slot] = quantity.text_of(pod.annotations[key])
-    return found
+                values.setdefault(container, {})[slot] = quantity.text_of(pod.annotations[key])
+    return values
 
 
-def _addressed(pod: Pod, resource: Resource, found: Mapping[str, Mapping[str, str]]) -> Sequence[str]:
+def _addressed(pod: Pod, resource: Resource, values: Mapping[str, Mapping[str, str]]) -> Sequence[str]:
     """The containers that an annotation or label of the pod applies to.
 
     These are the containers with resources of its back end, or with annotations of it for them alone, as far as they
-    are `found`. A key that asks by itself applies to the container that another annotation names; without one, and
+    are `values`. A key that asks by itself applies to the container that another annotation names; without one, and
     if no container has such resources, to the first.
     """
     names = {name for owner in resource.owners or resource.known for name in owner.owns}
@@ -280,11 +287,13 @@ def _addressed(pod: Pod, resource: Resource, found: Mapping[str, Mapping[str, st
     named = [str(pod.annotations[key]) for key in resource.addresses if key in pod.annotations]
     if resource.alone and named:
         return named[:1]
-    having = [name for name, amounts in found.items() if not names.isdisjoint(amounts)]
-    having = having or [one.name for one in pod.containers if any(_is_some(one, name) for name in owned)]
+    having = [name for name, amounts in values.items() if not names.isdisjoint(amounts)]
+    having = having or [
+        container.name for container in pod.containers if any(_is_some(container, name) for name in owned)
+    ]
     if having or not resource.alone:
         return having
-    return [one.name for one in pod.containers if one.kind == "container"][:1]
+    return [container.name for container in pod.containers if container.kind == "container"][:1]
 
 
 def address(pod: Pod, container: str, resource: Resource) -> FieldValue:

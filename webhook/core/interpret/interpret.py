@@ -65,10 +65,10 @@ def ask(
     """
     extended = extended_resources.read(container, rulebook, slot_values)
     own, wrong = locations.resources(container)
-    said = dict(annotated)
-    wrong += [violation for key, entry in own.items() for violation in locations.merge(said, key, entry)]
-    stated = {**pod_wide, **said}
-    wrong += [*extended.violations, *_beside_none(said, stated)]
+    words = dict(annotated)
+    wrong += [violation for key, entry in own.items() for violation in locations.merge(words, key, entry)]
+    stated = {**pod_wide, **words}
+    wrong += [*extended.violations, *_beside_none(words, stated)]
     wrong += _join_fraction(container, extended, stated, rulebook)
     request = build(stated, annotations)
     wrong += _inconsistent(container, request, extended, stated)
@@ -76,7 +76,7 @@ def ask(
         wrong = [_ephemeral(container)]
     if wrong:
         raise Refusal(*wrong)
-    overridden = list(locations.overridden(pod_wide, said))
+    overridden = list(locations.overridden(pod_wide, words))
     refused = request is None and "gpu" in own and not pod_wide.keys().isdisjoint(ASKING)
     return ContainerRequest(
         container=container,
@@ -92,10 +92,10 @@ def ask(
 
 
 def _join_fraction(
-    container: Container, known: ExtendedResources, stated: dict[str, FieldValue], rulebook: Rulebook
+    container: Container, extended: ExtendedResources, stated: dict[str, FieldValue], rulebook: Rulebook
 ) -> Iterator[Violation]:
     """A fraction of a count (`0.5` of a card) is a share: it joins the shorthand in `stated`."""
-    for name, amount in known.fractions.items():
+    for name, amount in extended.fractions.items():
         resource = rulebook.resources[name]
         if not resource.owners:
             yield extended_resources.not_whole(container, resource, amount)
@@ -106,24 +106,24 @@ def _join_fraction(
             fix = f"{error.fix.replace('ask for ', 'write gpu: ')} instead of {name}"
             yield extended_resources.not_whole(container, resource, amount, fix)
             continue
-        said = FieldValue(devices, extended_resources.where(container, name), show(amount))
-        present = stated.setdefault("gpu", said)
-        if present.value != said.value or (present is not said and len(known.fractions) > 1):
-            yield disagree(present, said)
+        field_value = FieldValue(devices, extended_resources.where(container, name), show(amount))
+        present = stated.setdefault("gpu", field_value)
+        if present.value != field_value.value or (present is not field_value and len(extended.fractions) > 1):
+            yield disagree(present, field_value)
 
 
-def _beside_none(said: Mapping[str, FieldValue], stated: Mapping[str, FieldValue]) -> Iterator[Violation]:
+def _beside_none(words: Mapping[str, FieldValue], stated: Mapping[str, FieldValue]) -> Iterator[Violation]:
     """The container's own amounts beside a `gpu` that is none; one that only the whole pod is given is replaced."""
     if "gpu" in stated and stated["gpu"].value is None:
-        yield from (together("gpu", key, stated) for key in ASKING[1:] if key in said)
+        yield from (together("gpu", key, stated) for key in ASKING[1:] if key in words)
 
 
 def _inconsistent(
-    container: Container, request: GpuRequest | None, known: ExtendedResources, stated: Mapping[str, FieldValue]
+    container: Container, request: GpuRequest | None, extended: ExtendedResources, stated: Mapping[str, FieldValue]
 ) -> Iterator[Violation]:
     """Keys that exclude each other: `none` with a resource, a share with a profile, a share that is exclusive."""
     if request is None and "gpu" in stated:
-        for name, amount in known.amounts.items():
+        for name, amount in extended.amounts.items():
             yield disagree(stated["gpu"], FieldValue(amount, extended_resources.where(container, name), str(amount)))
     if request is None:
         return
@@ -148,9 +148,9 @@ def together(key: str, other: str, stated: Mapping[str, FieldValue]) -> Violatio
     return Violation(code="GPU202", path=stated[key].path, message=message, fix=f"keep {key} or {other}")
 
 
-def disagree(asked: FieldValue, given: FieldValue) -> Violation:
+def disagree(field_value: FieldValue, given: FieldValue) -> Violation:
     """The violation (GPU203) for shorthand and a resource that differ, both named."""
-    message = f"the shorthand and the container's resources disagree: {asked}, and {given}"
+    message = f"the shorthand and the container's resources disagree: {field_value}, and {given}"
     fix = f"remove {given.path}; the shorthand writes what it needs"
     return Violation(code="GPU203", path=given.path, message=message, fix=fix)
 
@@ -196,38 +196,38 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     """The requests of all containers of a pod, with all violations and warnings."""
     result = Interpretation()
     general: dict[str, FieldValue] = {}
-    for found in locations.pod_wide(pod, result.nearest):
+    for location in locations.pod_wide(pod, result.nearest):
         if len(result.violations) > MOST:
             break
-        if isinstance(found, Entry) and found.tolerant and _somebody_elses(found, pod, rulebook):
-            _unknown_value(found, rulebook, result)
+        if isinstance(location, Entry) and location.tolerant and _somebody_elses(location, pod, rulebook):
+            _unknown_value(location, rulebook, result)
         else:
-            _add(found, general, rulebook, result)
+            _add(location, general, rulebook, result)
     none = general.get("gpu")
     if none is not None and none.value is None:
         result.violations += [together("gpu", key, general) for key in ASKING[1:] if key in general]
     annotated = _per_container(pod, rulebook, result)
     claims = _claims(pod, rulebook, result)
-    result.claims = bool(claims) or any(CLAIM in said for said in (general, *annotated.values()))
+    result.claims = bool(claims) or any(CLAIM in words for words in (general, *annotated.values()))
     target = _target(pod, general, result)
     qualifiers = {key: entry for key, entry in general.items() if key in request.QUALIFIERS}
     slot_values = extended_resources.slot_values(pod, rulebook)
     annotations = read_annotations(pod, rulebook)
     for container in pod.containers:
         able = container.kind != EPHEMERAL
-        said = annotated.pop(container.name, {}) if able else {}
+        words = annotated.pop(container.name, {}) if able else {}
         named = claims.pop(container.name, []) if able else []
         pod_wide: Mapping[str, FieldValue] = general if container.name == target else qualifiers
         try:
-            claim = claim_of_pod(container.name, named, pod_wide, said, pod, rulebook)
-            pod_wide, said = _claimed(claim, pod_wide, said)
-            asked = ask(container, pod_wide, said, slot_values.get(container.name, {}), annotations, rulebook)
+            claim = claim_of_pod(container.name, named, pod_wide, words, pod, rulebook)
+            pod_wide, words = _claimed(claim, pod_wide, words)
+            asked = ask(container, pod_wide, words, slot_values.get(container.name, {}), annotations, rulebook)
         except Refusal as refusal:
             result.violations += refusal.violations
         else:
             result.asked.append(_kept(asked, claim))
             result.warnings += result.asked[-1].warnings
-    missed = [(name, said) for name, left in annotated.items() for said in left.values()]
+    missed = [(name, words) for name, left in annotated.items() for words in left.values()]
     missed += [(name, reference.said) for name, left in claims.items() for reference in left[:1]]
     there = {container.name for container in pod.containers}
     missed += [
@@ -235,50 +235,52 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         for name, numbers in slot_values.items()
         if name not in there
     ]
-    result.violations += [_no_such_container(pod, name, said) for name, said in missed[:MOST]]
+    result.violations += [_no_such_container(pod, name, words) for name, words in missed[:MOST]]
     result.warnings += _ineffective(pod, general, rulebook, result)
     return result
 
 
 def _claims(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, list[Reference]]:
     """The claims that annotations name, by container; invalid ones become violations."""
-    found: dict[str, list[Reference]] = {}
+    references: dict[str, list[Reference]] = {}
     for container, reference in named(pod, rulebook):
         if isinstance(reference, Violation):
             result.violations.append(reference)
         else:
-            found.setdefault(container, []).append(reference)
-    return found
+            references.setdefault(container, []).append(reference)
+    return references
 
 
 def _claimed(
-    claim: Claim | None, pod_wide: Mapping[str, FieldValue], said: dict[str, FieldValue]
+    claim: Claim | None, pod_wide: Mapping[str, FieldValue], words: dict[str, FieldValue]
 ) -> tuple[Mapping[str, FieldValue], dict[str, FieldValue]]:
     """The keys for the whole pod and for a container, with those of its claim added; raises Refusal."""
     if claim is None:
-        return pod_wide, said
-    said = dict(said)
-    wrong = [violation for key, entry in claim.words.items() for violation in locations.merge(said, key, entry)]
+        return pod_wide, words
+    words = dict(words)
+    wrong = [violation for key, entry in claim.words.items() for violation in locations.merge(words, key, entry)]
     if wrong:
         raise Refusal(*wrong)
     if not claim.by_word:
-        return pod_wide, said
-    said.pop(CLAIM, None)
-    return {key: entry for key, entry in pod_wide.items() if key != CLAIM}, said
+        return pod_wide, words
+    words.pop(CLAIM, None)
+    return {key: entry for key, entry in pod_wide.items() if key != CLAIM}, words
 
 
-def _kept(asked: ContainerRequest, claim: Claim | None) -> ContainerRequest:
+def _kept(container_request: ContainerRequest, claim: Claim | None) -> ContainerRequest:
     """A container's request, with the keys of its claim to keep as annotations."""
     if claim is None:
-        return asked
-    persist = {**asked.persist, **claim.words, **claim.keep}
-    return replace(asked, persist=persist, warnings=[*claim.warnings, *asked.warnings])
+        return container_request
+    persist = {**container_request.persist, **claim.words, **claim.keep}
+    return replace(container_request, persist=persist, warnings=[*claim.warnings, *container_request.warnings])
 
 
 def read_annotations(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
     """The annotations of the pod that a rule depends on, as `key` and as `key=value`."""
     there = [(key, wanted) for key, wanted in rulebook.annotations.items() if key in pod.annotations]
-    return frozenset(each for key, wanted in there for each in wanted & {key, f"{key}={pod.annotations[key]}"})
+    return frozenset(
+        annotation for key, wanted in there for annotation in wanted & {key, f"{key}={pod.annotations[key]}"}
+    )
 
 
 def _ineffective(
@@ -286,7 +288,7 @@ def _ineffective(
 ) -> Iterator[str]:
     """Warnings for keys that nothing reads, and for those that have no effect."""
     yield from locations.hints_of_keys(pod, rulebook, result.nearest)
-    if any(asked.anything for asked in result.asked):
+    if any(request.anything for request in result.asked):
         return
     if general and not result.violations and "gpu" not in general:
         first = next(iter(general.values()))
@@ -307,16 +309,16 @@ def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, 
     """
     if not labels.keys().isdisjoint(request.KEYS.keys()) or PREFIX in "\n".join(labels):
         return True
-    said = "\n".join(annotations)
-    if "gpu" in annotations or PREFIX in said:
+    text = "\n".join(annotations)
+    if "gpu" in annotations or PREFIX in text:
         return True
-    if any(prefix in said for source in rulebook.sources for prefix in source.prefixes):
+    if any(prefix in text for source in rulebook.sources for prefix in source.prefixes):
         return True
     if not any(rulebook.slots.values()):
         return False
     if not rulebook.all_slots["annotation"].keys().isdisjoint(annotations):
         return True
-    return any(slot.head in said for slot in rulebook.per_container)
+    return any(slot.head in text for slot in rulebook.per_container)
 
 
 def _amounts_concern_gpus(pod: Pod, rulebook: Rulebook) -> bool:
@@ -326,69 +328,73 @@ def _amounts_concern_gpus(pod: Pod, rulebook: Rulebook) -> bool:
 
 def amounts_concern_gpus(sections: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> bool:
     """Whether limits or requests of containers concern GPUs."""
-    known = rulebook.resources.keys()
+    resources = rulebook.resources.keys()
     for section in sections:
         names = section.keys()
-        if names and not (names.isdisjoint(known) and names.isdisjoint(locations.RESOURCES)):
+        if names and not (names.isdisjoint(resources) and names.isdisjoint(locations.RESOURCES)):
             return True
     return False
 
 
 def amounts(raw: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The limits and requests of all containers of a pod of any size and shape, those that are not empty."""
-    found: list[Mapping[str, Any]] = []
+    sections: list[Mapping[str, Any]] = []
     for containers in map(mapping(raw, "spec").get, SECTIONS):
-        there = [one["resources"] for one in objects(containers) if "resources" in one]
-        parts = [each.get(part) for each in there if isinstance(each, dict) for part in ("limits", "requests")]
-        found += [part for part in parts if part and isinstance(part, dict)]
-    return found
+        there = [container["resources"] for container in objects(containers) if "resources" in container]
+        parts = [
+            section.get(part) for section in there if isinstance(section, dict) for part in ("limits", "requests")
+        ]
+        sections += [part for part in parts if part and isinstance(part, dict)]
+    return sections
 
 
-def _add(found: Entry | Violation, into: dict[str, FieldValue], rulebook: Rulebook, result: Interpretation) -> None:
-    entry = locations.parse(found) if isinstance(found, Entry) else found
+def _add(outcome: Entry | Violation, into: dict[str, FieldValue], rulebook: Rulebook, result: Interpretation) -> None:
+    entry = locations.parse(outcome) if isinstance(outcome, Entry) else outcome
     if isinstance(entry, Violation):
         result.violations.append(entry)
-    elif isinstance(found, Entry):
-        known, unknown = _catalogued(found.key, entry, rulebook, result.nearest)
-        result.violations += unknown or locations.merge(into, found.key, known)
+    elif isinstance(outcome, Entry):
+        catalogued, unknown = _catalogued(outcome.key, entry, rulebook, result.nearest)
+        result.violations += unknown or locations.merge(into, outcome.key, catalogued)
 
 
 def _catalogued(
-    key: str, said: FieldValue, rulebook: Rulebook, nearest: Nearest
+    key: str, field_value: FieldValue, rulebook: Rulebook, nearest: Nearest
 ) -> tuple[FieldValue, list[Violation]]:
     """The value with models named as in the catalogue, and a violation (GPU303) for each unknown name."""
-    if key == "gpu-profile" and said.value not in rulebook.profiles:
-        return said, [_no_profile(said, rulebook, nearest)]
+    if key == "gpu-profile" and field_value.value not in rulebook.profiles:
+        return field_value, [_no_profile(field_value, rulebook, nearest)]
     if key != "gpu-model":
-        return said, []
-    known = {name: cards.read_model(name, rulebook) for name in said.value}
-    unknown = [_no_model(name, said, rulebook, nearest) for name, cards in known.items() if not cards]
-    meant = dict.fromkeys(card.model for cards in known.values() for card in cards)
-    return FieldValue(tuple(meant), said.path, said.text), unknown
+        return field_value, []
+    cards_by_name = {name: cards.read_model(name, rulebook) for name in field_value.value}
+    unknown = [_no_model(name, field_value, rulebook, nearest) for name, cards in cards_by_name.items() if not cards]
+    meant = dict.fromkeys(card.model for cards in cards_by_name.values() for card in cards)
+    return FieldValue(tuple(meant), field_value.path, field_value.text), unknown
 
 
-def _no_model(name: str, said: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
+def _no_model(name: str, field_value: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
     here = cards.models_here(rulebook)
     near = nearest.word(name, here)
     hint = f' (did you mean "{near}"?)' if near else ""
     message = f'no catalogue knows the GPU model "{shown(name)}"{hint}'
     fix = f"ask for one of: {cards.suggested_models(here, near)}" if here else "remove it"
-    return Violation(code="GPU303", path=said.path, message=message, fix=fix)
+    return Violation(code="GPU303", path=field_value.path, message=message, fix=fix)
 
 
-def _no_profile(said: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
+def _no_profile(field_value: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
     """A profile that no catalogue has; the fix names those of back ends that serve profiles."""
-    serving = [one for one in rulebook.enabled if any(mode.when.devices == "profile" for mode in one.modes)]
-    known = [(one.profiles, translate.find_card(GpuRequest(), rulebook, one)) for one in serving]
+    serving = [
+        backend for backend in rulebook.enabled if any(mode.when.devices == "profile" for mode in backend.modes)
+    ]
+    known = [(backend.profiles, translate.find_card(GpuRequest(), rulebook, backend)) for backend in serving]
     able = (profiles & card.profiles.keys() if card else profiles for profiles, card in known)
     here = sorted({name.replace("+", ".") for profiles in able for name in profiles})
-    near = nearest.word(said.value, here)
+    near = nearest.word(field_value.value, here)
     hint = f' (did you mean "{near}"?)' if near else ""
-    message = f'no catalogue knows the GPU profile "{shown(said.value)}"{hint}'
+    message = f'no catalogue knows the GPU profile "{shown(field_value.value)}"{hint}'
     fix = (
         f"ask for one of: {cards.suggested_models(here, near)}" if here else 'ask for gpu: "1" instead of gpu-profile'
     )
-    return Violation(code="GPU303", path=said.path, message=message, fix=fix)
+    return Violation(code="GPU303", path=field_value.path, message=message, fix=fix)
 
 
 def _somebody_elses(finding: Entry, pod: Pod, rulebook: Rulebook) -> bool:
@@ -414,10 +420,10 @@ def _somebody_elses(finding: Entry, pod: Pod, rulebook: Rulebook) -> bool:
 
 def _asks(pod: Pod, rulebook: Rulebook) -> bool:
     """Whether any place in the pod may ask for a GPU."""
-    said = not pod.labels.keys().isdisjoint(ASKING) or any(
+    by_metadata = not pod.labels.keys().isdisjoint(ASKING) or any(
         request.is_key("annotation", key) for key in pod.annotations
     )
-    return said or _amounts_concern_gpus(pod, rulebook)
+    return by_metadata or _amounts_concern_gpus(pod, rulebook)
 
 
 def _unknown_value(finding: Entry, rulebook: Rulebook, result: Interpretation) -> None:
@@ -435,10 +441,10 @@ def _unknown_value(finding: Entry, rulebook: Rulebook, result: Interpretation) -
 
 def _per_container(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, dict[str, FieldValue]]:
     stated: dict[str, dict[str, FieldValue]] = {}
-    for container, found in locations.per_container(pod, result.nearest):
+    for container, location in locations.per_container(pod, result.nearest):
         if len(result.violations) > MOST:
             break
-        _add(found, stated.setdefault(container, {}), rulebook, result)
+        _add(location, stated.setdefault(container, {}), rulebook, result)
     return stated
 
 

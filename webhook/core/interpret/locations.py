@@ -91,8 +91,8 @@ def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Vio
         short = "gpu" if head == "gpu" else f"gpu-{head}"
         path: Path = ("metadata", "annotations", key)
         if short not in request.KEYS or short == "gpu-container":
-            known = [annotation(name, container) for name in request.KEYS if name != "gpu-container"]
-            yield container, _unknown_key(key, known, path, nearest)
+            names = [annotation(name, container) for name in request.KEYS if name != "gpu-container"]
+            yield container, _unknown_key(key, names, path, nearest)
         else:
             yield container, Entry(short, text, path) if isinstance(text, str) else no_string(text, path)
 
@@ -107,9 +107,9 @@ def claimed(container: str) -> str:
     return annotation(CLAIMED, container)
 
 
-def _unknown_key(key: str, known: Collection[str], path: Path, nearest: Nearest) -> Violation:
-    near = nearest.word(key, known)
-    fix = f"rename it to {near}" if near else f"rename it to one of: {', '.join(known)}"
+def _unknown_key(key: str, words: Collection[str], path: Path, nearest: Nearest) -> Violation:
+    near = nearest.word(key, words)
+    fix = f"rename it to {near}" if near else f"rename it to one of: {', '.join(words)}"
     message = f'"{quantity.shown(key)}" is not a key of the shorthand'
     return Violation(code="GPU201", path=field_path(path), message=message, fix=fix)
 
@@ -335,9 +335,9 @@ def _of_resources(pod: Pod, nearest: Nearest) -> Iterator[str]:
             for name in amounts:
                 if name.startswith(BEGINNINGS) and "/" not in name and name not in RESOURCES:
                     meant, _ = _meant(name, nearest)
-                    known = meant if meant in RESOURCES else ", ".join(sorted(RESOURCES))
+                    resource = meant if meant in RESOURCES else ", ".join(sorted(RESOURCES))
                     path = field_path((*container.path, "resources", section, shown(name)))
-                    yield f"{path}: Kubernetes takes no such resource. Write {known}"
+                    yield f"{path}: Kubernetes takes no such resource. Write {resource}"
 
 
 def _like_ours(pod: Pod) -> Iterator[tuple[SlotKind, str, str]]:
@@ -351,13 +351,13 @@ def _like_ours(pod: Pod) -> Iterator[tuple[SlotKind, str, str]]:
 
 def _read(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
     """Whether a rule or a policy reads or writes the key."""
-    known: Mapping[SlotKind, Collection[str]] | None = rulebook.cache.get(_read)
-    if known is None:
-        known = rulebook.cache[_read] = {
+    keys: Mapping[SlotKind, Collection[str]] | None = rulebook.cache.get(_read)
+    if keys is None:
+        keys = rulebook.cache[_read] = {
             "label": _known("label", rulebook),
             "annotation": _known("annotation", rulebook),
         }
-    return key in known[kind]
+    return key in keys[kind]
 
 
 def _known(kind: SlotKind, rulebook: Rulebook) -> frozenset[str]:
@@ -365,9 +365,12 @@ def _known(kind: SlotKind, rulebook: Rulebook) -> frozenset[str]:
     outputs = [*modes, *(backend.inject.outputs for backend in rulebook.enabled)]
     policies = rulebook.tenancy.policies
     if kind == "label":
-        written: Sequence[Collection[str]] = [*(one.labels for one in outputs), *(one.labels for one in policies)]
+        written: Sequence[Collection[str]] = [
+            *(output.labels for output in outputs),
+            *(policy.labels for policy in policies),
+        ]
     else:
-        written = [*(one.annotations for one in outputs), *(one.annotations for one in policies)]
+        written = [*(output.annotations for output in outputs), *(policy.annotations for policy in policies)]
     return frozenset(chain(rulebook.slots[kind], rulebook.annotations, *written, (NOTE, DEFAULT_CONTAINER)))
 
 

@@ -37,8 +37,8 @@ def at(document: Any, *path: str | int) -> Any:
 
 def mapping(document: Any, *path: str | int) -> Mapping[str, Any]:
     """The mapping that stands in an object at the keys of a path; an empty one where there is none."""
-    found = at(document, *path)
-    return found if isinstance(found, dict) else {}
+    inner = at(document, *path)
+    return inner if isinstance(inner, dict) else {}
 
 
 def objects(value: Any) -> Sequence[Mapping[str, Any]]:

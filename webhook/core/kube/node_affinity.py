@@ -61,12 +61,20 @@ def bounds(pod: Pod) -> Bounds:
     widen the bounds.
     """
     every = [_bounds(term) for term in terms(pod) if binds_something(term)]
-    each = [found for found, possible in every if possible] or [found for found, _ in every]
-    common = [key for key in each[0] if all(key in one for one in each)] if each else []
-    known = {key: frozenset().union(*(one[key] for one in each)) for key in common if _alike(key, each)}
+    alternatives = [values for values, possible in every if possible] or [values for values, _ in every]
+    common = (
+        [key for key in alternatives[0] if all(key in bounds_there for bounds_there in alternatives)]
+        if alternatives
+        else []
+    )
+    common_bounds = {
+        key: frozenset().union(*(bounds_there[key] for bounds_there in alternatives))
+        for key in common
+        if _alike(key, alternatives)
+    }
     for key, value in (pod.spec.get("nodeSelector") or {}).items():
-        _narrow(known, key, frozenset({str(value)}))
-    return known
+        _narrow(common_bounds, key, frozenset({str(value)}))
+    return common_bounds
 
 
 def keys(pod: Pod) -> Collection[str]:
@@ -93,14 +101,14 @@ def _narrow(found: dict[str, frozenset[str]], key: str, values: frozenset[str]) 
     return bool(both) or there == values
 
 
-def _alike(key: str, each: Sequence[Bounds]) -> bool:
+def _alike(key: str, alternatives: Sequence[Bounds]) -> bool:
     """Whether the label is absent in all of them, or in none."""
-    return len({bool(one[key]) for one in each}) == 1
+    return len({bool(bounds[key]) for bounds in alternatives}) == 1
 
 
-def within(known: Bounds, requirement: Requirement) -> bool:
+def within(bounds: Bounds, requirement: Requirement) -> bool:
     """Whether all nodes within these bounds meet a requirement."""
-    values = known.get(requirement.key)
+    values = bounds.get(requirement.key)
     return values is not None and bool(values) == bool(requirement.values) and values.issubset(requirement.values)
 
 
@@ -160,22 +168,22 @@ def placed(pod: Pod, edits: Iterable[Edit]) -> Pod:
 
 
 def _with_terms(pod: Pod, after: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = dict(pod.spec.get("affinity") or {})
-    node = dict(found.get("nodeAffinity") or {})
+    affinity: dict[str, Any] = dict(pod.spec.get("affinity") or {})
+    node = dict(affinity.get("nodeAffinity") or {})
     required = {**(node.get(REQUIRED) or {}), "nodeSelectorTerms": after}
-    return {**found, "nodeAffinity": {**node, REQUIRED: required}}
+    return {**affinity, "nodeAffinity": {**node, REQUIRED: required}}
 
 
 def without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
     """The pod's affinity without the required expressions on these node labels, and without empty holders."""
     left = _left(terms(pod), keys)
-    found: dict[str, Any] = dict(pod.spec.get("affinity") or {})
-    node = dict(found.pop("nodeAffinity", None) or {})
+    affinity: dict[str, Any] = dict(pod.spec.get("affinity") or {})
+    node = dict(affinity.pop("nodeAffinity", None) or {})
     required = dict(node.pop(REQUIRED, None) or {})
     required.pop("nodeSelectorTerms", None)
     if left:
         node[REQUIRED] = {**required, "nodeSelectorTerms": left}
-    return {**found, "nodeAffinity": node} if node else found
+    return {**affinity, "nodeAffinity": node} if node else affinity
 
 
 def _left(present: Sequence[Mapping[str, Any]], keys: Collection[str]) -> list[Mapping[str, Any]]:
@@ -191,7 +199,9 @@ def _left(present: Sequence[Mapping[str, Any]], keys: Collection[str]) -> list[M
 
 
 def _rest(term: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
-    expressions = [one for one in term.get("matchExpressions") or () if one.get("key") not in keys]
+    expressions = [
+        expression for expression in term.get("matchExpressions") or () if expression.get("key") not in keys
+    ]
     rest = {key: value for key, value in term.items() if key != "matchExpressions"}
     return {**rest, "matchExpressions": expressions} if expressions else rest
 
@@ -223,13 +233,13 @@ Expressions = Sequence[Mapping[str, Any]]
 
 def _expressions(pod: Pod, key: str) -> Mapping[int, Expressions]:
     """The expressions on a node label, by the index of their term; found once for all keys."""
-    known: dict[Any, dict[int, list[Mapping[str, Any]]]] | None = pod.cache.get(_expressions)
-    if known is None:
-        known = pod.cache[_expressions] = {}
+    expressions: dict[Any, dict[int, list[Mapping[str, Any]]]] | None = pod.cache.get(_expressions)
+    if expressions is None:
+        expressions = pod.cache[_expressions] = {}
         for index, term in enumerate(terms(pod)):
             for expression in term.get("matchExpressions") or ():
-                known.setdefault(expression.get("key"), {}).setdefault(index, []).append(expression)
-    return known.get(key, {})
+                expressions.setdefault(expression.get("key"), {}).setdefault(index, []).append(expression)
+    return expressions.get(key, {})
 
 
 def _meets(present: Expressions, requirement: Requirement) -> bool:
@@ -284,7 +294,7 @@ def _presence(present: Expressions, requirement: Requirement) -> str | None:
     return None
 
 
-def _excluded(requirement: Requirement, path: Path, said: str) -> Violation:
-    message = f"the pod's {said}, and the GPU it asks for is on nodes {requirement}"
+def _excluded(requirement: Requirement, path: Path, text: str) -> Violation:
+    message = f"the pod's {text}, and the GPU it asks for is on nodes {requirement}"
     fix = f"remove {requirement.key} from the pod's node selection"
     return Violation(code="GPU502", path=field_path(path), message=message, fix=fix, rule=requirement.rule)

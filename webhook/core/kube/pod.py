@@ -158,11 +158,11 @@ def _sequence(parent: Mapping[str, Any], path: Path) -> Sequence[Any]:
 
 
 def _objects(parent: Mapping[str, Any], path: Path) -> Sequence[Mapping[str, Any]]:
-    found = _sequence(parent, path)
-    for index, value in enumerate(found):
+    objects = _sequence(parent, path)
+    for index, value in enumerate(objects):
         if not isinstance(value, dict):
             _refuse((*path, index), "an object")
-    return found
+    return objects
 
 
 def live(raw: Mapping[str, Any]) -> bool:

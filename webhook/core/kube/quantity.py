@@ -133,11 +133,11 @@ def _size_hint(text: str) -> tuple[str, str]:
     return f'"{shown(text)}" has no unit', fix
 
 
-def same(one: object, other: object) -> bool:
+def same(value: object, other: object) -> bool:
     """Whether two quantities are equal: `1`, `1000m` and `1.0` are, and `1Gi` and `1024Mi`."""
-    if one == other:
+    if value == other:
         return True
-    amount = _amount(one)
+    amount = _amount(value)
     return amount is not None and amount == _amount(other)
 
 

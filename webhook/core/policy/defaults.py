@@ -35,34 +35,34 @@ _REQUIRED: Final = {"In", "DoesNotExist"}
 """Operators for which a contradiction is refused; else the pod would wait for a node for ever."""
 
 
-def confine(seen: Pod, policy: TenantPolicy) -> tuple[Pod, list[Edit], list[Violation]]:
+def confine(pod: Pod, policy: TenantPolicy) -> tuple[Pod, list[Edit], list[Violation]]:
     """The pod with the policy's labels, annotations and nodes; the edits for that; and the contradictions."""
-    found = list(_metadata(seen, policy))
-    wrong = [one for one in found if isinstance(one, Violation)]
-    put = [one for one in found if isinstance(one, Put)]
+    edits = list(_metadata(pod, policy))
+    wrong = [edit for edit in edits if isinstance(edit, Violation)]
+    put = [edit for edit in edits if isinstance(edit, Put)]
     made: list[Edit] = [*put]
-    seen = with_metadata(seen, put) if put else seen
+    pod = with_metadata(pod, put) if put else pod
     for expression in policy.affinity:
-        step = list(_expression(seen, expression, policy))
-        wrong += [one for one in step if isinstance(one, Violation)]
-        new = [one for one in step if not isinstance(one, Violation)]
-        seen = node_affinity.placed(seen, new) if new else seen
+        step = list(_expression(pod, expression, policy))
+        wrong += [edit for edit in step if isinstance(edit, Violation)]
+        new = [edit for edit in step if not isinstance(edit, Violation)]
+        pod = node_affinity.placed(pod, new) if new else pod
         made += new
-    return seen, made, wrong
+    return pod, made, wrong
 
 
-def with_metadata(seen: Pod, put: Iterable[Put]) -> Pod:
+def with_metadata(pod: Pod, put: Iterable[Put]) -> Pod:
     """The pod with more labels and annotations; the original stays as it is."""
-    labels, annotations = dict(seen.labels), dict(seen.annotations)
-    for one in put:
-        (labels if one.path[1] == "labels" else annotations)[str(one.path[2])] = one.value
-    metadata = {**(seen.raw.get("metadata") or {}), "labels": labels, "annotations": annotations}
-    return replace(seen, raw={**seen.raw, "metadata": metadata}, labels=labels, annotations=annotations)
+    labels, annotations = dict(pod.labels), dict(pod.annotations)
+    for edit in put:
+        (labels if edit.path[1] == "labels" else annotations)[str(edit.path[2])] = edit.value
+    metadata = {**(pod.raw.get("metadata") or {}), "labels": labels, "annotations": annotations}
+    return replace(pod, raw={**pod.raw, "metadata": metadata}, labels=labels, annotations=annotations)
 
 
-def check_placement(seen: Pod, policy: TenantPolicy) -> Iterator[Violation]:
+def check_placement(pod: Pod, policy: TenantPolicy) -> Iterator[Violation]:
     """A violation for each contradiction of the policy, and for each of its edits that a stored pod would lack."""
-    _, made, wrong = confine(seen, policy)
+    _, made, wrong = confine(pod, policy)
     yield from wrong
     for edit in made if policy.action != "dryrun" else ():
         what = "node affinity" if "affinity" in edit.path else edit.path[-1]
@@ -76,10 +76,10 @@ def check_placement(seen: Pod, policy: TenantPolicy) -> Iterator[Violation]:
         )
 
 
-def _metadata(seen: Pod, policy: TenantPolicy) -> Iterator[Put | Violation]:
+def _metadata(pod: Pod, policy: TenantPolicy) -> Iterator[Put | Violation]:
     for section, wanted, present in (
-        ("labels", policy.labels, seen.labels),
-        ("annotations", policy.annotations, seen.annotations),
+        ("labels", policy.labels, pod.labels),
+        ("annotations", policy.annotations, pod.annotations),
     ):
         for key, value in wanted.items():
             path: Path = ("metadata", section, key)
@@ -95,22 +95,22 @@ def _contradicted(path: Path, there: str, wanted: str, policy: TenantPolicy) -> 
     return Violation(code="GPU110", path=path_of(path), message=message, fix=fix, rule=policy.rule)
 
 
-def _elsewhere(found: Violation, key: str, values: Sequence[str], policy: TenantPolicy) -> Violation:
+def _elsewhere(violation: Violation, key: str, values: Sequence[str], policy: TenantPolicy) -> Violation:
     nodes = Requirement(key, tuple(values), policy.rule)
     message = f'the policy "{policy.name}" keeps the pods of its tenant on nodes {nodes}, which this one excludes'
     fix = f"leave {key} out of the pod's node selection; the policy writes it"
-    return Violation(code="GPU110", path=found.path, message=message, fix=fix, rule=policy.rule)
+    return Violation(code="GPU110", path=violation.path, message=message, fix=fix, rule=policy.rule)
 
 
-def _expression(seen: Pod, expression: Mapping[str, Any], policy: TenantPolicy) -> Iterator[Edit | Violation]:
+def _expression(pod: Pod, expression: Mapping[str, Any], policy: TenantPolicy) -> Iterator[Edit | Violation]:
     """The edits that add one match expression to every term of the pod's node affinity."""
     key, operator = str(expression["key"]), str(expression["operator"])
     if operator in _REQUIRED:
         values = tuple(map(str, expression.get("values") or ()))
-        for found in node_affinity.require(seen, [Requirement(key, values, policy.rule)]):
-            yield _elsewhere(found, key, values, policy) if isinstance(found, Violation) else found
+        for edits in node_affinity.require(pod, [Requirement(key, values, policy.rule)]):
+            yield _elsewhere(edits, key, values, policy) if isinstance(edits, Violation) else edits
         return
-    terms = node_affinity.terms(seen)
+    terms = node_affinity.terms(pod)
     wanted = {name: value for name, value in expression.items() if value}
     if not terms:
         yield Put(TERMS, [{"matchExpressions": [wanted]}], policy.rule)
@@ -122,75 +122,81 @@ def _expression(seen: Pod, expression: Mapping[str, Any], policy: TenantPolicy) 
 # The plan of a pod with its tenant's policy applied: defaults, labels, annotations, nodes.
 
 
-def plan_for_tenant(seen: Pod, rulebook: Rulebook) -> Plan:
+def plan_for_tenant(pod: Pod, rulebook: Rulebook) -> Plan:
     """The plan for a pod with its tenant's policy applied."""
     if not rulebook.tenancy.policies:
-        return plan.make(seen, rulebook)
-    policy = member(seen.namespace, rulebook.tenancy).policy
+        return plan.make(pod, rulebook)
+    policy = member(pod.namespace, rulebook.tenancy).policy
     if policy is None or policy.action == "dryrun":
-        return plan.make(seen, rulebook)
-    found = interpret(seen, rulebook)
-    if not any(asked.anything for asked in found.asked):
-        return plan.make(seen, rulebook, interpretation=found)
-    confined, made, wrong = confine(seen, policy)
-    planned = _with_defaults(confined, found, policy, rulebook, same=confined is seen)
+        return plan.make(pod, rulebook)
+    interpretation = interpret(pod, rulebook)
+    if not any(request.anything for request in interpretation.asked):
+        return plan.make(pod, rulebook, interpretation=interpretation)
+    confined, made, wrong = confine(pod, policy)
+    planned = _with_defaults(confined, interpretation, policy, rulebook, same=confined is pod)
     planned.edits[:0] = made
     if policy.action == "deny":
         planned.violations += wrong  # else /validate warns
     return planned
 
 
-def _with_defaults(seen: Pod, found: Interpretation, policy: TenantPolicy, rulebook: Rulebook, *, same: bool) -> Plan:
+def _with_defaults(
+    pod: Pod, interpretation: Interpretation, policy: TenantPolicy, rulebook: Rulebook, *, same: bool
+) -> Plan:
     """The plan with the policy's defaults, or without them if they would make the pod fail.
 
-    `found` is the interpretation of the pod before the policy's labels and annotations were set; `same`: none were.
+    `interpretation` is that of the pod before the policy's labels and annotations were set; `same`: none were.
     """
-    said = {asked.container.name: dict(_defaults(asked, policy.defaults)) for asked in found.asked if asked.anything}
+    given = {
+        request.container.name: dict(_defaults(request, policy.defaults))
+        for request in interpretation.asked
+        if request.anything
+    }
     words = [
         Put(("metadata", "annotations", locations.annotation(key, name)), text, policy.defaults.rule)
-        for name, by_key in said.items()
+        for name, by_key in given.items()
         for key, text in by_key.items()
     ]
     if words:
-        planned = _plan(with_metadata(seen, words), policy, rulebook)
+        planned = _plan(with_metadata(pod, words), policy, rulebook)
         if not planned.violations:
             planned.edits[:0] = words
-            planned.warnings += _warnings(said, policy)
+            planned.warnings += _warnings(given, policy)
             return planned
-    return _plan(seen, policy, rulebook, found if same else None)
+    return _plan(pod, policy, rulebook, interpretation if same else None)
 
 
-def _warnings(said: Mapping[str, Mapping[str, str]], policy: TenantPolicy) -> Iterator[str]:
-    for name, by_key in said.items():
+def _warnings(given: Mapping[str, Mapping[str, str]], policy: TenantPolicy) -> Iterator[str]:
+    for name, by_key in given.items():
         if by_key:
             added = ", ".join(f"{key}: {text}" for key, text in by_key.items())
             yield f'the policy "{policy.name}" gives the container "{name}" {added}; say otherwise for another'
 
 
-def _defaults(asked: ContainerRequest, defaults: Defaults) -> Iterator[tuple[str, str]]:
+def _defaults(container_request: ContainerRequest, defaults: Defaults) -> Iterator[tuple[str, str]]:
     """The keys that a container does not set, with the policy's defaults that fit its request."""
-    request, said = asked.request, asked.stated
-    if defaults.model is not None and "gpu-model" not in said:
+    request, words = container_request.request, container_request.stated
+    if defaults.model is not None and "gpu-model" not in words:
         yield "gpu-model", defaults.model
     bare = request is not None and request.devices == "whole" and request.count == 1
-    exclusive = "gpu-sharing" in said and said["gpu-sharing"].value == "exclusive"
+    exclusive = "gpu-sharing" in words and words["gpu-sharing"].value == "exclusive"
     part = request is not None and request.devices == "part"
     if defaults.memory is not None and bare and not exclusive:
         part = True
         yield "gpu-memory", show_size(defaults.memory)
     kind = "partitioned" if request is not None and request.devices == "profile" else None
     fits = defaults.sharing == kind if kind else (defaults.sharing == "exclusive") != part
-    if defaults.sharing is not None and "gpu-sharing" not in said and request is not None and fits:
+    if defaults.sharing is not None and "gpu-sharing" not in words and request is not None and fits:
         yield "gpu-sharing", defaults.sharing
 
 
-def _plan(seen: Pod, policy: TenantPolicy, rulebook: Rulebook, found: Interpretation | None = None) -> Plan:
+def _plan(pod: Pod, policy: TenantPolicy, rulebook: Rulebook, interpretation: Interpretation | None = None) -> Plan:
     """The plan. If the policy has a say in the choice, an annotation keeps the back end of each container.
 
     A quota alone has none: it only excludes back ends with claims, and resources tell the rest.
     """
     preferred = policy.defaults.backend
-    planned = plan.make(seen, rulebook, preferred, partial(_lets, policy, rulebook), found)
+    planned = plan.make(pod, rulebook, preferred, partial(_lets, policy, rulebook), interpretation)
     if preferred is not None or policy.allowed is not None or policy.forbidden is not None:
         for served in planned.assignments:
             if "gpu-backend" not in served.demand.stated:

@@ -65,11 +65,11 @@ _NOTHING: Final = {section: ProtectedNames({}) for section in SECTIONS}
 
 def minded(rulebook: Rulebook) -> Mapping[str, ProtectedNames]:
     """The protected names, if any policy or the Cluster document may mind them; made once for each rulebook."""
-    known: Mapping[str, ProtectedNames] | None = rulebook.cache.get(ProtectedNames)
-    if known is None:
+    names: Mapping[str, ProtectedNames] | None = rulebook.cache.get(ProtectedNames)
+    if names is None:
         nobody = rulebook.tenancy.silent and rulebook.cluster.device_access is None
-        known = rulebook.cache[ProtectedNames] = _NOTHING if nobody else protected_names(rulebook.protections)
-    return known
+        names = rulebook.cache[ProtectedNames] = _NOTHING if nobody else protected_names(rulebook.protections)
+    return names
 
 
 def action(policy: TenantPolicy | None, cluster: Cluster) -> Access | None:
@@ -77,9 +77,9 @@ def action(policy: TenantPolicy | None, cluster: Cluster) -> Access | None:
 
     What the policy or the Cluster document says; else what becomes of a pod that is over the quota.
     """
-    said = (policy and policy.device_access) or cluster.device_access
-    if said or not policy or not policy.quota:
-        return said
+    access = (policy and policy.device_access) or cluster.device_access
+    if access or not policy or not policy.quota:
+        return access
     return None if policy.quota.action == "dryrun" else policy.quota.action
 
 
@@ -94,47 +94,47 @@ def real_path(path: str) -> str:
     return clean.removeprefix("/var") if f"{clean}/".startswith("/var/run/") else clean
 
 
-def find(seen: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
+def find(pod: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
     """Every bypass of a pod."""
-    known = minded(rulebook)
-    if known is _NOTHING:
+    names = minded(rulebook)
+    if names is _NOTHING:
         return
     for section, kind in METADATA:
-        for key, value in (seen.labels if kind == "label" else seen.annotations).items():
-            one = known[section].find(key)
-            if one and not one.allows(text_of(value), served.values()):
+        for key, value in (pod.labels if kind == "label" else pod.annotations).items():
+            protected = names[section].find(key)
+            if protected and not protected.allows(text_of(value), served.values()):
                 path: Path = ("metadata", section, key)
-                yield Bypass(path, f"the {kind} {shown(key)}", one, [Remove(path)])
-    runtime_class = str(seen.spec.get("runtimeClassName") or "")
-    named = known["runtime_classes"].find(runtime_class)
-    if named and not served and not seen.spec.get("resourceClaims"):
+                yield Bypass(path, f"the {kind} {shown(key)}", protected, [Remove(path)])
+    runtime_class = str(pod.spec.get("runtimeClassName") or "")
+    named = names["runtime_classes"].find(runtime_class)
+    if named and not served and not pod.spec.get("resourceClaims"):
         yield Bypass(("spec", "runtimeClassName"), f"the runtime class {shown(runtime_class)}", named)
-    for container in seen.containers:
-        yield from _of_container(container, served.get(container.name), known)
-    yield from _of_volumes(seen, served, known)
-    yield from _of_flags(seen, bool(named), known["flags"])
+    for container in pod.containers:
+        yield from _of_container(container, served.get(container.name), names)
+    yield from _of_volumes(pod, served, names)
+    yield from _of_flags(pod, bool(named), names["flags"])
 
 
-def _of_container(container: Container, backend: str | None, known: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
+def _of_container(container: Container, backend: str | None, names: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
     backends = [backend] if backend else []
     for index, variable in enumerate(container.env):
         name, value = str(variable.get("name")), _value(variable)
-        one = known["env"].find(name)
-        if one and not one.allows(value, backends):
+        protected = names["env"].find(name)
+        if protected and not protected.allows(value, backends):
             path: Path = (*container.path, "env", index)
-            said = f'{name}: "{shown(value)}" of the {container.kind} "{container.name}"'
-            yield Bypass(path, said, one, [_without(path, name, one, backend)])
+            where = f'{name}: "{shown(value)}" of the {container.kind} "{container.name}"'
+            yield Bypass(path, where, protected, [_without(path, name, protected, backend)])
     for index, mount in enumerate(objects(container.raw.get("volumeMounts"))):
         mounted = str(mount.get("mountPath"))
-        for one in known["mount_paths"].below(absolute(mounted)):
-            if not one.allows(mounted, backends):
+        for protected in names["mount_paths"].below(absolute(mounted)):
+            if not protected.allows(mounted, backends):
                 path = (*container.path, "volumeMounts", index, "mountPath")
-                yield Bypass(path, f'the mount at {shown(mounted)} of the container "{container.name}"', one)
+                yield Bypass(path, f'the mount at {shown(mounted)} of the container "{container.name}"', protected)
     for capability in _capabilities(container):
-        if added := known["capabilities"].find(capability.upper().removeprefix("CAP_")):
+        if added := names["capabilities"].find(capability.upper().removeprefix("CAP_")):
             path = (*container.path, "securityContext", "capabilities", "add")
-            said = f'the capability {shown(capability)} of the container "{container.name}"'
-            yield Bypass(path, said, added, of_node=True)
+            where = f'the capability {shown(capability)} of the container "{container.name}"'
+            yield Bypass(path, where, added, of_node=True)
 
 
 def _without(path: Path, name: str, protected: Protected, backend: str | None) -> Edit:
@@ -158,81 +158,85 @@ def _capabilities(container: Container) -> list[str]:
     return [*map(str, added)] if isinstance(added, list) else []
 
 
-def _of_volumes(seen: Pod, served: Served, known: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
-    for index, volume in enumerate(objects(seen.spec.get("volumes"))):
+def _of_volumes(pod: Pod, served: Served, names: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
+    for index, volume in enumerate(objects(pod.spec.get("volumes"))):
         path = at(volume, "hostPath", "path")
         if isinstance(path, str):
             real = real_path(path)
-            guarded = (one for one in known["host_paths"].at_path(real) if not one.allows(real, served.values()))
-            if one := next(guarded, None):
+            guarded = (
+                protected
+                for protected in names["host_paths"].at_path(real)
+                if not protected.allows(real, served.values())
+            )
+            if protected := next(guarded, None):
                 yield Bypass(
                     ("spec", "volumes", index, "hostPath", "path"),
                     f"the host path {shown(path)}",
-                    one,
+                    protected,
                     of_node=True,
                 )
 
 
-def _of_flags(seen: Pod, of_a_class: bool, known: ProtectedNames) -> Iterator[Bypass]:  # noqa: FBT001 - private, one caller
-    holders = [(container.path, container.raw) for container in seen.containers]
-    for path, raw in [*holders, (("spec",), seen.spec)]:
+def _of_flags(pod: Pod, of_a_class: bool, names: ProtectedNames) -> Iterator[Bypass]:  # noqa: FBT001 - private, one caller
+    holders = [(container.path, container.raw) for container in pod.containers]
+    for path, raw in [*holders, (("spec",), pod.spec)]:
         context = mapping(raw, "securityContext")
-        said = {
+        flags = {
             ("securityContext", "privileged"): context.get("privileged"),
             ("securityContext", "windowsOptions", "hostProcess"): at(context, "windowsOptions", "hostProcess"),
             ("hostPID",): of_a_class and raw.get("hostPID"),
         }
-        for steps, value in said.items():
-            one = known.find(steps[-1]) if value is True else None
-            if one:
-                yield Bypass((*path, *steps), f"{steps[-1]}: true", one, of_node=True)
+        for steps, value in flags.items():
+            protected = names.find(steps[-1]) if value is True else None
+            if protected:
+                yield Bypass((*path, *steps), f"{steps[-1]}: true", protected, of_node=True)
 
 
-def removal(seen: Pod, served: Served, rulebook: Rulebook) -> Sequence[Bypass]:
+def removal(pod: Pod, served: Served, rulebook: Rulebook) -> Sequence[Bypass]:
     """What /mutate takes from a pod, if its policy or the Cluster document says `remove`."""
-    policy = member(seen.namespace, rulebook.tenancy).policy
+    policy = member(pod.namespace, rulebook.tenancy).policy
     if action(policy, rulebook.cluster) != "remove":
         return ()
-    return [one for one in find(seen, served, rulebook) if one.edits]
+    return [bypass for bypass in find(pod, served, rulebook) if bypass.edits]
 
 
-def removing(found: Sequence[Bypass]) -> list[Edit]:
+def removing(bypasses: Sequence[Bypass]) -> list[Edit]:
     """The edits that take these away, the last variable of a container first: removing one moves those after it."""
-    return [edit for one in reversed(found) for edit in one.edits]
+    return [edit for bypass in reversed(bypasses) for edit in bypass.edits]
 
 
-def told(found: Bypass) -> str:
+def told(bypass: Bypass) -> str:
     """The warning to the author of a pod that loses it."""
-    put = next((edit.value.get("value", "") for edit in found.edits if isinstance(edit, Put)), None)
+    put = next((edit.value.get("value", "") for edit in bypass.edits if isinstance(edit, Put)), None)
     became = "was taken out" if put is None else f'became "{put}"'
-    return f"{found.said} {became}: it {found.protected.gives}"
+    return f"{bypass.said} {became}: it {bypass.protected.gives}"
 
 
 def added(old: Pod, new: Pod, held: Served, rulebook: Rulebook) -> Iterator[Bypass]:
     """What an update adds, as a variable of an ephemeral container, or an annotation."""
-    before = {(one.said, _written(old, one)) for one in find(old, held, rulebook)}
-    yield from (one for one in find(new, held, rulebook) if (one.said, _written(new, one)) not in before)
+    before = {(bypass.said, _written(old, bypass)) for bypass in find(old, held, rulebook)}
+    yield from (bypass for bypass in find(new, held, rulebook) if (bypass.said, _written(new, bypass)) not in before)
 
 
-def _written(seen: Pod, found: Bypass) -> str:
+def _written(pod: Pod, bypass: Bypass) -> str:
     """The value of a label or an annotation; what else is found has its value in `said`."""
-    return text_of(at(seen.raw, *found.path)) if found.path[0] == "metadata" else ""
+    return text_of(at(pod.raw, *bypass.path)) if bypass.path[0] == "metadata" else ""
 
 
-def is_mirrored(seen: Pod, user: str) -> bool:
+def is_mirrored(pod: Pod, user: str) -> bool:
     """Whether the kubelet of the pod's own node shows a pod that it runs from a file: to refuse it ends nothing."""
-    node = seen.spec.get("nodeName")
-    return bool(node) and user == f"system:node:{node}" and MIRROR in seen.annotations
+    node = pod.spec.get("nodeName")
+    return bool(node) and user == f"system:node:{node}" and MIRROR in pod.annotations
 
 
-def violation(found: Bypass) -> Violation:
+def violation(bypass: Bypass) -> Violation:
     """A violation (GPU116) for a bypass."""
     return Violation(
         code=CODE,
-        path=field_path(found.path),
-        message=f"{found.said} {found.protected.gives}, {UNCOUNTED}",
+        path=field_path(bypass.path),
+        message=f"{bypass.said} {bypass.protected.gives}, {UNCOUNTED}",
         fix=FIX,
-        rule=found.protected.rule,
+        rule=bypass.protected.rule,
     )
 
 

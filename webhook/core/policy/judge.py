@@ -53,29 +53,31 @@ class Judgement:
 
     def audit(self) -> Mapping[str, str]:
         """The audit annotations for the API server's log."""
-        said: dict[str, str] = {}
+        notes: dict[str, str] = {}
         if self.findings:
-            said["policy"] = ", ".join(
-                dict.fromkeys(f"{one.policy}: {one.code} {one.action}" for one in self.findings)
+            notes["policy"] = ", ".join(
+                dict.fromkeys(f"{finding.policy}: {finding.code} {finding.action}" for finding in self.findings)
             )
         if self.exemptions:
-            said["exemptions"] = ", ".join(f"{one.rule}, owner {one.owner}" for one in self.exemptions)
-        return said
+            notes["exemptions"] = ", ".join(
+                f"{exemption.rule}, owner {exemption.owner}" for exemption in self.exemptions
+            )
+        return notes
 
 
 NOTHING: Final = Judgement()
 
 
-def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
+def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     """Judge a pod that is about to be created, by what its containers hold."""
     tenancy = rulebook.tenancy
-    bypasses = _bypasses(seen, held, request, rulebook)
-    asks = _Asks(seen, held, totals.claimed(seen, rulebook), _unknown_devices(seen, rulebook), bypasses)
+    bypasses = _bypasses(pod, held, request, rulebook)
+    asks = _Asks(pod, held, totals.claimed(pod, rulebook), _unknown_devices(pod, rulebook), bypasses)
     if tenancy.silent or not (asks.devices or bypasses):
         return _of_the_cluster(asks, rulebook)
-    if asks.devices and (why := _not_now(seen.namespace, tenancy)):
+    if asks.devices and (why := _not_now(pod.namespace, tenancy)):
         return Judgement(violations=[_later(why)])
-    membership = member(seen.namespace, tenancy)
+    membership = member(pod.namespace, tenancy)
     policy = membership.policy
     if policy is None:
         # The judgement where no policy is for the namespace.
@@ -85,7 +87,7 @@ def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, ruleboo
         namespace = asks.pod.namespace
         if membership.rivals:
             return _refused(
-                _ambiguous(namespace, membership.rivals), " and ".join(one.name for one in membership.rivals)
+                _ambiguous(namespace, membership.rivals), " and ".join(rival.name for rival in membership.rivals)
             )
         may_be = "" if asks.held else f"; {asks.devices[0]} may give the pod a GPU"
         violation = Violation(
@@ -100,8 +102,8 @@ def judge(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, ruleboo
     if policy.broken:
         return _refused(_unusable(policy), policy.name)
     usage = pod_usage(held)
-    case = _Case(policy, [*_in_force(request, seen.namespace, tenancy)], request.at)
-    reservation = totals.reservation(policy, held, usage, seen.namespace)
+    case = _Case(policy, [*_in_force(request, pod.namespace, tenancy)], request.at)
+    reservation = totals.reservation(policy, held, usage, pod.namespace)
     return case.judged(_breaches(policy, asks, usage, rulebook), reservation)
 
 
@@ -112,10 +114,12 @@ def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     access = device_access.action(policy, rulebook.cluster)
     if access is None:
         return NOTHING
-    found = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
+    violations = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
     if updates.is_of_the_platform(request, rulebook):
-        found = (one for one in found if one.path[0] != "metadata")  # which schedulers and device plugins write
-    bypasses = [*islice(found, MOST)]
+        violations = (
+            violation for violation in violations if violation.path[0] != "metadata"
+        )  # which schedulers and device plugins write
+    bypasses = [*islice(violations, MOST)]
     if policy is None:
         return _of_the_cluster(_Asks(new, (), (), (), bypasses), rulebook)
     case = _Case(policy, [*_in_force(request, request.namespace, rulebook.tenancy)], request.at)
@@ -134,42 +138,42 @@ class _Asks(NamedTuple):
     @property
     def devices(self) -> Sequence[str]:
         """What in it is for a GPU, or may be."""
-        named = [one.said for one in self.bypasses if not one.of_node]
-        held = [shown(one.container.name) for one in self.held]
+        named = [bypass.said for bypass in self.bypasses if not bypass.of_node]
+        held = [shown(holding.container.name) for holding in self.held]
         return [
             *held,
             *(f"the claim {shown(claim)}" for claim in self.claims),
-            *(shown(one.name) for one in self.unknown),
+            *(shown(device.name) for device in self.unknown),
             *named,
         ]
 
 
-def _bypasses(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Sequence[Bypass]:
+def _bypasses(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook: Rulebook) -> Sequence[Bypass]:
     """The ways of a pod to other devices, the first MOST; a pod that runs already cannot be kept from them."""
-    if device_access.is_mirrored(seen, request.user):
+    if device_access.is_mirrored(pod, request.user):
         return ()
-    return [*islice(device_access.find(seen, device_access.served(held), rulebook), MOST)]
+    return [*islice(device_access.find(pod, device_access.served(held), rulebook), MOST)]
 
 
-def _unknown_devices(seen: Pod, rulebook: Rulebook) -> Sequence[UnknownDevice]:
+def _unknown_devices(pod: Pod, rulebook: Rulebook) -> Sequence[UnknownDevice]:
     """The unknown devices of a pod, the first LISTED."""
-    found = chain(unknown_devices.find(seen, rulebook), unknown_devices.find_disabled(seen, rulebook))
-    return [*islice(found, LISTED)]
+    devices = chain(unknown_devices.find(pod, rulebook), unknown_devices.find_disabled(pod, rulebook))
+    return [*islice(devices, LISTED)]
 
 
 def _breaches(policy: TenantPolicy, asks: _Asks, usage: PodUsage, rulebook: Rulebook) -> Iterator[Breach]:
     """A breach for each rule of a policy that the pod breaks."""
-    seen, held, claims, unknown, bypasses = asks
+    pod, held, claims, unknown, bypasses = asks
     if held:
-        yield from (Breach("", policy.action, violation) for violation in defaults.check_placement(seen, policy))
+        yield from (Breach("", policy.action, violation) for violation in defaults.check_placement(pod, policy))
     yield from limits.check_allowed(policy, held, rulebook)
     yield from limits.check_ceilings(policy, held)
     uncounted = unknown_devices.action(policy, rulebook.cluster)
-    yield from totals.check(policy, seen, held, usage, claims, uncounted)
+    yield from totals.check(policy, pod, held, usage, claims, uncounted)
     ruled = any(getattr(policy, name) is not None for name in RULES)
-    uncovered = [one for one in unknown if not ruled or one.name not in claims]
+    uncovered = [device for device in unknown if not ruled or device.name not in claims]
     rule = policy.quota.rule if policy.quota else policy.rule
-    for violation in unknown_devices.violations(uncovered, seen, rule):
+    for violation in unknown_devices.violations(uncovered, pod, rule):
         yield Breach("quota", uncounted, violation)
     yield from _accesses(bypasses, device_access.action(policy, rulebook.cluster))
 
@@ -177,7 +181,7 @@ def _breaches(policy: TenantPolicy, asks: _Asks, usage: PodUsage, rulebook: Rule
 def _accesses(bypasses: Iterable[Bypass], access: Access | None) -> Iterator[Breach]:
     """A breach for each way to other devices; what /mutate has left of those that it removes is refused."""
     action: Action = "warn" if access == "warn" else "deny"
-    yield from (Breach("deviceAccess", action, device_access.violation(one)) for one in bypasses if access)
+    yield from (Breach("deviceAccess", action, device_access.violation(bypass)) for bypass in bypasses if access)
 
 
 @dataclass(slots=True)
@@ -203,7 +207,7 @@ class _Case:
         if reservation is not None and "quota" in exempted:
             reservation = totals.unenforced(reservation)
             self.needed.setdefault("quota", f'the quota of the tenant "{self.policy.name}" holds')
-        needed = [one for one in self.exemptions if not one.lifts.isdisjoint(self.needed)]
+        needed = [exemption for exemption in self.exemptions if not exemption.lifts.isdisjoint(self.needed)]
         return Judgement(
             violations=self.violations,
             warnings=[*self.warnings, *self._ending(needed)],
@@ -239,8 +243,8 @@ def _in_force(request: AdmissionRequest, namespace: str, tenancy: Tenancy) -> It
 
 def exempted_rules(exemptions: Iterable[Exemption]) -> frozenset[str]:
     """The rules that all these exemptions lift."""
-    each = [exemption.lifts for exemption in exemptions]
-    return frozenset(LIFTED).intersection(*each) if each else frozenset()
+    lifts = [exemption.lifts for exemption in exemptions]
+    return frozenset(LIFTED).intersection(*lifts) if lifts else frozenset()
 
 
 def _not_now(namespace: str, tenancy: Tenancy) -> str:
@@ -261,7 +265,7 @@ def _of_the_cluster(asks: _Asks, rulebook: Rulebook) -> Judgement:
     """The judgement of the Cluster document alone: on unknown devices, and on ways to other ones."""
     cluster = rulebook.cluster
     unknown = unknown_devices.violations(asks.unknown, asks.pod) if asks.unknown else ()
-    judged: list[tuple[Action, Violation]] = [(unknown_devices.action(None, cluster), one) for one in unknown]
+    judged: list[tuple[Action, Violation]] = [(unknown_devices.action(None, cluster), device) for device in unknown]
     judged += ((breach.action, breach.violation) for breach in _accesses(asks.bypasses, cluster.device_access))
     if not judged:
         return NOTHING

@@ -74,10 +74,10 @@ def check_allowed(policy: TenantPolicy, held: Sequence[Holding], rulebook: Ruleb
     lists = [List(name, policy.name, kinds) for name, kinds in both if kinds is not None]
     for holding in held:
         use = _use(holding.backend, holding.request, holding.asked.stated, holding.models, holding.vendor)
-        for one in lists:
+        for listing in lists:
             for respect in RESPECTS:
-                for violation in _judge(one, respect, use, holding, rulebook):
-                    yield Breach(one.name, one.kinds.action, violation)
+                for violation in _judge(listing, respect, use, holding, rulebook):
+                    yield Breach(listing.name, listing.kinds.action, violation)
 
 
 def allows(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool:
@@ -91,9 +91,9 @@ def allows(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool
     use = _use(served.backend, served.request, served.demand.stated, models, vendor)
     allowed, forbidden = _in_force(policy.allowed), _in_force(policy.forbidden)
     for respect in RESPECTS:
-        found: frozenset[str] = getattr(use, respect.field)
+        names: frozenset[str] = getattr(use, respect.field)
         listed: frozenset[str] = getattr(allowed, respect.field)
-        if (listed and not found <= listed) or not found.isdisjoint(getattr(forbidden, respect.field)):
+        if (listed and not names <= listed) or not names.isdisjoint(getattr(forbidden, respect.field)):
             return False
     return True
 
@@ -118,28 +118,28 @@ def _sharing(backend: Backend, request: GpuRequest, stated: Mapping[str, FieldVa
     """How the devices of a container may be shared. The pod's `gpu-sharing` counts only if it is possible."""
     kinds = {"profile": {"partitioned"}, "whole": {"exclusive"}}.get(request.devices, set())
     possible = backend.sharing & kinds or backend.sharing - {"exclusive", "partitioned"} or backend.sharing
-    said = stated.get("gpu-sharing")
-    return frozenset({said.value}) if said is not None and said.value in possible else possible
+    sharing = stated.get("gpu-sharing")
+    return frozenset({sharing.value}) if sharing is not None and sharing.value in possible else possible
 
 
-def _judge(one: List, respect: Respect, use: Use, holding: Holding, rulebook: Rulebook) -> Iterator[Violation]:
-    listed: frozenset[str] = getattr(one.kinds, respect.field)
-    found: frozenset[str] = getattr(use, respect.field)
-    if not listed or (respect.optional and not found):
+def _judge(listing: List, respect: Respect, use: Use, holding: Holding, rulebook: Rulebook) -> Iterator[Violation]:
+    listed: frozenset[str] = getattr(listing.kinds, respect.field)
+    names: frozenset[str] = getattr(use, respect.field)
+    if not listed or (respect.optional and not names):
         return
-    if not found:
-        yield _unknown(one, respect, listed, holding)
+    if not names:
+        yield _unknown(listing, respect, listed, holding)
         return
-    bad = found - listed if one.allows else found & listed
+    bad = names - listed if listing.allows else names & listed
     if bad:
-        certain = "gets" if found == bad else "may get"
+        certain = "gets" if names == bad else "may get"
         yield Violation(
             code="GPU101",
             path=holding.path(respect.word),
             message=f'the container "{holding.container.name}" {certain} the {respect.name} {_names(bad)}, '
-            f'which the policy "{one.policy}" {"does not allow" if one.allows else "forbids"}',
-            fix=_fix(one, respect, use, holding, rulebook),
-            rule=one.kinds.rule,
+            f'which the policy "{listing.policy}" {"does not allow" if listing.allows else "forbids"}',
+            fix=_fix(listing, respect, use, holding, rulebook),
+            rule=listing.kinds.rule,
         )
 
 
@@ -150,16 +150,16 @@ def _names(names: frozenset[str]) -> str:
     return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def _fix(one: List, respect: Respect, use: Use, holding: Holding, rulebook: Rulebook) -> str:
+def _fix(listing: List, respect: Respect, use: Use, holding: Holding, rulebook: Rulebook) -> str:
     """What the pod's author can ask for instead, with its key."""
-    listed: frozenset[str] = getattr(one.kinds, respect.field)
+    listed: frozenset[str] = getattr(listing.kinds, respect.field)
     if respect.field == "vendors":
-        return f"ask for a model of {_names(listed) if one.allows else 'another vendor'} (gpu-model)"
-    found: frozenset[str] = getattr(use, respect.field)
+        return f"ask for a model of {_names(listed) if listing.allows else 'another vendor'} (gpu-model)"
+    names: frozenset[str] = getattr(use, respect.field)
     there = _others(respect, rulebook)
-    may = (found & listed or listed) if one.allows else (found - listed or there - listed)
+    may = (names & listed or listed) if listing.allows else (names - listed or there - listed)
     may = may & there or may
-    if not one.allows:  # some systems take a name for a part of another
+    if not listing.allows:  # some systems take a name for a part of another
         may = frozenset(name for name in may if not any(name in other for other in listed)) or may
     if respect.field == "sharing":
         # What to ask for, so that an allowed way of sharing is possible.
@@ -184,23 +184,23 @@ def _others(respect: Respect, rulebook: Rulebook) -> frozenset[str]:
     return frozenset()
 
 
-def _unknown(one: List, respect: Respect, listed: frozenset[str], holding: Holding) -> Violation:
-    names = _names(listed)
+def _unknown(listing: List, respect: Respect, listed: frozenset[str], holding: Holding) -> Violation:
+    names, verb = _names(listed), "allows only" if listing.allows else "forbids"
     return Violation(
         code="GPU107",
         path=holding.path(respect.word),
-        message=f'the policy "{one.policy}" {"allows only" if one.allows else "forbids"} the {respect.name} {names}, '
+        message=f'the policy "{listing.policy}" {verb} the {respect.name} {names}, '
         f'{UNSAID} the container "{holding.container.name}" gets',
-        fix=f"add {respect.word}{_such(one, respect, names)}",
-        rule=one.kinds.rule,
+        fix=f"add {respect.word}{_such(listing, respect, names)}",
+        rule=listing.kinds.rule,
     )
 
 
-def _such(one: List, respect: Respect, names: str) -> str:
+def _such(listing: List, respect: Respect, names: str) -> str:
     """The value to add, or which it may be."""
     if respect.field == "vendors":
-        return f" with the name of a card of {names if one.allows else f'another vendor than {names}'}"
-    return f": {names}" if one.allows else f" with the name of another {respect.name} than {names}"
+        return f" with the name of a card of {names if listing.allows else f'another vendor than {names}'}"
+    return f": {names}" if listing.allows else f" with the name of another {respect.name} than {names}"
 
 
 # Ceilings: the most that one container, and one pod, may ask for.
@@ -227,11 +227,11 @@ def _each(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, polic
 
 def _devices(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
     most = ceiling.devices
-    asked = pod_usage(held).tally.get(tally.DEVICES, Fraction(0))
-    if most is None or asked <= most:
+    devices = pod_usage(held).tally.get(tally.DEVICES, Fraction(0))
+    if most is None or devices <= most:
         return
     path = max(held, key=lambda holding: holding.measure.devices).path("gpu")
-    message = f"{who} {counted(asked)}, and {whose} {show(most)}"
+    message = f"{who} {counted(devices)}, and {whose} {show(most)}"
     yield _above(ceiling, scope, path, message, _fewer(most, held))
 
 
@@ -267,44 +267,44 @@ def _memory(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, who
         most_of = f"{show_size(most)} of" if most else "no"
         yield unknown_size(unsized, f"{whose} {most_of} memory", ceiling.rule)
         return
-    asked = pod_usage(held).tally.get(tally.MEMORY, Fraction(0))
-    if asked > most:
+    memory = pod_usage(held).tally.get(tally.MEMORY, Fraction(0))
+    if memory > most:
         path = max(held, key=lambda holding: holding.measure.memory).path("gpu-memory")
         limit = show_size(most) if most else "none"
-        message = f"{who} {show_size(floor(asked))} of memory, and {whose} {limit}"
+        message = f"{who} {show_size(floor(memory))} of memory, and {whose} {limit}"
         yield _above(ceiling, scope, path, message, _less(most, held))
 
 
 def _less(most: int, held: Sequence[Holding]) -> str:
     devices = sum(holding.request.count for holding in held)
-    each = floor(Fraction(most, devices) / MIB) * MIB
-    if not each:
+    size = floor(Fraction(most, devices) / MIB) * MIB
+    if not size:
         return "ask for no GPU here: the policy lets nobody have any of its memory"
     each_of = " of each device" if devices > 1 else ""
-    return f"ask for gpu-memory: {show_size(each)} or less{each_of}{_instead(held)}"
+    return f"ask for gpu-memory: {show_size(size)} or less{each_of}{_instead(held)}"
 
 
 def _cores(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
     most = ceiling.cores
-    asked = effective(((holding.container, _compute(holding)) for holding in held), add, max, Fraction(0))
-    if most is None or asked <= most:
+    compute = effective(((holding.container, _compute(holding)) for holding in held), add, max, Fraction(0))
+    if most is None or compute <= most:
         return
     unlimited = any(_unlimited(holding) for holding in held)
-    said = ", as nothing limits it to less" if unlimited else ""
+    unless = ", as nothing limits it to less" if unlimited else ""
     path = max(held, key=_compute).path("gpu-cores", "gpu")
-    message = f"{who} {show(asked)} % of a device's compute{said}, and {whose} {show(most)} %"
+    message = f"{who} {show(compute)} % of a device's compute{unless}, and {whose} {show(most)} %"
     yield _above(ceiling, scope, path, message, _slower(most, held))
 
 
 def _slower(most: Fraction, held: Sequence[Holding]) -> str:
     devices = sum(holding.request.count for holding in held)
-    each = floor(most / devices)
-    if not each:
+    percent = floor(most / devices)
+    if not percent:
         return _fewer(most / _ALL, held)
     limits = all(any("cores" in mode.verbs for mode in holding.backend.modes) for holding in held)
     of_each = " of each device" if devices > 1 else ""
     limiting = "" if limits else ", from a back end that limits compute"
-    return f'ask for gpu-cores: "{each}" or less{of_each}{_instead(held)}{limiting}'
+    return f'ask for gpu-cores: "{percent}" or less{of_each}{_instead(held)}{limiting}'
 
 
 def _compute(holding: Holding) -> Fraction:

@@ -28,10 +28,10 @@ class Membership(NamedTuple):
 
 def member(namespace: str, tenancy: Tenancy) -> Membership:
     """The policy of the highest priority that selects the namespace; the answer is remembered."""
-    found: Membership | None = tenancy.cache.get(namespace)
-    if found is None:
-        found = tenancy.cache[namespace] = _member(namespace, tenancy)
-    return found
+    membership: Membership | None = tenancy.cache.get(namespace)
+    if membership is None:
+        membership = tenancy.cache[namespace] = _member(namespace, tenancy)
+    return membership
 
 
 def _member(namespace: str, tenancy: Tenancy) -> Membership:
@@ -48,7 +48,7 @@ def _member(namespace: str, tenancy: Tenancy) -> Membership:
 
 def is_of_one_tenant(policy: TenantPolicy, rulebook: Rulebook) -> bool:
     """Whether a policy is a tenant's alone: it has no system namespaces."""
-    return all(member(each, rulebook.tenancy).policy is not policy for each in rulebook.cluster.system_namespaces)
+    return all(member(system, rulebook.tenancy).policy is not policy for system in rulebook.cluster.system_namespaces)
 
 
 def undecided(namespace: str, tenancy: Tenancy) -> Iterator[TenantPolicy]:
@@ -65,9 +65,9 @@ def _depends(namespaces: Namespaces, name: str) -> bool:
     """Whether the labels of a namespace decide if it is selected, beside its name."""
     if namespaces.selector is None or any(fnmatchcase(name, glob) for glob in namespaces.names):
         return False
-    by_name = [each for each in namespaces.selector if each.key == NAME_LABEL]
+    by_name = [expression for expression in namespaces.selector if expression.key == NAME_LABEL]
     rest = len(namespaces.selector) > len(by_name)
-    return rest and all(_matches(each, {NAME_LABEL: name}) for each in by_name)
+    return rest and all(_matches(expression, {NAME_LABEL: name}) for expression in by_name)
 
 
 def _candidates(namespace: str, tenancy: Tenancy) -> Iterable[TenantPolicy]:
@@ -148,14 +148,14 @@ class Tie(NamedTuple):
 
 def ties(tenancy: Tenancy, system: Collection[str]) -> Mapping[str, Tie]:
     """The policies that conflict, by name. Namespaces in `system` belong to no tenant."""
-    found: dict[str, Tie] = {}
+    ties: dict[str, Tie] = {}
     for namespace in sorted(tenancy.labels.keys() - set(system)):
         rivals = {policy.name for policy in member(namespace, tenancy).rivals}
         for name in rivals:
-            tie = found.setdefault(name, Tie([], set()))
+            tie = ties.setdefault(name, Tie([], set()))
             tie.namespaces.append(namespace)
             tie.others.update(rivals - {name})
-    return found
+    return ties
 
 
 def conditions_of(
@@ -191,16 +191,19 @@ def status(
     conditions: Iterable[Condition], generation: int, before: Mapping[str, Any], now: str
 ) -> Mapping[str, Any] | None:
     """The status to write; None if it is the same. `now` is a time in the form of Kubernetes."""
-    since = {(each["type"], each["status"]): each["lastTransitionTime"] for each in before.get("conditions") or ()}
+    since = {
+        (condition["type"], condition["status"]): condition["lastTransitionTime"]
+        for condition in before.get("conditions") or ()
+    }
     written = {
         "observedGeneration": generation,
         "conditions": [
             {
-                **each._asdict(),
+                **condition._asdict(),
                 "observedGeneration": generation,
-                "lastTransitionTime": since.get((each.type, each.status), now),
+                "lastTransitionTime": since.get((condition.type, condition.status), now),
             }
-            for each in conditions
+            for condition in conditions
         ],
     }
     return None if written == before else written

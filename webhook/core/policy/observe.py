@@ -38,7 +38,9 @@ def as_warnings(decision: Decision) -> Decision:
         warnings=[*(line(violation, "would be refused: ") for violation in decision.violations), *decision.warnings],
         backends=decision.backends,
         audit=decision.audit,
-        findings=[each._replace(action="warn") if each.action == "deny" else each for each in decision.findings],
+        findings=[
+            finding._replace(action="warn") if finding.action == "deny" else finding for finding in decision.findings
+        ],
     )
 
 
@@ -53,10 +55,10 @@ def becoming(served: Sequence[Assignment], rulebook: Rulebook) -> Iterator[tuple
 
     Containers with a back end's own resources are left out: these stay.
     """
-    for one in served:
-        if one.demand.request is not None:
-            name = one.demand.container.name if len(served) > 1 else ""
-            yield name, f"{', '.join(_resource_lines(one, rulebook))} ({one.backend.name})"
+    for assignment in served:
+        if assignment.demand.request is not None:
+            name = assignment.demand.container.name if len(served) > 1 else ""
+            yield name, f"{', '.join(_resource_lines(assignment, rulebook))} ({assignment.backend.name})"
 
 
 def _resource_lines(served: Assignment, rulebook: Rulebook) -> Iterator[str]:

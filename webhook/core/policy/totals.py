@@ -30,16 +30,16 @@ TEMPLATES: Final = "resourceclaimtemplates/"
 """What stands before the names of templates of resource claims where a site lists what is no GPU."""
 
 
-def claimed(seen: Pod, rulebook: Rulebook) -> Sequence[str]:
+def claimed(pod: Pod, rulebook: Rulebook) -> Sequence[str]:
     """The resource claims of a pod by name, and the device classes that it asks for as extended resources.
 
     Without the templates and the classes that are listed as no GPUs.
     """
-    claims = [claim for claim in seen.spec.get("resourceClaims") or () if not _is_another(claim, rulebook)]
+    claims = [claim for claim in pod.spec.get("resourceClaims") or () if not _is_another(claim, rulebook)]
     names = [str(claim.get("name", "")) for claim in claims]
     classes = (
         name
-        for container in seen.containers
+        for container in pod.containers
         for section in (container.limits, container.requests)
         for name in section
         if name.startswith(extended_resources.DEVICE_CLASS) and not unknown_devices.is_another(name, rulebook)
@@ -55,7 +55,7 @@ def _is_another(claim: Mapping[str, Any], rulebook: Rulebook) -> bool:
 
 def check(
     policy: TenantPolicy,
-    seen: Pod,
+    pod: Pod,
     held: Sequence[Holding],
     usage: PodUsage,
     claims: Sequence[str],
@@ -69,7 +69,7 @@ def check(
         rule: Ceiling | Kinds | Quota | None = getattr(policy, name)
         if rule is not None and claims and (name == "quota" or not _accounted(held, claims)):
             action = uncounted if name == "quota" else rule.action
-            yield Breach(name, action, _claims(claims, name, policy, rule.rule, _instead(seen, held)))
+            yield Breach(name, action, _claims(claims, name, policy, rule.rule, _instead(pod, held)))
     if policy.quota is not None:
         for violation in _uncounted(policy, policy.quota, held, usage):
             yield Breach("quota", policy.quota.action, violation)
@@ -89,11 +89,11 @@ _JUDGED: Final = {
 }
 
 
-def _instead(seen: Pod, held: Sequence[Holding]) -> str:
+def _instead(pod: Pod, held: Sequence[Holding]) -> str:
     """The fix for claims: to ask in a way that can be judged, if the pod does not do so beside them."""
     if any(holding.asked.extended.amounts for holding in held):
         return "remove the claims; if they hold no GPU, an administrator lists their templates (otherDevices)"
-    if locations.NOTE in seen.annotations:
+    if locations.NOTE in pod.annotations:
         return (
             "have the webhook that made claims of the request leave the namespace alone, or have the policy say "
             "unknownDevices: warn, and nothing counts them"
@@ -154,11 +154,11 @@ def unenforced(reservation: Reservation) -> Reservation:
 
 
 def _form(held: Holding) -> Form:
-    known = held.card is not None or held.models
+    is_sized = held.card is not None or held.models
     if held.request.profile is not None:
-        return "partition" if known else "partition of any card"
+        return "partition" if is_sized else "partition of any card"
     if held.request.memory is not None:
-        return "" if known else "size of any card"
+        return "" if is_sized else "size of any card"
     return "whole" if held.measure.devices == held.request.count else ""
 
 
@@ -219,11 +219,11 @@ def _over(reservation: Reservation, ledger: Ledger, key: str) -> Violation:
 
 
 def _message(reservation: Reservation, ledger: Ledger, key: str) -> str:
-    used, asked = ledger.used.get(key, Fraction(0)), reservation.ask.amount.get(key, Fraction(0))
+    used, amount = ledger.used.get(key, Fraction(0)), reservation.ask.amount.get(key, Fraction(0))
     limit = ledger.hard[key]
     return (
         f'tenant "{reservation.tenant}" is over its GPU quota: uses {shown(key, used)}, '
-        f"asks {shown(key, asked)}, limit {shown(key, limit)}{_unit(key, limit)}"
+        f"asks {shown(key, amount)}, limit {shown(key, limit)}{_unit(key, limit)}"
     )
 
 
@@ -249,11 +249,11 @@ def _fix(reservation: Reservation, ledger: Ledger, key: str) -> str:
 
 def _fewer(reservation: Reservation, ledger: Ledger, key: str) -> str:
     """How many of the requested devices would fit; empty if none, or if each counts as 1 device of the quota."""
-    each = {name: asked / reservation.count for name, asked in reservation.ask.amount.items()}
-    if tally.parts(key)[0] == tally.DEVICES and each[key] == 1:
+    per_device = {name: amount / reservation.count for name, amount in reservation.ask.amount.items()}
+    if tally.parts(key)[0] == tally.DEVICES and per_device[key] == 1:
         return ""
-    fit = fitting(ledger, each)
-    counts = f"as each counts {shown(key, each[key])}"
+    fit = fitting(ledger, per_device)
+    counts = f"as each counts {shown(key, per_device[key])}"
     return f"ask for {fit} of them instead of {reservation.count}, {counts}" if fit else ""
 
 

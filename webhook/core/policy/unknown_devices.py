@@ -67,10 +67,10 @@ class _Names(NamedTuple):
     sites: re.Pattern[str]
 
 
-def find(seen: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
+def find(pod: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
     """The unknown devices of a pod's containers, each name once."""
     looked: set[str] = set()
-    for container in seen.containers:
+    for container in pod.containers:
         for section in (container.limits, container.requests) if container.kind != EPHEMERAL else ():
             for name, amount in section.items():
                 if name in looked or "/" not in name or name in rulebook.resources or str(amount) == "0":
@@ -103,7 +103,7 @@ def may_be_in(names: str, rulebook: Rulebook) -> bool:
     """Whether a text of very many names, in lower case, may have an unknown device. It is quick; its no is sure."""
     known = _names(rulebook)
     parts = (*WORDS, DEVICE_CLASS, *known.parts)
-    return any(part in names for part in parts) or any(f"{one}/" in names for one in known.domains)
+    return any(part in names for part in parts) or any(f"{domain}/" in names for domain in known.domains)
 
 
 def _words(name: str) -> frozenset[str]:
@@ -124,19 +124,19 @@ def is_another(name: str, rulebook: Rulebook) -> bool:
 
 
 def _names(rulebook: Rulebook) -> _Names:
-    known: _Names | None = rulebook.cache.get(_Names)
-    if known is None:
+    names: _Names | None = rulebook.cache.get(_Names)
+    if names is None:
         domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
         whole = {glob.removesuffix("/*") for glob in rulebook.uncounted if glob.endswith("/*")}
         globs = dict.fromkeys(glob for backend in rulebook.backends.values() for glob in backend.other_devices)
-        known = rulebook.cache[_Names] = _Names(
+        names = rulebook.cache[_Names] = _Names(
             domains=frozenset(domains | {domain for domain in whole if not _WILD.search(domain)}),
             listed=_any_of(rulebook.uncounted),
             parts=frozenset(max(_WILD.split(glob), key=len) for glob in rulebook.uncounted),
             others=[(_any_of([glob]), _words(glob)) for glob in globs],
             sites=_any_of(rulebook.cluster.other_devices),
         )
-    return known
+    return names
 
 
 def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
@@ -149,30 +149,32 @@ def action(policy: TenantPolicy | None, cluster: Cluster) -> Action:
     What the policy or the Cluster document says; else what becomes of a pod that is over the quota, and without one
     a warning.
     """
-    said = (policy and policy.unknown_devices) or cluster.unknown_devices
-    return said or (policy.quota.action if policy and policy.quota else "warn")
+    access = (policy and policy.unknown_devices) or cluster.unknown_devices
+    return access or (policy.quota.action if policy and policy.quota else "warn")
 
 
 def refused_by_default(tenancy: Tenancy, cluster: Cluster) -> Sequence[str]:
     """The policies, by name, whose quota alone is why unknown devices are refused: nobody has said it."""
     policies = tenancy.policies if cluster.unknown_devices is None else ()
-    return [each.name for each in policies if not each.unknown_devices and action(each, cluster) == "deny"]
+    return [policy.name for policy in policies if not policy.unknown_devices and action(policy, cluster) == "deny"]
 
 
-def violations(found: Iterable[UnknownDevice], seen: Pod, rule: str = "") -> Iterator[Violation]:
+def violations(devices: Iterable[UnknownDevice], pod: Pod, rule: str = "") -> Iterator[Violation]:
     """A violation (GPU114) for each of them; `rule` is the line of the policy that minds.
 
     A pod that was translated may be of a replica with newer rules: its client retries (GPU111).
     """
-    newer = locations.NOTE in seen.annotations
-    for _, path, message, fix in found:
+    newer = locations.NOTE in pod.annotations
+    for _, path, message, fix in devices:
         code = "GPU111" if newer else "GPU114"
         yield Violation(code=code, path=path, message=message, fix=LATER_FIX if newer else fix, rule=rule)
 
 
 def _fix(name: str, rulebook: Rulebook) -> str:
-    known = [each for each in rulebook.resources.values() if not isinstance(each.name, Slot)]
-    near = closest(name, [each.name for each in known if each.owners]) or closest(name, [each.name for each in known])
+    resources = [resource for resource in rulebook.resources.values() if not isinstance(resource.name, Slot)]
+    near = closest(name, [resource.name for resource in resources if resource.owners]) or closest(
+        name, [resource.name for resource in resources]
+    )
     listed = "or have it listed in the Cluster document under otherDevices if it is no GPU"
     if not near:
         return f'ask for gpu: "1" instead, {listed}'
@@ -191,11 +193,11 @@ def asks_disabled(labels: Mapping[str, Any], annotations: Mapping[str, Any], rul
     return any(_asking("label", labels, rulebook)) or any(_asking("annotation", annotations, rulebook))
 
 
-def find_disabled(seen: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
+def find_disabled(pod: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
     """The labels and annotations of a pod that ask by themselves for a GPU of a back end that is not enabled."""
-    scheduler = seen.spec.get("schedulerName") or DEFAULT_SCHEDULER
-    for section, kind in METADATA if any(one.kind == "container" for one in seen.containers) else ():
-        for key, number in _asking(kind, seen.labels if kind == "label" else seen.annotations, rulebook):
+    scheduler = pod.spec.get("schedulerName") or DEFAULT_SCHEDULER
+    for section, kind in METADATA if any(container.kind == "container" for container in pod.containers) else ():
+        for key, number in _asking(kind, pod.labels if kind == "label" else pod.annotations, rulebook):
             listens = any(_reads(backend, scheduler, rulebook) for backend in number.known)
             if listens and not is_another(number.name, rulebook):
                 yield _disabled_back_ends_unknown(
@@ -203,13 +205,13 @@ def find_disabled(seen: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
                 )
 
 
-def _disabled_back_ends_unknown(said: str, path: str, number: Resource) -> UnknownDevice:
+def _disabled_back_ends_unknown(text: str, path: str, number: Resource) -> UnknownDevice:
     disabled = " or ".join(backend.name for backend in number.known)
     return UnknownDevice(
         name=number.name,
         path=path,
-        message=f"the {said} asks for a GPU of {disabled}, which this cluster does not enable, so nothing counts it",
-        fix=f'ask for gpu: "1" instead of the {said}, or have spec.backends of the Cluster document enable '
+        message=f"the {text} asks for a GPU of {disabled}, which this cluster does not enable, so nothing counts it",
+        fix=f'ask for gpu: "1" instead of the {text}, or have spec.backends of the Cluster document enable '
         f'{disabled}, or list "{number.name.replace(CONTAINER, "*")}" there under otherDevices if nothing gives a '
         "GPU for it",
     )
@@ -253,14 +255,14 @@ def _asking(kind: SlotKind, present: Mapping[str, Any], rulebook: Rulebook) -> I
 
 
 def _unread(rulebook: Rulebook) -> Mapping[SlotKind, _Unread]:
-    known: Mapping[SlotKind, _Unread] | None = rulebook.cache.get(_Unread)
-    if known is None:
-        known = rulebook.cache[_Unread] = {kind: _unread_of(kind, rulebook) for kind in rulebook.all_slots}
-    return known
+    unread: Mapping[SlotKind, _Unread] | None = rulebook.cache.get(_Unread)
+    if unread is None:
+        unread = rulebook.cache[_Unread] = {kind: _unread_of(kind, rulebook) for kind in rulebook.all_slots}
+    return unread
 
 
 def _unread_of(kind: SlotKind, rulebook: Rulebook) -> _Unread:
     slots = rulebook.all_slots[kind].items()
-    numbers = {key: one for key, one in slots if one.alone and key not in rulebook.slots[kind]}
+    numbers = {key: slot for key, slot in slots if slot.alone and key not in rulebook.slots[kind]}
     names = (number.name for number in numbers.values())
     return _Unread(numbers, tuple({name.head for name in names if isinstance(name, Slot) and name.per_container}))

@@ -61,12 +61,12 @@ def check(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
     if request.pod is None or request.old_pod is None:
         return []
     policy = _policy(request, rulebook)
-    found = (
+    violations = (
         violation
         for change in _changes(request.old_pod, request.pod)
         for violation in _judged(change, request, policy, rulebook)
     )
-    wrong = [*islice(found, MOST)]
+    wrong = [*islice(violations, MOST)]
     return wrong if wrong and (_has_gpu(request, rulebook) or _is_uncounted(request, policy, rulebook)) else []
 
 
@@ -176,9 +176,9 @@ def _judged(
             yield _violation(change, f"the policy {policy.name} sets it", policy.rule, fix)
         return
     ruled = rulebook.as_ruled(change.key) if change.kind == "annotation" else change.key
-    asked = _index(rulebook).asking.get((change.kind, ruled), ()) if change.before is not None else ()
-    if asked and not _writes(user, asked):
-        yield _violation(change, f"{asked[0].name} gives it the card that it counts as by that", asked[0].rule)
+    asking = _index(rulebook).asking.get((change.kind, ruled), ()) if change.before is not None else ()
+    if asking and not _writes(user, asking):
+        yield _violation(change, f"{asking[0].name} gives it the card that it counts as by that", asking[0].rule)
         return
     # The back ends that serve a pod as this label or annotation says, as what isolates a share.
     place = change.kind, change.key
@@ -190,8 +190,8 @@ def _judged(
     if not (allocation.depends(change.kind, change.key, rulebook) or change.key == NOTE):
         yield from _reserved(change, request, rulebook)
         return
-    said = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
-    if said and not _writes(user, _index(rulebook).reading.get((change.kind, ruled), ())):
+    means_something = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
+    if means_something and not _writes(user, _index(rulebook).reading.get((change.kind, ruled), ())):
         resource = rulebook.all_slots[change.kind].get(ruled)
         yield _violation(change, "what the pod counts is read from it", resource.rule if resource else "")
 
@@ -270,21 +270,21 @@ class _Index(NamedTuple):
 
 def _index(rulebook: Rulebook) -> _Index:
     """The index of a rulebook; made once for each."""
-    known: _Index | None = rulebook.cache.get(_Index)
-    if known is None:
-        known = rulebook.cache[_Index] = _Index({}, {}, {}, {}, {}, _reserved_by(rulebook.enabled))
+    index: _Index | None = rulebook.cache.get(_Index)
+    if index is None:
+        index = rulebook.cache[_Index] = _Index({}, {}, {}, {}, {}, _reserved_by(rulebook.enabled))
         for backend in rulebook.enabled:
             for section, kind in METADATA:
-                _enter_outputs(known, section, kind, backend)
+                _enter_outputs(index, section, kind, backend)
         for backend in rulebook.backends.values():
             for kind, key in _read_by(backend):
-                _enter(known.reading, kind, key, backend)
-    return known
+                _enter(index.reading, kind, key, backend)
+    return index
 
 
 def _enter_outputs(index: _Index, section: str, kind: SlotKind, backend: Backend) -> None:
     injected = getattr(backend.inject.outputs, section)
-    outputs = [each for mode in backend.modes for each in getattr(mode.outputs, section).items()]
+    outputs = [output for mode in backend.modes for output in getattr(mode.outputs, section).items()]
     for key, output in outputs:
         _enter(index.injecting, kind, key, backend)
         if output.what:
@@ -298,9 +298,11 @@ def _enter_outputs(index: _Index, section: str, kind: SlotKind, backend: Backend
 
 def _reserved_by(backends: Iterable[Backend]) -> tuple[tuple[str, ...], Sequence[tuple[str, Backend]]]:
     demands = ((backend, mode.companions) for backend in backends for mode in backend.modes)
-    found = {(glob, backend.name): backend for backend, each in demands if each for glob in each.reserved}
-    heads = tuple({glob.partition("*")[0] for glob, _ in found})
-    return heads, [(glob, backend) for (glob, _), backend in found.items()]
+    reserving = {
+        (glob, backend.name): backend for backend, companions in demands if companions for glob in companions.reserved
+    }
+    heads = tuple({glob.partition("*")[0] for glob, _ in reserving})
+    return heads, [(glob, backend) for (glob, _), backend in reserving.items()]
 
 
 def _enter(index: Backends, kind: SlotKind, key: str, backend: Backend) -> None:
@@ -312,7 +314,7 @@ def _enter(index: Backends, kind: SlotKind, key: str, backend: Backend) -> None:
 def _read_by(backend: Backend) -> Iterator[tuple[SlotKind, str]]:
     yield from ((name.kind, name.key) for name in backend.owns if isinstance(name, Slot))
     for mode in backend.modes:
-        keys = {each.partition("=")[0] for each in mode.enforced | mode.when.annotated | mode.when.unannotated}
+        keys = {mark.partition("=")[0] for mark in mode.enforced | mode.when.annotated | mode.when.unannotated}
         yield from (("annotation", key) for key in keys | mode.outputs.annotations.keys())
 
 
@@ -368,7 +370,7 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
     author. What else the API server got is a change of the stored pod, and who removes one of them means it.
     """
     stored, sent = (pod.read(raw or {}, request.namespace) for raw in (request.old_pod, request.pod))
-    nothing = all(interpret.asks_nothing(each, rulebook) for each in (stored, sent))
+    nothing = all(interpret.asks_nothing(raw, rulebook) for raw in (stored, sent))
     if stored.raw == sent.raw or (nothing and not device_access.removal(sent, {}, rulebook)):
         return UNTOUCHED
     before = defaults.plan_for_tenant(stored, rulebook)
@@ -412,7 +414,9 @@ def _as_written(stored: Pod, sent: Pod, rulebook: Rulebook) -> Pod:
     raw = deepcopy(sent.raw)
     for pair in _pairs(stored, sent, sent):
         changed = {section: _changed(pair.stored, pair.sent, section) for section in _AMOUNTS}
-        fraction = any(_is_fraction(name, text, rulebook) for each in changed.values() for name, text in each.items())
+        fraction = any(
+            _is_fraction(name, text, rulebook) for container in changed.values() for name, text in container.items()
+        )
         for section, amounts in at(raw, *pair.sent.path, "resources").items() if any(changed.values()) else ():
             beside = pair.sent.limits if section == "requests" else ()
             for name in [*(amounts or ())] if section in _AMOUNTS else ():
@@ -460,9 +464,11 @@ def _is_restated(pair: Pair, differing: list[Difference], before: Plan, after: P
     same = pair.made.limits.keys() == pair.stored.limits.keys()
     if same and not any(_changed(pair.stored, pair.made, section) for section in _AMOUNTS):
         return True
-    asked = _asked(before, pair)
-    in_words = (each.sent is None or _is_word(each.name, each.sent, rulebook) for each in differing)
-    return asked is not None and asked == _asked(after, pair) and all(in_words)
+    request = _asked(before, pair)
+    in_words = (
+        difference.sent is None or _is_word(difference.name, difference.sent, rulebook) for difference in differing
+    )
+    return request is not None and request == _asked(after, pair) and all(in_words)
 
 
 def _is_word(name: str, text: Any, rulebook: Rulebook) -> bool:
@@ -472,8 +478,8 @@ def _is_word(name: str, text: Any, rulebook: Rulebook) -> bool:
 
 def _asked(planned: Plan, pair: Pair) -> GpuRequest | None:
     """What a container asks for in shorthand."""
-    found = (asked for asked in planned.interpretation.asked if asked.container.path == pair.sent.path)
-    return next((asked.request for asked in found), None)
+    requests = (request for request in planned.interpretation.asked if request.container.path == pair.sent.path)
+    return next((request.request for request in requests), None)
 
 
 def _put_back(difference: Difference) -> Edit:
@@ -495,14 +501,14 @@ def _others(planned: Plan, made: Pod, stored: Pod, parts: Collection[str]) -> It
                 yield edit
 
 
-def _read(seen: Pod, path: Path) -> Any:
+def _read(pod: Pod, path: Path) -> Any:
     """What stands in the field of a pod that an edit changes, without what nothing reads of a list."""
     length = 2
     if path[0] == "metadata":
         length = 3
     elif path[1] in SECTIONS:
         length = 5 if path[3] == "resources" else 4
-    value = at(seen.raw, *path[:length])
+    value = at(pod.raw, *path[:length])
     return [element for element in value if element] if isinstance(value, list) else value
 
 
@@ -510,14 +516,18 @@ def _refused(
     pair: Pair, differing: list[Difference], had: GpuRequest | None, rulebook: Rulebook
 ) -> Iterator[Violation]:
     """A violation for each amount that differs: those in shorthand if there are any, and in limits if it is there."""
-    words = [each for each in differing if each.sent is not None and _is_word(each.name, each.sent, rulebook)]
-    limits = [each for each in words or differing if "limits" in each.path]
-    for each in limits or words or differing:
+    words = [
+        difference
+        for difference in differing
+        if difference.sent is not None and _is_word(difference.name, difference.sent, rulebook)
+    ]
+    limits = [word for word in words or differing if "limits" in word.path]
+    for limit in limits or words or differing:
         yield Violation(
             code="GPU109",
-            path=field_path(each.path),
-            message=f'the container "{pair.sent.name}" was created with {had or _shown(each.name, each.stored)}, '
-            f"which cannot change to {_shown(each.name, each.sent)}",
+            path=field_path(limit.path),
+            message=f'the container "{pair.sent.name}" was created with {had or _shown(limit.name, limit.stored)}, '
+            f"which cannot change to {_shown(limit.name, limit.sent)}",
             fix="delete the pod and create it again, or write what it was created with",
         )
 

@@ -76,14 +76,14 @@ class Holding:
 
         An annotation for one container may come from the container's resources, so then the resource is named.
         """
-        asked = self.asked
-        said = [asked.stated[key].path for key in keys if key in asked.stated]
-        said += [asked.request.path()] if asked.request is not None else []
-        if said and locations.SUFFIX not in said[0]:
-            return said[0]
-        if asked.extended.amounts:
-            return extended_resources.where(self.container, next(iter(asked.extended.amounts)))
-        return said[0] if said else "spec.containers"
+        request = self.asked
+        paths = [request.stated[key].path for key in keys if key in request.stated]
+        paths += [request.request.path()] if request.request is not None else []
+        if paths and locations.SUFFIX not in paths[0]:
+            return paths[0]
+        if request.extended.amounts:
+            return extended_resources.where(self.container, next(iter(request.extended.amounts)))
+        return paths[0] if paths else "spec.containers"
 
     @property
     def instead(self) -> str:
@@ -117,7 +117,7 @@ NOTHING: Final = PodUsage(tally.NOTHING, unsized=False)
 
 
 def holdings(
-    seen: Pod,
+    pod: Pod,
     rulebook: Rulebook,
     interpretation: Interpretation | None = None,
     already: Mapping[str, Allocation] = NO_ALLOCATIONS,
@@ -127,24 +127,26 @@ def holdings(
     `interpretation` is that of the pod by the same rulebook, if there is one; it is not used if the pod names claims.
     `already` are allocations that were read before, by container.
     """
-    if asks_nothing(seen, rulebook):
+    if asks_nothing(pod, rulebook):
         return []
-    known = allocation.lasting_rulebook(seen, rulebook)
+    lasting = allocation.lasting_rulebook(pod, rulebook)
     if interpretation is None or interpretation.claims:
-        interpretation = interpret(seen, known)
-    understood = {asked.container.name: asked for asked in interpretation.asked}
-    able = [container for container in seen.containers if container.kind != EPHEMERAL]
+        interpretation = interpret(pod, lasting)
+    understood = {request.container.name: request for request in interpretation.asked}
+    able = [container for container in pod.containers if container.kind != EPHEMERAL]
     wrong = any(container.name not in understood for container in able)
-    slot_values = extended_resources.slot_values(seen, known) if wrong else {}
-    reach = NodeSelection(seen, known)
-    found: list[Holding] = []
+    slot_values = extended_resources.slot_values(pod, lasting) if wrong else {}
+    reach = NodeSelection(pod, lasting)
+    holdings: list[Holding] = []
     for container in able:
-        asked = understood.get(container.name) or _bare(container, slot_values.get(container.name, {}), seen, known)
-        found += _held(asked, already.get(container.name), reach)
-    return found
+        request = understood.get(container.name) or _bare(
+            container, slot_values.get(container.name, {}), pod, lasting
+        )
+        holdings += _held(request, already.get(container.name), reach)
+    return holdings
 
 
-def _bare(container: Container, slot_values: Mapping[str, str], seen: Pod, rulebook: Rulebook) -> ContainerRequest:
+def _bare(container: Container, slot_values: Mapping[str, str], pod: Pod, rulebook: Rulebook) -> ContainerRequest:
     """A container whose shorthand is wrong, or contradicts its resources: only the resources count."""
     return ContainerRequest(
         container=container,
@@ -152,85 +154,95 @@ def _bare(container: Container, slot_values: Mapping[str, str], seen: Pod, ruleb
         extended=extended_resources.read(container, rulebook, slot_values),
         stated={},
         persist={},
-        annotations=read_annotations(seen, rulebook),
+        annotations=read_annotations(pod, rulebook),
     )
 
 
-def _held(asked: ContainerRequest, said: Allocation | None, reach: NodeSelection) -> Iterator[Holding]:
+def _held(
+    container_request: ContainerRequest, allocated: Allocation | None, reach: NodeSelection
+) -> Iterator[Holding]:
     rulebook = reach.rulebook
-    if not asked.extended.amounts and not asked.extended.violations:
-        there = _claimed(asked, reach.pod, rulebook)
+    if not container_request.extended.amounts and not container_request.extended.violations:
+        there = _claimed(container_request, reach.pod, rulebook)
         if there is not None:
-            yield _holding(asked, there, rulebook)
+            yield _holding(container_request, there, rulebook)
         return
-    if asked.extended.violations:
-        yield _unread(asked, asked.extended.violations[0].message, rulebook)
+    if container_request.extended.violations:
+        yield _unread(container_request, container_request.extended.violations[0].message, rulebook)
         return
     try:
-        yield _holding(asked, allocation.largest_possible(asked, reach, said), rulebook)
+        yield _holding(container_request, allocation.largest_possible(container_request, reach, allocated), rulebook)
     except CannotExpressError as reason:
-        yield _unread(asked, reason.message, rulebook)
+        yield _unread(container_request, reason.message, rulebook)
 
 
-def _claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocation | None:
-    if "resourceClaims" not in seen.spec:
+def _claimed(container_request: ContainerRequest, pod: Pod, rulebook: Rulebook) -> Allocation | None:
+    if "resourceClaims" not in pod.spec:
         return None
     with suppress(Refusal):
-        return allocation.from_claims(asked, seen, rulebook)
+        return allocation.from_claims(container_request, pod, rulebook)
     return None
 
 
-def _holding(asked: ContainerRequest, there: Allocation, rulebook: Rulebook) -> Holding:
+def _holding(container_request: ContainerRequest, there: Allocation, rulebook: Rulebook) -> Holding:
     served = there.assignment
     return Holding(
-        asked=asked,
+        asked=container_request,
         backend=served.backend,
         card=served.card,
-        models=allocation.possible_models(asked, served.card, [served.mode], rulebook),
+        models=allocation.possible_models(container_request, served.card, [served.mode], rulebook),
         request=served.request,
         measure=there.measure,
     )
 
 
-def _unread(asked: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
+def _unread(container_request: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
     """A holding of resources that cannot be read: as many whole devices as they may stand for, at least one."""
-    container = asked.container
+    container = container_request.container
     slot_values = [resource.name for by_key in rulebook.slots.values() for resource in by_key.values()]
-    names = [*asked.extended.amounts, *asked.extended.texts, *container.limits, *container.requests, *slot_values]
+    names = [
+        *container_request.extended.amounts,
+        *container_request.extended.texts,
+        *container.limits,
+        *container.requests,
+        *slot_values,
+    ]
     resource = next(rulebook.resources[name] for name in names if name in rulebook.resources)
     backend = (resource.owners or resource.known)[0]
-    card = allocation.expected_card(asked, backend, rulebook)
-    devices = sum(_most(group, asked, rulebook) for group in _systems(asked, rulebook)) or 1
+    card = allocation.expected_card(container_request, backend, rulebook)
+    devices = sum(_most(group, container_request, rulebook) for group in _systems(container_request, rulebook)) or 1
     request = GpuRequest(count=min(devices, MAX_DEVICES))
     return Holding(
-        asked=asked,
+        asked=container_request,
         backend=backend,
         card=card,
-        models=allocation.possible_models(asked, card, backend.modes, rulebook),
+        models=allocation.possible_models(container_request, card, backend.modes, rulebook),
         request=request,
-        measure=allocation.measure(asked, request, backend, card, backend.modes, rulebook),
+        measure=allocation.measure(container_request, request, backend, card, backend.modes, rulebook),
         unread=why,
     )
 
 
-def _systems(asked: ContainerRequest, rulebook: Rulebook) -> Iterator[set[str]]:
+def _systems(container_request: ContainerRequest, rulebook: Rulebook) -> Iterator[set[str]]:
     """The resources on a container, grouped by the back end that owns most of them."""
-    left = set(asked.extended.amounts)
+    left = set(container_request.extended.amounts)
     while left:
-        known = [owner for name in sorted(left) for owner in rulebook.resources[name].known]
-        group = max((left & owner.owns for owner in known), key=len)
+        owners = [owner for name in sorted(left) for owner in rulebook.resources[name].known]
+        group = max((left & owner.owns for owner in owners), key=len)
         yield group
         left -= group
 
 
-def _most(names: Iterable[str], asked: ContainerRequest, rulebook: Rulebook) -> int:
+def _most(names: Iterable[str], container_request: ContainerRequest, rulebook: Rulebook) -> int:
     """The most whole devices that any of these resources may stand for, at least one."""
     most = 1
     for name in names:
         for owner in rulebook.resources[name].known:
-            card = allocation.expected_card(asked, owner, rulebook)
+            card = allocation.expected_card(container_request, owner, rulebook)
             outputs = [mode.amounts[name] for mode in owner.modes if name in mode.amounts]
-            most = max([most, *(_devices(output, asked.extended.amounts[name], card) for output in outputs)])
+            most = max(
+                [most, *(_devices(output, container_request.extended.amounts[name], card) for output in outputs)]
+            )
     return most
 
 
@@ -268,11 +280,11 @@ UNSAID: Final = "and neither the pod nor the cluster says which"
 
 def unknown_size(holding: Holding, limit: str, rule: str) -> Violation:
     """The violation (GPU107) where a limit depends on the memory of an unknown card; `limit` says which limit."""
-    asked = f'the container "{holding.container.name}" asks for {counted(holding.measure.devices)}'
+    text = f'the container "{holding.container.name}" asks for {counted(holding.measure.devices)}'
     return Violation(
         code="GPU107",
         path=holding.path("gpu-memory", "gpu"),
-        message=f"{limit}, and {asked} of an unknown card",
+        message=f"{limit}, and {text} of an unknown card",
         fix=f"add gpu-model with the name of the card, or ask for gpu-memory: 8Gi{holding.instead}",
         rule=rule,
     )
@@ -290,14 +302,14 @@ class Counter:
         kind = _kind(raw, self.rulebook)
         if kind is None:
             return NOTHING
-        known = self._counted.get(kind)
-        if known is None:
-            known = pod_usage(holdings(pod.read(raw), self.rulebook))
+        counted = self._counted.get(kind)
+        if counted is None:
+            counted = pod_usage(holdings(pod.read(raw), self.rulebook))
             if _letters(kind) <= LONGEST:
                 if len(self._counted) >= REMEMBERED:
                     self._counted.clear()
-                self._counted[kind] = known
-        return known
+                self._counted[kind] = counted
+        return counted
 
 
 def _letters(kind: Hashable) -> int:

@@ -164,7 +164,7 @@ class Account:
 
     def learn(self, ledger: Ledger) -> None:
         """Note what is stored: an escrow that is missing there was closed, or removed by a settler."""
-        self._advances = {token: each for token, each in self._advances.items() if ledger.advances.get(token)}
+        self._advances = {token: lent for token, lent in self._advances.items() if ledger.advances.get(token)}
 
     def _is_waited_for(self, ledger: Ledger, now: float) -> bool:
         """Whether a request of any replica waits for a recount, or did a moment ago."""

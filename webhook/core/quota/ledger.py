@@ -62,7 +62,7 @@ def namespaces(suspects: Suspects) -> list[str]:
 def blamed(suspects: Suspects, namespace: str, author: str) -> list[str]:
     """Whom a reservation that came to nothing counts against: its author, first together with the namespace."""
     key = f"{namespace} {author}"
-    known = [each for each in suspects if each.startswith(f"{namespace} ")]
+    known = [suspect for suspect in suspects if suspect.startswith(f"{namespace} ")]
     if key not in known and len(known) >= MOST_SUSPECTS:
         return [namespace]
     return [key] if suspects.get(key, 0) >= HABIT else [key, namespace]
@@ -358,7 +358,7 @@ def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
         for name, by_uid in ledger.pending.items()
         if (
             left := {
-                uid: each for uid, each in by_uid.items() if uid not in seen.settled and uid not in seen.phantoms
+                uid: amount for uid, amount in by_uid.items() if uid not in seen.settled and uid not in seen.phantoms
             }
         )
     }

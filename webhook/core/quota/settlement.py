@@ -179,8 +179,8 @@ class _Tenant:
         if view != self.ledger.view or view <= newest:
             return self.ledger
         wrong = f"view: {view} is later than the version of the cluster, {newest}"
-        known = () if view == UNKNOWN_VIEW else (wrong,)
-        return replace(self.ledger, view=newest, problems=(*self.ledger.problems, *known))
+        wrong_lines = () if view == UNKNOWN_VIEW else (wrong,)
+        return replace(self.ledger, view=newest, problems=(*self.ledger.problems, *wrong_lines))
 
 
 class Step(NamedTuple):
@@ -217,24 +217,28 @@ class Settlement:
 
     def read(self, tenant: str, ledger: Ledger | None, now: float) -> None:
         """Take over a ledger as it was read or watched; None: it does not exist."""
-        known = self._tenants.pop(tenant, None)
-        if known is not None:
-            for namespace in {*known.ledger.held, *known.ledger.joining}:
+        state = self._tenants.pop(tenant, None)
+        if state is not None:
+            for namespace in {*state.ledger.held, *state.ledger.joining}:
                 self._where[namespace].discard(tenant)
         if ledger is None:
             return
-        known = known or _Tenant(Ledger())
-        before, known.ledger = known.ledger.suspects, ledger
+        state = state or _Tenant(Ledger())
+        before, state.ledger = state.ledger.suspects, ledger
         same = {key for key, times in ledger.suspects.items() if before.get(key) == times}
-        known.blamed = {key: known.blamed[key] if key in same else now for key in ledger.suspects}
+        state.blamed = {key: state.blamed[key] if key in same else now for key in ledger.suspects}
         uids = [uid for by_uid in ledger.pending.values() for uid in by_uid]
         lost = (*ledger.advances, *ledger.unread)
-        known.first = {each: known.first.get(each, now) for each in (*uids, *lost)}
-        known.phantoms &= known.first.keys()
-        known.unseen = {token: known.unseen.get(token, {}) for token in lost}
-        kept = {name: one for name, one in known.joining.items() if one.token == ledger.joining.get(name)}
-        known.joining = {name: kept.get(name) or _Joining(token) for name, token in ledger.joining.items()}
-        self._tenants[tenant] = known
+        state.first = {uid: state.first.get(uid, now) for uid in (*uids, *lost)}
+        state.phantoms &= state.first.keys()
+        state.unseen = {token: state.unseen.get(token, {}) for token in lost}
+        kept = {
+            name: namespace
+            for name, namespace in state.joining.items()
+            if namespace.token == ledger.joining.get(name)
+        }
+        state.joining = {name: kept.get(name) or _Joining(token) for name, token in ledger.joining.items()}
+        self._tenants[tenant] = state
         self._calm -= ledger.held.keys()
         for namespace in {*ledger.held, *ledger.joining}:
             self._where.setdefault(namespace, set()).add(tenant)
@@ -248,20 +252,20 @@ class Settlement:
         names = (name for ledger in ledgers.values() for name in ledger.pending)
         reserved = {name.partition("/")[0] for name in names}
         unclear = any(ledger.unread for ledger in ledgers.values())
-        for tenant, known in self._tenants.items():
-            for namespace, joining in known.joining.items():
+        for tenant, state in self._tenants.items():
+            for namespace, joining in state.joining.items():
                 if joining.clear is None and self._where[namespace] == {tenant}:
                     calm = namespace in self._calm and namespace not in reserved and not unclear
                     joining.clear = now if calm else now + self._grace
 
     def found(self, tenant: str, name: str, uid: str | None, asked: float) -> None:
         """Take over the UID that a consistent read of a pod found; `asked` is before the read was sent."""
-        known = self._tenants.get(tenant)
-        if known is None:
+        state = self._tenants.get(tenant)
+        if state is None:
             return
-        for reserved in known.ledger.pending.get(name, ()):
-            if reserved != uid and asked - known.first[reserved] > self._grace:
-                known.phantoms.add(reserved)
+        for reserved in state.ledger.pending.get(name, ()):
+            if reserved != uid and asked - state.first[reserved] > self._grace:
+                state.phantoms.add(reserved)
 
     def looked(self, namespace: str, uids: Iterable[str], asked: float) -> None:
         """Take over the pods that a consistent list of a namespace found; `asked` is before the list was sent."""
@@ -300,47 +304,47 @@ class Settlement:
 
     def step(self, tenant: str, hard: Tally, wanted: Collection[str], now: float) -> Step:
         """The next step for a tenant with the limits `hard`, to which the namespaces `wanted` belong."""
-        known = self._tenants.get(tenant)
-        if known is None:
+        state = self._tenants.get(tenant)
+        if state is None:
             return Step(Ledger(hard=hard, view=self.view.version)) if self.view.version else Step()
-        get, wake = self._due(known, now)
-        roll, look, ready, later = self._moves(known, wanted, now)
-        expired, overdue, due = self._expired(known, now)
-        ledger = known.fenced()
+        get, wake = self._due(state, now)
+        roll, look, ready, later = self._moves(state, wanted, now)
+        expired, overdue, due = self._expired(state, now)
+        ledger = state.fenced()
         open_lines = [*(token for token, amount in ledger.advances.items() if amount), *ledger.unread]
-        advanced = any(each not in expired for each in open_lines)
+        advanced = any(line not in expired for line in open_lines)
         staying = ledger.held.keys() - set(wanted) if advanced else set()
         counted = [name for name in (*wanted, *sorted(staying)) if name in ledger.held or name in ready]
-        forgiven, forget = self._forgiven(known, now)
-        seen = self.seen(tenant, counted)._replace(expired=expired, blamed=_blamed(known), forgiven=forgiven)
-        after = settle(ledger, hard, seen)
+        forgiven, forget = self._forgiven(state, now)
+        facts = self.seen(tenant, counted)._replace(expired=expired, blamed=_blamed(state), forgiven=forgiven)
+        after = settle(ledger, hard, facts)
         if after is not None:
             after = replace(after, joining=self._joining(tenant, ledger, wanted, ready))
             if staying:  # while a recount is open no replica opens an escrow
                 recount = max(ledger.recount, ledger.recounted + 1)
                 after = replace(after, recount=recount, recounted=ledger.recounted)
-            if known.ledger.view and after == replace(known.ledger, view=after.view):
+            if state.ledger.view and after == replace(state.ledger, view=after.view):
                 after = None
-        wakes = [each for each in (wake, later, due, forget) if each is not None]
-        newest = ledger.view > self.view.version and known.newest[0] != known.ledger.view
+        wakes = [moment for moment in (wake, later, due, forget) if moment is not None]
+        newest = ledger.view > self.view.version and state.newest[0] != state.ledger.view
         return Step(after, get, roll, look | overdue, newest, min(wakes, default=None))
 
     def seen(self, tenant: str, namespaces: Iterable[str]) -> Seen:
         """What is known of a tenant that counts these namespaces."""
-        known = self._tenants[tenant]
+        state = self._tenants[tenant]
         return Seen(
             version=self.view.version,
             held={namespace: self.view.held(namespace) for namespace in namespaces},
-            settled={uid for uid in known.first if uid in self.view},
-            phantoms=known.phantoms,
+            settled={uid for uid in state.first if uid in self.view},
+            phantoms=state.phantoms,
         )
 
-    def _expired(self, known: _Tenant, now: float) -> tuple[frozenset[str], frozenset[str], float | None]:
+    def _expired(self, state: _Tenant, now: float) -> tuple[frozenset[str], frozenset[str], float | None]:
         """The escrows to remove, the namespaces to list for others, and when the next one is due."""
         expired, look, wake = set(), set(), None
-        for token, unseen in known.unseen.items():
-            due = known.first[token] + self._grace
-            late = [namespace for namespace in known.ledger.held if self._waits(unseen.get(namespace))]
+        for token, unseen in state.unseen.items():
+            due = state.first[token] + self._grace
+            late = [namespace for namespace in state.ledger.held if self._waits(unseen.get(namespace))]
             if now <= due:
                 wake = _sooner(wake, due)
             elif late:
@@ -349,9 +353,9 @@ class Settlement:
                 expired.add(token)
         return frozenset(expired), frozenset(look), wake
 
-    def _forgiven(self, known: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
+    def _forgiven(self, state: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
         """The suspects to forget, and when the next one is due."""
-        due = {key: at + FORGET * self._grace for key, at in known.blamed.items()}
+        due = {key: at + FORGET * self._grace for key, at in state.blamed.items()}
         over = frozenset(key for key, at in due.items() if now > at)
         return over, min((at for key, at in due.items() if key not in over), default=None)
 
@@ -359,13 +363,13 @@ class Settlement:
         """Whether a namespace was not listed yet, or the view lacks a pod of the list."""
         return unseen is None or any(uid not in self.view for uid in unseen)
 
-    def _due(self, known: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
+    def _due(self, state: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
         """Names with a reservation whose pod should have been seen by now, and when the next one is due."""
         names, wake = set(), None
-        for name, by_uid in known.ledger.pending.items():
+        for name, by_uid in state.ledger.pending.items():
             for uid in by_uid:
-                due = known.first[uid] + self._grace
-                if uid in known.phantoms or uid in self.view:
+                due = state.first[uid] + self._grace
+                if uid in state.phantoms or uid in self.view:
                     continue
                 if now > due:
                     names.add(name)
@@ -374,12 +378,12 @@ class Settlement:
         return frozenset(names), wake
 
     def _moves(
-        self, known: _Tenant, wanted: Collection[str], now: float
+        self, state: _Tenant, wanted: Collection[str], now: float
     ) -> tuple[bool, frozenset[str], frozenset[str], float | None]:
         """Whether to list the ledgers, which namespaces to list, which are ready to join, when the next is due."""
         roll, look, ready, wake = False, set(), set(), None
-        for namespace, joining in known.joining.items():
-            if namespace not in wanted or namespace in known.ledger.held:
+        for namespace, joining in state.joining.items():
+            if namespace not in wanted or namespace in state.ledger.held:
                 continue
             if joining.clear is None:
                 roll = True
@@ -407,14 +411,14 @@ class Settlement:
         return joining
 
 
-def _blamed(known: _Tenant) -> frozenset[str]:
+def _blamed(state: _Tenant) -> frozenset[str]:
     """Against whom the phantoms count: reservations made before the last that counted add nothing."""
     return frozenset(
         key
-        for name, by_uid in known.ledger.pending.items()
-        for uid in by_uid.keys() & known.phantoms
-        for key in blamed(known.ledger.suspects, name.partition("/")[0], known.ledger.authors.get(uid, ""))
-        if known.first[uid] > known.blamed.get(key, -inf)
+        for name, by_uid in state.ledger.pending.items()
+        for uid in by_uid.keys() & state.phantoms
+        for key in blamed(state.ledger.suspects, name.partition("/")[0], state.ledger.authors.get(uid, ""))
+        if state.first[uid] > state.blamed.get(key, -inf)
     )
 
 

@@ -53,16 +53,16 @@ class _Status:
 
     def value(self, key: str, reading: Callable[[Any], T], missing: T, bad: T) -> T:
         """One value; `missing` where there is none, `bad` where it cannot be read."""
-        found = self._fields.get(key)
-        return missing if found is None else self._attempt(key, reading, found, bad)
+        value = self._fields.get(key)
+        return missing if value is None else self._attempt(key, reading, value, bad)
 
     def by_namespace(self, key: str, reading: Callable[[Any], T], bad: T) -> dict[str, T]:
         """The values of a map whose keys are namespaces."""
         none: Mapping[str, Any] = {}
-        found = self.value(key, _mapping, none, none)
-        for name in (name for name in found if not is_namespace(name)):
+        by_name = self.value(key, _mapping, none, none)
+        for name in (name for name in by_name if not is_namespace(name)):
             self.problems.append(f"{key}: {shown(str(name))} is no namespace")
-        legal = {name: value for name, value in found.items() if is_namespace(name)}
+        legal = {name: value for name, value in by_name.items() if is_namespace(name)}
         return {name: self._attempt(f"{key}.{name}", reading, value, bad) for name, value in legal.items()}
 
     def lines(self, key: str, reading: Callable[[str], T]) -> Iterator[T]:
@@ -74,9 +74,9 @@ class _Status:
             except ValueError:
                 self.unread.append(str(line))
 
-    def _attempt(self, where: str, reading: Callable[[Any], T], found: Any, bad: T) -> T:
+    def _attempt(self, where: str, reading: Callable[[Any], T], raw: Any, bad: T) -> T:
         try:
-            return reading(found)
+            return reading(raw)
         except ValueError as error:
             self.problems.append(f"{where}: {error}")
             return bad
@@ -84,21 +84,21 @@ class _Status:
 
 def read(status: Any) -> Ledger:
     """The ledger in the status of a TenantUsage, and what is wrong with it; never raises."""
-    found = _Status(status)
+    reading = _Status(status)
     return Ledger(
-        hard=found.value("hard", _amounts, tally.NOTHING, tally.NOTHING),
-        held=found.by_namespace("held", _held, tally.NOTHING),
-        view=found.value("view", _version, 0, UNKNOWN_VIEW),
-        pending=_by_name(found.lines("pending", _reservation)),
-        authors=_authors(found.value("authors", _list, [], [])),
-        suspects=found.value("suspects", _counts, {}, {}),
-        advances=dict(found.lines("advances", _escrow)),
-        joining=found.by_namespace("joining", _text, ""),
-        recount=found.value("recount", _count, 0, 0),
-        recounted=found.value("recounted", _count, 0, 0),
-        repaired=found.value("repaired", _text, "", ""),
-        unread=tuple(found.unread),
-        problems=tuple(found.problems[:PROBLEMS]),
+        hard=reading.value("hard", _amounts, tally.NOTHING, tally.NOTHING),
+        held=reading.by_namespace("held", _held, tally.NOTHING),
+        view=reading.value("view", _version, 0, UNKNOWN_VIEW),
+        pending=_by_name(reading.lines("pending", _reservation)),
+        authors=_authors(reading.value("authors", _list, [], [])),
+        suspects=reading.value("suspects", _counts, {}, {}),
+        advances=dict(reading.lines("advances", _escrow)),
+        joining=reading.by_namespace("joining", _text, ""),
+        recount=reading.value("recount", _count, 0, 0),
+        recounted=reading.value("recounted", _count, 0, 0),
+        repaired=reading.value("repaired", _text, "", ""),
+        unread=tuple(reading.unread),
+        problems=tuple(reading.problems[:PROBLEMS]),
     )
 
 
@@ -157,11 +157,11 @@ def _held(value: Any) -> Tally:
 
 
 def _by_name(reservations: Iterable[tuple[str, str, Tally]]) -> Pending:
-    found: dict[str, dict[str, Tally]] = {}
+    by_namespace: dict[str, dict[str, Tally]] = {}
     for name, uid, amount in reservations:
-        by_uid = found.setdefault(name, {})
+        by_uid = by_namespace.setdefault(name, {})
         by_uid[uid] = tally.at_least(by_uid.get(uid, tally.NOTHING), amount)
-    return found
+    return by_namespace
 
 
 def _reservation(line: Any) -> tuple[str, str, Tally]:
@@ -217,7 +217,7 @@ def _by_author(authors: Mapping[str, str]) -> dict[str, list[str]]:
     uids: dict[str, list[str]] = {}
     for uid, author in authors.items():
         uids.setdefault(author, []).append(uid)
-    return {"authors": [" ".join([author, *found]) for author, found in uids.items()]} if uids else {}
+    return {"authors": [" ".join([author, *tally]) for author, tally in uids.items()]} if uids else {}
 
 
 def _line(*words: str, amount: Tally) -> str:

@@ -45,9 +45,9 @@ def models(keys: Iterable[str]) -> list[str]:
     return sorted({parts(key)[1] for key in keys} - {""})
 
 
-def plus(one: Tally, other: Tally) -> Tally:
+def plus(tally: Tally, other: Tally) -> Tally:
     """The sum of two tallies."""
-    few, many = sorted((one, other), key=len)
+    few, many = sorted((tally, other), key=len)
     return {**many, **{key: amount + many[key] if key in many else amount for key, amount in few.items()}}
 
 
@@ -58,15 +58,15 @@ def total(tallies: Iterable[Tally]) -> Tally:
         for key, amount in tally.items():
             place = key, amount.denominator
             sums[place] = sums.get(place, 0) + amount.numerator
-    found: dict[str, Fraction] = {}
+    amounts: dict[str, Fraction] = {}
     for (key, below), above in sums.items():
-        found[key] = found.get(key, Fraction(0)) + Fraction(above, below)
-    return found
+        amounts[key] = amounts.get(key, Fraction(0)) + Fraction(above, below)
+    return amounts
 
 
-def at_least(one: Tally, other: Tally) -> Tally:
+def at_least(tally: Tally, other: Tally) -> Tally:
     """The larger amount of each key."""
-    few, many = sorted((one, other), key=len)
+    few, many = sorted((tally, other), key=len)
     return {**many, **{key: max(amount, many.get(key, amount)) for key, amount in few.items()}}
 
 

@@ -46,20 +46,20 @@ class Values:
     def __init__(self, enabled: Iterable[str]) -> None:
         self._enabled: Final = frozenset(enabled)
 
-    def harmless(self, one: Protected, value: str) -> str:
+    def harmless(self, protected: Protected, value: str) -> str:
         """Whether a value gives nothing."""
-        more = {glob for name, globs in one.backends.items() if name in self._enabled for glob in globs}
+        more = {glob for name, globs in protected.backends.items() if name in self._enabled for glob in globs}
         serving = [f"(variables.served && ({_fits(value, more)}))"] if more else []
-        return any_of([*([_fits(value, one.harmless)] if one.harmless else []), *serving])
+        return any_of([*([_fits(value, protected.harmless)] if protected.harmless else []), *serving])
 
     def all_harmless(self, names: ProtectedNames, name: str, value: str) -> str:
         """Whether the entry for a name, if there is one, allows its value; the first decides, as in `Names.find`."""
         exact: dict[str, list[str]] = {}
-        for one in names.exact.values():
-            exact.setdefault(self.harmless(one, value), []).append(one.name)
-        steps = [(f"{name} in {list_literal(found)}", allows) for allows, found in exact.items()]
-        for allows, found in groupby(names.heads, lambda one: self.harmless(one, value)):
-            steps.append((_begins(name, (one.name.removesuffix(ANY) for one in found)), allows))
+        for protected in names.exact.values():
+            exact.setdefault(self.harmless(protected, value), []).append(protected.name)
+        steps = [(f"{name} in {list_literal(names_allowed)}", allows) for allows, names_allowed in exact.items()]
+        for allows, group in groupby(names.heads, lambda protected: self.harmless(protected, value)):
+            steps.append((_begins(name, (protected.name.removesuffix(ANY) for protected in group)), allows))
         return "".join(f"{condition} ?\n  ({allows}) :\n" for condition, allows in steps) + "true"
 
     def refused(self, names: ProtectedNames, name: str, value: str) -> str:
@@ -68,16 +68,16 @@ class Values:
         return f"({_found(name, names)}) &&\n![{value}].exists(value,\n{harmless})"
 
 
-def of_names(known: Known, values: Values) -> Mapping[str, str]:
+def of_names(names: Known, values: Values) -> Mapping[str, str]:
     """Labels, annotations, the runtime class, variables and mounts."""
-    sections = {section: _of_metadata(known[section], section, values) for section in ("labels", "annotations")}
-    variable = values.refused(known["env"], "variable.name", _VALUE)
-    mount = _guarded(known["mount_paths"], "mount.mountPath", values)
+    sections = {section: _of_metadata(names[section], section, values) for section in ("labels", "annotations")}
+    variable = values.refused(names["env"], "variable.name", _VALUE)
+    mount = _guarded(names["mount_paths"], "mount.mountPath", values)
     return {
         **sections,
         "runtimeClasses": f"""\
 {CREATING} && [object.spec.?runtimeClassName.orValue('')].exists(name,
-{indented(_found("name", known["runtime_classes"]))}) && !variables.served ?
+{indented(_found("name", names["runtime_classes"]))}) && !variables.served ?
 [object.spec.runtimeClassName] : []""",
         "env": _of_containers("env", "variable", "variable.name", variable),
         "volumeMounts": _of_containers(
@@ -90,15 +90,15 @@ def of_names(known: Known, values: Values) -> Mapping[str, str]:
     }
 
 
-def of_nodes(known: Known, values: Values) -> Mapping[str, str]:
+def of_nodes(names: Known, values: Values) -> Mapping[str, str]:
     """What gives the whole node: flags, capabilities, host paths. The API server takes no host path with `..`."""
-    paths = _guarded(known["host_paths"], "path", values, above=True)
+    paths = _guarded(names["host_paths"], "path", values, above=True)
     linked = "(path + '/').startsWith('/var/run/')"
     real = f"[{_clean('volume.hostPath.path')}].map(path, {linked} ? path.substring(4) : path)"
-    capability = _found("name", known["capabilities"])
+    capability = _found("name", names["capabilities"])
     return {
         "running": _RUNNING,
-        "flags": " +\n".join(_of_flags(known)) or "[]",
+        "flags": " +\n".join(_of_flags(names)) or "[]",
         "capabilities": f"""\
 variables.containers.map(holder, holder.?securityContext.?capabilities.?add.orValue([]).filter(added,
   [{_CAPITALS}].map(name, name.startsWith('CAP_') ? name.substring(4) : name).exists(name,
@@ -122,47 +122,51 @@ def _of_metadata(names: ProtectedNames, section: str, values: Values) -> str:
   ({CREATING} || !(key in {before}) || {before}[key] != {entries}[key]))"""
 
 
-def _of_containers(field: str, one: str, name: str, refused: str) -> str:
+def _of_containers(field: str, variable: str, name: str, refused: str) -> str:
     """The names of what is refused in a list of each new container."""
     return f"""\
-variables.containers.map(holder, holder.?{field}.orValue([]).filter({one},
+variables.containers.map(holder, holder.?{field}.orValue([]).filter({variable},
 {indented(refused)}
-).map({one}, {name} + {_OF}).join(', ')).filter(found, found != '')"""
+).map({variable}, {name} + {_OF}).join(', ')).filter(found, found != '')"""
 
 
-def _of_flags(known: Known) -> Iterator[str]:
-    flags = known["flags"].exact
+def _of_flags(names: Known) -> Iterator[str]:
+    flags = names["flags"].exact
     of_pod = {
         "hostProcess": "object.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false)",
         "hostPID": "object.spec.?hostPID.orValue(false) && [object.spec.?runtimeClassName.orValue('')].exists(name,\n"
-        + indented(_found("name", known["runtime_classes"]))
+        + indented(_found("name", names["runtime_classes"]))
         + ")",
     }
     if "privileged" in flags:
-        said = "holder.?securityContext.?privileged.orValue(false)"
+        expression = "holder.?securityContext.?privileged.orValue(false)"
         yield f"""\
-(variables.running.exists(holder, {said}) ? [] :
-  variables.containers.filter(holder, {said}).map(holder, 'privileged: true' + {_OF}))"""
+(variables.running.exists(holder, {expression}) ? [] :
+  variables.containers.filter(holder, {expression}).map(holder, 'privileged: true' + {_OF}))"""
     if "hostProcess" in flags:
-        said = "holder.?securityContext.?windowsOptions.?hostProcess.orValue(false)"
+        expression = "holder.?securityContext.?windowsOptions.?hostProcess.orValue(false)"
         yield f"""\
 (!({CREATING}) ? [] :
-  variables.containers.filter(holder, {said}).map(holder, 'hostProcess: true' + {_OF}))"""
-    yield from (f"({CREATING} && {said} ? ['{flag}: true'] : [])" for flag, said in of_pod.items() if flag in flags)
+  variables.containers.filter(holder, {expression}).map(holder, 'hostProcess: true' + {_OF}))"""
+    yield from (
+        f"({CREATING} && {expression} ? ['{flag}: true'] : [])"
+        for flag, expression in of_pod.items()
+        if flag in flags
+    )
 
 
 def _guarded(names: ProtectedNames, value: str, values: Values, *, above: bool = False) -> str:
     """Whether a `path` is a protected one or below it, and its value gives something; or is what one is in."""
     every = [*names.exact.values(), *names.heads]
     groups: dict[str, list[Protected]] = {}
-    for one in every:
-        groups.setdefault(values.harmless(one, value), []).append(one)
-    return any_of(f"(!({allows}) && (\n{indented(_at(found, above=above))}))" for allows, found in groups.items())
+    for protected in every:
+        groups.setdefault(values.harmless(protected, value), []).append(protected)
+    return any_of(f"(!({allows}) && (\n{indented(_at(group, above=above))}))" for allows, group in groups.items())
 
 
-def _at(found: Iterable[Protected], *, above: bool) -> str:
+def _at(protecteds: Iterable[Protected], *, above: bool) -> str:
     """The same of some names; `below` is the path with a slash at its end."""
-    every = [one.name for one in found]
+    every = [protected.name for protected in protecteds]
     roots = [f"{name}/" for name in every if not name.endswith(ANY)]
     heads = [name.removesuffix(ANY) for name in every if name.endswith(ANY)]
     folders = sorted({parent for name in every for parent in parents(name)}) if above else []

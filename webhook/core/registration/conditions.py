@@ -171,8 +171,8 @@ def of_bindings(rulebook: Rulebook) -> list[Condition]:
     keys = _counting(every) | {glob for glob in globs if "*" not in glob}
     named = list_literal(sorted(key for key in keys if not any(word in key for word in (WORD, *words))))
     most = max(projection.LABELS.most, projection.ANNOTATIONS.most)
-    found = f"{_joined([WORD, *words], most)} ||\nentries.exists(key, key in {named})"
-    return [_condition("carries-what-a-pod-counts-by", f"{_metadata('object.?metadata')}\n{indented(found)})")]
+    expression = f"{_joined([WORD, *words], most)} ||\nentries.exists(key, key in {named})"
+    return [_condition("carries-what-a-pod-counts-by", f"{_metadata('object.?metadata')}\n{indented(expression)})")]
 
 
 def _common(glob: str) -> str:
@@ -225,21 +225,23 @@ has(pod.spec.resourceClaims) ||
 
 def _protected(rulebook: Rulebook) -> set[str]:
     """The labels and annotations, as globs, that give a pod devices."""
-    known = protected_names(rulebook.protections)
-    return {key for section in ("labels", "annotations") for key in known[section].every}
+    names = protected_names(rulebook.protections)
+    return {key for section in ("labels", "annotations") for key in names[section].every}
 
 
 def _access(rulebook: Rulebook) -> str:
     """Whether `pod` may name a device by another way than a request: a runtime class, a variable, a mount."""
-    known = protected_names(rulebook.protections)
+    names = protected_names(rulebook.protections)
     mounts = " || ".join(
-        f"paths.contains('{path.removesuffix(ANY).rpartition('/')[2]}')" for path in known["mount_paths"].every
+        f"paths.contains('{path.removesuffix(ANY).rpartition('/')[2]}')" for path in names["mount_paths"].every
     )
-    variable = indented(_one_of("name", known["env"]), 6)
-    values = (f"{one.name}={value}" for one in known["env"].exact.values() for value in one.harmless)
+    variable = indented(_one_of("name", names["env"]), 6)
+    values = (
+        f"{protected.name}={value}" for protected in names["env"].exact.values() for value in protected.harmless
+    )
     harmless = indented(list_literal(pair for pair in values if pair[-1] not in {"=", ANY}), 6)
     return f"""\
-{_one_of("pod.spec.?runtimeClassName.orValue('')", known["runtime_classes"])} ||
+{_one_of("pod.spec.?runtimeClassName.orValue('')", names["runtime_classes"])} ||
 {_HOLDERS}.exists(holders, holders.exists(holder,
   [holder.?env.orValue([])].exists(variables, variables.size() > {MANY} ||
     variables.exists(variable, [variable.name].exists(name,
@@ -255,14 +257,14 @@ def _reaches(rulebook: Rulebook) -> str:
 
     Runtimes read a capability in capitals, and some letters beyond ASCII have those of ASCII.
     """
-    known = protected_names(rulebook.protections)
-    paths = [one.removesuffix(ANY) for one in known["host_paths"].every]
+    names = protected_names(rulebook.protections)
+    paths = [path.removesuffix(ANY) for path in names["host_paths"].every]
     roots = [path for path in paths if not any(path.startswith(other) for other in paths if other != path)]
     also = [f"/var{path}" for path in roots if path.startswith("/run")]
     holders = {parent.rstrip("/") for path in paths for parent in parents(path)} | {"/var/run"}
     exact = list_literal(sorted({f"{parent}{end}" for parent in holders for end in ("", "/")} - {""}))
     begins = " ||\n    ".join(f"path.startsWith('{root}')" for root in sorted({*roots, *also}))
-    capabilities = list_literal(f"{cap}{name}" for name in known["capabilities"].every for cap in ("", "CAP_"))
+    capabilities = list_literal(f"{cap}{name}" for name in names["capabilities"].every for cap in ("", "CAP_"))
     return f"""\
 pod.spec.?volumes.orValue([]).size() > {MANY} ||
 pod.spec.?volumes.orValue([]).exists(volume, has(volume.hostPath) && [volume.hostPath.path].exists(path,

@@ -120,7 +120,8 @@ def _of_pods(
 def _custom(rulebook: Rulebook) -> Iterator[dict[str, Any]]:
     """The kinds that documents say pods of; those that a cluster does not have are never asked about."""
     for workload in sorted(
-        {id(each): each for each in rulebook.workloads.values()}.values(), key=lambda each: each.name
+        {id(workload): workload for workload in rulebook.workloads.values()}.values(),
+        key=lambda workload: workload.name,
     ):
         if workload.name and workload.pods:
             kinds = {

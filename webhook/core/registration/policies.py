@@ -64,8 +64,8 @@ def of_pods(rulebook: Rulebook) -> Sequence[Object]:
 
     A service account is a tenant's if a policy has its namespace by name: labels of other namespaces are not seen.
     """
-    tenants = [one for one in rulebook.tenancy.policies if is_of_one_tenant(one, rulebook)]
-    theirs = like({name for one in tenants for name in one.namespaces.names}, "user[2]")
+    tenants = [policy for policy in rulebook.tenancy.policies if is_of_one_tenant(policy, rulebook)]
+    theirs = like({name for tenant in tenants for name in tenant.namespaces.names}, "user[2]")
     spared = list_literal(sorted(rulebook.cluster.system_namespaces))
     by_a_person = _BY_A_PERSON % f"(!(user[2] in {spared}) && ({theirs}))"
     return [{"name": "by-a-person", "expression": by_a_person}, NOT_OF_A_FILE]
@@ -137,8 +137,8 @@ def _object(kind: str, name: str, **spec: Any) -> Object:
 
 def policy_holding(tenancy: Tenancy) -> str:
     """The name of the policy, as `membership.member` finds it; "" if none holds, or several of one priority do."""
-    ordered = sorted(tenancy.policies, key=lambda one: -one.priority)
-    levels = ",\n".join(_selecting(level) for _, level in groupby(ordered, lambda one: one.priority))
+    ordered = sorted(tenancy.policies, key=lambda policy: -policy.priority)
+    levels = ",\n".join(_selecting(level) for _, level in groupby(ordered, lambda policy: policy.priority))
     return f"""\
 [namespaceObject.metadata.?labels.orValue({{}})].map(labels, [
 {indented(levels)}
@@ -148,13 +148,15 @@ def policy_holding(tenancy: Tenancy) -> str:
 
 def spared_by_exemption(tenancy: Tenancy, lifted: str) -> str:
     """Whether an exemption lifts a rule; CEL has no clock, so one that has ended holds until the next rendering."""
-    return any_of(_covers(one) for one in tenancy.exemptions if lifted in one.lifts)
+    return any_of(_covers(exemption) for exemption in tenancy.exemptions if lifted in exemption.lifts)
 
 
 def _selecting(policies: Iterable[TenantPolicy]) -> str:
     """Whether each of these policies selects the namespace, by the policy's name."""
-    each = ",\n".join(f"{literal(one.name)}: {_selects(one.namespaces)}" for one in policies)
-    return f"{{\n{indented(each)}}}"
+    text = ",\n".join(
+        f"{literal(tenant_policy.name)}: {_selects(tenant_policy.namespaces)}" for tenant_policy in policies
+    )
+    return f"{{\n{indented(text)}}}"
 
 
 def _selects(namespaces: Namespaces) -> str:
@@ -211,7 +213,9 @@ _MAY: Final = f"authorizer.group('{_GROUP}').resource('tenantpolicies').check('{
 
 def guard_families(rulebook: Rulebook, namespace: str) -> Iterator[Family]:
     """Both policies, for programs in a namespace."""
-    keys = {each.key for one in rulebook.tenancy.policies for each in one.namespaces.selector or ()} - {NAME_LABEL}
+    keys = {
+        namespace.key for policy in rulebook.tenancy.policies for namespace in policy.namespaces.selector or ()
+    } - {NAME_LABEL}
     theirs = f"(key in {list_literal(sorted(keys))} || key.startsWith({literal(configurations.LABELS)}))"
     changed = f"[variables.labels, variables.before].map(labels, labels.filter(key, {theirs} &&\n  {_DIFFERS}))"
     kept = {
@@ -278,11 +282,11 @@ def _amounts(condition: str) -> str:
 
 
 def _none() -> str:
-    one = list_literal(["gpu", f"{PREFIX}gpu"])
+    keys = list_literal(["gpu", f"{PREFIX}gpu"])
     head = literal(_OF_A_CONTAINER[0])
     return f"""\
 [{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key,
-  (key in {one} || key.startsWith({head})) && entries[key].{_NOTHING})) ||
+  (key in {keys} || key.startsWith({head})) && entries[key].{_NOTHING})) ||
 {_amounts(f"name == '{PREFIX}gpu' && amounts[name] == '0'")}"""
 
 
@@ -321,7 +325,7 @@ def render_resource_quotas(rulebook: Rulebook) -> Iterator[dict[str, Any]]:
 
 def whole_devices(rulebook: Rulebook) -> list[str]:
     """The resources each of which is a whole device."""
-    return sorted(name for name, known in rulebook.resources.items() if _is_whole(known))
+    return sorted(name for name, resource in rulebook.resources.items() if _is_whole(resource))
 
 
 def _is_whole(resource: Resource) -> bool:
@@ -342,8 +346,10 @@ def _only(policy: TenantPolicy, rulebook: Rulebook) -> str:
     if len(names) != 1 or set(names[0]) & set("*?") or policy.namespaces.selector is not None:
         return ""
     others = [one for one in rulebook.tenancy.policies if one is not policy and one.priority >= policy.priority]
-    may_be = any(one.namespaces.selector is not None or selects(one.namespaces, names[0], {}) for one in others)
-    spared = any("quota" in one.lifts and one.covers(names[0]) for one in rulebook.tenancy.exemptions)
+    may_be = any(other.namespaces.selector is not None or selects(other.namespaces, names[0], {}) for other in others)
+    spared = any(
+        "quota" in exemption.lifts and exemption.covers(names[0]) for exemption in rulebook.tenancy.exemptions
+    )
     return "" if may_be or spared or rulebook.cluster.exempts(names[0]) else names[0]
 
 
@@ -378,22 +384,22 @@ def ceilings_exceeded(rulebook: Rulebook, action: Action) -> tuple[Mapping[str, 
   ).map(name, quantity(limits[name]).asApproximateFloat()).sum())[0]))"""
     }
     refused = []
-    for scope, (said, exceeded) in _EXCEEDED.items():
+    for scope, (text, exceeded) in _EXCEEDED.items():
         most = [f"{literal(name)}: {devices}.0" for name, devices in _most(rulebook, scope, action)]
         if most and resources:
             variables[scope] = f"{{{', '.join(most)}}}[?variables.policy].orValue({_ANY})"
             refused.append(
-                _validation(scope, said, f"{spared_by_exemption(rulebook.tenancy, scope)} ||\n!({exceeded})")
+                _validation(scope, text, f"{spared_by_exemption(rulebook.tenancy, scope)} ||\n!({exceeded})")
             )
     return variables, refused
 
 
-def _validation(scope: str, said: str, holds: str) -> Mapping[str, str]:
+def _validation(scope: str, text: str, holds: str) -> Mapping[str, str]:
     return {
         "expression": holds,
-        "messageExpression": f"{literal(f'{said} for more than ')} + string(int(variables.{scope})) + "
+        "messageExpression": f"{literal(f'{text} for more than ')} + string(int(variables.{scope})) + "
         f"' whole devices, the most that the policy ' + variables.policy + {literal(f' lets a {scope} have')}",
-        "message": f"{said} for more whole devices than the policy lets a {scope} have",
+        "message": f"{text} for more whole devices than the policy lets a {scope} have",
         "reason": "Forbidden",
     }
 
@@ -403,8 +409,8 @@ def _most(rulebook: Rulebook, scope: str, action: Action) -> Iterator[tuple[str,
     for policy in rulebook.tenancy.policies:
         ceiling: Ceiling | None = getattr(policy, scope)
         if ceiling and ceiling.action == action:
-            said = [(ceiling.devices, 1), (ceiling.cores, _ALL)]
-            bounds = [floor(most / each) for most, each in said if most is not None]
+            limits = [(ceiling.devices, 1), (ceiling.cores, _ALL)]
+            bounds = [floor(most / whole) for most, whole in limits if most is not None]
             yield from ((policy.name, bound) for bound in sorted(bounds)[:1])
 
 
@@ -439,7 +445,11 @@ def render_validating(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[
     served = {"served": carries(rulebook)}
     asking = {**served, **variables()}
     shorthand = Family("shorthand", [CREATED], asking, [_UNTRANSLATED], of_pods(rulebook))
-    made = [each for one in (shorthand, *guard_families(rulebook, namespace)) for each in validating(rulebook, one)]
+    made = [
+        document
+        for family in (shorthand, *guard_families(rulebook, namespace))
+        for document in validating(rulebook, family)
+    ]
     for action in WHAT_BECOMES:
         for family in _of_tenants(rulebook, served, action):
             made += validating(rulebook, family, action)
@@ -450,12 +460,15 @@ def _of_tenants(rulebook: Rulebook, served: Mapping[str, str], action: Action) -
     """What the policies of tenants say, with an action."""
     holding = {"policy": policy_holding(rulebook.tenancy)}
     if tenant := of_tenants(rulebook, WHAT_BECOMES[action]):
-        known, values = protected_names(rulebook.protections), bypasses.Values(one.name for one in rulebook.enabled)
+        known, values = (
+            protected_names(rulebook.protections),
+            bypasses.Values(backend.name for backend in rulebook.enabled),
+        )
         about = {**holding, "tenant": tenant, "containers": bypasses.CONTAINERS, **served}
         for name, family in (("device-names", bypasses.of_names), ("node-access", bypasses.of_nodes)):
-            found = family(known, values)
-            refused = [_none_of(section) for section in found if section in _KINDS]
-            yield Family(name, [CREATED, CHANGED], {**about, **found}, refused, of_pods(rulebook))
+            sections = family(known, values)
+            refused = [_none_of(section) for section in sections if section in _KINDS]
+            yield Family(name, [CREATED, CHANGED], {**about, **sections}, refused, of_pods(rulebook))
     bounds, exceeded = ceilings_exceeded(rulebook, action)
     if exceeded:
         yield Family("ceilings", [CREATED], {**holding, **bounds}, exceeded, of_pods(rulebook))
@@ -464,18 +477,18 @@ def _of_tenants(rulebook: Rulebook, served: Mapping[str, str], action: Action) -
 def of_tenants(rulebook: Rulebook, accesses: frozenset[Access]) -> str:
     """Whether the policy of the pod's namespace says one of these, and nothing exempts the pod; "" if none does."""
     policies = rulebook.tenancy.policies
-    saying = [one.name for one in policies if device_access.action(one, rulebook.cluster) in accesses]
+    saying = [policy.name for policy in policies if device_access.action(policy, rulebook.cluster) in accesses]
     spared = spared_by_exemption(rulebook.tenancy, "deviceAccess")
     return f"variables.policy in {list_literal(saying)} && !({spared})" if saying else ""
 
 
 def _none_of(section: str) -> Mapping[str, str]:
     """The validation that a section has nothing protected."""
-    found, kind = f"variables.{section}", _KINDS[section]
-    said = f"'[{device_access.CODE}] {kind}{' ' * bool(kind)}' + {found}.join(', ') + ' ' + "
+    variable, kind = f"variables.{section}", _KINDS[section]
+    text = f"'[{device_access.CODE}] {kind}{' ' * bool(kind)}' + {variable}.join(', ') + ' ' + "
     return {
-        "expression": f"!variables.tenant || {found}.size() == 0",
-        "messageExpression": f"{said}{literal(_REACHES)}",
+        "expression": f"!variables.tenant || {variable}.size() == 0",
+        "messageExpression": f"{text}{literal(_REACHES)}",
         "message": f"[{device_access.CODE}] something in {section} {_REACHES}",
         "reason": "Forbidden",
     }
@@ -499,18 +512,22 @@ def render_mutating(rulebook: Rulebook) -> Iterator[Object]:
     if tenant:
         holding = policy_holding(rulebook.tenancy)
         variables = {"policy": holding, "tenant": tenant, "values": _values(rulebook)}
-        said = [_mutation(section, when) for section, when in _SECTIONS.items()]
+        mutations = [_mutation(section, when) for section, when in _SECTIONS.items()]
         ordinary = conditions.of_ordinary_pods(rulebook, "request.operation == 'UPDATE' || ")
         left_out = [NOT_OF_A_FILE, ordinary]
-        yield from mutating(rulebook, Family("no-devices", [CREATED, DEBUGGED], variables, said, left_out))
+        yield from mutating(rulebook, Family("no-devices", [CREATED, DEBUGGED], variables, mutations, left_out))
 
 
 def _values(rulebook: Rulebook) -> str:
     """The value with which each variable names no device, of those of the vendors whose back ends are enabled."""
     vendors = {vendor for backend in rulebook.enabled for vendor in backend.vendors}
-    theirs = protected_names([one for one in rulebook.protections if vendors & {*one.vendors}])
-    known = (one for one in theirs["env"].exact.values() if {*one.harmless[:1]} & _NO_DEVICE)
-    return f"{{{', '.join(f'{literal(one.name)}: {literal(one.harmless[0])}' for one in known)}}}"
+    theirs = protected_names([protection for protection in rulebook.protections if vendors & {*protection.vendors}])
+    variables = (
+        f"{literal(variable.name)}: {literal(variable.harmless[0])}"
+        for variable in theirs["env"].exact.values()
+        if {*variable.harmless[:1]} & _NO_DEVICE
+    )
+    return f"{{{', '.join(variables)}}}"
 
 
 def _mutation(section: str, when: str) -> dict[str, object]:

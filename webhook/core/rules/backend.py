@@ -208,7 +208,7 @@ def _values(node: Node, scope: Scope) -> tuple[str, ...]:
     """One value, a list of them, or nothing for any."""
     if node.value is None:
         return ()
-    return tuple(HOLED.read(each, scope) for each in (node.elements() if isinstance(node.value, list) else [node]))
+    return tuple(HOLED.read(inner, scope) for inner in (node.elements() if isinstance(node.value, list) else [node]))
 
 
 _LABEL_VALUES: Final[Schema] = {"anyOf": [HOLED.schema, list_of(HOLED).schema, {"type": "null"}]}
@@ -269,7 +269,7 @@ class Parameter:
 
 def _parameter(node: Node) -> Parameter:
     fields = dict(node.items())
-    also = tuple(one.text() for one in fields["also"].elements()) if "also" in fields else ()
+    also = tuple(inner.text() for inner in fields["also"].elements()) if "also" in fields else ()
     label = fields["label"].text() if "label" in fields else None
     return Parameter(default=fields["default"].plain(), label=label, also=also)
 
@@ -393,19 +393,19 @@ def _consistent(backend: Backend, section: Section, scope: Scope) -> Backend:
     return backend
 
 
-def _impossible(mode: Mode, backend: Backend, known: Known) -> Iterator[tuple[str, str]]:
+def _impossible(mode: Mode, backend: Backend, context: Known) -> Iterator[tuple[str, str]]:
     both = sorted(mode.when.has & mode.when.lacks)
     if both:
         yield "when", f"no request both has and lacks {' and '.join(both)}"
-    yield from (("when.models", message) for message in _of_others(mode.when.models, backend, known))
+    yield from (("when.models", message) for message in _of_others(mode.when.models, backend, context))
     cut = mode.when.devices == "profile" or any("{profile}" in name for name in mode.limits)
     if cut and backend.partitions is None:
         yield "when.devices", "is for partitions, and the back end has none; add partitions: {} to its spec"
 
 
-def _of_others(models: Iterable[str], backend: Backend, known: Known) -> Iterator[str]:
+def _of_others(models: Iterable[str], backend: Backend, context: Known) -> Iterator[str]:
     """What is wrong with models of vendors whose cards the back end does not serve."""
-    for card in (known.devices[model] for model in sorted(models)):
+    for card in (context.devices[model] for model in sorted(models)):
         if backend.vendors and card.vendor not in backend.vendors:
             vendors = ", ".join(sorted(backend.vendors))
             yield f"{card.model} is made by {card.vendor}, and the back end serves {vendors}"
@@ -431,7 +431,7 @@ _CARD: Final = frozenset({"product", "model"})
 
 def complete(backend: Backend, devices: Mapping[str, Card]) -> Backend:
     """The back end with its cards and all of its modes."""
-    modes: Sequence[Mode] = [_inheriting(each, backend) for mode in backend.modes for each in _of_sizes(mode)]
+    modes: Sequence[Mode] = [_inheriting(sized, backend) for mode in backend.modes for sized in _of_sizes(mode)]
     backend = _with_cards(backend, devices)
     profiles: frozenset[str] = frozenset()
     if backend.partitions is not None:

@@ -137,9 +137,9 @@ def enabled_by(where: str) -> Shape[str]:
     """A back end that `where` enables."""
 
     def read(node: Node, scope: Scope) -> str:
-        known, name = scope.known, node.text()
-        if name not in known.enabled:
-            hint = "; add it there" if name in known.backends else scope.nearest(name, known.enabled)
+        context, name = scope.known, node.text()
+        if name not in context.enabled:
+            hint = "; add it there" if name in context.backends else scope.nearest(name, context.enabled)
             raise node.problem(f'{where} does not enable "{name}"{hint}', unknown=True)
         return name
 

@@ -180,15 +180,15 @@ def _aliased(source: ClaimSourceSpec, section: Section, scope: Scope) -> ClaimSo
 
 
 def _aliases(names: Node, owned: frozenset[str]) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for name, others in names.items():
         if name not in owned:
             raise others.problem(f'nothing under reads is called "{name}"{nearest(name, owned)}')
         for other in others.elements():
-            if other.text() in owned or other.text() in found:
+            if other.text() in owned or other.text() in aliases:
                 raise other.problem(f'"{other.text()}" has a meaning already')
-            found[other.text()] = name
-    return found
+            aliases[other.text()] = name
+    return aliases
 
 
 _GROUPS: Final = {

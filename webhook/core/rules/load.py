@@ -102,12 +102,12 @@ def schema(kind: str | None = None) -> dict[str, Any]:
 def _complete(schema: Schema) -> Schema:
     """The schema with the parts that it refers to, and those that these refer to."""
     parts = {name: parametrised(part) for name, part in _PARTS.items()} | {"parameter": PARAMETER}
-    found: dict[str, Schema] = {}
+    schemas: dict[str, Schema] = {}
     missing = _references(schema)
     while missing:
-        found |= {name: parts[name] for name in missing}
-        missing = _references(found) - found.keys()
-    return {**schema, "$defs": {name: found[name] for name in parts if name in found}} if found else schema
+        schemas |= {name: parts[name] for name in missing}
+        missing = _references(schemas) - schemas.keys()
+    return {**schema, "$defs": {name: schemas[name] for name in parts if name in schemas}} if schemas else schema
 
 
 def _references(schema: Any) -> set[str]:
@@ -218,8 +218,8 @@ def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
     devices, twice = memory.recall(_devices, *catalogs)
     causes += twice
     names = tuple(specs["Backend"])
-    known = memory.recall(_known, names, (), (*names, *specs["ClaimSource"]), frozenset(), devices)
-    cluster = next(iter(reader.all_of("Cluster", CLUSTER, known)), None)
+    context = memory.recall(_known, names, (), (*names, *specs["ClaimSource"]), frozenset(), devices)
+    cluster = next(iter(reader.all_of("Cluster", CLUSTER, context)), None)
     set_here = cluster.parameters if cluster else {}
     backends = reader.backends(set_here, devices)
     sources = reader.sources(set_here)
@@ -228,7 +228,7 @@ def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
     policies = reader.all_of("TenantPolicy", TENANT_POLICY, tenants)
     exemptions = reader.all_of("Exemption", EXEMPTION)
     workloads = reader.all_of("Workload", WORKLOAD)
-    protections = reader.all_of("Protection", PROTECTION, known)
+    protections = reader.all_of("Protection", PROTECTION, context)
     problems += _protected_twice(protections)
     kinds = _kinds(workloads, sources, problems)
     if causes or problems or cluster is None:
@@ -338,11 +338,13 @@ class _Reader:
     memory: Memory
 
     def all_of(
-        self, kind: str, form: Form[T], known: Known | None = None, problems: list[Problem] | None = None
+        self, kind: str, form: Form[T], context: Known | None = None, problems: list[Problem] | None = None
     ) -> list[T]:
-        """All documents of a kind, which may use the `known` names."""
-        made = [self.memory.recall(_made, form, name, spec, known) for name, spec in self.specs[kind].items()]
-        (self.problems if problems is None else problems).extend(wrong for _, found in made for wrong in found)
+        """All documents of a kind, which may use the `context` names."""
+        made = [self.memory.recall(_made, form, name, spec, context) for name, spec in self.specs[kind].items()]
+        (self.problems if problems is None else problems).extend(
+            wrong for _, documents in made for wrong in documents
+        )
         return [value for value, _ in made]
 
     def backends(self, set_here: Mapping[str, Parameters], devices: Mapping[str, Card]) -> list[Backend]:
@@ -377,9 +379,9 @@ class _Reader:
 # What a document becomes, and what is wrong with it: of these inputs alone, so that it can be remembered.
 
 
-def _made(form: Form[T], name: str, spec: Node, known: Known | None) -> tuple[T, Sequence[Problem]]:
+def _made(form: Form[T], name: str, spec: Node, context: Known | None) -> tuple[T, Sequence[Problem]]:
     problems: list[Problem] = []
-    return form.read_spec(name, spec, problems, known), problems
+    return form.read_spec(name, spec, problems, context), problems
 
 
 def _backend(
@@ -393,7 +395,7 @@ def _backend(
 def _source(name: str, set_here: Parameters, spec: Node) -> tuple[ClaimSource, Sequence[Problem]]:
     resolved, problems = _resolved(name, spec, spec, set_here)
     source = CLAIM_SOURCE.read_spec(name, resolved, problems)
-    known = {each.name: getattr(source, each.name) for each in fields(source)}
+    known = {field.name: getattr(source, field.name) for field in fields(source)}
     return ClaimSource(**known, words=with_backend_alone(source.reader, {})), problems
 
 
@@ -439,13 +441,13 @@ class FromCluster(Generic[T]):
 
 def policies_from(objects: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> FromCluster[TenantPolicy]:
     """Decoded TenantPolicy objects; of each, only its name and spec are looked at."""
-    known = Known(
+    context = Known(
         backends=rulebook.backends.keys(),
         enabled=rulebook.cluster.backends,
         devices=rulebook.devices,
         asking=asking(rulebook.backends.values()),
     )
-    return _each(objects, "TenantPolicy", TENANT_POLICY, denying, known)
+    return _each(objects, "TenantPolicy", TENANT_POLICY, denying, context)
 
 
 def exemptions_from(objects: Iterable[Mapping[str, Any]], _: Rulebook) -> FromCluster[Exemption]:
@@ -458,14 +460,14 @@ def _each(
     kind: str,
     form: Form[T],
     instead: Callable[[T, tuple[Problem, ...]], T | None],
-    known: Known | None = None,
+    context: Known | None = None,
 ) -> FromCluster[T]:
     fine: dict[str, T] = {}
     broken: dict[str, Broken[T]] = {}
-    for one in objects:
-        name = one["metadata"]["name"]
+    for raw in objects:
+        name = raw["metadata"]["name"]
         problems: list[Problem] = []
-        made = form.read_spec(name, of_json(one.get("spec") or {}, Location(f"{kind}/{name}", 0)), problems, known)
+        made = form.read_spec(name, of_json(raw.get("spec") or {}, Location(f"{kind}/{name}", 0)), problems, context)
         if problems:
             said = tuple(sorted(set(problems)))
             broken[name] = Broken(said, instead(made, said))

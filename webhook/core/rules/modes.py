@@ -122,9 +122,9 @@ ANNOTATIONS: Final = Shape(lambda node, _: labels.key(node, lambda text: filled(
 """The names of objects and variables, and the keys of labels and annotations, with holes."""
 
 
-def values_of_labels(found: Mapping[str, Output], path: str, scope: Scope) -> None:
+def values_of_labels(outputs: Mapping[str, Output], path: str, scope: Scope) -> None:
     """Complain of texts that no label can have as its value."""
-    for key, output in found.items():
+    for key, output in outputs.items():
         for text in output.texts if isinstance(output, Constant) else ():
             scope.try_read(partial(labels.value, Node(text, output.at, inside(path, key)), filled), "")
 
@@ -139,8 +139,8 @@ def _outputs_holed(node: Node, _: Scope) -> str:
     value = node.text()
     for hole in holes(value):
         if hole not in HOLES:
-            known = ", ".join(f"{{{name}}}" for name in HOLES)
-            raise node.problem(f'unknown hole "{{{hole}}}"{nearest(hole, HOLES)}; there are {known}')
+            names = ", ".join(f"{{{name}}}" for name in HOLES)
+            raise node.problem(f'unknown hole "{{{hole}}}"{nearest(hole, HOLES)}; there are {names}')
     return value
 
 
@@ -295,7 +295,7 @@ class Outputs:
 
     def over(self, general: Outputs) -> Outputs:
         """These and the general ones, without those that write nothing, as a parameter that is empty makes them."""
-        joined = {one.name: {**getattr(general, one.name), **getattr(self, one.name)} for one in fields(self)}
+        joined = {field.name: {**getattr(general, field.name), **getattr(self, field.name)} for field in fields(self)}
         return Outputs(**{section: _writing(outputs) for section, outputs in joined.items()})
 
 
@@ -426,10 +426,12 @@ def _devices(low: int, high: int | None) -> str:
 
 
 def _with_annotations(when: When, _: Section, __: Scope) -> When:
-    said = when.annotations.items()
-    annotated = frozenset(f"{key}={one}" for key, one in said if one is not None and not isinstance(one, Unless))
-    absent = {key for key, one in said if one is None}
-    unannotated = absent | {f"{key}={one}" for key, one in said if isinstance(one, Unless)}
+    annotations = when.annotations.items()
+    annotated = frozenset(
+        f"{key}={text}" for key, text in annotations if text is not None and not isinstance(text, Unless)
+    )
+    absent = {key for key, text in annotations if text is None}
+    unannotated = absent | {f"{key}={text}" for key, text in annotations if isinstance(text, Unless)}
     return replace(when, annotated=annotated, unannotated=frozenset(unannotated))
 
 
@@ -644,7 +646,7 @@ def _complete(mode: Mode, section: Section, _: Scope) -> Mode:
     amounts = {**mode.limits, **_numbers("annotation", own.annotations), **_numbers("label", own.labels)}
     if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.present()):
         section.complain('asks for no device: it needs the key "limits", "claims", or a number under annotations')
-    constants = {key: one for key, one in own.annotations.items() if isinstance(one, Constant) and one.enforce}
+    constants = {key: text for key, text in own.annotations.items() if isinstance(text, Constant) and text.enforce}
     enforced = frozenset(f"{key}={output.value}" for key, output in constants.items())
     return replace(mode, name=mode.name or str(mode.when), amounts=amounts, enforced=enforced)
 

@@ -117,7 +117,7 @@ class Protection:
 
     def protected(self) -> Iterator[tuple[str, Protected]]:
         """Every entry with the name of its section."""
-        yield from ((section, one) for section in SECTIONS for one in getattr(self, section).values())
+        yield from ((section, protected) for section in SECTIONS for protected in getattr(self, section).values())
 
 
 PROTECTION: Final = form(Protection)
@@ -134,21 +134,21 @@ SECTIONS: Final = tuple(
 class ProtectedNames:
     """The protected names of one section, of all Protections."""
 
-    def __init__(self, found: Mapping[str, Protected]) -> None:
-        self.exact: Final = {name: one for name, one in found.items() if not name.endswith(ANY)}
-        self.heads: Final = [one for name, one in found.items() if name.endswith(ANY)]
-        self.beginnings: Final = tuple(one.name[:-1] for one in self.heads)
+    def __init__(self, entries: Mapping[str, Protected]) -> None:
+        self.exact: Final = {name: protected for name, protected in entries.items() if not name.endswith(ANY)}
+        self.heads: Final = [protected for name, protected in entries.items() if name.endswith(ANY)]
+        self.beginnings: Final = tuple(protected.name[:-1] for protected in self.heads)
         self._starts: Final = (*self.exact, *self.beginnings)
-        self._depth: Final = max((name.count("/") for name in found), default=0)
+        self._depth: Final = max((name.count("/") for name in entries), default=0)
         self._inside: Final[dict[str, list[Protected]]] = {}
-        for name, one in found.items():
+        for name, protected in entries.items():
             for parent in parents(name):
-                self._inside.setdefault(parent, []).append(one)
+                self._inside.setdefault(parent, []).append(protected)
 
     @property
     def every(self) -> list[str]:
         """All names, as Protections have them."""
-        return [*self.exact, *(one.name for one in self.heads)]
+        return [*self.exact, *(protected.name for protected in self.heads)]
 
     def find(self, name: str) -> Protected | None:
         """The entry for a name, or None."""
@@ -156,7 +156,7 @@ class ProtectedNames:
             return self.exact[name]
         if not name.startswith(self.beginnings):
             return None
-        return next(one for one in self.heads if matches(one.name, name))
+        return next(protected for protected in self.heads if matches(protected.name, name))
 
     def may_hold(self, path: str) -> bool:
         """Whether a path, in any spelling, may be one of the names, or below one. It is quick; its no is sure."""
@@ -167,9 +167,9 @@ class ProtectedNames:
         """The entries for a path that it is, or is below."""
         steps = path.split("/", self._depth + 1)[: self._depth + 1]
         upward = ("/".join(steps[:count]) for count in range(len(steps), 1, -1))
-        yield from (self.exact[each] for each in upward if each in self.exact)
+        yield from (self.exact[path] for path in upward if path in self.exact)
         if path.startswith(self.beginnings):
-            yield from (one for one in self.heads if matches(one.name, path))
+            yield from (protected for protected in self.heads if matches(protected.name, path))
 
     def at_path(self, path: str) -> Iterator[Protected]:
         """The same, and those that are below the path."""
@@ -180,7 +180,13 @@ class ProtectedNames:
 def protected_names(protections: Sequence[Protection]) -> Mapping[str, ProtectedNames]:
     """The protected names by section; no two Protections have the same."""
     return {
-        section: ProtectedNames({name: one for each in protections for name, one in getattr(each, section).items()})
+        section: ProtectedNames(
+            {
+                name: protected
+                for protection in protections
+                for name, protected in getattr(protection, section).items()
+            }
+        )
         for section in SECTIONS
     }
 

@@ -187,12 +187,12 @@ def of_cluster(cluster: Cluster, rulebook: Rulebook) -> Rulebook:
 def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:
     """Every resource by name, with the modes that write it: the enabled back ends' before the others'."""
     served: dict[str, list[tuple[Backend, Mode]]] = {}
-    for backend in {**{one.name: one for one in enabled}, **loaded}.values():
+    for backend in {**{backend.name: backend for backend in enabled}, **loaded}.values():
         for mode in backend.modes:
             for name in mode.amounts:
                 served.setdefault(name, []).append((backend, mode))
     on = set(cluster.backends)
-    return {name: _resource(name, found, on) for name, found in sorted(served.items())}
+    return {name: _resource(name, modes_there, on) for name, modes_there in sorted(served.items())}
 
 
 def _resource(name: str, served: Sequence[tuple[Backend, Mode]], enabled: set[str]) -> Resource:
@@ -236,11 +236,11 @@ def _by_kind(resources: Iterable[Resource]) -> Mapping[SlotKind, Mapping[str, Re
 def _annotations(backends: Iterable[Backend]) -> Mapping[str, frozenset[str]]:
     """The annotations, or their keys alone, that some mode depends on; by key."""
     modes = [mode for backend in backends for mode in backend.modes]
-    found: dict[str, frozenset[str]] = {}
-    for each in {each for mode in modes for each in mode.when.annotated | mode.when.unannotated | mode.enforced}:
-        key = each.partition("=")[0]
-        found[key] = found.get(key, frozenset()) | {each}
-    return found
+    by_section: dict[str, frozenset[str]] = {}
+    for mark in {mark for mode in modes for mark in mode.when.annotated | mode.when.unannotated | mode.enforced}:
+        key = mark.partition("=")[0]
+        by_section[key] = by_section.get(key, frozenset()) | {mark}
+    return by_section
 
 
 def asking(backends: Iterable[Backend]) -> frozenset[str]:

@@ -415,11 +415,11 @@ def computed(node: Node, scope: Scope) -> Amount:
 
 def any_verb(verbs: Mapping[str, Shape[Amount]]) -> Schema:
     """A mapping with any of these verbs, and their options."""
-    known = {
+    described_verbs = {
         verb: described(MEANINGS.get(verb, ""), shape.schema, *_EXAMPLES.get(verb, ()))
         for verb, shape in verbs.items()
     }
-    return {"type": "object", "properties": known}
+    return {"type": "object", "properties": described_verbs}
 
 
 def _one_of(verbs: Mapping[str, Shape[Amount]]) -> Shape[Amount]:

@@ -302,10 +302,10 @@ def find(workloads: Workloads, api_version: str, kind: str) -> Workload | None:
     """What is known of objects of a kind; None if nothing is. Without an apiVersion the first of that kind counts."""
     group, _, version = api_version.rpartition("/")
     if not api_version:
-        return next((each for (_, name), each in workloads.items() if name == kind), None)
-    known = workloads.get((group, kind)) or workloads.get((group, ANY))
-    versions = known.objects.versions if known else ()
-    return known if not versions or version in versions else None
+        return next((workload for (_, name), workload in workloads.items() if name == kind), None)
+    workload = workloads.get((group, kind)) or workloads.get((group, ANY))
+    versions = workload.objects.versions if workload else ()
+    return workload if not versions or version in versions else None
 
 
 # The kinds of Kubernetes itself, as `Workload` documents would say them: those that make pods, and all others.
@@ -362,10 +362,10 @@ WITHOUT_PODS: Final = (
 )
 
 
-def by_kind(found: Workload) -> Iterator[tuple[tuple[str, str], Workload]]:
+def by_kind(workload: Workload) -> Iterator[tuple[tuple[str, str], Workload]]:
     """The workload by the group and name of each of its kinds."""
-    for kind in found.objects.kinds:
-        yield (found.objects.group, kind), found
+    for kind in workload.objects.kinds:
+        yield (workload.objects.group, kind), workload
 
 
 BUILT_IN: Final[Workloads] = {
