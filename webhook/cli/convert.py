@@ -209,9 +209,9 @@ class Conversion:
         planned = understood.planned
         if codes or planned is None or not planned.assignments:
             return understood
-        seen = pod.read(understood.before)
+        workload_pod = pod.read(understood.before)
         try:
-            read = [_completed(assignment, seen, self.known) for assignment in planned.assignments]
+            read = [_completed(assignment, workload_pod, self.known) for assignment in planned.assignments]
             return self._rewritten(
                 understood, replace(planned, assignments=[completed.served for completed in read]), read, setting
             )
@@ -221,10 +221,10 @@ class Conversion:
     def _rewritten(
         self, understood: Explanation, was: Plan, read: Sequence[untranslate.Completed], setting: Setting
     ) -> Explanation:
-        seen = pod.read(understood.before)
+        workload_pod = pod.read(understood.before)
         unread = [word for completed in read for word in completed.unread]
         kept = [word for word in unread if has_as_well(word, was.assignments, self.wanted)]
-        neutral = _neutral(seen, was.assignments, kept, self.wanted)
+        neutral = _neutral(workload_pod, was.assignments, kept, self.wanted)
         bare = pod.read(neutral, understood.namespace)
         planned = _planned(bare, was.assignments, self.wanted)
         before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)

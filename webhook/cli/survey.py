@@ -173,8 +173,8 @@ def on_nodes(pools: Iterable[Pool], objects: Objects, rulebook: Rulebook) -> Ite
             if not resources or device_classes(backend) or not _may_serve(backend, pool):
                 continue
             sighting = _sighting(backend, pool, resources, running)
-            known = [rulebook.resources[name].known for name in resources if name in rulebook.resources]
-            only_for_schedulers = any(all(map(scheduler_of, owners)) for owners in known)
+            owner_lists = [rulebook.resources[name].known for name in resources if name in rulebook.resources]
+            only_for_schedulers = any(all(map(scheduler_of, owners)) for owners in owner_lists)
             speaks = sighting.signs.on_node or sighting.signs.others or only_for_schedulers
             certain = not sighting.missing and not (scheduler_of(backend) and not sighting.signs.others)
             if certain or (speaks and len(sighting.missing) < 2):

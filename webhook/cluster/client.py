@@ -268,8 +268,8 @@ def _reason(error: Exception) -> str:
 
 def _refused(what: str, status: int, body: bytes) -> ApiError:
     try:
-        said = orjson.loads(body)
-        message = said.get("message") or said["object"]["message"]
+        answer = orjson.loads(body)
+        message = answer.get("message") or answer["object"]["message"]
     except (ValueError, KeyError, TypeError, AttributeError):
         message = body[:200].decode(errors="replace")
     return _ERRORS.get(status, ApiError)(f"{what} was answered with {status}: {message}")

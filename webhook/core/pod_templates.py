@@ -118,16 +118,16 @@ def _of_object(
         yield bare._replace(wrong=_unknown(kind, api_version, workloads))
         return
     try:
-        found = templates(document, workload)
-        if workload.pods and not found:
+        found_templates = templates(document, workload)
+        if workload.pods and not found_templates:
             raise _missing(workload)
     except Refusal as refusal:
         yield from (bare._replace(wrong=violation) for violation in refusal.violations)
         return
     if kind == "Pod" and not live(document):
-        found = [template._replace(number=0, note=OVER) for template in found]
-    for template in found:
-        whose = title if len(found) == 1 or not template.path else f"{title} {path_of(template.path)}"
+        found_templates = [template._replace(number=0, note=OVER) for template in found_templates]
+    for template in found_templates:
+        whose = title if len(found_templates) == 1 or not template.path else f"{title} {path_of(template.path)}"
         number = f" ({template.number} pods)" if template.number != 1 and template.note != OVER else ""
         hints = [*misplaced(document, template)]
         yield bare._replace(
@@ -239,10 +239,10 @@ def _pod(document: Object, made: PodPlace, path: Path, value: Any) -> Object | N
     for metadata in _objects_beside(document, made.metadata, path):
         # Metadata with the labels and annotations of further metadata, where its own has none of the key.
         own = fields.mapping(pod, "metadata")
-        said = {
+        merged = {
             key: {**fields.mapping(metadata, key), **fields.mapping(own, key)} for key in ("labels", "annotations")
         }
-        pod["metadata"] = {**own, **{key: entries for key, entries in said.items() if entries}}
+        pod["metadata"] = {**own, **{key: entries for key, entries in merged.items() if entries}}
     for shared in _objects_beside(document, made.defaults, path):
         pod["spec"] = {**shared, **fields.mapping(pod, "spec")}
     if not made.containers:

@@ -198,7 +198,7 @@ def file_stamp(path: Path) -> Stamp | None:
 def directory_stamp(path: Path) -> frozenset[tuple[str, Stamp | None]]:
     """The stamps of all files of a directory; empty if there is no such directory."""
     try:
-        return frozenset((each.name, file_stamp(each)) for each in path.iterdir())
+        return frozenset((file.name, file_stamp(file)) for file in path.iterdir())
     except OSError:
         return frozenset()
 

@@ -50,11 +50,11 @@ def around(rulebook: Rulebook, file: Path) -> Rulebook:
     return concluded(rulebook, read(file))
 
 
-def concluded(rulebook: Rulebook, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Rulebook:
+def concluded(rulebook: Rulebook, objects_there: Mapping[str, Sequence[Mapping[str, Any]]]) -> Rulebook:
     """The rulebook with the surroundings that follow from objects of the cluster, by kind as in the file."""
-    around = inventory.surroundings(inventory.read(found.get("nodes", ()), rulebook))
+    around = inventory.surroundings(inventory.read(objects_there.get("nodes", ()), rulebook))
     kinds = [kind.name for source in rulebook.sources for kind in source.kinds]
-    objects = {name: claims.indexed(found[name]) for name in kinds if name in found}
+    objects = {name: claims.indexed(objects_there[name]) for name in kinds if name in objects_there}
     return replace(rulebook, surroundings=replace(around, objects=objects))
 
 

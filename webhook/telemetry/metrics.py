@@ -76,8 +76,8 @@ class Metrics:
 
     def count(self, path: str, operation: str, decision: Decision, seconds: float) -> None:
         """Count one review."""
-        known = operation if operation in OPERATIONS else "other"
-        self.reviews[path, known, "allow" if decision.allowed else "deny", str(int(decision.code))] += 1
+        label = operation if operation in OPERATIONS else "other"
+        self.reviews[path, label, "allow" if decision.allowed else "deny", str(int(decision.code))] += 1
         self.seconds[path].observe(seconds)
         for violation in decision.violations:
             self.violations[(violation.code,)] += 1

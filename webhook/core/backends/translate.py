@@ -127,9 +127,9 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     size = card.memory if card is not None and request.models and mode.node_numbers else mode.size
     if size is not None:  # that of its resource's name, or of every node with the card
         # The request with the size that all devices have which it may get.
-        asked = amounts.in_bytes(request, card)
-        if asked is not None and asked != size:
-            warnings.append(f"{show_size(ceil(asked))} becomes {show_size(size)}, rounded up by {backend.name}")
+        bytes_asked = amounts.in_bytes(request, card)
+        if bytes_asked is not None and bytes_asked != size:
+            warnings.append(f"{show_size(ceil(bytes_asked))} becomes {show_size(size)}, rounded up by {backend.name}")
         request = replace(request, memory=size, memory_share=None)
     written: dict[str, int] = {}
     given: dict[str, Any] = {}

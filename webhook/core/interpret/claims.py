@@ -114,9 +114,9 @@ def _source(name: str, pod: Pod, rulebook: Rulebook) -> ClaimSource | None:
 
 def _read_claim(reference: Reference, pod: Pod, rulebook: Rulebook, *, chosen: bool) -> Claim:
     """The content of a claim; `chosen`: the pod names its back end."""
-    source, said = reference
+    source, wording = reference
     raw = _object(reference, pod, rulebook)
-    title = f'the {source.claims.kind} "{pod.namespace}/{said.value}"'
+    title = f'the {source.claims.kind} "{pod.namespace}/{wording.value}"'
     try:
         texts = meaning(source, raw)
         words = {key: request.KEYS[key](text) for key, text in texts.items()}
@@ -127,10 +127,10 @@ def _read_claim(reference: Reference, pod: Pod, rulebook: Rulebook, *, chosen: b
     backend = None if chosen else _backend(title, raw, reference, rulebook, warnings)
     if backend is not None:
         texts["gpu-backend"] = words["gpu-backend"] = backend
-    shown_as = f"{said.value} ({source.claims.kind}: {' '.join(f'{key}={text}' for key, text in texts.items())})"
+    shown_as = f"{wording.value} ({source.claims.kind}: {' '.join(f'{key}={text}' for key, text in texts.items())})"
     return Claim(
-        words={key: FieldValue(value, said.path, shown_as) for key, value in words.items()},
-        keep={locations.CLAIMED: said},
+        words={key: FieldValue(value, wording.path, shown_as) for key, value in words.items()},
+        keep={locations.CLAIMED: wording},
         warnings=warnings,
     )
 
@@ -246,10 +246,10 @@ def _wrong(source: ClaimSource, example: ClaimExample) -> str | None:
             return f"is refused: {reason.message}"
         is_expected = example.refused in reason.message
         return None if is_expected else f'is refused, but not with "{example.refused}": {reason.message}'
-    said = " ".join(f"{key}={text}" for key, text in shorthand.items())
+    meaning_text = " ".join(f"{key}={text}" for key, text in shorthand.items())
     if example.refused is not None:
-        return f"is not refused; it asks for {said}"
-    return None if shorthand == example.asks else f"asks for {said}"
+        return f"is not refused; it asks for {meaning_text}"
+    return None if shorthand == example.asks else f"asks for {meaning_text}"
 
 
 # The objects
@@ -257,12 +257,12 @@ def _wrong(source: ClaimSource, example: ClaimExample) -> str | None:
 
 def indexed(objects: Iterable[Object], namespace: str = "") -> Objects:
     """Objects of one kind by namespace and name; those without a namespace are in `namespace`."""
-    found: dict[tuple[str, str], Object] = {}
+    claims: dict[tuple[str, str], Object] = {}
     for raw in objects:
         metadata = raw.get("metadata")
         if isinstance(metadata, Mapping):
-            found[str(metadata.get("namespace") or namespace), str(metadata.get("name"))] = raw
-    return found
+            claims[str(metadata.get("namespace") or namespace), str(metadata.get("name"))] = raw
+    return claims
 
 
 def given(documents: Iterable[Object], rulebook: Rulebook) -> Rulebook:

@@ -221,11 +221,13 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         try:
             claim = claim_of_pod(container.name, named, pod_wide, words, pod, rulebook)
             pod_wide, words = _claimed(claim, pod_wide, words)
-            asked = ask(container, pod_wide, words, slot_values.get(container.name, {}), annotations, rulebook)
+            container_request = ask(
+                container, pod_wide, words, slot_values.get(container.name, {}), annotations, rulebook
+            )
         except Refusal as refusal:
             result.violations += refusal.violations
         else:
-            result.asked.append(_kept(asked, claim))
+            result.asked.append(_kept(container_request, claim))
             result.warnings += result.asked[-1].warnings
     missed = [(name, words) for name, left in annotated.items() for words in left.values()]
     missed += [(name, reference.said) for name, left in claims.items() for reference in left[:1]]
@@ -385,8 +387,8 @@ def _no_profile(field_value: FieldValue, rulebook: Rulebook, nearest: Nearest) -
     serving = [
         backend for backend in rulebook.enabled if any(mode.when.devices == "profile" for mode in backend.modes)
     ]
-    known = [(backend.profiles, translate.find_card(GpuRequest(), rulebook, backend)) for backend in serving]
-    able = (profiles & card.profiles.keys() if card else profiles for profiles, card in known)
+    cut_by = [(backend.profiles, translate.find_card(GpuRequest(), rulebook, backend)) for backend in serving]
+    able = (profiles & card.profiles.keys() if card else profiles for profiles, card in cut_by)
     here = sorted({name.replace("+", ".") for profiles in able for name in profiles})
     near = nearest.word(field_value.value, here)
     hint = f' (did you mean "{near}"?)' if near else ""

@@ -254,9 +254,9 @@ def merge(into: dict[str, FieldValue], key: str, entry: FieldValue) -> Iterator[
         yield contradiction(key, present, entry)
 
 
-def contradiction(key: str, one: FieldValue, other: FieldValue) -> Violation:
+def contradiction(key: str, field: FieldValue, other: FieldValue) -> Violation:
     """Two places that ask for different things, both named."""
-    first, second = sorted((one, other), key=lambda stated: stated.path)
+    first, second = sorted((field, other), key=lambda stated: stated.path)
     message = f"two places ask for a different {key}: {first}, and {second}"
     return Violation(
         code="GPU202", path=second.path, message=message, fix=f"remove {first.path}, or remove {second.path}"
@@ -391,9 +391,9 @@ def _wish(kind: SlotKind, key: str, value: Any, rulebook: Rulebook, nearest: Nea
 
 def _meant(key: str, nearest: Nearest) -> tuple[str, bool]:
     """The key of the shorthand that a key stands for, empty if none; and whether that is certain."""
-    said = _KEY_OF.get(_after_gpu(key))
-    if said is not None:
-        return said, True
+    meaning_key = _KEY_OF.get(_after_gpu(key))
+    if meaning_key is not None:
+        return meaning_key, True
     return nearest.word(key.replace("_", "-"), KEYS, cutoff=0.8), False
 
 

@@ -84,20 +84,20 @@ def keys(pod: Pod) -> Collection[str]:
 
 def _bounds(term: Mapping[str, Any]) -> tuple[Bounds, bool]:
     """The bounds of a term, and whether any node can be within them."""
-    found: dict[str, frozenset[str]] = {}
+    selected: dict[str, frozenset[str]] = {}
     possible = True
     for expression in term.get("matchExpressions") or ():
         if expression.get("operator") in {"In", "DoesNotExist"}:
             values = frozenset(map(str, expression.get("values") or ()))
-            possible = _narrow(found, str(expression.get("key")), values) and possible
-    return found, possible
+            possible = _narrow(selected, str(expression.get("key")), values) and possible
+    return selected, possible
 
 
-def _narrow(found: dict[str, frozenset[str]], key: str, values: frozenset[str]) -> bool:
+def _narrow(selected: dict[str, frozenset[str]], key: str, values: frozenset[str]) -> bool:
     """Narrow the bounds of one label, unless that contradicts them; then False."""
-    there = found.setdefault(key, values)
+    there = selected.setdefault(key, values)
     both = there & values
-    found[key] = both or there
+    selected[key] = both or there
     return bool(both) or there == values
 
 

@@ -256,9 +256,9 @@ def possible_models(
     demand: ContainerRequest, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook
 ) -> tuple[str, ...]:
     """The card models that a container may get, if it names any or its card is known; none: any."""
-    asked = _models_asked(demand)
-    others = [other.model for other in inject.taken_for(asked, modes, rulebook)]
-    return (*asked, *others) or ((card.model,) if card else ())
+    models = _models_asked(demand)
+    others = [other.model for other in inject.taken_for(models, modes, rulebook)]
+    return (*models, *others) or ((card.model,) if card else ())
 
 
 def _models_asked(demand: ContainerRequest) -> tuple[str, ...]:

@@ -143,8 +143,8 @@ def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | N
             enabled = [backend.name for backend in rulebook.enabled]
             attempts = [attempt(demand, backend, rulebook) for backend in rulebook.enabled]
             able = [candidate.backend.name for candidate in attempts if isinstance(candidate, Assignment)]
-            known = name in rulebook.backends
-            why = "is not enabled in this cluster" if known else f"is not known here{nearest(name, enabled)}"
+            is_loaded = name in rulebook.backends
+            why = "is not enabled in this cluster" if is_loaded else f"is not known here{nearest(name, enabled)}"
             message, fix = f'the back end "{name[:63]}" {why}', f"name one of: {', '.join(able or enabled)}"
             rule = rulebook.cluster.at.of(rulebook.cluster.name)
             raise Refusal(Violation(code="GPU302", path=stated.path, message=message, fix=fix, rule=rule))

@@ -101,9 +101,9 @@ def looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
 
 def may_be_in(names: str, rulebook: Rulebook) -> bool:
     """Whether a text of very many names, in lower case, may have an unknown device. It is quick; its no is sure."""
-    known = _names(rulebook)
-    parts = (*WORDS, DEVICE_CLASS, *known.parts)
-    return any(part in names for part in parts) or any(f"{domain}/" in names for domain in known.domains)
+    gpu_names = _names(rulebook)
+    parts = (*WORDS, DEVICE_CLASS, *gpu_names.parts)
+    return any(part in names for part in parts) or any(f"{domain}/" in names for domain in gpu_names.domains)
 
 
 def _words(name: str) -> frozenset[str]:
@@ -119,8 +119,8 @@ def is_another(name: str, rulebook: Rulebook) -> bool:
     names = _names(rulebook)
     if names.sites.match(name):
         return True
-    said = _words(name)
-    return any(said <= words and glob.match(name) for glob, words in names.others)
+    parts = _words(name)
+    return any(parts <= words and glob.match(name) for glob, words in names.others)
 
 
 def _names(rulebook: Rulebook) -> _Names:

@@ -322,7 +322,7 @@ def _letters(kind: Hashable) -> int:
 def _kind(raw: Mapping[str, Any], rulebook: Rulebook) -> Hashable:
     """The key of a pod: everything that its count depends on. None for a pod without devices."""
     spec, metadata = raw["spec"], raw["metadata"]
-    known = rulebook.resources
+    names = rulebook.resources
     asking = shared = False
     containers: list[object] = []
     for section in ("initContainers", "containers"):
@@ -331,16 +331,16 @@ def _kind(raw: Mapping[str, Any], rulebook: Rulebook) -> Hashable:
             resources = container.get("resources")
             for part in ("limits", "requests") if resources else ():
                 for name, value in (resources.get(part) or _NONE).items():
-                    if name in known:
+                    if name in names:
                         there += (part, name, value)
-                        shared = shared or known[name].shared
+                        shared = shared or names[name].shared
             asking = asking or bool(there)
             containers.append((section, container.get("name"), container.get("restartPolicy"), *there))
-    said = tuple(_counted_metadata(metadata, rulebook)) if asking or any(rulebook.slots.values()) else ()
+    counted = tuple(_counted_metadata(metadata, rulebook)) if asking or any(rulebook.slots.values()) else ()
     claims = spec.get("resourceClaims")
-    if not asking and not said and not claims:
+    if not asking and not counted and not claims:
         return None
-    return tuple(containers), said, repr(claims) if claims else "", repr(_selection(spec)) if shared else ""
+    return tuple(containers), counted, repr(claims) if claims else "", repr(_selection(spec)) if shared else ""
 
 
 def _selection(spec: Mapping[str, Any]) -> object:

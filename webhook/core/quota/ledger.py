@@ -62,8 +62,8 @@ def namespaces(suspects: Suspects) -> list[str]:
 def blamed(suspects: Suspects, namespace: str, author: str) -> list[str]:
     """Whom a reservation that came to nothing counts against: its author, first together with the namespace."""
     key = f"{namespace} {author}"
-    known = [suspect for suspect in suspects if suspect.startswith(f"{namespace} ")]
-    if key not in known and len(known) >= MOST_SUSPECTS:
+    authors = [suspect for suspect in suspects if suspect.startswith(f"{namespace} ")]
+    if key not in authors and len(authors) >= MOST_SUSPECTS:
         return [namespace]
     return [key] if suspects.get(key, 0) >= HABIT else [key, namespace]
 
@@ -349,31 +349,33 @@ class Seen(NamedTuple):
     forgiven: Collection[str] = frozenset()
 
 
-def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
+def settle(ledger: Ledger, hard: Tally, facts: Seen) -> Ledger | None:
     """The ledger as a settler writes it, whatever it could not read; None if another settler has seen more."""
-    if ledger.view > seen.version:
+    if ledger.view > facts.version:
         return None
     pending = {
         name: left
         for name, by_uid in ledger.pending.items()
         if (
             left := {
-                uid: amount for uid, amount in by_uid.items() if uid not in seen.settled and uid not in seen.phantoms
+                uid: amount
+                for uid, amount in by_uid.items()
+                if uid not in facts.settled and uid not in facts.phantoms
             }
         )
     }
-    advances = {token: amount for token, amount in ledger.advances.items() if amount and token not in seen.expired}
+    advances = {token: amount for token, amount in ledger.advances.items() if amount and token not in facts.expired}
     return replace(
         ledger,
         hard=hard,
-        held=seen.held,
-        view=seen.version,
+        held=facts.held,
+        view=facts.version,
         pending=pending,
         authors={uid: ledger.authors[uid] for by_uid in pending.values() for uid in by_uid if uid in ledger.authors},
-        suspects=settled(ledger.suspects, seen.blamed, seen.forgiven),
+        suspects=settled(ledger.suspects, facts.blamed, facts.forgiven),
         advances=advances,
         recounted=ledger.recount,
-        unread=tuple(line for line in ledger.unread if line not in seen.expired),
+        unread=tuple(line for line in ledger.unread if line not in facts.expired),
         problems=(),
         repaired="; ".join(ledger.problems) or ledger.repaired,
     )

@@ -269,14 +269,14 @@ class Settlement:
 
     def looked(self, namespace: str, uids: Iterable[str], asked: float) -> None:
         """Take over the pods that a consistent list of a namespace found; `asked` is before the list was sent."""
-        found = {uid for uid in uids if uid not in self.view}
+        fresh = {uid for uid in uids if uid not in self.view}
         for tenant in self._where.get(namespace, ()):
             joining = self._tenants[tenant].joining.get(namespace)
             if joining is not None and joining.clear is not None and asked >= joining.clear:
-                joining.unseen = found
+                joining.unseen = fresh
             for token, unseen in self._tenants[tenant].unseen.items():
                 if asked - self._tenants[tenant].first[token] > self._grace:
-                    unseen[namespace] = found
+                    unseen[namespace] = fresh
 
     def newest(self, tenant: str, view: int, version: int) -> None:
         """Take over the version of a consistent list of pods, requested after `view` was read in the ledger."""

@@ -260,12 +260,14 @@ def carries(rulebook: Rulebook) -> str:
     slots = [name for by_key in rulebook.slots.values() for name in by_key]
     heads = sorted({slot.partition("{")[0] for slot in slots})
     keys = f"{list_literal(heads)}.exists(head, key.startsWith(head))"
-    asked = f" ||\n[{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key,\n{indented(keys)}))" if heads else ""
+    slot_keys = (
+        f" ||\n[{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key,\n{indented(keys)}))" if heads else ""
+    )
     return f"""\
 has(object.spec.resourceClaims) ||
 {_amounts(f"{vendors}.exists(vendor, name.startsWith(vendor))")} ||
 ('{locations.NOTE}' in {ANNOTATIONS} &&
-{indented(_amounts(unknown))}){asked}"""
+{indented(_amounts(unknown))}){slot_keys}"""
 
 
 def variables() -> Mapping[str, str]:
@@ -345,7 +347,9 @@ def _only(policy: TenantPolicy, rulebook: Rulebook) -> str:
     names: Sequence[str] = policy.namespaces.names
     if len(names) != 1 or set(names[0]) & set("*?") or policy.namespaces.selector is not None:
         return ""
-    others = [one for one in rulebook.tenancy.policies if one is not policy and one.priority >= policy.priority]
+    others = [
+        other for other in rulebook.tenancy.policies if other is not policy and other.priority >= policy.priority
+    ]
     may_be = any(other.namespaces.selector is not None or selects(other.namespaces, names[0], {}) for other in others)
     spared = any(
         "quota" in exemption.lifts and exemption.covers(names[0]) for exemption in rulebook.tenancy.exemptions
@@ -460,13 +464,13 @@ def _of_tenants(rulebook: Rulebook, served: Mapping[str, str], action: Action) -
     """What the policies of tenants say, with an action."""
     holding = {"policy": policy_holding(rulebook.tenancy)}
     if tenant := of_tenants(rulebook, WHAT_BECOMES[action]):
-        known, values = (
+        protected, values = (
             protected_names(rulebook.protections),
             bypasses.Values(backend.name for backend in rulebook.enabled),
         )
         about = {**holding, "tenant": tenant, "containers": bypasses.CONTAINERS, **served}
         for name, family in (("device-names", bypasses.of_names), ("node-access", bypasses.of_nodes)):
-            sections = family(known, values)
+            sections = family(protected, values)
             refused = [_none_of(section) for section in sections if section in _KINDS]
             yield Family(name, [CREATED, CHANGED], {**about, **sections}, refused, of_pods(rulebook))
     bounds, exceeded = ceilings_exceeded(rulebook, action)

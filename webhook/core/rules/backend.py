@@ -453,7 +453,7 @@ def _inheriting(mode: Mode, backend: Backend) -> Mode:
     """The mode with what its back end injects and demands whatever the mode, and what is known of its numbers."""
     outputs = mode.outputs.over(backend.inject.outputs)
     numbers = {key: output for key, output in outputs.node_affinity.items() if output.is_number}
-    found = [output for output in (*mode.amounts.values(), *numbers.values()) if output.what]
+    inherited = [output for output in (*mode.amounts.values(), *numbers.values()) if output.what]
     return replace(
         mode,
         outputs=outputs,
@@ -465,9 +465,9 @@ def _inheriting(mode: Mode, backend: Backend) -> Mode:
             for key, output in outputs.node_affinity.items()
             if not (output.words and _CARD.issuperset(output.words))
         },
-        verbs=frozenset(output.what for output in found),
+        verbs=frozenset(output.what for output in inherited),
         loosely=_loosely(outputs),
-        all_cores=any((output.what, output.absent) == ("cores", "whole") for output in found),
+        all_cores=any((output.what, output.absent) == ("cores", "whole") for output in inherited),
     )
 
 
@@ -508,13 +508,13 @@ def _of_profiles(modes: Iterable[Mode], devices: Sequence[Card], partitions: Par
     whose amounts are the profile's.
     """
     profiles = {name: profile for device in devices for name, profile in device.profiles.items()}
-    known = [profile for name, profile in profiles.items() if _among(partitions, name)]
+    cut_profiles = [profile for name, profile in profiles.items() if _among(partitions, name)]
     for mode in modes:
         sized = any(output.what == "memory" for output in mode.amounts.values())
         if any(_PROFILE in name for name in (*mode.limits, *(str(claim.value) for claim in mode.claims))):
-            yield from (_named(mode, profile.name, partitions.spelling) for profile in known)
+            yield from (_named(mode, profile.name, partitions.spelling) for profile in cut_profiles)
         elif mode.when.devices == "profile" and len(devices) == 1 and sized:
-            yield from (_sized(mode, profile) for profile in known)
+            yield from (_sized(mode, profile) for profile in cut_profiles)
         else:
             yield mode
 

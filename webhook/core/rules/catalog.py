@@ -126,8 +126,8 @@ def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> Shape[s
     """One of these names; `complaint` is said of another."""
 
     def read(node: Node, scope: Scope) -> str:
-        if node.text() not in (known := names(scope.known)):
-            raise node.problem(f'{complaint} "{node.value}"{scope.nearest(node.text(), known)}', unknown=True)
+        if node.text() not in (known_names := names(scope.known)):
+            raise node.problem(f'{complaint} "{node.value}"{scope.nearest(node.text(), known_names)}', unknown=True)
         return node.text()
 
     return TEXT.reading(read)

@@ -285,8 +285,8 @@ def _devices(*catalogs: DeviceCatalog) -> tuple[Mapping[str, Card], Sequence[Pro
     """The cards of all catalogues by name, and a problem for each that two of them have."""
     devices: dict[str, Card] = {}
     problems: list[Problem] = []
-    for each in catalogs:
-        for name, device in catalog.by_name(each).items():
+    for document in catalogs:
+        for name, device in catalog.by_name(document).items():
             if name in devices:
                 first = devices[name].at.line_only
                 problems.append(Problem(device.at, "spec.devices", f'"{name}" is a device already, at {first}'))
@@ -316,17 +316,17 @@ def _protected_twice(protections: Iterable[Protection]) -> Iterator[Problem]:
 
 def _kinds(workloads: Iterable[Workload], sources: Iterable[ClaimSource], problems: list[Problem]) -> Workloads:
     """All workloads by group and kind, Kubernetes' own first; claims and their classes hold no pods."""
-    found: dict[tuple[str, str], Workload] = {**BUILT_IN}
+    by_kind_and_group: dict[tuple[str, str], Workload] = {**BUILT_IN}
     for workload in workloads:
-        for key, each in by_kind(workload):
-            first = found.setdefault(key, each)
-            if first is not each:
+        for key, workload_kind in by_kind(workload):
+            first = by_kind_and_group.setdefault(key, workload_kind)
+            if first is not workload_kind:
                 message = f"{key[1]} of {key[0]} is defined already, by {first.rule}"
                 problems.append(Problem(workload.at, "spec.objects", message))
     for claims in (kind for source in sources for kind in source.kinds):
         kinds = Kinds(group=claims.group, kinds=(claims.kind,))
-        found.setdefault((claims.group, claims.kind), Workload(objects=kinds, pods=()))
-    return found
+        by_kind_and_group.setdefault((claims.group, claims.kind), Workload(objects=kinds, pods=()))
+    return by_kind_and_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,8 +395,8 @@ def _backend(
 def _source(name: str, set_here: Parameters, spec: Node) -> tuple[ClaimSource, Sequence[Problem]]:
     resolved, problems = _resolved(name, spec, spec, set_here)
     source = CLAIM_SOURCE.read_spec(name, resolved, problems)
-    known = {field.name: getattr(source, field.name) for field in fields(source)}
-    return ClaimSource(**known, words=with_backend_alone(source.reader, {})), problems
+    values = {field.name: getattr(source, field.name) for field in fields(source)}
+    return ClaimSource(**values, words=with_backend_alone(source.reader, {})), problems
 
 
 def _resolved(name: str, own: Node, whole: Node, set_here: Parameters) -> tuple[Node, list[Problem]]:
@@ -469,8 +469,8 @@ def _each(
         problems: list[Problem] = []
         made = form.read_spec(name, of_json(raw.get("spec") or {}, Location(f"{kind}/{name}", 0)), problems, context)
         if problems:
-            said = tuple(sorted(set(problems)))
-            broken[name] = Broken(said, instead(made, said))
+            messages = tuple(sorted(set(problems)))
+            broken[name] = Broken(messages, instead(made, messages))
         else:
             fine[name] = made
     return FromCluster(fine, broken)

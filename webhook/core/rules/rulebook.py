@@ -196,22 +196,22 @@ def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequenc
 
 
 def _resource(name: str, served: Sequence[tuple[Backend, Mode]], enabled: set[str]) -> Resource:
-    known = {backend.name: backend for backend, _ in served}
-    owners = {owner: backend for owner, backend in known.items() if owner in enabled}
-    modes = [mode for backend, mode in served if backend.name in (owners or known)]
+    owners_by_name = {backend.name: backend for backend, _ in served}
+    owners = {owner: backend for owner, backend in owners_by_name.items() if owner in enabled}
+    modes = [mode for backend, mode in served if backend.name in (owners or owners_by_name)]
     outputs = [mode.amounts[name] for mode in modes]
     annotations = [line for mode in modes for line in mode.outputs.annotations.items()]
     numbers = [output for output in outputs if isinstance(output, Amount)]
     memory = [output for output in numbers if output.what == "memory" and output.unit_name != PERCENT]
     units = {output.unit for output in memory}
     unit = units.pop() if len(units) == 1 else None
-    first = next(iter((owners or known).values()))
+    first = next(iter((owners or owners_by_name).values()))
     pooled = {backend.name for backend, mode in served if mode.pool}
     return Resource(
         name=name,
         rule=outputs[0].at.of(first.name),
         owners=tuple(owners.values()),
-        known=tuple(known.values()),
+        known=tuple(owners_by_name.values()),
         counts=any(output.what == "count" for output in numbers) and any(mode.profile is None for mode in modes),
         only_counts=bool(numbers) and all(output.what == "count" for output in numbers),
         memory_unit=unit,
@@ -220,17 +220,17 @@ def _resource(name: str, served: Sequence[tuple[Backend, Mode]], enabled: set[st
         alone=any(not mode.limits for mode in modes),
         addresses=tuple({key for key, output in annotations if output.what == "container"}),
         refuse_request_only=any(owner.request_only == "refuse" for owner in owners.values()),
-        shared=len(known if owners.keys() <= pooled else owners) > 1,
+        shared=len(owners_by_name if owners.keys() <= pooled else owners) > 1,
     )
 
 
 def _by_kind(resources: Iterable[Resource]) -> Mapping[SlotKind, Mapping[str, Resource]]:
     """The numbers in annotations and labels, by what they stand in and its key."""
-    found: dict[SlotKind, dict[str, Resource]] = {"annotation": {}, "label": {}}
+    grouped: dict[SlotKind, dict[str, Resource]] = {"annotation": {}, "label": {}}
     for resource in resources:
         if isinstance(resource.name, Slot):
-            found[resource.name.kind][resource.name.key] = resource
-    return found
+            grouped[resource.name.kind][resource.name.key] = resource
+    return grouped
 
 
 def _annotations(backends: Iterable[Backend]) -> Mapping[str, frozenset[str]]:
