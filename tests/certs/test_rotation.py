@@ -515,6 +515,13 @@ def test_an_old_copy_of_the_secret_of_cas_signs_nothing_and_all_cas_stay_trusted
     assert {*start.trusted} == {*state.authorities.certificates, NEXT.certificate, LATER.certificate}
 
 
+def test_where_nothing_else_is_left_the_bundle_beside_the_leaf_tells_what_to_trust() -> None:
+    lost = GOOD._replace(bundles={"mutating": frozenset([b""])}, authorities=Authorities(None))
+
+    start = Replace("start", "the CA cannot sign: there is none", None, None, [NEXT.certificate, CA.certificate])
+    assert plan(lost) == [start]
+
+
 def test_a_change_of_a_bundle_is_dated_by_the_api_server_and_nothing_else_of_the_object() -> None:
     metadata = {
         "creationTimestamp": "2026-11-22T12:00:00Z",
