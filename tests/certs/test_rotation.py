@@ -45,7 +45,7 @@ def happen(town: Town, walkers: list[Walker], event: tuple[str, object]) -> None
         case "wait", timedelta() as time:
             town.at += time
             pair = rotator.pair(town.objects.get(SITE.serving))
-            if not pair or issue.elapsed(pair.certificate, town.at) > rotation.LAST_CALL:
+            if not pair or issue.check(pair, town.at + TERMS.leaf * (1 - rotation.LAST_CALL)):
                 town.hear_all_before(rotation.GRACE)  # now nobody waits for an API server that is slower
 
 
