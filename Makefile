@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-PYTEST := $(BIN)/python -X dev -m pytest
-# Workers as strict as this process (`-n` would start them without -X dev): most tests wait for programs they start.
-WORKERS := --tx '3*popen//python=$(BIN)/python -X dev' --dist load --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest
+# Three workers on two cores: most tests wait for programs they start.
+WORKERS := --numprocesses 3 --dist load --no-loadscope-reorder
+
+PROGRAMS := tests/certs tests/console tests/files tests/server tests/settler tests/watcher
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test check format cluster bench soak release image clean
+.PHONY: help setup run quick test strict check format cluster bench soak release image clean
 
 help: ## list these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,12 +28,15 @@ setup: $(READY) ## create .venv and install the hash-locked dependencies
 run: setup ## webhook and console without a cluster; BIND=127.0.0.1:8443 CONSOLE=127.0.0.1:8080 RULES=rules
 	@$(BIN)/python -m webhook.playground $(if $(BIND),--bind $(BIND)) $(if $(CONSOLE),--console $(CONSOLE)) $(if $(RULES),--rules $(RULES))
 
-quick: setup ## the tests that need no control plane, no browser, no image, and no thousands of pods: two minutes
+quick: setup ## the tests that need no control plane, no browser, no image, and no thousands of pods: three minutes
 	@$(PYTEST) $(WORKERS) -m "not cluster and not browser and not image and not large" --ignore tests/bench
 
 test: setup ## run every test, the real control plane included
 	@$(BIN)/python -m tests.cluster.binaries
 	@$(PYTEST) $(WORKERS)
+
+strict: setup ## the tests of programs and connections in Python's development mode, which sees what is never closed
+	@$(BIN)/python -X dev -m pytest -m "not cluster and not browser and not image and not large" $(PROGRAMS)
 
 check: setup ## lint, types, layers, formatting, and the shipped rules with their examples
 	@$(BIN)/ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }

@@ -18,7 +18,11 @@ settings.register_profile("patient", deadline=None)  # machines differ, and the 
 settings.load_profile("patient")
 
 GROUPS: Sequence[Sequence[str]] = (
+    tuple(f"tests/cluster/tenancy/test_{name}.py" for name in ("net", "neutral", "taken_away")),
     ("tests/cluster/tenancy/",),
+    ("tests/cluster/test_certs.py",),
+    ("tests/cluster/test_upgrading.py",),
+    ("tests/cluster/test_rollouts.py",),
     ("tests/image/",),
     tuple(f"tests/cluster/test_{name}.py" for name in ("scheduling", "claims", "dynamic_resources", "guard")),
     tuple(f"tests/cluster/test_{name}.py" for name in ("golden_cases", "enforcement", "refusals", "rewrites")),

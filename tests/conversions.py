@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from tests.edited import edited
+from webhook.cli import explanation
+from webhook.cli.convert import Conversion
+from webhook.cli.explanation import Explanation
+from webhook.core import examples
 from webhook.core.backends import cards
 from webhook.core.kube import pod
 from webhook.core.plan import plan
-from webhook.core.reports import examples, explain
-from webhook.core.reports.convert import Conversion
-from webhook.core.reports.explain import Explanation
-from webhook.core.request.request import GpuRequest
-from webhook.core.rules import index
+from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, with_only
 
 USUAL = "A100-80GB"
 """The card, where a system has it: it can be shared in every way."""
@@ -85,19 +85,19 @@ def _understood(ask: Mapping[str, str], backend: Backend, alone: Rulebook) -> Ex
     example = next(one for one in backend.examples if one.refused is None)
     raw: Mapping[str, Any] = examples.pod_of(replace(example, ask=ask))
     planned = plan.make(pod.read(raw), alone)
-    if planned.violations or not planned.served:
+    if planned.violations or not planned.assignments:
         return None
     done = edited(planned.edits, raw)
     annotations = {key: text for key, text in done["metadata"]["annotations"].items() if "gpu-webhook.io/" not in key}
     bare = {**done, "kind": "Pod", "metadata": {**done["metadata"], "annotations": annotations}}
-    [understood] = explain.explain(bare, alone)
+    [understood] = explanation.explain(bare, alone)
     read = Conversion(alone, alone).of(understood)
     return replace(understood, converted=read.converted) if read.converted is not None else None
 
 
 def _kind(understood: Explanation) -> str:
     """What the system's own words ask, whatever was asked in ours: some drop the compute."""
-    [served] = understood.converted.served if understood.converted else [None]
+    [served] = understood.converted.assignments if understood.converted else [None]
     return "" if served is None else _kind_of(served.request)
 
 
@@ -114,13 +114,13 @@ def _alone(name: str, model: str, rulebook: Rulebook) -> Rulebook:
     """The cluster that has only this back end, and whose document says which card it has."""
     known: Rulebook | None = rulebook.cache.get((_alone, name, model))
     if known is None:
-        made = index.only(name, rulebook)
+        made = with_only(name, rulebook)
         known = rulebook.cache[_alone, name, model] = replace(made, cluster=replace(made.cluster, device=model))
     return known
 
 
 def _card(backend: Backend, rulebook: Rulebook) -> str:
-    models = [card.model for card in cards.served(backend, rulebook)]
+    models = [card.model for card in cards.card_served(backend, rulebook)]
     return USUAL if USUAL in models else models[0]
 
 

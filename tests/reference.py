@@ -6,8 +6,7 @@ from typing import Any
 
 from webhook.core.forms.shape import Schema
 from webhook.core.rules.backend import SHARED
-from webhook.core.rules.verbs import MEANINGS
-from webhook.core.rules.vocabulary import UNITS
+from webhook.core.rules.verbs import MEANINGS, UNITS
 
 
 def keys(schema: Schema, elsewhere: Schema | None = None) -> str:

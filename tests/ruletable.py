@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from tests.edited import edited
+from webhook.core import examples
 from webhook.core.kube import pod
 from webhook.core.plan import plan
 from webhook.core.plan.plan import Plan
-from webhook.core.reports import examples
-from webhook.core.rules import index
 from webhook.core.rules.backend import Backend, Example
 from webhook.core.rules.catalog import Card
-from webhook.core.rules.rulebook import Rulebook, Surroundings
+from webhook.core.rules.rulebook import Rulebook, Surroundings, with_only
 
 SIZED = {"gpu-memory": "1Gi", "gpu-cores": "10"}
 PROBES: Mapping[str, Sequence[Mapping[str, str]]] = {
@@ -45,7 +44,7 @@ def table(rulebook: Rulebook) -> str:
 
 
 def _row(backend: Backend, rulebook: Rulebook) -> str:
-    alone = index.only(backend.name, rulebook)
+    alone = with_only(backend.name, rulebook)
     example = _telling(backend)
     asked = ", ".join(f"`{key}: {_quoted(value)}`" for key, value in example.ask.items())
     link = f"[{backend.name}]({backend.at.file})"

@@ -7,7 +7,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests import builders
 from tests.cli.program import RULES, pod
 from tests.cluster.plane import free_port
 from tests.cluster.waiting import until
+from tests.development import PYTHON
 from webhook.playground import imagined
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +35,7 @@ class Playground:
         self.certificate = state / "gpu-webhook" / "tls.crt"
         binds = ["--bind", f"127.0.0.1:{self.webhook}", "--console", f"127.0.0.1:{self.console}"]
         self.popen = subprocess.Popen(
-            [sys.executable, "-X", "dev", "-m", "webhook.playground", *binds, *options],
+            [*PYTHON, "-m", "webhook.playground", *binds, *options],
             cwd=ROOT,
             env={**os.environ, "XDG_STATE_HOME": str(state)},
             stdout=subprocess.PIPE,

@@ -11,10 +11,10 @@ import yaml
 
 from tests import builders, readme
 from tests.edited import edited
+from webhook.core import request
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
-from webhook.core.request import shorthand
 from webhook.files.rule_files import RuleFilesError
 
 TEXT = readme.README.read_text()
@@ -38,7 +38,7 @@ def test_tables_are_up_to_date(name: str) -> None:
 
 
 def test_every_key_of_the_shorthand_is_in_the_table() -> None:
-    assert [key for key in shorthand.KEYS if f"| `{key}` |" not in TEXT] == []
+    assert [key for key in request.KEYS if f"| `{key}` |" not in TEXT] == []
 
 
 @pytest.mark.parametrize(("marker", "code"), [("run", 1), ("tenants", 1), ("convert", 0), ("inventory", 0)])

@@ -16,10 +16,9 @@ MODULES = sorted(file for file in WEBHOOK.rglob("*.py") if file.name != "__init_
 PACKAGES = sorted(file.parent for file in WEBHOOK.rglob("__init__.py"))
 
 MOST_PACKAGES = 12
-MOST_MODULES = 6
-MOST_LINES = 400
-MOST_LINES_OF_THE_GUIDE = 210
-MOST_LINES_OF_A_FUNCTION = 40
+MOST_MODULES = 12
+MOST_LINES = 750
+MOST_LINES_OF_THE_GUIDE = 110
 
 
 def _modules(package: Path) -> set[str]:
@@ -99,7 +98,6 @@ def test_each_file_and_function_that_the_guide_names_exists() -> None:
     defined = {file: set(_names(ast.parse((WEBHOOK / file).read_text()))) for file, _ in references if file}
 
     assert [each for each in references if each[1] and each[1] not in defined[each[0]]] == []
-    assert len(references) > MOST_LINES / 4
     assert len(GUIDE.splitlines()) <= MOST_LINES_OF_THE_GUIDE
 
 
@@ -117,7 +115,7 @@ def test_each_word_of_the_glossary_is_in_the_file_beside_it() -> None:
     words = [(word, WEBHOOK / file.strip("`")) for word, _, file in _table("Words")]
 
     assert [word for word, file in words if letters(word) not in letters(file.read_text())] == []
-    assert len(words) == len(dict(words)) > MOST_LINES_OF_A_FUNCTION
+    assert len(words) == len(dict(words))
 
 
 def test_the_core_fits_into_one_listing() -> None:
@@ -128,11 +126,9 @@ def test_the_core_fits_into_one_listing() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_the_docstring_of_a_package_says_what_belongs_there_and_names_its_modules(package: Path) -> None:
+def test_the_docstring_of_a_package_says_what_belongs_there(package: Path) -> None:
     said = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
-    first_columns = [line[4:].partition("  ")[0] for line in said.splitlines() if re.match(" {4}[a-z]", line)]
 
-    assert {name for names in first_columns for name in names.split(", ")} == _modules(package)
     assert [part for part in ("Belongs here:", "Does not belong here:") if part not in " ".join(said.split())] == []
 
 
@@ -140,24 +136,3 @@ def test_no_file_is_long() -> None:
     lengths = {file.relative_to(ROOT).as_posix(): len(file.read_text().splitlines()) for file in MODULES}
 
     assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
-
-
-def test_no_function_is_long() -> None:
-    lengths = {
-        f"{file.relative_to(ROOT).as_posix()}:{node.name}": _lines(node)
-        for file in MODULES
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-
-    assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES_OF_A_FUNCTION} == {}
-
-
-def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """The lines of a function without its docstring."""
-    docstring = node.body[0] if ast.get_docstring(node) is not None else None
-    return (node.end_lineno or 0) - node.lineno + 1 - (_height(docstring) if docstring else 0)
-
-
-def _height(node: ast.stmt) -> int:
-    return (node.end_lineno or 0) - node.lineno + 1

@@ -4,7 +4,4 @@ Belongs here: the pure core, and the shell around it (HTTP, files, the Kubernete
 belong here: a vendor (a YAML document in `rules/`), and the certificate (`certs/`, a program of its own).
 
 README.md beside this file has the picture of the rooms, the walk of one pod, and the glossary.
-
-    cli         the command `gpu-webhook`
-    playground  what `make run` starts
 """

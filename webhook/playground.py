@@ -26,10 +26,9 @@ from errno import EADDRINUSE
 from pathlib import Path
 from typing import Any, Final
 
-from webhook.commands import options
-from webhook.commands.options import FAILED, FINE, UsageError
+from webhook.cli import check, options
+from webhook.cli.options import FAILED, FINE, UsageError
 from webhook.server import settings
-from webhook.views import rules
 
 START_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 2.0
@@ -157,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m webhook.playground", description="What `make run` starts.")
     parser.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="%(default)s")
     parser.add_argument("--console", default="127.0.0.1:8080", metavar="HOST:PORT", help="%(default)s")
-    options.rules(parser)
+    options.rules_option(parser)
     return parser
 
 
@@ -229,7 +228,7 @@ Below are the webhook's decisions, one JSON line each. Ctrl-C ends everything.
 
 def _describe(loaded: dict[str, Any]) -> str:
     if loaded["fine"]:
-        return rules.describe(loaded["counts"])
+        return check.describe(loaded["counts"])
     first, number = loaded["problems"][0], len(loaded["problems"])
     wrong = "one problem" if number == 1 else f"{number} problems, the first"
     place = f"{first['file']}:{first['line']}:{first['column']}"

@@ -27,12 +27,12 @@ from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM
 from webhook.cluster import client
 from webhook.core.kube import pod
-from webhook.core.policy import holdings
-from webhook.core.quota.view import Pod, View
+from webhook.core.policy import usage
+from webhook.core.quota.settlement import View, ViewedPod
 from webhook.core.review import AdmissionRequest, decode
-from webhook.core.rules import cluster_policies
+from webhook.core.rules import load
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import Tenancy
 from webhook.core.validate import validate
 from webhook.playground import imagined
 
@@ -51,7 +51,7 @@ ROUNDS, REVIEWS = 30, 100
 def rulebook(cluster: Cluster) -> Rulebook:
     """The shipped rules, with the tenants of a cluster, as a server reads them."""
     shipped = builders.rulebook(builders.shipped_files())
-    policies = list(cluster_policies.policies_from(cluster.policies(), shipped).read.values())
+    policies = list(load.policies_from(cluster.policies(), shipped).read.values())
     labels = {found["metadata"]["name"]: found["metadata"]["labels"] for found in cluster.spaces()}
     return replace(shipped, tenancy=Tenancy(policies=policies, labels=labels, watched=True))
 
@@ -105,7 +105,7 @@ class Recount:
 def recount(cluster: Cluster = LARGE, rounds: int = 3) -> Recount:
     """Count all pods as the settler does, and decode them only, in turns: each at its best round."""
     pages = [cluster.page(first, client.PAGE) for first in range(0, cluster.pods, client.PAGE)]
-    counter = holdings.Counter(rulebook(LARGE))
+    counter = usage.Counter(rulebook(LARGE))
     whole, decoding = [], []
     for _ in range(rounds):
         started = process_time()
@@ -120,11 +120,11 @@ def recount(cluster: Cluster = LARGE, rounds: int = 3) -> Recount:
     return Recount(cluster.pods, min(whole), min(decoding))
 
 
-def _kept(found: dict[str, dict[str, str]], counter: holdings.Counter) -> Pod:
+def _kept(found: dict[str, dict[str, str]], counter: usage.Counter) -> ViewedPod:
     """As the settler does."""
     metadata = found["metadata"]
     amount = counter.held(found).tally if pod.live(found) else {}
-    return Pod(metadata["uid"], metadata["namespace"], metadata["name"], amount)
+    return ViewedPod(metadata["uid"], metadata["namespace"], metadata["name"], amount)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ import orjson
 
 from tests.attacks.monsters import MIB, MONSTERS, of_size, review_of, without_gpu
 from tests.core.policy.tenants import EVERYTHING, RULES
+from webhook.cli import workload_advice
 from webhook.core import review
 from webhook.core.mutate import mutate
-from webhook.core.reports import workloads
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
-from webhook.server.memo import Judge, Memo
+from webhook.server.handler import Judge, Memo
 
 ROUNDS: Final = 3
 SIZES: Final = (MIB // 10, MIB, 3 * MIB)
@@ -29,7 +29,7 @@ COLUMNS: Final[Mapping[str, tuple[Judge, Rulebook]]] = {
     "/validate": (validate, RULES),
     "/mutate, a policy": (mutate, EVERYTHING),
     "/validate, a policy": (validate, EVERYTHING),
-    "/templates, a policy": (workloads.warn, EVERYTHING),
+    "/templates, a policy": (workload_advice.warn, EVERYTHING),
 }
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
@@ -45,7 +45,7 @@ def rows(names: Sequence[str], sizes: Sequence[int] = SIZES) -> Iterator[str]:
             body = review_of(pod)
             times = [_best(lambda: orjson.loads(body))]  # noqa: B023 - called here
             for judge, rulebook in COLUMNS.values():
-                sent = review_of_template(pod) if judge is workloads.warn else body
+                sent = review_of_template(pod) if judge is workload_advice.warn else body
                 times.append(_best(lambda: answer(sent, judge, rulebook)))  # noqa: B023 - as above
             plain = review_of(without_gpu(pod))
             times.append(_best(lambda: answer(plain, mutate, RULES)))  # noqa: B023 - as above

@@ -13,7 +13,7 @@ from tests.bench.figures import HIT, MISS, NOOP, OURS, WITH_QUOTA, Figures, Row,
 from webhook.core.decision import Decision
 from webhook.core.review import AdmissionRequest, decode
 from webhook.core.rules.rulebook import Rulebook
-from webhook.server.memo import Memo
+from webhook.server.handler import Memo
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,14 +13,14 @@ import yaml
 
 from tests import builders
 from tests.cases.served import NeverServedError, as_served
+from webhook.cli import policy_advice, snapshot
 from webhook.core.decision import Decision
-from webhook.core.interpret import claim_objects
+from webhook.core.interpret import claims
 from webhook.core.mutate import mutate
-from webhook.core.reports import applied
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
-from webhook.files import surroundings, tenant_objects
+from webhook.files import surroundings
 from webhook.files.rule_files import RuleFilesError
 
 CASES = Path(__file__).parent
@@ -63,7 +63,7 @@ class Case:
         own = sorted((self.folder / "rules").glob("*.yaml"))
         rules = builders.rulebook(builders.shipped_files() | {file.name: file.read_text() for file in own})
         around = self.folder / "around.yaml"
-        return claim_objects.given(yaml.safe_load_all(around.read_text()), rules) if around.exists() else rules
+        return claims.given(yaml.safe_load_all(around.read_text()), rules) if around.exists() else rules
 
     def expected(self) -> Outcome:
         """The expectations as they stand in the folder."""
@@ -101,12 +101,12 @@ def _applied(case: Case, rules: Rulebook) -> Outcome:
     """What POST /policies answers, in a cluster with the objects of `around.yaml`."""
     around = case.folder / "around.yaml"
     documents = [*yaml.safe_load_all(around.read_text())] if around.exists() else []
-    objects = tenant_objects.Objects()
+    objects = snapshot.TenantObjects()
     for document in documents:
         objects.add(document)
     nodes = [document for document in documents if document["kind"] == "Node"]
     rules = surroundings.concluded(replace(rules, tenancy=objects.tenancy(rules)[0]), {"nodes": nodes})
-    decision = applied.warn(_of_policy(case, documents), rules, objects.ledgers()[0])
+    decision = policy_advice.warn(_of_policy(case, documents), rules, objects.ledgers()[0])
     return _warned(decision) | ({} if decision.allowed else {"denied.txt": f"{message(decision)}\n"})
 
 

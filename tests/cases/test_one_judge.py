@@ -19,19 +19,19 @@ from tests import builders
 from tests.cases import golden
 from tests.cases.golden import Case
 from tests.cli.program import run
+from webhook.cli import explanation, workload_advice
 from webhook.console import create_app
 from webhook.core.decision import Decision
-from webhook.core.interpret import claim_objects
-from webhook.core.kube import time
+from webhook.core.interpret import claims
+from webhook.core.kube import fields
 from webhook.core.mutate import mutate
-from webhook.core.policy import refusal
+from webhook.core.policy import totals
 from webhook.core.quota.ledger import Ask
-from webhook.core.reports import explain, workloads
 from webhook.core.review import AdmissionRequest, creating, line
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
-from webhook.files import rulebook_cache
-from webhook.server.offline_reservations import OfflineReservations
+from webhook.files import rule_files
+from webhook.server.handler import OfflineReservations
 
 AT = "2026-11-22T12:00:00Z"
 API_SERVER = "GPU007"
@@ -74,8 +74,8 @@ def test_all_front_doors_give_one_answer(
     said = run("explain", "-", "--rules", tmp_path / "rules", "--at", AT, "-o", "json", *beside, given=given)
     page = create_app(tmp_path / "rules").test_client()
     shown = page.post(f"/api/explain?at={AT}", data=f"{given}\n---\n{around}" if around else given)
-    rulebook = rulebook_cache.load(tmp_path / "rules")
-    rulebook = claim_objects.given(yaml.safe_load_all(around), rulebook) if around else rulebook
+    rulebook = rule_files.load_cached(tmp_path / "rules")
+    rulebook = claims.given(yaml.safe_load_all(around), rulebook) if around else rulebook
     reviewed = [*_reviewed(pods, rulebook)]
 
     answers = said.json if len(pods) > 1 else [said.json]
@@ -121,7 +121,7 @@ def _reviewed(pods: list[dict[str, Any]], rulebook: Rulebook) -> Iterator[Decisi
     limits = {each.name: each.quota.hard for each in rulebook.tenancy.policies if each.quota}
     ledger = OfflineReservations(lambda tenant: limits[tenant])
     for number, pod in enumerate(pods):
-        request = creating(pod, "review", pod["metadata"].get("namespace") or "default", time.seconds(AT))
+        request = creating(pod, "review", pod["metadata"].get("namespace") or "default", fields.parse_time(AT))
         mutated = mutate(request, rulebook)
         if not mutated.allowed:
             yield mutated
@@ -132,14 +132,14 @@ def _reviewed(pods: list[dict[str, Any]], rulebook: Rulebook) -> Iterator[Decisi
             ask: Ask = judged.reservation.ask._replace(name=f"pod-{number}", uid=f"uid-{number}")
             wanted = replace(judged.reservation, ask=ask)
             answered = ledger.draw(wanted.tenant, ask)
-            judged = refusal.reserved(judged, wanted, answered.outcome, answered.ledger)
+            judged = totals.reserved(judged, wanted, answered.outcome, answered.ledger)
         warnings = [*mutated.warnings, *judged.warnings]
         yield (judged if not judged.allowed else mutated)._replace(warnings=warnings)
 
 
 def _of_deployment(pod: dict[str, Any], rulebook: Rulebook) -> list[str]:
     """The refusals and warnings of an explanation of a Deployment with this pod."""
-    (found,) = explain.explain(_deployment(pod), rulebook)
+    (found,) = explanation.explain(_deployment(pod), rulebook)
     refused = [line(each, "pods of this template will be refused: ") for each in found.decision.violations]
     return refused + [f"pods of this template: {warning}" for warning in found.decision.warnings]
 
@@ -147,7 +147,7 @@ def _of_deployment(pod: dict[str, Any], rulebook: Rulebook) -> list[str]:
 def _of_templates(pod: dict[str, Any], rulebook: Rulebook) -> list[str]:
     """What the author of the Deployment is told, without the words for what pods become."""
     request: AdmissionRequest = creating(_deployment(pod), "review", "default")
-    told = workloads.warn(request._replace(resource="deployments"), rulebook).warnings
+    told = workload_advice.warn(request._replace(resource="deployments"), rulebook).warnings
     return [
         warning.replace("have to wait for now", "will be refused")
         for warning in told

@@ -11,17 +11,17 @@ import os
 import pty
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from webhook import cli
+from tests.development import PYTHON
+from webhook.cli import __main__
 
 HERE = Path(__file__).parent
 RULES = HERE / "rules"
 SHIPPED = HERE.parents[1] / "rules"
-PROGRAM = [sys.executable, "-X", "dev", "-W", "error", "-m", "webhook.cli"]
+PROGRAM = [*PYTHON, "-W", "error", "-m", "webhook.cli"]
 
 
 class Ran(NamedTuple):
@@ -41,7 +41,7 @@ def run(*arguments: str | Path, given: str | bytes = b"") -> Ran:
     read, out, err = io.TextIOWrapper(io.BytesIO(_bytes(given))), io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", read):
         try:
-            code = cli.main([*map(str, arguments)])
+            code = __main__.main([*map(str, arguments)])
         except SystemExit as end:  # argparse: help, or wrong usage
             code = int(end.code or 0)
     return Ran(code, out.getvalue(), err.getvalue())

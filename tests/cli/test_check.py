@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import RULES, SHIPPED, changed_rules, run
-from webhook.core.policy.status import STRICT
+from webhook.core.policy.membership import STRICT
 
 
 def test_rules_that_are_fine_are_counted() -> None:

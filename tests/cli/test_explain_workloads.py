@@ -12,7 +12,7 @@ import yaml
 from tests import builders
 from tests.cli.program import SHIPPED as SHIPPED_RULES
 from tests.cli.program import Ran, run
-from webhook.core.reports import explain
+from webhook.cli import explanation
 
 MANIFEST = Path(__file__).with_name("workloads") / "every-kind.yaml"
 OBJECTS: list[Any] = list(yaml.safe_load_all(MANIFEST.read_text()))
@@ -56,7 +56,7 @@ CARDS = {
 def test_every_pod_of_every_kind_is_explained() -> None:
     found: dict[str, str] = {}
     for raw in OBJECTS:
-        explained = explain.explain(raw, SHIPPED)
+        explained = explanation.explain(raw, SHIPPED)
         assert [one.decision.violations for one in explained] == [()] * len(explained)
         pods = " ".join(f"{one.pods}x{sum(one.charges.values(), Fraction())}" for one in explained)
         metadata = raw["metadata"]
@@ -100,7 +100,7 @@ def _changed(value: Any, place: tuple[str | int, ...], other: Any) -> Any:
 def test_whatever_stands_anywhere_in_an_object_it_is_explained_or_refused_with_a_path(raw: Any) -> None:
     for count, place in enumerate(place for place in _places(raw) if place[0] not in {"apiVersion", "kind"}):
         for other in (OTHERS[count % len(OTHERS)], OTHERS[-count % len(OTHERS)]):
-            for one in explain.explain(_changed(raw, place, other), SHIPPED):
+            for one in explanation.explain(_changed(raw, place, other), SHIPPED):
                 assert all(violation.path for violation in one.decision.violations)
 
 

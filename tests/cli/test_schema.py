@@ -9,10 +9,10 @@ from jsonschema import Draft202012Validator
 from tests import builders, readme
 from tests.cases import golden
 from tests.cli.program import run
+from webhook.core import request
 from webhook.core.forms.document import DocumentError
-from webhook.core.request import shorthand
-from webhook.core.rules import schema as schemas
-from webhook.core.rules.schema import KINDS
+from webhook.core.rules import load as schemas
+from webhook.core.rules.load import KINDS
 from webhook.files.documents import parse
 
 SCHEMA = builders.RULES / "schemas" / "rules.json"
@@ -151,7 +151,7 @@ def test_every_key_is_in_the_readme_of_the_rules() -> None:
     text = readme.RULES_README.read_text()
 
     of_kubernetes = {"tolerationSeconds"}
-    keys = _keys(schemas.schema()) - of_kubernetes - shorthand.KEYS.keys()
+    keys = _keys(schemas.schema()) - of_kubernetes - request.KEYS.keys()
     assert [key for key in sorted(keys) if key not in text] == []
 
 

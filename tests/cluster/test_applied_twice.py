@@ -16,8 +16,7 @@ from tests.cluster.client import Answer, Client, Object, RefusedError
 from tests.cluster.pods import completed, container, limits, pod
 from tests.laws import asking, clusters
 from webhook.core.interpret import locations
-from webhook.core.request.request import PREFIX
-from webhook.core.request.shorthand import KEYS
+from webhook.core.request import KEYS, PREFIX
 
 pytestmark = pytest.mark.cluster
 

@@ -17,13 +17,12 @@ from tests.cluster.plane import control_plane
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT, activate, configurations
+from webhook.core import projection, request
 from webhook.core.interpret import locations
-from webhook.core.policy import immutable
-from webhook.core.projection import projection
+from webhook.core.policy import updates
 from webhook.core.registration import conditions
-from webhook.core.request import shorthand
-from webhook.core.rules import index
-from webhook.core.rules.vocabulary import Slot
+from webhook.core.rules import rulebook
+from webhook.core.rules.verbs import Slot
 
 pytestmark = pytest.mark.cluster
 
@@ -271,15 +270,15 @@ def test_the_condition_on_bindings_is_affordable_up_to_a_thousand_keys_and_longe
 def test_a_binding_that_carries_any_key_that_the_shipped_rules_count_by_or_reserve_comes_to_us(
     installed: Client,
 ) -> None:
-    rules = index.every(builders.rulebook(builders.shipped_files()))
+    rules = rulebook.with_every_backend(builders.rulebook(builders.shipped_files()))
     read = projection.allow_list(rules)
-    theirs = {glob.replace("*", "main") for glob in immutable.reserved(rules)}
+    theirs = {glob.replace("*", "main") for glob in updates.reserved(rules)}
     carried = [("labels", key) for key in read.labels] + [("annotations", key) for key in read.annotations | theirs]
     counting = [
         (section, key)
         for section, key in carried
         for binding in [builders.creating({"metadata": {"name": "train", section: {key: "1"}}})]
-        if immutable.unnamed(binding, binding, rules)
+        if updates.unnamed(binding, binding, rules)
     ]
     _awaits(partial(_bind, installed, labels={"gpu": "1"}), "bindings.gpu-webhook.io")
 
@@ -290,7 +289,7 @@ def test_a_binding_that_carries_any_key_that_the_shipped_rules_count_by_or_reser
 
 
 def test_a_pod_in_every_back_ends_own_words_comes_to_us(installed: Client) -> None:
-    rules = index.every(builders.rulebook(builders.shipped_files()))
+    rules = rulebook.with_every_backend(builders.rulebook(builders.shipped_files()))
     resources = [name for name in [*rules.resources, *locations.RESOURCES] if not isinstance(name, Slot)]
     said = [key for by_key in rules.slots.values() for key in by_key]
     forms: list[Mapping[str, Any]] = [
@@ -298,9 +297,9 @@ def test_a_pod_in_every_back_ends_own_words_comes_to_us(installed: Client) -> No
         *({"containers": [container("main", resources=limits(**{name: "1"}))]} for name in resources),
         *({"annotations": {key.partition(" ")[2]: "1"}} for key in said if key.startswith("annotation ")),
         *({"annotations": {slot.named("main"): "1"}} for slot in rules.per_container),
-        *({"labels": {key: "1"}} for key in shorthand.KEYS),
-        *({kind: {f"gpu-webhook.io/{key.removeprefix('gpu-')}": "1"}} for key in shorthand.KEYS for kind in METADATA),
-        *({"annotations": {locations.annotation(key, "main"): "1"}} for key in shorthand.KEYS),
+        *({"labels": {key: "1"}} for key in request.KEYS),
+        *({kind: {f"gpu-webhook.io/{key.removeprefix('gpu-')}": "1"}} for key in request.KEYS for kind in METADATA),
+        *({"annotations": {locations.annotation(key, "main"): "1"}} for key in request.KEYS),
         *({"annotations": {f"{prefix}main": "a"}} for source in rules.sources for prefix in source.prefixes),
     ]
     _awaits(partial(_try, installed, labels={"gpu": "1"}), "mutate.gpu-webhook.io")

@@ -19,7 +19,7 @@ from tests.results import Page
 
 pytestmark = [pytest.mark.cluster, pytest.mark.large]
 
-RESTARTS = 50 if SOAK else 10
+RESTARTS = 50 if SOAK else 4
 FAILURES = 20 if SOAK else 1
 PODS = (ASKING, ORDINARY)
 CLIENTS = 16

@@ -13,7 +13,7 @@ from tests.cli.program import pod
 from tests.cli.test_tenants import exemption, namespace, policy, usage
 from webhook.console import create_app
 from webhook.console.app import SHOWN
-from webhook.console.tries import TRIES
+from webhook.console.pasted import TRIES
 from webhook.playground import imagined
 
 

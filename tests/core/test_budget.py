@@ -11,13 +11,13 @@ import pytest
 from tests import builders
 from tests.attacks.monsters import MONSTERS, NODES, without_gpu
 from tests.core.policy.tenants import EVERYTHING, RULES, policy, quota, rules
+from webhook.cli import workload_advice
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.interpret import interpret
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
-from webhook.core.plan import shortfall
-from webhook.core.policy import defaults, holdings
-from webhook.core.reports import workloads
+from webhook.core.plan import allocation
+from webhook.core.policy import defaults, usage
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Namespaces
 from webhook.core.validate import validate
@@ -105,7 +105,7 @@ def test_a_pod_that_asks_for_no_gpu_may_be_of_any_size(name: str) -> None:
 
     for judge in (mutate, validate):
         assert judge(asking(raw), RULES) == UNTOUCHED
-    assert workloads.warn(template_of(raw), RULES) == UNTOUCHED
+    assert workload_advice.warn(template_of(raw), RULES) == UNTOUCHED
 
 
 def test_what_mutate_adds_to_a_pod_takes_it_over_no_limit() -> None:
@@ -237,7 +237,7 @@ def template_of(raw: Object) -> Any:
 
 
 def test_the_author_of_a_template_is_told() -> None:
-    warned = workloads.warn(template_of(MONSTERS["containers"](129)), RULES)
+    warned = workload_advice.warn(template_of(MONSTERS["containers"](129)), RULES)
 
     said = (
         "pods of this template will be refused: [GPU003] the pod has 129 containers, and one that asks for a GPU may "
@@ -272,9 +272,9 @@ def unlimited(raw: Object, rulebook: Rulebook) -> None:
     """What both webhooks do with a pod that is within the budget, here of any size; and what a settler counts."""
     seen = pod.read(raw, "vision-dev")
     defaults.plan_for_tenant(seen, rulebook)
-    checked = shortfall.check(seen, rulebook)
-    holdings.holdings(seen, rulebook, checked.interpretation, checked.allocations)
-    holdings.pod_usage(holdings.holdings(pod.read(raw, "vision-dev"), rulebook))
+    checked = allocation.check_sufficient(seen, rulebook)
+    usage.holdings(seen, rulebook, checked.interpretation, checked.allocations)
+    usage.pod_usage(usage.holdings(pod.read(raw, "vision-dev"), rulebook))
 
 
 @pytest.mark.parametrize("name", MONSTERS)
@@ -288,8 +288,10 @@ def test_a_pod_of_twice_the_size_takes_twice_the_calls_at_most(name: str) -> Non
 def test_a_review_of_twice_the_size_takes_twice_the_calls_at_most(name: str) -> None:
     once, twice = (MONSTERS[name](count) for count in (4000, 8000))
 
-    for judge in (mutate, validate, workloads.warn):
-        first, second = (asking(raw) if judge is not workloads.warn else template_of(raw) for raw in (once, twice))
+    for judge in (mutate, validate, workload_advice.warn):
+        first, second = (
+            asking(raw) if judge is not workload_advice.warn else template_of(raw) for raw in (once, twice)
+        )
         assert calls(lambda: judge(second, EVERYTHING)) <= 2 * calls(lambda: judge(first, EVERYTHING))  # noqa: B023 - called here
 
 

@@ -10,12 +10,11 @@ from tests import builders
 from tests.cases import golden
 from tests.cases.golden import Case
 from tests.cases.served import NeverServedError, as_served
+from webhook.core import projection
 from webhook.core.mutate import mutate
-from webhook.core.projection import projection
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import Namespaces, TenantPolicy
+from webhook.core.rules.tenant_policy import Namespaces, Tenancy, TenantPolicy
 from webhook.core.validate import validate
 
 STAMP = "2026-11-22T08:00:05Z"

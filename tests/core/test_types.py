@@ -9,12 +9,12 @@ import pytest
 
 from tests import builders
 from tests.core.policy.tenants import RULES, ceiling, policy, quota, rules
+from webhook.cli import workload_advice
+from webhook.core import projection
 from webhook.core.decision import Decision
 from webhook.core.kube.node_affinity import TERMS
 from webhook.core.mutate import mutate
-from webhook.core.projection import projection
-from webhook.core.reports import workloads
-from webhook.core.rules import index
+from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Defaults, Kinds
 from webhook.core.validate import validate
@@ -38,7 +38,7 @@ RULEBOOKS: Mapping[str, Rulebook] = {
     "the shipped rules": RULES,
     "a policy": rules(TENANT),
     "observe mode": rules(TENANT, observing=True),
-    "every back end": index.every(RULES),
+    "every back end": rulebook.with_every_backend(RULES),
 }
 VALUES: tuple[Any, ...] = (None, True, 0.5, "text", [], [[]], [{}], {}, {"name": []})
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
@@ -127,7 +127,7 @@ def answers(pod: Object, before: Object, rulebook: Rulebook) -> Iterator[Decisio
     request = builders.creating(pod, "vision-dev")
     for judge in (mutate, validate):
         yield judge(request, rulebook)
-    yield workloads.warn(
+    yield workload_advice.warn(
         request._replace(resource="deployments", pod={**DEPLOYMENT, "spec": {"template": pod}}), rulebook
     )
     for old, new in ((before, pod), (pod, before)):

@@ -11,8 +11,7 @@ from typing import Any
 import yaml
 
 from webhook.core.forms.shape import Schema
-from webhook.core.rules.exemption import EXEMPTION
-from webhook.core.rules.tenant_policy import TENANT_POLICY
+from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY
 
 BY_HAND = Path(__file__).parent
 WRITTEN = BY_HAND.parents[1] / "manifests" / "base" / "crds"

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests import builders
-from webhook.console import loaded
-from webhook.files import file_stamps
-from webhook.files.reload import Rules
+from webhook.console import sources
+from webhook.files import rule_files
+from webhook.files.rule_files import ReloadedRules
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(file_stamps, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(rule_files, "RETRY_SECONDS", 0.0)
     for name in ("cluster.yaml", "amd-gpu.yaml", "catalog-amd.yaml", "catalog-nvidia.yaml"):
         (tmp_path / name).write_text(builders.shipped_files()[name])
     (tmp_path / "cluster.yaml").write_text(ONE)
@@ -44,7 +44,7 @@ def short_of_descriptors() -> Iterator[None]:
 
 
 def test_rules_that_cannot_be_read_for_want_of_descriptors_are_read_later(folder: Path) -> None:
-    rules = Rules(folder)
+    rules = ReloadedRules(folder)
     assert rules.refresh()
     before = rules.rulebook
     (folder / "cluster.yaml").write_text(ONE.replace("one", "two"))
@@ -59,7 +59,7 @@ def test_rules_that_cannot_be_read_for_want_of_descriptors_are_read_later(folder
 
 
 def test_files_that_change_while_they_are_read_are_read_again(folder: Path) -> None:
-    rules = Rules(folder)
+    rules = ReloadedRules(folder)
     assert rules.refresh()
     before = rules.rulebook
     pipe = folder / "zones.yaml"
@@ -82,7 +82,7 @@ def test_files_that_change_while_they_are_read_are_read_again(folder: Path) -> N
 
 
 def test_a_page_of_rules_that_could_not_be_read_is_right_when_it_is_loaded_again(folder: Path) -> None:
-    rules = loaded.Rules(folder)
+    rules = sources.LoadedRules(folder)
     with short_of_descriptors():
         assert [problem.message for problem in rules.now().problems] == ["cannot be read: Too many open files"]
 

@@ -15,8 +15,8 @@ from tests.cases.served import NeverServedError, as_served
 from tests.fixes.follow import short
 from tests.laws import asking, clusters
 from webhook.core.mutate import mutate
-from webhook.core.request.request import ASKING
-from webhook.core.rules import index
+from webhook.core.request import ASKING
+from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 from webhook.core.violations import Violation
@@ -116,7 +116,7 @@ CLUSTERS = (
 @cache
 def _cluster(name: str) -> Rulebook:
     shipped = builders.rulebook(builders.shipped_files())
-    return index.only(name, shipped) if name else shipped
+    return rulebook.with_only(name, shipped) if name else shipped
 
 
 BASES: Sequence[Object] = (

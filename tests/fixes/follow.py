@@ -7,8 +7,7 @@ from typing import Any
 
 from tests.fixes.sentences import Step
 from webhook.core.interpret import locations
-from webhook.core.request.request import PREFIX
-from webhook.core.request.shorthand import KEYS
+from webhook.core.request import KEYS, PREFIX
 from webhook.core.violations import Violation
 
 Object = dict[str, Any]

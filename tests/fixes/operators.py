@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.fixes.corpus import Refused
 from tests.fixes.sentences import Step
-from webhook.core.rules import index
-from webhook.core.rules.exemption import Exemption
+from webhook.core.rules import rulebook
+from webhook.core.rules.tenant_policy import Exemption
 from webhook.core.violations import Violation
 
 MODELS = ("T4", "A100-80GB", "MI300X")
@@ -22,7 +22,7 @@ def done(step: Step, violation: Violation, one: Refused) -> Iterator[Refused]:
 def _with_cluster(one: Refused, **fields: Any) -> Refused:
     cluster = replace(one.rules.cluster, **fields)
     whole, part = (name if name in cluster.backends else None for name in (cluster.whole, cluster.part))
-    made = index.of_cluster(replace(cluster, whole=whole, part=part), one.rules)
+    made = rulebook.of_cluster(replace(cluster, whole=whole, part=part), one.rules)
     return one._replace(rules=replace(made, tenancy=one.rules.tenancy))
 
 

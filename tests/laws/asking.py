@@ -14,8 +14,7 @@ from tests.laws import clusters, own, surroundings
 from webhook.core.backends import translate
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.interpret import locations
-from webhook.core.request.request import PREFIX, FieldValue, GpuRequest, build
-from webhook.core.request.shorthand import KEYS
+from webhook.core.request import KEYS, PREFIX, FieldValue, GpuRequest, build
 from webhook.core.rules.rulebook import Rulebook
 
 Object = dict[str, Any]

@@ -11,11 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests import builders
-from webhook.core.rules import index
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.cluster import Cluster
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, index, with_only
 from webhook.files import rule_files
 
 MADE_UP = """
@@ -102,7 +101,7 @@ def rulebook(name: str) -> Rulebook:
     if name == ALL:
         cluster = replace(loaded.cluster, backends=names(), tiers={})
         return replace(_indexed(cluster, loaded), sources=loaded.sources)
-    alone = index.only(name, loaded)
+    alone = with_only(name, loaded)
     cluster = replace(alone.cluster, device=card(name).model)
     return replace(_indexed(cluster, loaded), sources=loaded.sources, surroundings=alone.surroundings)
 
@@ -110,7 +109,7 @@ def rulebook(name: str) -> Rulebook:
 @cache
 def knowing(name: str, model: str | None) -> Rulebook:
     """The cluster that has only this shipped back end, and whose document says that its cards are of a model."""
-    alone = index.only(name, _loaded())
+    alone = with_only(name, _loaded())
     return replace(_indexed(replace(alone.cluster, device=model), _loaded()), surroundings=alone.surroundings)
 
 
@@ -127,7 +126,7 @@ def replica(other: str, of: str) -> Rulebook:
 
 
 def _indexed(cluster: Cluster, loaded: Rulebook) -> Rulebook:
-    return index.index(cluster, loaded.backends, loaded.devices, loaded.digest)
+    return index(cluster, loaded.backends, loaded.devices, loaded.digest)
 
 
 def backend(name: str) -> Backend:

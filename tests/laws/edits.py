@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
+from webhook.core.kube.fields import Path
 from webhook.core.kube.patch import Append, Edit, Put, Remove
-from webhook.core.kube.paths import Path
 
 
 def some(document: Any, dice: Random) -> list[Edit]:

@@ -9,8 +9,7 @@ from tests.laws import clusters
 from tests.laws.asking import Asking
 from tests.laws.vendors import READINGS
 from tests.laws.vendors.seen import Given, Seen
-from webhook.core.interpret.container_request import ContainerRequest
-from webhook.core.interpret.interpret import interpret
+from webhook.core.interpret.interpret import ContainerRequest, interpret
 from webhook.core.kube import pod
 from webhook.core.plan import plan
 from webhook.core.plan.choose import Assignment
@@ -47,7 +46,7 @@ def stored(asked: Asking, rulebook: Rulebook | None = None) -> Stored | None:
         planned = plan.make(pod.read(asked.pod), rulebook)
     except Refusal:
         return None
-    served = next((one for one in planned.served if one.asked.container.name == asked.container), None)
+    served = next((one for one in planned.assignments if one.demand.container.name == asked.container), None)
     if planned.violations or served is None:
         return None
     return Stored(asked, planned, served, edited(planned.edits, asked.pod))

@@ -10,10 +10,8 @@ from tests.laws import clusters
 from webhook.core.backends.amounts import as_text
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
-from webhook.core.rules.modes import Companions, Mode
-from webhook.core.rules.outputs import Constant, Output
-from webhook.core.rules.verbs import Amount
-from webhook.core.rules.vocabulary import PERCENT, QUANTITY, TFLOPS
+from webhook.core.rules.modes import Companions, Constant, Mode, Output
+from webhook.core.rules.verbs import PERCENT, QUANTITY, TFLOPS, Amount
 
 Object = dict[str, Any]
 MIB = 1 << 20

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests import builders
 from tests.cases.served import as_served
 from tests.laws import clusters, surroundings, tried
-from webhook.core.interpret import claim_objects
+from webhook.core.interpret import claims
 from webhook.core.mutate import mutate
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
@@ -59,7 +59,7 @@ def _around(rules: Rulebook, resources: Object, backend: str | None) -> Rulebook
     }
     provisioners = {} if backend is None else {"some.example": backend}
     rules = replace(rules, cluster=replace(rules.cluster, provisioners=provisioners))
-    return claim_objects.given([claim, class_], rules)
+    return claims.given([claim, class_], rules)
 
 
 @pytest.mark.large

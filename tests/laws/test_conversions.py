@@ -17,11 +17,12 @@ from tests.edited import edited
 from tests.laws import SOAK, asking, clusters, own, surroundings
 from tests.laws.vendors import READINGS, selection
 from tests.laws.vendors.seen import Given, Seen
+from webhook.cli import explanation
+from webhook.cli.convert import Conversion
+from webhook.core import examples
 from webhook.core.kube import pod
 from webhook.core.plan import plan
-from webhook.core.reports import examples, explain
-from webhook.core.reports.convert import Conversion
-from webhook.core.request.request import PREFIX
+from webhook.core.request import PREFIX
 from webhook.core.violations import Refusal
 
 Pod = Mapping[str, Any]
@@ -168,7 +169,7 @@ def _native(raw: Pod, backend: str) -> Pod | None:
         planned = plan.make(pod.read(raw), clusters.knowing(backend, clusters.card(backend).model))
     except Refusal:
         return None
-    if planned.violations or not planned.served:
+    if planned.violations or not planned.assignments:
         return None
     done = edited(planned.edits, raw)
     annotations = done["metadata"].get("annotations") or {}
@@ -218,8 +219,8 @@ def _holds(source: str, target: str, raw: Pod, known: str | None) -> bool:
     rules, raw = clusters.knowing(source, known), _prepared(raw, target)
     container = raw["spec"]["containers"][0]["name"]
     before = _held(source, raw, container, clusters.card(source).model)
-    [understood] = explain.explain(raw, rules)
-    if before is None or not understood.planned or not understood.planned.served:
+    [understood] = explanation.explain(raw, rules)
+    if before is None or not understood.planned or not understood.planned.assignments:
         return False
     done = Conversion(rules, clusters.knowing(target, known)).of(understood)
     if not done.decision.allowed:

@@ -14,9 +14,9 @@ from tests.laws.outcome import Stored, given, stored
 from tests.laws.test_enough import TOLD_BY_CARD, TOLD_BY_NODES, is_enough
 from tests.laws.vendors import READINGS
 from tests.laws.vendors.seen import Given
+from webhook.cli import convert
+from webhook.cli.explanation import Explanation
 from webhook.core.interpret.locations import NOTE
-from webhook.core.reports import convert
-from webhook.core.reports.explain import Explanation
 
 TRIED = 3
 """So many other systems at most are asked to serve a pod."""

@@ -13,7 +13,7 @@ from tests.laws.outcome import asked_again, stored
 from tests.laws.vendors import READINGS
 from tests.laws.vendors.seen import Given
 from webhook.core.backends import read_back, translate
-from webhook.core.request.request import GpuRequest
+from webhook.core.request import GpuRequest
 from webhook.core.rules.catalog import Card
 from webhook.core.validate import validate
 

@@ -11,10 +11,10 @@ from tests.core.policy.tenants import held
 from tests.laws import clusters, every
 from tests.laws.asking import Asking
 from tests.laws.outcome import stored
+from webhook.cli import explanation
 from webhook.core.backends.charge import charge
 from webhook.core.kube import pod
-from webhook.core.policy import holdings
-from webhook.core.reports import explain
+from webhook.core.policy import usage
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 
 CARDS = ("T4", "A100-40GB", "H200", "MI300X", "Ascend910B4")
@@ -39,9 +39,9 @@ def _charged(asked: Asking, rulebook: Rulebook) -> tuple[Charges | None, Charges
     done = stored(asked, rulebook)
     if done is None:
         return None, None
-    found = holdings.holdings(pod.read(as_served(done.pod)), rulebook)
+    found = usage.holdings(pod.read(as_served(done.pod)), rulebook)
     counted = {holding.container.name: holding.measure.devices for holding in found}
-    return counted, {one.asked.container.name: charge(one.request, one.card) for one in done.planned.served}
+    return counted, {one.demand.container.name: charge(one.request, one.card) for one in done.planned.assignments}
 
 
 UNTOLD = {("aliyun-gpushare-mib", clusters.ALL)}
@@ -83,10 +83,10 @@ def test_what_a_pod_counts_does_not_change_with_the_nodes(asked: Asking, then: s
 @every.backend(8, least=1, also=[st.sampled_from(CARDS)])
 def test_explain_shows_what_the_stored_pod_counts(asked: Asking, card: str) -> bool:
     rulebook = _around(asked.rulebook, card)
-    (explained,) = explain.explain(asked.pod, rulebook)
+    (explained,) = explanation.explain(asked.pod, rulebook)
     if not explained.charges or not explained.decision.allowed:
         return False
-    found = holdings.holdings(pod.read(as_served(explained.after)), _unsaid(asked.rulebook))
+    found = usage.holdings(pod.read(as_served(explained.after)), _unsaid(asked.rulebook))
 
     assert explained.charges == {holding.container.name: holding.measure.devices for holding in found}
     return True
@@ -97,7 +97,7 @@ def test_a_counter_remembers_nothing_wrong(asked: Asking) -> bool:
     done = stored(asked)
     if done is None:
         return False
-    counter = holdings.Counter(asked.rulebook)
+    counter = usage.Counter(asked.rulebook)
     raws = [as_served(asked.pod), as_served(done.pod)] * 2
 
     assert [counter.held(raw) for raw in raws] == [held(raw, asked.rulebook) for raw in raws]

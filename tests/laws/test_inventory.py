@@ -7,9 +7,11 @@ from functools import cache
 import pytest
 
 from tests import builders
-from webhook.core.reports import demand, explain, inventory
-from webhook.core.reports.explain import Explanation
-from webhook.core.rules import index
+from webhook.cli import explanation
+from webhook.cli.explanation import Explanation
+from webhook.cli.inventory import demand
+from webhook.core import inventory
+from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
 
 COMPUTE = {"gpu-cores", "gpu-sharing"}
@@ -22,7 +24,7 @@ def shipped() -> Rulebook:
 
 @cache
 def alone(backend: str) -> Rulebook:
-    return index.only(backend, shipped())
+    return rulebook.with_only(backend, shipped())
 
 
 def admitted() -> Iterator[tuple[str, Explanation]]:
@@ -32,7 +34,7 @@ def admitted() -> Iterator[tuple[str, Explanation]]:
     """
     for backend in shipped().backends.values():
         for example in backend.examples:
-            [explained] = explain.explain(builders.pod(labels=example.ask), alone(backend.name))
+            [explained] = explanation.explain(builders.pod(labels=example.ask), alone(backend.name))
             if explained.charges and explained.decision.allowed and not example.ask.keys() <= COMPUTE:
                 yield backend.name, explained
 
@@ -44,7 +46,7 @@ CASES = [pytest.param(name, one, id=f"{name}: {one.before['metadata']['labels']}
 def test_a_translated_pod_is_counted_at_least_as_it_was_charged(backend: str, explained: Explanation) -> None:
     rulebook = alone(backend)
 
-    found = demand.demand([explained.after], inventory.read([], rulebook), rulebook)
+    found = demand([explained.after], inventory.read([], rulebook), rulebook)
 
     counted = sum((use.asked.devices for use in found.uses), Fraction(0))
     charged = sum(explained.charges.values())

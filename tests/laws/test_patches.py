@@ -27,7 +27,7 @@ def test_the_patch_and_the_edits_come_to_the_same_pod(asked: Asking) -> bool:
 
     assert jsonpatch.apply_patch(asked.pod, patch.to_patch(planned.edits, asked.pod)) == applied
     assert asked.pod == before
-    return bool(planned.served and planned.edits)
+    return bool(planned.assignments and planned.edits)
 
 
 @every.backend(16, least=4)

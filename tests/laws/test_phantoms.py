@@ -13,11 +13,9 @@ from itertools import count
 import pytest
 
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import PART, Ask, Ledger, reserve
-from webhook.core.quota.settlement import Settlement
-from webhook.core.quota.suspects import FORGET
+from webhook.core.quota.ledger import FORGET, PART, Ask, Ledger, reserve
+from webhook.core.quota.settlement import Settlement, ViewedPod
 from webhook.core.quota.tally import Tally
-from webhook.core.quota.view import Pod
 
 GRACE = 10
 LIMIT: Tally = {"devices": Fraction(16)}
@@ -55,7 +53,7 @@ class Town:
 
     settler: Settlement = field(default_factory=lambda: Settlement("me", GRACE))
     ledger: Ledger = field(default_factory=lambda: Ledger(hard=LIMIT, held={"dev": {}, "ci": {}}, view=1))
-    pods: dict[str, Pod] = field(default_factory=dict)
+    pods: dict[str, ViewedPod] = field(default_factory=dict)
     version: int = 1
     admitted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -87,7 +85,7 @@ class Town:
 
     def _store(self, asked: Ask) -> None:
         self.version += 1
-        self.pods[asked.place] = Pod(asked.uid, asked.namespace, asked.name, asked.amount)
+        self.pods[asked.place] = ViewedPod(asked.uid, asked.namespace, asked.name, asked.amount)
 
     def _delete(self) -> None:
         self.version += 1

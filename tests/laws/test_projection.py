@@ -11,13 +11,12 @@ from tests import builders
 from tests.cases.served import as_served
 from tests.laws import every
 from tests.laws.asking import Asking
+from webhook.core import projection
 from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
-from webhook.core.projection import projection
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import Defaults, Kinds, Namespaces, Quota, TenantPolicy
+from webhook.core.rules.tenant_policy import Defaults, Kinds, Namespaces, Quota, Tenancy, TenantPolicy
 from webhook.core.validate import validate
 
 POLICY = TenantPolicy(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.cases.served import canonical
 from tests.laws import tried
+from webhook.core import request
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import QuantityError
-from webhook.core.request import shorthand
 
 _DECIMALS = st.decimals(min_value=0, max_value=10**9, places=3, allow_nan=False).map(lambda number: f"{number:f}")
 _SIZES = st.builds("{}{}".format, st.integers(1, 2**19), st.sampled_from(["Mi", "Gi"]))
@@ -50,18 +50,16 @@ def test_a_number_is_shown_exactly(number: Fraction) -> None:
     st.fractions(min_value=0, max_value=1, max_denominator=100).filter(lambda share: 0 < share < 1),
 )
 def test_devices_are_shown_as_they_can_be_written(count: int, share: Fraction) -> None:
-    devices = shorthand.devices_from(count, share)
+    devices = request.devices_from(count, share)
     shown = str(devices)
 
-    assert "/" in shown or shorthand.devices(shown) == devices
+    assert "/" in shown or request.devices(shown) == devices
 
 
 NUMBERS = ("gpu", "gpu-memory", "gpu-cores", "gpu-tflops")
 
 
-@pytest.mark.parametrize(
-    "read", [quantity.decimal, quantity.served, quantity.size, *map(shorthand.KEYS.get, NUMBERS)]
-)
+@pytest.mark.parametrize("read", [quantity.decimal, quantity.served, quantity.size, *map(request.KEYS.get, NUMBERS)])
 @tried(500)
 @given(text=st.text(alphabet="0123456789.+-eEiknmKMG xX%_,", max_size=8))
 def test_no_text_is_guessed(read: Callable[[str], object], text: str) -> None:

@@ -21,7 +21,7 @@ from tests.laws import clusters, tried
 from webhook.core.kube import patch as patches
 from webhook.core.mutate import mutate
 from webhook.core.quota import tally
-from webhook.core.rules import index
+from webhook.core.rules import rulebook
 from webhook.core.rules.cluster import Cluster
 from webhook.core.rules.rulebook import Rulebook
 
@@ -142,7 +142,7 @@ def _rulebook(order: tuple[str, ...], resource: str) -> Rulebook:
     loaded = clusters.rulebook(clusters.ALL)
     known = {name: loaded.backends[name] for name in POOLS[resource] if name}
     cluster = Cluster(name="generated", at=loaded.cluster.at, backends=order, device=clusters.CARD)
-    return index.index(cluster, known, loaded.devices)
+    return rulebook.index(cluster, known, loaded.devices)
 
 
 def _selection(resource: str, dice: random.Random) -> Object:

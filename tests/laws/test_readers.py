@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from tests import builders
 from tests.laws import clusters, tried
+from webhook.cli.inventory import Use, demand
+from webhook.core import inventory
 from webhook.core.backends import cards as card_models
 from webhook.core.kube import quantity
-from webhook.core.policy import holdings
+from webhook.core.policy import usage
 from webhook.core.quota import stored
 from webhook.core.quota.tally import DIGITS
-from webhook.core.reports import demand, inventory
-from webhook.core.rules import cluster_policies
+from webhook.core.rules import load
 
 Object = dict[str, Any]
 
@@ -106,12 +107,12 @@ def test_any_amounts_on_a_pod_are_counted(limits: Mapping[str, str], said: Mappi
     pod = builders.pod(builders.container(limits=limits), labels=said, annotations=said)
     pod["metadata"] |= {"name": "p", "namespace": "dev", "uid": "u"}
 
-    assert_small(holdings.Counter(RULES).held(pod).tally)
+    assert_small(usage.Counter(RULES).held(pod).tally)
     assert_small([(use.asked.devices, use.asked.memory) for use in _used(pod)])
 
 
-def _used(pod: Object) -> list[demand.Use]:
-    return list(demand.demand([pod], inventory.read([], RULES), RULES).uses)
+def _used(pod: Object) -> list[Use]:
+    return list(demand([pod], inventory.read([], RULES), RULES).uses)
 
 
 @tried(200)
@@ -133,8 +134,8 @@ def test_any_amounts_on_a_node_are_an_inventory(advertised: Object, labels: Mapp
 def test_any_policy_and_exemption_is_one_or_has_problems(spec: Any) -> None:
     one = [{"metadata": {"name": "one"}, "spec": spec}]
 
-    policies = cluster_policies.policies_from(one, RULES)
-    exemptions = cluster_policies.exemptions_from(one, RULES)
+    policies = load.policies_from(one, RULES)
+    exemptions = load.exemptions_from(one, RULES)
 
     assert len(policies.read) + len(policies.broken) == len(exemptions.read) + len(exemptions.broken) == 1
     assert_small([each.quota.hard for each in policies.read.values() if each.quota])

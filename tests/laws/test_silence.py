@@ -14,7 +14,7 @@ from tests.cases.served import as_served
 from tests.laws import clusters, surroundings, tried
 from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
-from webhook.core.request.request import PREFIX
+from webhook.core.request import PREFIX
 from webhook.core.review import AdmissionRequest
 from webhook.core.validate import validate
 

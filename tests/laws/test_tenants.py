@@ -18,10 +18,18 @@ from webhook.core.kube import patch as patches
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
 from webhook.core.policy import defaults, judge
-from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import RULES, Ceiling, Defaults, Kinds, Namespaces, Quota, TenantPolicy
+from webhook.core.rules.tenant_policy import (
+    RULES,
+    Ceiling,
+    Defaults,
+    Exemption,
+    Kinds,
+    Namespaces,
+    Quota,
+    Tenancy,
+    TenantPolicy,
+)
 from webhook.core.validate import validate
 from webhook.core.violations import Refusal
 

@@ -14,12 +14,11 @@ from typing import Any
 
 from tests import builders
 from tests.cluster.waiting import until
+from tests.development import DEVELOPMENT
 from tests.server.peer import Peer
 
 LAUNCH = Path(__file__).with_name("launch.py")
 ROOT = Path(__file__).parents[2]
-
-DEVELOPMENT = ("-X", "dev")
 
 ENABLED = ("cluster", "catalog-nvidia", "catalog-amd", "nvidia-gpu", "hami-vgpu", "amd-gpu", "tencent-qgpu")
 """The shipped rules that are enabled: the others are loaded, which takes a second of each start, and never used."""

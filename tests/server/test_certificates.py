@@ -14,7 +14,7 @@ from certs.__main__ import replace
 from certs.issue import LOOPBACK, Pair, self_signed
 from tests.cluster.waiting import until
 from tests.server.process import Server, running
-from webhook.server import tls
+from webhook.server import serve
 
 NOW = datetime.now(UTC)
 NOT_USABLE = "the changed certificate is not usable"
@@ -71,10 +71,10 @@ def test_the_page_says_when_the_certificate_that_is_served_ends(folder: Path) ->
 def test_the_end_of_a_certificate_is_read_whenever_that_is(folder: Path, made: Pair, version: ssl.TLSVersion) -> None:
     folder.mkdir()
     put(folder, made)
-    context = tls.context((folder / "tls.crt", folder / "tls.key"))
+    context = serve.tls_context((folder / "tls.crt", folder / "tls.key"))
     context.maximum_version = version
 
-    assert tls.expiry(context, made.certificate) == ends(made)
+    assert serve.certificate_expiry(context, made.certificate) == ends(made)
 
 
 def test_a_volume_of_links_is_followed(tmp_path: Path, folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.server.peer import Peer, request
 from tests.server.process import Server
-from webhook.server import tls
+from webhook.server import serve
 
 
 def test_a_connection_serves_many_reviews(peer: Peer, fraction: bytes) -> None:
@@ -95,7 +95,7 @@ def test_nothing_older_than_tls_1_2_is_spoken(server: Server) -> None:
 
     with pytest.raises(ssl.SSLError):
         Peer.connect(server.port, context)
-    made = tls.context((server.folder / "tls.crt", server.folder / "tls.key"))
+    made = serve.tls_context((server.folder / "tls.crt", server.folder / "tls.key"))
     assert made.minimum_version == ssl.TLSVersion.TLSv1_2
 
 

@@ -10,7 +10,7 @@ from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import rule_files
 from webhook.server import settings
-from webhook.server.lane import Answer, Lane
+from webhook.server.handler import Answer, Lane
 from webhook.telemetry.logs import Lines
 
 

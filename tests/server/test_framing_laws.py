@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.server.peer import chunked, request
 from webhook.server.connection import Connection
-from webhook.server.lane import Answer, Lane
+from webhook.server.handler import Answer, Lane
 from webhook.server.settings import Settings
 from webhook.telemetry.logs import Lines
 

@@ -12,9 +12,9 @@ from webhook.core.decision import Decision, Reservation
 from webhook.core.quota.ledger import Ask
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.server import memo
-from webhook.server.memo import Memo
+from webhook.core.rules.tenant_policy import Tenancy
+from webhook.server import handler
+from webhook.server.handler import Memo
 
 RULES = builders.rulebook(builders.shipped_files())
 
@@ -150,10 +150,10 @@ def test_a_pod_that_is_nested_deeper_than_it_can_be_compared_is_judged() -> None
 
 
 def test_large_projections_are_not_remembered() -> None:
-    large = review("a")._replace(pod={"metadata": {}, "spec": {"nodeSelector": {"zone": "a" * memo.LONGEST}}})
+    large = review("a")._replace(pod={"metadata": {}, "spec": {"nodeSelector": {"zone": "a" * handler.LONGEST}}})
     assert asked(large, large) == 2
 
 
 def test_where_there_is_no_room_the_oldest_decision_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memo, "REMEMBERED", 2)
+    monkeypatch.setattr(handler, "REMEMBERED", 2)
     assert asked(*(review("a", gpu=share) for share in ("0.1", "0.2", "0.3", "0.3", "0.2", "0.1"))) == 4

@@ -14,7 +14,7 @@ from tests.server.peer import Answered, Peer, request
 from tests.server.process import ROOT, Server, running
 from webhook.core.validate import validate
 from webhook.files import rule_files
-from webhook.server.lane import Answer, Lane
+from webhook.server.handler import Answer, Lane
 from webhook.telemetry.logs import Lines
 
 POLICY = """

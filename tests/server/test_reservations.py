@@ -9,13 +9,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from webhook.cluster import reservations as module
+from webhook.cluster import ledgers as module
 from webhook.cluster.client import ApiError, ConflictError
-from webhook.cluster.ledgers import Versioned
-from webhook.cluster.reservations import Reservations
+from webhook.cluster.ledgers import Reservations, Versioned
 from webhook.core.quota import ledger as core
 from webhook.core.quota.ledger import Answered, Ask, Ledger, Outcome
-from webhook.server.offline_reservations import OfflineReservations
+from webhook.server.handler import OfflineReservations
 from webhook.telemetry.metrics import Metrics
 
 T = TypeVar("T")

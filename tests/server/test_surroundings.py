@@ -12,9 +12,9 @@ from tests import builders
 from tests.bench.reviews import container, encoded, pod
 from tests.cluster.waiting import until
 from tests.server.process import Server, running
+from webhook.core import inventory
 from webhook.core.backends import cards
-from webhook.core.reports import inventory
-from webhook.watcher.kinds import NODES, written
+from webhook.watcher.watcher import NODES, written
 
 CLUSTER = """
 apiVersion: gpu-webhook.io/v1alpha1

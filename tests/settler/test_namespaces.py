@@ -4,10 +4,9 @@ from collections.abc import Collection
 from fractions import Fraction
 
 from webhook.core.quota.settlement import GRACE, Settlement
-from webhook.core.rules.tenancy import Tenancy
 from webhook.core.rules.tenant_policy import Namespaces as Selection
-from webhook.core.rules.tenant_policy import Quota, TenantPolicy
-from webhook.settler.namespaces import Namespaces
+from webhook.core.rules.tenant_policy import Quota, Tenancy, TenantPolicy
+from webhook.settler.reconciler import Namespaces
 
 QUOTA = Quota(hard={"devices": Fraction(4)})
 SPACES = ("vision-dev", "vision-ci", "speech", "gpu-operator")

@@ -4,10 +4,11 @@ from functools import cache
 from pathlib import Path
 
 from tests.builders import RULES
-from webhook.core.reports.survey import survey
+from webhook.cli import snapshot
+from webhook.cli import survey as view
+from webhook.cli.survey import survey
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files import rule_files, survey_objects
-from webhook.views import survey as view
+from webhook.files import rule_files
 
 FOLDERS = sorted(folder.parent for folder in Path(__file__).parent.glob("*/seen.yaml"))
 
@@ -19,4 +20,4 @@ def systems() -> Rulebook:
 
 def survey_of(folder: Path) -> str:
     file = folder / "seen.yaml"
-    return view.text(survey(survey_objects.by_kind([(file.read_bytes(), file.name)], systems()), systems()))
+    return view.survey_text(survey(snapshot.by_kind([(file.read_bytes(), file.name)], systems()), systems()))

@@ -1,8 +1,8 @@
 """The checks of an installation, as people and scripts see them."""
 
-from webhook.core.reports import checkup
-from webhook.core.reports.checkup import Check
-from webhook.views import checkup as views
+from webhook.cli import checkup
+from webhook.cli import checkup as views
+from webhook.cli.checkup import Check
 
 CHECKS = [
     Check("replicas", "ok", "3 replicas are ready"),

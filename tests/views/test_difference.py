@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.edited import edited
+from webhook.cli.explain import DifferenceLine, passages
 from webhook.core.kube.patch import Append, Edit, Put, Remove
-from webhook.views.difference import Line, passages
 
 POD: dict[str, Any] = {
     "kind": "Pod",
@@ -27,7 +27,7 @@ def changed(*edits: Edit, before: dict[str, Any] = POD) -> list[str]:
     return [f"{line.mark}{line.text}  {line.rule}".rstrip() for line in lines(before, *edits) if line.mark != " "]
 
 
-def lines(before: dict[str, Any], *edits: Edit) -> list[Line]:
+def lines(before: dict[str, Any], *edits: Edit) -> list[DifferenceLine]:
     found = passages(before, edited(edits, before), edits)
     return list(chain.from_iterable(passage.lines for passage in found))
 

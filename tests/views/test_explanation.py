@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from tests.core.policy.tenants import ceiling, policy, quota, rules
-from webhook.core.reports import explain
+from webhook.cli import explanation
+from webhook.cli.explain import View, view
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Defaults
-from webhook.views.explanation import View, view
 
 
 def _explained(pod: dict[str, Any], rulebook: Rulebook) -> View:
-    (one,) = explain.foreseen(explain.explain(pod, rulebook), rulebook.tenancy)
+    (one,) = explanation.foreseen(explanation.explain(pod, rulebook), rulebook.tenancy)
     return view(one)
 
 

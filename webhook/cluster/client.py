@@ -6,17 +6,20 @@ Its import costs 0.5 s and 55 MiB, so the admission server imports this only whe
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gc
+import logging
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import orjson
@@ -24,6 +27,8 @@ from aiohttp import ClientError, ClientResponse, ClientTimeout
 from kubernetes.aio import client, config
 
 from webhook.core.forms.document import API_VERSION
+
+# The Kubernetes API for every program and command: single objects, lists in pages, watches, compare-and-swap.
 
 Object = Mapping[str, Any]
 
@@ -268,3 +273,38 @@ def _refused(what: str, status: int, body: bytes) -> ApiError:
     except (ValueError, KeyError, TypeError, AttributeError):
         message = body[:200].decode(errors="replace")
     return _ERRORS.get(status, ApiError)(f"{what} was answered with {status}: {message}")
+
+
+# How programs and commands hold a connection to the cluster: one piece of work, or until told to stop.
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+def ask(work: Callable[[Api], Awaitable[T]]) -> T:
+    """Connect, do one piece of work, disconnect; raises ApiError. For commands, and threads of threaded programs."""
+    return asyncio.run(_connected(work))
+
+
+def run(program: Callable[[Api], Awaitable[None]]) -> None:
+    """Connect and run a program until SIGTERM or SIGINT cancels it; raises ApiError where there is no cluster."""
+    try:
+        asyncio.run(_stoppable(program))
+    except asyncio.CancelledError:
+        log.info("stopped")
+
+
+async def _stoppable(program: Callable[[Api], Awaitable[None]]) -> None:
+    me, loop = asyncio.current_task(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: me and me.cancel())
+    await _connected(program)
+
+
+async def _connected(work: Callable[[Api], Awaitable[T]]) -> T:
+    api = await connect()
+    try:
+        return await work(api)
+    finally:
+        await api.close()

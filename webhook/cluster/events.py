@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from webhook.cluster.client import Api, ApiError, Object, timestamp
 from webhook.core.decision import Decision
-from webhook.core.kube import paths
+from webhook.core.kube import fields
 from webhook.core.review import AdmissionRequest
 from webhook.core.violations import QUOTA
 
@@ -45,7 +45,7 @@ class Events:
     def record(self, request: AdmissionRequest, decision: Decision) -> None:
         """Take note of a decision; write an event for the owner of a refused pod if it had none lately."""
         texts = [violation.message for violation in decision.violations if violation.code == QUOTA]
-        owner = next(paths.controllers(request.pod), None)
+        owner = next(fields.controllers(request.pod), None)
         if not texts or owner is None or len(self._writing) >= AT_ONCE or not self._is_due(str(owner.get("uid"))):
             return
         event = written(owner, request.namespace, f"[{QUOTA}] {'; '.join(texts)}", datetime.now(UTC))

@@ -1,14 +1,38 @@
-"""Ledgers in a cluster: the status of one TenantUsage object for each tenant, replaced by compare-and-swap."""
+"""Reservations of this replica in the ledgers of a cluster, which are written by compare-and-swap.
+
+    draw        a pod is admitted at once, from the replica's escrow (core/quota/escrow.py)
+    reserve     a name that another pod has is refused: so would the API server do, a moment later, and nobody would
+                tell that the reservation stands for nothing. Else, if the escrow does not suffice, the request waits,
+                and starts the task of its tenant, which runs while requests wait or the escrow is open:
+    _serve      turn after turn, a pause between:
+    _round      all requests that wait are judged by one state of the ledger, and written into it at once
+    _renew      no request waits: drawn pods are written down as reservations, and the escrow is opened anew
+
+A request over the limit is refused only after the settler has counted anew: a pod that was deleted a moment ago may
+have made room. A request that has to wait longer than the API server allows is answered "retry". If its reservation
+was written all the same, the settler takes it back, as no pod of it appears.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
-from webhook.cluster.client import GROUP, Api, MissingError, Object
+from webhook.cluster.client import GROUP, Api, ApiError, ConflictError, MissingError, Object
 from webhook.core.forms.document import API_VERSION
+from webhook.core.quota import ledger as ledgers
 from webhook.core.quota import stored
-from webhook.core.quota.ledger import Ledger
+from webhook.core.quota.escrow import Account
+from webhook.core.quota.ledger import Answered, Ask, Ledger, Outcome
+from webhook.telemetry.metrics import Metrics
+
+# Ledgers in a cluster: the status of one TenantUsage object for each tenant, replaced by compare-and-swap.
 
 COLLECTION: Final = f"{GROUP}/tenantusages"
 WRITE_SECONDS: Final = 3.0
@@ -88,3 +112,269 @@ def written(tenant: str, ledger: Ledger | None, version: str) -> Object:
     metadata = {"name": tenant, **({"resourceVersion": version} if version else {})}
     status = {} if ledger is None else {"status": stored.write(ledger)}
     return {"apiVersion": API_VERSION, "kind": stored.KIND, "metadata": metadata, **status}
+
+
+# Reservations of this replica in the ledgers of a cluster, which are written by compare-and-swap.
+
+GATHER_SECONDS: Final = 0.01
+"""How long others are waited for where several requests came at once: a write costs the API server more than a
+request costs this replica."""
+
+HOLD_SECONDS: Final = 0.5
+"""How often the escrow is renewed, or closed where nothing was drawn."""
+
+LONGEST_HOLD: Final = 8.0
+"""The same while writes fail."""
+
+FIRST_PAUSE: Final = 0.015
+LONGEST_PAUSE: Final = 0.25
+"""Seconds between two looks whether the settler has counted the tenant anew."""
+
+log = logging.getLogger(__name__)
+
+TAKEN: Final = Outcome("taken")
+
+TOO_LATE: Final = Outcome("again", why="the ledger did not answer in time")
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that waits for its answer.
+
+    recount  the count of the settler that it has to see before it is refused
+    late     its answer if there is none in time
+    """
+
+    ask: Ask
+    answer: asyncio.Future[Answered]
+    recount: int | None = None
+    late: Outcome = TOO_LATE
+
+    def is_unsure(self, outcome: Outcome, by: Ledger) -> bool:
+        """Whether a new count is needed: once before a refusal, and for as long as the request has to wait."""
+        if outcome.verdict == "wait":
+            return self.recount is None or by.recounted >= self.recount
+        return outcome.verdict == "over" and self.recount is None
+
+    def is_final(self, outcome: Outcome, by: Ledger, *, fresh: bool) -> bool:
+        """Whether an outcome is the answer: a refusal is only by a ledger that was counted after the request."""
+        if outcome.verdict == "over":
+            return self.recount is not None and by.recounted >= self.recount
+        return outcome.verdict == "admit" or (fresh and outcome.verdict == "again")
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The requests of one tenant, and what is known of its ledger; `crowd`: how many were last answered at once."""
+
+    account: Account
+    waiting: list[_Waiting] = field(default_factory=list)
+    known: Versioned | None = None
+    crowd: int = 0
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger as far as it is known."""
+        return self.known.ledger if self.known else Ledger()
+
+    def unanswered(self) -> list[_Waiting]:
+        """The requests that still wait."""
+        return [each for each in self.waiting if not each.answer.done()]
+
+
+class _Verdicts(NamedTuple):
+    """Requests with their outcomes by one state of a ledger, and the ledger that reserves for those admitted.
+
+    `fresh`: the ledger was read for them.
+    """
+
+    by: Ledger
+    after: Ledger
+    outcomes: Sequence[tuple[_Waiting, Outcome]]
+    fresh: bool
+
+    def unsure(self) -> list[_Waiting]:
+        return [each for each, outcome in self.outcomes if each.is_unsure(outcome, self.by)]
+
+    def final(self) -> list[tuple[_Waiting, Outcome]]:
+        return [pair for pair in self.outcomes if pair[0].is_final(pair[1], self.by, fresh=self.fresh)]
+
+    def admitted(self) -> list[Ask]:
+        return [each.ask for each, outcome in self.outcomes if outcome.verdict == "admit"]
+
+
+class Reservations:
+    """Reserves in a store of ledgers; belongs to one event loop."""
+
+    def __init__(self, store: Store, metrics: Metrics) -> None:
+        self._store = store
+        self._metrics = metrics
+        self._queues: dict[str, _Queue] = {}
+        self._replica = secrets.token_hex(8)
+        self._closing = False
+
+    def draw(self, tenant: str, ask: Ask) -> Answered | None:
+        """Admit a pod from the escrow; None where it does not suffice."""
+        queue = self._queues.get(tenant)
+        if queue is None or not queue.account.draw(ask, monotonic()):
+            return None
+        if queue.account.is_low:
+            queue.more.set()
+        self._metrics.reservation_seconds.observe(0)
+        self._metrics.ledger[("drawn",)] += 1
+        return Answered(Outcome("admit"), queue.ledger)
+
+    async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:
+        """Reserve in the ledger and answer before the deadline, in the monotonic clock's seconds."""
+        began = monotonic()
+        try:
+            async with asyncio.timeout(deadline - began):
+                taken = await self._is_taken(ask)
+            return Answered(TAKEN, Ledger()) if taken else await self._reserved(tenant, ask, deadline)
+        except TimeoutError:
+            return Answered(TOO_LATE, Ledger())
+        finally:
+            self._metrics.reservation_seconds.observe(monotonic() - began)
+
+    async def _is_taken(self, ask: Ask) -> bool:
+        """Whether another pod has the name; False if this replica cannot read pods: suspects stay limited."""
+        try:
+            return await self._store.uid(ask.place) not in {None, ask.uid}
+        except ApiError as error:
+            self._metrics.ledger[("error",)] += 1
+            log.warning("whether a pod has the name is not known: %s", error)
+            return False
+
+    async def _reserved(self, tenant: str, ask: Ask, deadline: float) -> Answered:
+        queue = self._queues.setdefault(tenant, _Queue(Account(self._replica)))
+        waiting = _Waiting(ask, asyncio.get_running_loop().create_future())
+        queue.waiting.append(waiting)
+        queue.more.set()
+        if queue.task is None or queue.task.done():
+            queue.task = asyncio.create_task(self._serve(tenant, queue))
+        try:
+            return await asyncio.wait_for(waiting.answer, deadline - monotonic())
+        except TimeoutError:
+            return Answered(waiting.late, queue.ledger)
+
+    async def preview(self, tenant: str, ask: Ask, deadline: float) -> Answered:
+        """What would become of an ask by the ledger as it is now; of one over the limit, by what it is soon."""
+        try:
+            async with asyncio.timeout(deadline - monotonic()):
+                found = await self._preview(tenant, ask)
+                if found.outcome.verdict == "over":
+                    await asyncio.sleep(HOLD_SECONDS)
+                    found = await self._preview(tenant, ask)
+                while found.outcome.verdict == "wait":
+                    await asyncio.sleep(LONGEST_PAUSE)
+                    found = await self._preview(tenant, ask)
+                return found
+        except (ApiError, TimeoutError):
+            return Answered(TOO_LATE, Ledger())
+
+    async def _preview(self, tenant: str, ask: Ask) -> Answered:
+        found = (await self._store.read(tenant)).ledger
+        closed = {token: amount for token, amount in found.advances.items() if not amount}
+        _, [outcome] = ledgers.reserve(replace(found, advances=closed), [ask])
+        return Answered(outcome, found)
+
+    async def close(self) -> None:
+        """Close the escrow of every tenant: this process ends."""
+        self._closing = True
+        for queue in self._queues.values():
+            queue.more.set()
+        await asyncio.gather(*(each.task for each in self._queues.values() if each.task), return_exceptions=True)
+
+    def known(self) -> Iterator[tuple[str, Ledger]]:
+        """The ledgers that were used of late, by tenant."""
+        return ((tenant, queue.known.ledger) for tenant, queue in self._queues.items() if queue.known)
+
+    async def _serve(self, tenant: str, queue: _Queue) -> None:
+        """Take turns until no request waits and the escrow is closed."""
+        pause, hold = FIRST_PAUSE, HOLD_SECONDS
+        while queue.waiting or queue.account.is_open:
+            queue.more.clear()
+            try:
+                pause = await self._turn(tenant, queue, pause)
+                hold = FIRST_PAUSE if self._closing else HOLD_SECONDS
+            except ConflictError:
+                self._metrics.ledger[("conflict",)] += 1
+                queue.known = None
+                continue
+            except Exception as error:  # whatever it is, requests wait for the next turn
+                self._metrics.ledger[("error",)] += 1
+                log.warning("the ledger of %s: %s", tenant, error, exc_info=not isinstance(error, ApiError))
+                queue.known, pause, hold = None, LONGEST_PAUSE, min(2 * hold, LONGEST_HOLD)
+            queue.waiting = queue.unanswered()
+            if queue.waiting:
+                await _pause(queue.more, pause)
+            elif queue.account.is_open:
+                queue.more.clear()
+                await _pause(queue.more, hold)
+
+    async def _turn(self, tenant: str, queue: _Queue, pause: float) -> float:
+        """Answer the requests that wait, or renew the escrow where none does; the pause before the next turn."""
+        if not queue.waiting:
+            await self._renew(tenant, queue)
+            return FIRST_PAUSE
+        if queue.crowd > 1:
+            await asyncio.sleep(GATHER_SECONDS)
+        queue.crowd = await self._round(tenant, queue)
+        return FIRST_PAUSE if queue.crowd else min(2 * pause, LONGEST_PAUSE)
+
+    async def _round(self, tenant: str, queue: _Queue) -> int:
+        """Judge the requests that wait by one state of the ledger, written once for all; how many that answered."""
+        fresh = queue.known is None
+        known = queue.known or await self._read(tenant, queue)
+        judged = _judge(queue, known.ledger, fresh=fresh)
+        after, unsure, final = judged.after, judged.unsure(), judged.final()
+        if unsure:
+            after = replace(after, recount=after.recount + 1)
+            self._metrics.ledger[("recount",)] += 1
+        if not self._closing:
+            after = queue.account.open(after, judged.admitted(), monotonic())
+        known = await self._write(tenant, queue, known, after)
+        for each in unsure:
+            each.recount = after.recount
+        for each, outcome in final:
+            if not each.answer.done():
+                each.answer.set_result(Answered(outcome, known.ledger))
+        # Requests without an answer have to be judged by another state than this one.
+        queue.known = known if len(final) == len(judged.outcomes) else None
+        return len(final)
+
+    async def _renew(self, tenant: str, queue: _Queue) -> None:
+        """Write drawn pods down as reservations, and open the escrow anew."""
+        known, account = await self._read(tenant, queue), queue.account
+        after = account.close(known.ledger) if self._closing else account.renew(known.ledger, monotonic())
+        queue.known = await self._write(tenant, queue, known, after)
+
+    async def _read(self, tenant: str, queue: _Queue) -> Versioned:
+        known = await self._store.read(tenant)
+        queue.account.learn(known.ledger)
+        return known
+
+    async def _write(self, tenant: str, queue: _Queue, known: Versioned, after: Ledger) -> Versioned:
+        """Replace a ledger, unless it stays as it is. One that cannot be read as a whole is left to the settler."""
+        if after is known.ledger or known.ledger.problems:
+            return known
+        written = await self._store.write(tenant, after, known.version)
+        queue.account.wrote(written.ledger)
+        return written
+
+
+def _judge(queue: _Queue, ledger: Ledger, *, fresh: bool) -> _Verdicts:
+    """Judge the requests of a queue that wait, in their order."""
+    waiting = queue.unanswered()
+    after, outcomes = ledgers.reserve(queue.account.close(ledger), [each.ask for each in waiting])
+    for each, outcome in zip(waiting, outcomes, strict=True):
+        each.late = outcome._replace(verdict="again") if outcome.why else TOO_LATE
+    return _Verdicts(ledger, after, list(zip(waiting, outcomes, strict=True)), fresh)
+
+
+async def _pause(more: asyncio.Event, seconds: float) -> None:
+    """Wait so long, or until another request comes."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(more.wait(), seconds)

@@ -8,7 +8,6 @@
     GET  /api/inventory the contract of `gpu-webhook inventory -o json`
     GET  /api/tenants   the contract of `gpu-webhook tenants -o json`
     POST /api/explain   YAML or JSON in, the contract of `gpu-webhook explain -o json` out;
-                        `?backend=`, `?namespace=`, `?user=` and `?at=` as the options of the command
 
 Belongs here: HTTP for a person at the machine, and the HTML of the pages. Does not belong here: what is
 decided (`webhook.files.question`), its words (`webhook.views`), and anything a cluster depends on: admission
@@ -17,14 +16,6 @@ again when they change.
 
 The page is for loopback: there is no log-in. So it answers only to the names of this machine, takes posts only from
 itself, runs no script but its own, and bounds what can be pasted (`guard`, `pasted`).
-
-    serving  the process: gunicorn with one worker
-    app      the routes and what the templates are given
-    guard    who is answered, and which headers every answer has
-    pasted   text that was pasted, explained or refused
-    tries    pods to begin with
-    loaded   the rules as they are on disk now
-    sources  where nodes, pods and tenants come from
 """
 
 from __future__ import annotations

@@ -6,26 +6,82 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from flask import Flask, Response, abort, render_template, request
 from jinja2 import StrictUndefined
 from markupsafe import Markup, escape
+from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from webhook.console import guard, pasted, tries
-from webhook.console.loaded import Loaded, Rules
+from webhook.cli import tenants
+from webhook.cli.explain import view
+from webhook.cli.explanation import Explanation, contract
+from webhook.cli.inventory import Overview, card, state
+from webhook.cli.table import gib, memory, short
+from webhook.cli.tenants import Problem
+from webhook.console import pasted
 from webhook.console.pasted import Pasted, UnreadableError
-from webhook.console.sources import Seen, Source, Standings, T
-from webhook.core.reports.explain import Explanation, contract
-from webhook.core.reports.overview import Overview
-from webhook.core.reports.tenants import Problem
+from webhook.console.sources import Loaded, LoadedRules, Seen, Source, Standings, T
 from webhook.core.rules.rulebook import Rulebook
-from webhook.views import tenants
-from webhook.views.explanation import view
-from webhook.views.inventory import card, state
-from webhook.views.table import gib, memory, short
+
+# What keeps a page without a log-in for the person at the machine: who may ask, and what an answer may do.
+
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # with no-referrer a browser sends `Origin: null`, even to ourselves
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def refusal(method: str, headers: Headers, bound: str) -> str | None:
+    """Why a request is refused, None if it is not; `bound` is the host that the console listens on."""
+    host = headers.get("Host", "")
+    if not _is_ours(_name(host), bound):
+        return (
+            f'the console answers to the names of this machine, not to "{host[:100]}": '
+            "open it as localhost or 127.0.0.1, or start it with --bind and the name you use"
+        )
+    origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
+    from_here = site in {None, "same-origin", "none"} and origin in {None, f"http://{host}", f"https://{host}"}
+    if method not in {"GET", "HEAD"} and not from_here:
+        return "the console takes posts from its own page and from programs, not from other web sites"
+    return None
+
+
+def _name(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return ""
+
+
+def _is_ours(name: str, bound: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost") or (name and name == bound.lower()):
+        return True
+    address = _address(name)
+    if address is None:
+        return False
+    listens_everywhere = (own := _address(bound)) is not None and own.is_unspecified
+    return address.is_loopback or address == own or listens_everywhere  # an address needs no DNS
+
+
+def _address(name: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(name)
+    except ValueError:
+        return None
+
+
+# The routes, as a Flask application.
 
 SHOWN: Final = 20
 """Pods whose results a page holds; a list of hundreds is for `/api/explain`."""
@@ -63,7 +119,7 @@ def create_app(
         selection=tenants.selection,
         ends=tenants.ends,
     )
-    watched = Rules(rules, source.around)
+    watched = LoadedRules(rules, source.around)
     _guard(app, bound)
     standings = standings or Standings()
     _pages(app, watched, standings)
@@ -81,12 +137,12 @@ def _breakable(path: str) -> Markup:
 def _guard(app: Flask, bound: str) -> None:
     @app.before_request
     def refuse() -> None:
-        if reason := guard.refusal(request.method, request.headers, bound):
+        if reason := refusal(request.method, request.headers, bound):
             abort(HTTPStatus.FORBIDDEN, reason)
 
     @app.after_request
     def harden(response: Response) -> Response:
-        response.headers.update(guard.HEADERS)
+        response.headers.update(HEADERS)
         return response
 
     @app.errorhandler(HTTPException)
@@ -111,7 +167,7 @@ def _drain() -> None:
             left -= len(chunk)
 
 
-def _pages(app: Flask, rules: Rules, standings: Standings) -> None:
+def _pages(app: Flask, rules: LoadedRules, standings: Standings) -> None:
     @app.get("/")
     def begin() -> str:
         loaded = rules.now()
@@ -133,7 +189,7 @@ def _pasted(text: bytes, said: Mapping[str, str]) -> Pasted:
 
 def _chosen(loaded: Loaded) -> tuple[str, str]:
     """What the address asks for: one of the examples of a back end, or of the pods to begin with."""
-    chosen = tries.TRIES.get(request.args.get("try", ""), tries.TRIES["share"])
+    chosen = pasted.TRIES.get(request.args.get("try", ""), pasted.TRIES["share"])
     backend = request.args.get("backend", "")
     if loaded.rulebook is None or backend not in loaded.rulebook.backends:
         return "", chosen.text
@@ -141,7 +197,7 @@ def _chosen(loaded: Loaded) -> tuple[str, str]:
     number = request.args.get("example", type=int)
     if number is None or not 0 < number <= len(examples):
         return backend, chosen.text
-    return backend, tries.of(examples[number - 1])
+    return backend, pasted.tries_for(examples[number - 1])
 
 
 def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
@@ -159,7 +215,7 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
         "page.html",
         rules=loaded.contract(),
         unseen=loaded.unseen or unknown,
-        tries=tries.TRIES,
+        tries=pasted.TRIES,
         asked=asked,
         views=[view(explanation) for explanation in found[:SHOWN]],
         hidden=len(found[SHOWN:]),
@@ -169,7 +225,7 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
     )
 
 
-def _api(app: Flask, rules: Rules, standings: Standings) -> None:
+def _api(app: Flask, rules: LoadedRules, standings: Standings) -> None:
     @app.get("/api/rules")
     def what_is_loaded() -> Response:
         return _json(rules.now().contract())
@@ -189,7 +245,7 @@ def _api(app: Flask, rules: Rules, standings: Standings) -> None:
         return _json(contract(answered.found))
 
 
-def _inventory(app: Flask, rules: Rules, source: Source) -> None:
+def _inventory(app: Flask, rules: LoadedRules, source: Source) -> None:
     @app.get("/inventory")
     def what_there_is() -> str:
         loaded = rules.now()
@@ -201,7 +257,7 @@ def _inventory(app: Flask, rules: Rules, source: Source) -> None:
         return _contract(source.now(_usable(rules)), Overview.contract)
 
 
-def _tenants(app: Flask, rules: Rules, standings: Standings) -> None:
+def _tenants(app: Flask, rules: LoadedRules, standings: Standings) -> None:
     @app.get("/tenants")
     def who_uses_what() -> str:
         loaded = rules.now()
@@ -222,7 +278,7 @@ def _tenants(app: Flask, rules: Rules, standings: Standings) -> None:
         return _contract(standings.now(_usable(rules)), tenants.contract)
 
 
-def _usable(rules: Rules) -> Rulebook:
+def _usable(rules: LoadedRules) -> Rulebook:
     """The rulebook; where the rules do not load, the request ends with what is wrong with them."""
     loaded = rules.now()
     if loaded.rulebook is None:

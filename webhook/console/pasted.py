@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from time import time
 from typing import Any, Final, NamedTuple
 
-from webhook.core.kube import time as times
-from webhook.core.reports.missing import Setting
+import yaml
+
+from webhook.cli import explain, snapshot
+from webhook.cli.explain import Answer, Question
+from webhook.cli.explanation import Setting
+from webhook.core.kube import fields as times
+from webhook.core.request import PREFIX
+from webhook.core.rules.backend import Example
 from webhook.core.rules.rulebook import Rulebook
+from webhook.files import documents
 from webhook.files import documents as files
-from webhook.files import manifests, question, tenant_objects
-from webhook.files.question import Answer, Question
+
+# Text that was pasted into the page: bytes in, explanations out, or a sentence with the line it is about.
 
 MAX_BYTES: Final = 1 << 20
 """etcd stores no object above 1.5 MiB, and a larger pod is not readable on a page."""
@@ -47,21 +55,21 @@ class Pasted(NamedTuple):
     backend: str = ""
 
 
-def answer(pasted: Pasted, rulebook: Rulebook, there: tenant_objects.Objects) -> Answer:
+def answer(pasted: Pasted, rulebook: Rulebook, there: snapshot.TenantObjects) -> Answer:
     """Explain every pod in the text as the command does, by the tenants that are there; raises UnreadableError."""
     if len(pasted.text) + len(pasted.around) > MAX_BYTES:
         raise UnreadableError(f"this is more than {MAX_BYTES >> 20} MiB")
     if not pasted.text.strip():
         raise UnreadableError("there is nothing here yet: paste a pod, or anything that makes pods")
     try:
-        at = times.seconds(pasted.at) if pasted.at else time()
+        at = times.parse_time(pasted.at) if pasted.at else time()
     except ValueError as error:
         raise UnreadableError(str(error)) from None
     setting = Setting(pasted.namespace, pasted.user, at)
     documents = _parsed(pasted.text, "the text")
     around = _parsed(pasted.around, "the objects around it")
     try:
-        answered = question.answer(Question(documents, around, setting, pasted.backend), rulebook, there)
+        answered = explain.answer_question(Question(documents, around, setting, pasted.backend), rulebook, there)
     except files.UnreadableError as error:
         raise UnreadableError(str(error)) from None
     if not answered.found:
@@ -71,7 +79,7 @@ def answer(pasted: Pasted, rulebook: Rulebook, there: tenant_objects.Objects) ->
 
 def _parsed(content: bytes, name: str) -> list[Mapping[str, Any]]:
     try:
-        return manifests.parse(content, name, most=MAX_VALUES) if content.strip() else []
+        return documents.parse_manifests(content, name, most=MAX_VALUES) if content.strip() else []
     except files.UnreadableError as error:
         raise _located(str(error), content) from None
 
@@ -87,3 +95,91 @@ def _located(message: str, content: bytes) -> UnreadableError:
     if line > len(lines) or column > MAX_EXCERPT:
         return UnreadableError(text)
     return UnreadableError(text, lines[line - 1][:MAX_EXCERPT], " " * (column - 1) + "^")
+
+
+# Pods to begin with, for a reader of the page who has none at hand.
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A text for the form, and what the link to it says."""
+
+    title: str
+    text: str
+
+
+_POD: Final = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: train
+  labels:
+{labels}
+spec:
+  containers:
+  - name: train
+    image: registry.example/train:1
+    command: [python, train.py]
+    resources:
+      limits: {{cpu: "4", memory: 16Gi}}
+"""
+
+_WORKLOADS: Final = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: answers
+spec:
+  replicas: 2
+  selector:
+    matchLabels: {app: answers}
+  template:
+    metadata:
+      labels: {app: answers, gpu: "0.3"}
+    spec:
+      containers:
+      - name: model
+        image: registry.example/answers:1
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: nightly
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate:
+    spec:
+      template:
+        metadata:
+          annotations: {gpu-webhook.io/gpu: "2"}
+        spec:
+          restartPolicy: Never
+          containers:
+          - name: train
+            image: registry.example/train:1
+"""
+
+
+def _pod(*labels: str) -> str:
+    return _POD.format(labels="\n".join(f"    {label}" for label in labels))
+
+
+TRIES: Final = {
+    "share": Try("three tenths of a GPU", _pod('gpu: "0.3"')),
+    "memory": Try("8 GiB of a GPU", _pod("gpu-memory: 8Gi")),
+    "whole": Try("two GPUs", _pod('gpu: "2"')),
+    "workloads": Try("a Deployment and a CronJob", _WORKLOADS),
+    "refused": Try("a mistake", _pod('gpu: "1.5"')),
+}
+
+
+def tries_for(example: Example) -> str:
+    """A pod that asks what an example of a rule asks."""
+    said = {f"{PREFIX}{key.removeprefix('gpu-')}": value for key, value in example.ask.items()}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "example", "annotations": said},
+        "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}]},
+    }
+    return yaml.safe_dump(pod, sort_keys=False)

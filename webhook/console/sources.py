@@ -6,20 +6,24 @@ Safe to use from several threads; each of them waits while another one reads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from webhook.cluster import current
-from webhook.core.reports.overview import Overview
-from webhook.core.reports.tenants import Tenants
+from webhook.cli import check, snapshot
+from webhook.cli.inventory import Overview
+from webhook.cli.tenants import Tenants
+from webhook.core.forms.document import Problem
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files import file_stamps, inventory_objects, surroundings, tenant_objects
+from webhook.files import rule_files, surroundings
 from webhook.files.documents import UnreadableError
+from webhook.files.surroundings import SurroundingsError
 
-Read = TypeVar("Read", inventory_objects.Objects, tenant_objects.Objects)
+# Where the inventory and the tenants on the page come from: files, the cluster itself, or what stands beside them.
+
+Read = TypeVar("Read", snapshot.ClusterObjects, snapshot.TenantObjects)
 T = TypeVar("T")
 
 FRESH_SECONDS: Final = 10.0
@@ -60,7 +64,7 @@ class _Latest(Generic[Read, T]):
             return Seen(None, self._origin, self._counted, str(error))
 
     def _latest(self) -> Read:
-        stamp = file_stamps.file(self._file) if self._file else None
+        stamp = rule_files.file_stamp(self._file) if self._file else None
         if self._found is not None:
             found, seen, at = self._found
             if stamp == seen and (self._file or monotonic() - at < FRESH_SECONDS):
@@ -73,47 +77,47 @@ class _Latest(Generic[Read, T]):
         raise NotImplementedError
 
 
-class Source(_Latest[inventory_objects.Objects, Overview]):
+class Source(_Latest[snapshot.ClusterObjects, Overview]):
     """Nodes and pods as they are now: of a file, of the cluster (`live`), or only nodes, of the watcher's file."""
 
     def __init__(self, file: Path | None = None, around: Path | None = None, *, live: bool = False) -> None:
         self.around = around
-        read = current.inventory if live else lambda: _inventory(file, around)
+        read = snapshot.read_inventory if live else lambda: _inventory(file, around)
         origin = "the cluster" if live else str(file or around or "")
         super().__init__(None if live else file or around, origin, read, counted=live or file is not None)
-        self._viewed: tuple[inventory_objects.Objects, Rulebook, Overview] | None = None
+        self._viewed: tuple[snapshot.ClusterObjects, Rulebook, Overview] | None = None
 
-    def _view(self, objects: inventory_objects.Objects, rulebook: Rulebook) -> Overview:
+    def _view(self, objects: snapshot.ClusterObjects, rulebook: Rulebook) -> Overview:
         """The view of objects, kept while both stay: for thousands of pods it takes a second."""
         if self._viewed is None or self._viewed[0] is not objects or self._viewed[1] is not rulebook:
             self._viewed = objects, rulebook, objects.view(rulebook)
         return self._viewed[2]
 
 
-class Standings(_Latest[tenant_objects.Objects, Tenants]):
+class Standings(_Latest[snapshot.TenantObjects, Tenants]):
     """Tenants as they are now: of a file, of the cluster (`live`), or of the rule files alone."""
 
     def __init__(self, file: Path | None = None, *, live: bool = False) -> None:
-        read = current.tenants if live else lambda: _parsed(tenant_objects.Objects(), file)
+        read = snapshot.read_tenants if live else lambda: _parsed(snapshot.TenantObjects(), file)
         origin = "the cluster" if live else str(file or "the rule files")
         super().__init__(None if live else file, origin, read, counted=live or file is not None)
 
-    def there(self) -> tuple[tenant_objects.Objects, str]:
+    def there(self) -> tuple[snapshot.TenantObjects, str]:
         """The policies, exemptions, ledgers and namespaces; and why these are not known, if so."""
         try:
             with self._lock:
                 return self._latest(), ""
         except UnreadableError as error:
-            return tenant_objects.Objects(), f"Nothing is known of tenants: {error}"
+            return snapshot.TenantObjects(), f"Nothing is known of tenants: {error}"
 
-    def _view(self, objects: tenant_objects.Objects, rulebook: Rulebook) -> Tenants:
+    def _view(self, objects: snapshot.TenantObjects, rulebook: Rulebook) -> Tenants:
         return objects.view(rulebook, time(), live=self._counted)
 
 
-def _inventory(file: Path | None, around: Path | None) -> inventory_objects.Objects:
+def _inventory(file: Path | None, around: Path | None) -> snapshot.ClusterObjects:
     if file is None and around is None:
         raise UnreadableError(NO_SOURCE)
-    objects = _parsed(inventory_objects.Objects(), file)
+    objects = _parsed(snapshot.ClusterObjects(), file)
     if file is None and around is not None:
         objects.nodes += surroundings.read(around).get("nodes", ())
     return objects
@@ -126,3 +130,58 @@ def _parsed(objects: Read, file: Path | None) -> Read:
     except OSError as error:
         raise UnreadableError(f"{file}: {error.strerror}") from None
     return objects
+
+
+# The rules as they are on disk now: read again when a file has changed, so an author sees an edit on reload.
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A rulebook, or the problems that keep the files from being one.
+
+    Never an older rulebook: a page that explains by rules which are no longer on disk would mislead their author.
+    `unseen` is why nothing is known of the cluster around, where something should be.
+    """
+
+    rulebook: Rulebook | None
+    problems: Sequence[Problem] = ()
+    unseen: str | None = None
+
+    def contract(self) -> dict[str, Any]:
+        """Whether the rules can be used; then what they say, else everything that is wrong with them."""
+        return check.broken(self.problems) if self.rulebook is None else check.contract(self.rulebook)
+
+
+class LoadedRules:
+    """The rules of one directory, in the surroundings that a file tells of; safe to use from several threads."""
+
+    def __init__(self, directory: Path, around: Path | None = None) -> None:
+        self.directory = directory
+        self._around = around
+        self._lock = threading.Lock()
+        self._stamp: object = None
+        self._loaded = Loaded(None)
+
+    def now(self) -> Loaded:
+        """What the files hold at this moment."""
+        with self._lock:
+            # Before the files are read: a change in between is seen next time.
+            stamp = rule_files.directory_stamp(self.directory), self._around and rule_files.file_stamp(self._around)
+            if stamp != self._stamp:
+                self._loaded = _load(self.directory, self._around)
+                whole = self._loaded.rulebook is not None and self._loaded.unseen is None
+                self._stamp = stamp if whole else None  # else it is read again: what failed may pass without a change
+            return self._loaded
+
+
+def _load(directory: Path, around: Path | None) -> Loaded:
+    try:
+        rulebook = rule_files.load_cached(directory)
+    except rule_files.RuleFilesError as error:
+        return Loaded(None, error.problems)
+    if around is None:
+        return Loaded(rulebook)
+    try:
+        return Loaded(surroundings.around(rulebook, around))
+    except SurroundingsError as error:
+        return Loaded(rulebook, unseen=f"Nothing is known of the cluster's nodes: {error}")

@@ -3,10 +3,4 @@
 Belongs here: understanding a request, choosing a back end, translating, judging, counting. Does not belong here: I/O,
 the clock, randomness, logging, flask, kubernetes, YAML, or the name of any vendor. import-linter holds that, and the
 order of the rooms, which `webhook/README.md` shows.
-
-    mutate      POST /mutate, from a request to a decision
-    validate    POST /validate, from a request to a decision
-    review      the wire: AdmissionReview in, AdmissionReview out
-    decision    the answer to one review
-    violations  why a pod is refused, and every code of a message
 """

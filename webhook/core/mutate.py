@@ -5,16 +5,16 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import NamedTuple
 
+from webhook.core import projection
 from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
 from webhook.core.forms.document import Nearest
-from webhook.core.interpret import hints, interpret
+from webhook.core.interpret import interpret, locations
 from webhook.core.kube import patch, pod
-from webhook.core.kube.paths import at
+from webhook.core.kube.fields import at
 from webhook.core.kube.pod import Pod
 from webhook.core.plan.plan import Plan
-from webhook.core.policy import defaults, device_access, holdings, judge, observe, restated
-from webhook.core.projection import budget, projection
-from webhook.core.projection.budget import ExcessError
+from webhook.core.policy import defaults, device_access, judge, observe, updates, usage
+from webhook.core.projection import ExcessError
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
@@ -38,8 +38,8 @@ def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return UNTOUCHED
     whole = at(request.pod, "metadata", "uid") is None  # which the API server gives to what it has merged
     try:
-        budget.check(request.old_pod or {})
-        return restated.decide(projection.project(request, rulebook), rulebook, whole=whole)
+        projection.check_budget(request.old_pod or {})
+        return updates.keep_stored(projection.project(request, rulebook), rulebook, whole=whole)
     except (ExcessError, Refusal):
         return UNTOUCHED
 
@@ -59,12 +59,12 @@ def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
     except Refusal as refusal:
         return Translated(observe.refused(refusal, rulebook))
     decision = _decision(planned, seen, request, rulebook)
-    return Translated(observe.enforced_mutation(decision, planned.served, rulebook), planned)
+    return Translated(observe.enforced_mutation(decision, planned.assignments, rulebook), planned)
 
 
 def _without_gpu(seen: Pod, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """The decision for a pod that asks for nothing: its author is told of keys that may have been meant to."""
-    warnings = [*hints.of_keys(seen, rulebook, Nearest(interpret.WORDS))]
+    warnings = [*locations.hints_of_keys(seen, rulebook, Nearest(interpret.WORDS))]
     removed = device_access.removal(seen, {}, rulebook)
     if not warnings and not removed:
         return UNTOUCHED
@@ -97,7 +97,7 @@ def _with_judgement(refused: Decision, planned: Plan, request: AdmissionRequest,
     """A refusal by the policy alone, with everything else that the policy would refuse after that is fixed."""
     before = request.pod or {}
     translated = pod.read(patch.applied(patch.to_patch(planned.edits, before), before), request.namespace)
-    judged = judge.judge(translated, holdings.holdings(translated, rulebook), request, rulebook)
+    judged = judge.judge(translated, usage.holdings(translated, rulebook), request, rulebook)
     more = [violation for violation in judged.violations if violation not in refused.violations]
     return refused._replace(
         violations=[*refused.violations, *more],
@@ -108,7 +108,7 @@ def _with_judgement(refused: Decision, planned: Plan, request: AdmissionRequest,
 
 
 def _audit(planned: Plan, rulebook: Rulebook) -> dict[str, str]:
-    if not planned.served:
+    if not planned.assignments:
         return {}
-    rules = dict.fromkeys(served.backend.rule for served in planned.served)
+    rules = dict.fromkeys(served.backend.rule for served in planned.assignments)
     return {"rules": ", ".join(rules), "rulebook": rulebook.digest[:12]}

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from webhook.core.decision import Decision, denied
-from webhook.core.kube import paths
+from webhook.core.kube import fields
 from webhook.core.violations import Violation
 
 WARNING_LENGTH: Final = 256
@@ -80,7 +80,7 @@ class AdmissionRequest(NamedTuple):
         """
         name = self.user
         if name.startswith("system:") and not name.startswith(f"system:serviceaccount:{self.namespace}:"):
-            name = " ".join([name, *(str(owner.get("uid")) for owner in paths.controllers(self.pod))])
+            name = " ".join([name, *(str(owner.get("uid")) for owner in fields.controllers(self.pod))])
         return blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
 
     @property

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from webhook.core import projection
 from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
 from webhook.core.interpret import interpret
 from webhook.core.kube import patch, pod
-from webhook.core.plan import shortfall
-from webhook.core.plan.shortfall import Checked
-from webhook.core.policy import defaults, holdings, immutable, judge, observe
-from webhook.core.policy.holdings import Holding
+from webhook.core.plan import allocation
+from webhook.core.plan.allocation import Checked
+from webhook.core.policy import defaults, judge, observe, updates, usage
 from webhook.core.policy.judge import Judgement
-from webhook.core.projection import projection
-from webhook.core.request.request import GpuRequest
+from webhook.core.policy.usage import Holding
+from webhook.core.request import GpuRequest
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
@@ -46,14 +46,14 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
 
 def _bound(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Judge a Binding as the update of the pod that it makes; the API server refuses one for another pod's UID."""
-    update = immutable.update_by_binding(request)
+    update = updates.update_by_binding(request)
     if update is None:
         return UNTOUCHED
     try:
         update = projection.project(update, rulebook)
     except Refusal as refusal:
         return observe.refused(refusal, rulebook)
-    unnamed = immutable.unnamed(request, update, rulebook)
+    unnamed = updates.unnamed(request, update, rulebook)
     return observe.enforced(denied(unnamed), rulebook) if unnamed else validate(update, rulebook)
 
 
@@ -67,12 +67,12 @@ def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         seen = pod.read(request.pod or {}, request.namespace)
         checked = Checked((), interpret.Interpretation(), rulebook, {})
         if not interpret.asks_nothing(seen, rulebook):
-            checked = shortfall.check(seen, rulebook)
+            checked = allocation.check_sufficient(seen, rulebook)
     except Refusal as refusal:
         return denied(refusal.violations)
     held: Sequence[Holding] = ()
     if not rulebook.tenancy.silent:
-        held = holdings.holdings(seen, checked.rulebook, checked.interpretation, checked.allocations)
+        held = usage.holdings(seen, checked.rulebook, checked.interpretation, checked.allocations)
     return _together(checked.violations, judge.judge(seen, held, request, checked.rulebook))
 
 
@@ -94,7 +94,7 @@ def _together(violations: Sequence[Violation], judged: Judgement) -> Decision:
 def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Deny changes to what a pod with a GPU counts; warn that new shorthand has no effect on a pod that exists."""
     try:
-        changed = immutable.check(request, rulebook)
+        changed = updates.check(request, rulebook)
         if changed:
             return denied(changed)
         judged = judge.judge_update(request, rulebook)

@@ -1,34 +1,46 @@
 """Rule files on disk: a directory in, a rulebook out, or everything that is wrong with it.
 
-The process remembers what it has loaded, by content: an unchanged file is not parsed again, and the examples of an
-unchanged rule are not run again.
+The process remembers what it has loaded: an unchanged file is not parsed again, an unchanged document is not read
+again, and the examples of an unchanged rule are not run again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import inf
 from pathlib import Path
+from threading import Lock
+from time import monotonic
 from typing import Final
 
 import yaml
 
+from webhook.core import examples, pod_templates
 from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem
-from webhook.core.interpret import claim_objects
-from webhook.core.reports import examples, pod_templates
-from webhook.core.rules import index
+from webhook.core.interpret import claims
+from webhook.core.rules import rulebook
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.cluster import KUBERNETES, Cluster
-from webhook.core.rules.load import Loaded, read
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.load import Loaded, Memory, read
+from webhook.core.rules.rulebook import ClaimSource, Rulebook
+from webhook.core.rules.workload import Workload
 from webhook.files.documents import parse
+from webhook.telemetry import logs
+
+# Rule files on disk: a directory in, a rulebook out, or everything that is wrong with it.
 
 _NOT_RULES = {"kustomization.yaml", "kustomization.yml"}
 
 MAX_REMEMBERED: Final = 512
-"""How many parsed files, and how many back ends whose examples passed, are remembered."""
+"""How many parsed files are remembered, and how many values that were made of documents."""
 
 
 class RuleFilesError(Exception):
@@ -72,11 +84,12 @@ def _loaded(directory: Path, chosen: Callable[[list[Node]], list[Node]]) -> Rule
             problems.append(Problem(Location(file.name, 1), "", f"cannot be read: {error.strerror}"))
         except DocumentError as error:
             problems += error.problems
-    try:
-        loaded = read(chosen(documents), digest.hexdigest())
-    except DocumentError as error:
-        raise RuleFilesError([*problems, *error.problems]) from None
-    problems += sorted(set(_failing(loaded)))
+    with _loading:
+        try:
+            loaded = read(chosen(documents), digest.hexdigest(), _memory)
+        except DocumentError as error:
+            raise RuleFilesError([*problems, *error.problems]) from None
+        problems += sorted(set(_failing(loaded)))
     if problems:
         raise RuleFilesError(problems)
     return loaded.rulebook
@@ -125,23 +138,31 @@ def _not_carried(directory: Path, kustomization: Path) -> list[str]:
 
 _parsed = lru_cache(MAX_REMEMBERED)(parse)
 
-_fine: dict[str, tuple[Backend, Mapping[str, Card]]] = {}
-"""By name, the last back end whose examples passed, and the card models it was tested with."""
+_memory = Memory(MAX_REMEMBERED)
+_loading = Lock()
+"""Held while documents are read: what is remembered is changed by one thread at a time."""
 
 
 def _failing(loaded: Loaded) -> Iterator[Problem]:
     devices = loaded.rulebook.devices
     for backend in loaded.backends:
-        found: list[Problem] = []
-        if _fine.get(backend.name) != (backend, devices):
-            found = list(examples.failing(backend, index.alone(backend, devices)))
-        if not found and (backend.name in _fine or len(_fine) < MAX_REMEMBERED):
-            _fine[backend.name] = backend, devices
-        yield from found
+        yield from _memory.recall(_failing_of_backend, backend, devices)
     for source in loaded.sources:
-        yield from claim_objects.failing(source)
+        yield from _memory.recall(_failing_of_source, source)
     for workload in loaded.workloads:
-        yield from pod_templates.failing(workload)
+        yield from _memory.recall(_failing_of_workload, workload)
+
+
+def _failing_of_backend(backend: Backend, devices: Mapping[str, Card]) -> Sequence[Problem]:
+    return [*examples.failing(backend, rulebook.with_backend_alone(backend, devices))]
+
+
+def _failing_of_source(source: ClaimSource) -> Sequence[Problem]:
+    return [*claims.failing(source)]
+
+
+def _failing_of_workload(workload: Workload) -> Sequence[Problem]:
+    return [*pod_templates.failing(workload)]
 
 
 def _files(directory: Path) -> list[Path]:
@@ -154,3 +175,174 @@ def _files(directory: Path) -> list[Path]:
             [Problem(Location(str(directory), 1), "", f"cannot be read: {error.strerror}")]
         ) from None
     return [file for file in found if file.name not in _NOT_RULES]
+
+
+# Whether files have changed, by inode, time and size: two system calls instead of reading them.
+
+RETRY_SECONDS: Final = 2.0
+"""After this, files that could not be used are read again, changed or not."""
+
+Stamp = tuple[int, int, int]
+"""Inode, time and size. Kubernetes replaces the files of a Secret or ConfigMap volume, which changes the inode."""
+
+
+def file_stamp(path: Path) -> Stamp | None:
+    """The stamp of a file; None if there is no such file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def directory_stamp(path: Path) -> frozenset[tuple[str, Stamp | None]]:
+    """The stamps of all files of a directory; empty if there is no such directory."""
+    try:
+        return frozenset((each.name, file_stamp(each)) for each in path.iterdir())
+    except OSError:
+        return frozenset()
+
+
+class Change:
+    """When to read files again: they have changed, or could not be used when they were read last.
+
+    Such a failure may pass without a change: the process had no descriptor left, or no memory.
+    """
+
+    def __init__(self) -> None:
+        self._stamp: object = None
+        self._retry = inf
+        self._said = ""
+
+    def due(self, stamp: object) -> bool:
+        """Whether to read the files now, which have this stamp."""
+        changed = stamp != self._stamp
+        if not changed and monotonic() < self._retry:
+            return False
+        self._stamp, self._retry = stamp, inf
+        self._said = "" if changed else self._said
+        return True
+
+    def failed(self, why: object) -> bool:
+        """Read them again later. Returns whether this was not said before."""
+        self._retry = monotonic() + RETRY_SECONDS
+        news, self._said = str(why) != self._said, str(why)
+        return news
+
+
+# The rules of a directory, read again when they change, for programs that run for a long time.
+
+RULES_SECONDS: Final = 2.0
+"""How often the files are checked."""
+
+log = logging.getLogger(__name__)
+
+
+class ReloadedRules:
+    """The rules of a directory, read again when its files change. If they do not load, the last good ones stay."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._change = Change()
+        self.rulebook: Rulebook | None = None
+
+    def refresh(self) -> bool:
+        """Read the rules again if the files have changed; returns whether there is news.
+
+        Files that change while they are read are read again: a directory is replaced whole, and half of each of two
+        versions is neither.
+        """
+        stamp = directory_stamp(self._directory)
+        if not self._change.due(stamp):
+            return False
+        try:
+            rulebook = load(self._directory)
+        except RuleFilesError as error:
+            return directory_stamp(self._directory) == stamp and self._failed(error)
+        if directory_stamp(self._directory) != stamp:
+            return False
+        self.rulebook = rulebook
+        digest = rulebook.digest[: logs.DIGEST_LENGTH]
+        log.info("rules %s from %s: %d back ends", digest, self._directory, len(rulebook.backends))
+        return True
+
+    def _failed(self, error: RuleFilesError) -> bool:
+        """Retry later. Returns whether this is another error than before."""
+        if not self._change.failed(error):
+            return False
+        what = "no rules" if self.rulebook is None else "the changed rules are not usable, the last good ones stay"
+        log.error("%s: %s", what, error)
+        return True
+
+
+# The rulebook of a directory, kept in the user's cache folder between the runs of a command.
+
+SLOTS: Final = 256
+"""The most files in the cache folder. Two rule directories with the same slot replace each other's file."""
+
+_WRITABLE_BY_OTHERS: Final = 0o022
+_PROGRAM: Final = Path(__file__).parents[1]
+
+
+def load_cached(directory: Path) -> Rulebook:
+    """The rulebook of a directory as rule_files.load gives it; raises RuleFilesError."""
+    key, slot = _key(directory), _slot(directory)
+    kept = _read(slot, key) if key else None
+    if kept is not None:
+        return kept
+
+    rulebook = load(directory)
+    if key and _key(directory) == key:  # else a file has changed meanwhile
+        _write(slot, key + pickle.dumps(rulebook, pickle.HIGHEST_PROTOCOL))
+    return rulebook
+
+
+def _key(directory: Path) -> bytes:
+    """A digest of the rules, of the stamps of the program's modules, and of the version of Python.
+
+    It is empty if one of them cannot be read, as rule_files.load will say.
+    """
+    try:
+        program = sorted((str(path), file_stamp(path)) for path in _PROGRAM.rglob("*.py"))
+        digest = hashlib.sha256(repr((sys.version, program)).encode())
+        for file in sorted(directory.glob("*.y*ml")):
+            content = file.read_bytes()
+            digest.update(f"{file.name} {len(content)} ".encode() + content)
+    except OSError:
+        return b""
+    return digest.digest()
+
+
+def _slot(directory: Path) -> Path:
+    folder = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/"), ".cache")
+    number = int.from_bytes(hashlib.sha256(os.fsencode(directory.resolve())).digest(), "big") % SLOTS
+    return Path(folder, "gpu-webhook", f"rulebook-{number}")
+
+
+def _read(slot: Path, key: bytes) -> Rulebook | None:
+    """The rulebook in a slot; None if its key differs, or the file cannot be used.
+
+    A pickle can run any code of its writer, so the file must be writable by this user alone.
+    """
+    try:
+        with slot.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS or file.read(len(key)) != key:
+                return None
+            found = pickle.load(file)  # noqa: S301 - see above
+    except Exception:  # noqa: BLE001 - a damaged pickle may raise anything; the rules are then read again
+        return None
+    return found if isinstance(found, Rulebook) else None
+
+
+def _write(slot: Path, content: bytes) -> None:
+    """Replace the file of a slot atomically; if that fails, nothing is cached."""
+    new = slot.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        slot.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            new.touch(0o600, exist_ok=False)
+            new.write_bytes(content)
+            new.replace(slot)
+        finally:
+            new.unlink(missing_ok=True)

@@ -18,8 +18,8 @@ from typing import Any
 
 import orjson
 
-from webhook.core.interpret import claim_objects
-from webhook.core.reports import inventory
+from webhook.core import inventory
+from webhook.core.interpret import claims
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.files.documents import UnreadableError
 
@@ -54,7 +54,7 @@ def concluded(rulebook: Rulebook, found: Mapping[str, Sequence[Mapping[str, Any]
     """The rulebook with the surroundings that follow from objects of the cluster, by kind as in the file."""
     known = inventory.surroundings(inventory.read(found.get("nodes", ()), rulebook))
     kinds = [kind.name for source in rulebook.sources for kind in source.kinds]
-    objects = {name: claim_objects.indexed(found[name]) for name in kinds if name in found}
+    objects = {name: claims.indexed(found[name]) for name in kinds if name in found}
     return replace(rulebook, surroundings=replace(known, objects=objects))
 
 

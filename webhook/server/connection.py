@@ -16,7 +16,8 @@ timers would cost one each per request. Only an answer that has to wait for the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
 from math import inf
@@ -26,9 +27,56 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 import gunicorn_h1c
 
 from webhook.core import review
-from webhook.server.chunks import Chunks
-from webhook.server.lane import JSON, Answer, Lane
+from webhook.server.handler import JSON, Answer, Lane
 from webhook.server.settings import KIBIBYTE, Settings
+
+# A chunked body (RFC 9112, section 7.1), read strictly.
+
+END: Final = b"\r\n"
+
+_LINE = re.compile(rb"\r\n([0-9A-Fa-f]{1,8})(?:;[^\r\n]*)?\r\n")
+"""What is between two chunks: the end of one, and the size of the next."""
+
+
+class Chunks:
+    """One body, fed piece by piece."""
+
+    def __init__(self) -> None:
+        self.rest: bytes | None = None
+        """What follows the body; None until it is whole."""
+        self._kept = END  # as if a chunk had ended
+        self._left = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The parts of the body in these bytes; raises ValueError if they are no chunks."""
+        self._kept += data
+        while self.rest is None:
+            part, self._kept = self._kept[: self._left], self._kept[self._left :]
+            if part:
+                self._left -= len(part)
+                yield part
+            if self._left or not self._next():
+                return
+
+    def _next(self) -> bool:
+        """Read the line before the next chunk, or the end of the body; False if it is not whole yet."""
+        found = _LINE.match(self._kept)
+        if found is None:
+            if not END.startswith(self._kept[:2]) or END in self._kept[2:]:
+                raise ValueError("no chunk begins where one should")
+            return False
+        after = self._kept[found.end() :]
+        self._left = int(found[1], 16)
+        if self._left:
+            self._kept = after
+        elif after.startswith(END):
+            self.rest = after[2:]
+        elif not END.startswith(after):
+            raise ValueError("a chunked body has no trailers here")
+        return bool(self._left)
+
+
+# One TLS connection: HTTP/1.1 framing over gunicorn's parser in C, with a deadline for every wait.
 
 State = Literal["handshake", "idle", "header", "body", "answer", "write", "linger", "close"]
 

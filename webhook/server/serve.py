@@ -6,12 +6,15 @@ fork, so that gunicorn's arbiter and its worker share their memory.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -19,17 +22,94 @@ from gunicorn.app.base import BaseApplication
 
 from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
-from webhook.core.reports import applied, workloads
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
+from webhook.files import rule_files
 from webhook.files.documents import UnreadableError
-from webhook.files.reload import Rules
-from webhook.server import tls
-from webhook.server.lane import Lane
-from webhook.server.offline_reservations import OfflineReservations
+from webhook.files.rule_files import ReloadedRules
+from webhook.server import advice
+from webhook.server.handler import Lane, OfflineReservations
 from webhook.server.settings import Settings
 from webhook.telemetry import logs
+
+# The serving certificate as a TLS context, and whether its files have changed.
+
+_AT_ANY_TIME: Final = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL: certificates that have expired are read, too."""
+
+CertificateStamp = tuple[rule_files.Stamp | None, ...]
+
+
+def certificate_stamp(pair: tuple[Path, Path], client_ca: Path | None = None) -> CertificateStamp:
+    """The inode, time and size of the files."""
+    return tuple(map(rule_files.file_stamp, pair if client_ca is None else (*pair, client_ca)))
+
+
+class CertificateError(Exception):
+    """Which files cannot be used, and why, in a sentence."""
+
+
+def tls_context(pair: tuple[Path, Path], client_ca: Path | None = None) -> ssl.SSLContext:
+    """A server's context; raises CertificateError if the files are not what they should be.
+
+    With a `client_ca` a client may present a certificate, which that CA must have signed. Without one a client gets
+    no review answered (connection.py); the kubelet's probes, which have none, still get their answer.
+    """
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.set_alpn_protocols(["http/1.1"])
+    made.num_tickets = 0  # they cost a sixth of a handshake, and the API server's client never uses one
+    certificate, key = pair
+    try:
+        made.load_cert_chain(certificate, key, password=_no_password)
+    except OSError as error:
+        raise CertificateError(f"{certificate} and {key} are no certificate with its key: {error}") from None
+    if client_ca is None:
+        return made
+    try:
+        made.load_verify_locations(client_ca)
+    except OSError as error:
+        raise CertificateError(f"{client_ca} of --client-ca has no certificate of a CA: {error}") from None
+    made.verify_mode = ssl.CERT_OPTIONAL
+    return made
+
+
+def certificate_expiry(made: ssl.SSLContext, certificate: bytes) -> float:
+    """When a certificate (PEM) of a context ends, in seconds since the epoch; infinity if a client cannot tell.
+
+    A handshake in memory shows it: the standard library has no other way to read a certificate.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted, not its issuer
+    client.verify_flags |= _AT_ANY_TIME
+    sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        client.load_verify_locations(cadata=certificate.decode("ascii", "ignore"))
+        ends = client.wrap_bio(received, sent), made.wrap_bio(sent, received, server_side=True)
+        for end in (*ends, *ends, ends[0]):  # TLS 1.2 takes two steps of each more than 1.3
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLError:
+        return inf
+    return float(ssl.cert_time_to_seconds(str((ends[0].getpeercert() or {})["notAfter"])))
+
+
+def read_certificate(certificate: Path) -> bytes:
+    """A certificate file; raises CertificateError."""
+    try:
+        return certificate.read_bytes()
+    except OSError as error:
+        raise CertificateError(f"{certificate} cannot be read: {error.strerror}") from None
+
+
+def _no_password() -> str:
+    """No password: OpenSSL would ask the terminal for that of an encrypted key, and wait."""
+    return ""
+
+
+# Starts the admission server: certificate, rules, then gunicorn with one worker.
 
 FAILED: Final = 2  # as in every subcommand: the program or its environment is at fault
 
@@ -64,10 +144,10 @@ def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) 
         return FAILED
 
     def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-        return workloads.warn(request, rulebook, dict(lane.ledger.known()))
+        return advice.of_workload(request, rulebook, dict(lane.ledger.known()))
 
-    judges = {"mutate": mutate, "validate": validate, "templates": warn, "policies": applied.warn}
-    rules = Rules(settings.rules)
+    judges = {"mutate": mutate, "validate": validate, "templates": warn, "policies": advice.of_policy}
+    rules = ReloadedRules(settings.rules)
     rules.refresh()
     lane = Lane(judges, rules.rulebook, lines)
     try:
@@ -84,8 +164,8 @@ def _check(settings: Settings) -> None:
     if settings.self_signed:
         _keep_self_signed(settings.state)
     try:
-        tls.context(settings.certificate, settings.client_ca)
-    except tls.CertificateError as error:
+        tls_context(settings.certificate, settings.client_ca)
+    except CertificateError as error:
         raise CannotStartError(str(error)) from None
 
 
@@ -93,9 +173,9 @@ def _judge_by(lane: Lane, file: Path | None) -> None:
     """Judge by the tenants of a file, beginning with what they hold there."""
     if file is None:
         return
-    from webhook.files import tenant_objects  # noqa: PLC0415 - only who tries the server without a cluster needs it
+    from webhook.cli import snapshot  # noqa: PLC0415 - only who tries the server without a cluster needs it
 
-    objects = tenant_objects.Objects()
+    objects = snapshot.TenantObjects()
     try:
         objects.parse(file.read_bytes(), str(file))
     except OSError as error:
@@ -167,7 +247,7 @@ class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no type
     """gunicorn's view of this program."""
 
     def __init__(
-        self, settings: Settings, lane: Lane, rules: Rules, attach: Callable[[Lane], Attached] | None
+        self, settings: Settings, lane: Lane, rules: ReloadedRules, attach: Callable[[Lane], Attached] | None
     ) -> None:
         self.settings = settings
         self.lane = lane

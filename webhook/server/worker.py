@@ -24,11 +24,11 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files import file_stamps, surroundings
-from webhook.files.reload import Rules
-from webhook.server import tls
-from webhook.server.door import Door, within_descriptors
-from webhook.server.lane import Lane
+from webhook.files import rule_files, surroundings
+from webhook.files.rule_files import ReloadedRules
+from webhook.server import serve
+from webhook.server.handler import Lane
+from webhook.server.listener import Door, within_descriptors
 from webhook.server.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -47,9 +47,9 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._door: Door
         self._stops_accepting = self._gives_up = inf
         self._loop: asyncio.AbstractEventLoop
-        self._certificate, self._surroundings = file_stamps.Change(), file_stamps.Change()
+        self._certificate, self._surroundings = rule_files.Change(), rule_files.Change()
         self._attached: asyncio.Task[None] | None = None
-        self._rules: Rules = self.app.rules
+        self._rules: ReloadedRules = self.app.rules
 
     def run(self) -> None:
         """Serve until a signal ends it; gunicorn calls this once, in the new process."""
@@ -142,10 +142,10 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
     # The certificate
 
     def _load_certificate(self) -> None:
-        self._certificate.due(tls.stamp(self.settings.certificate, self.settings.client_ca))
+        self._certificate.due(serve.certificate_stamp(self.settings.certificate, self.settings.client_ca))
         try:
             self._use_certificate()
-        except tls.CertificateError as error:
+        except serve.CertificateError as error:
             log.critical("no certificate: %s", error)
             raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
 
@@ -155,19 +155,19 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         An expired pair does not replace one that has not expired. If both have, this clock may be wrong.
         """
         certificate = self.settings.certificate[0]
-        made = tls.context(self.settings.certificate, self.settings.client_ca)
-        expiry = tls.expiry(made, tls.read(certificate))
+        made = serve.tls_context(self.settings.certificate, self.settings.client_ca)
+        expiry = serve.certificate_expiry(made, serve.read_certificate(certificate))
         if expiry < time() < self.lane.metrics.certificate_expiry:
-            raise tls.CertificateError(f"{certificate} has expired")
+            raise serve.CertificateError(f"{certificate} has expired")
         self._door.context, self.lane.metrics.certificate_expiry = made, expiry
 
     def _reload_certificate(self) -> None:
         """Use changed files for new handshakes; if they do not fit together, the present pair stays in use."""
-        if not self._certificate.due(tls.stamp(self.settings.certificate, self.settings.client_ca)):
+        if not self._certificate.due(serve.certificate_stamp(self.settings.certificate, self.settings.client_ca)):
             return
         try:
             self._use_certificate()
-        except tls.CertificateError as error:
+        except serve.CertificateError as error:
             if self._certificate.failed(error):
                 self.lane.metrics.reloads["certificate", "failed"] += 1
                 log.error("the changed certificate is not usable, the last good one stays: %s", error)  # noqa: TRY400 - the sentence says it all
@@ -189,7 +189,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
                 self.lane.metrics.reloads["rules", "failed"] += 1
                 continue
             self.lane.use(await asyncio.to_thread(self._surrounded, rules))
-            self._surroundings = file_stamps.Change()  # the file may have changed meanwhile
+            self._surroundings = rule_files.Change()  # the file may have changed meanwhile
             self.lane.metrics.reloads["rules", "done"] += 1
             gc.freeze()  # what is loaded stays: the collector would look at all of it, in the midst of a review
 
@@ -207,7 +207,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         file = self.settings.surroundings
         if file is None or self.lane.rules is None:
             return
-        stamp = file_stamps.file(file)
+        stamp = rule_files.file_stamp(file)
         if stamp is None or not self._surroundings.due(stamp):
             return
         try:

@@ -3,14 +3,6 @@
 Belongs here: when a tenant is settled, and by which reads and writes. Does not belong here: what may be written, and
 why it is safe with several settlers (`webhook.core.quota.settlement`), and how the API is spoken (`webhook.cluster`).
 
-    settler         what is followed, and the turns of tenants
-    pods            pods as they come and go, counted into the view
-    namespaces      which tenant's ledger counts which namespace
-    reconciler      one tenant's ledger brought up to date
-    workqueue       which tenants are due
-    lag             finds ledgers that a settler wrote which had seen more
-    page            /metrics and /healthz
-
 There is no Lease. Two settlers do no harm, as the compare-and-swap and the view of each ledger stop the one that has
 seen less; a Lease would only save the second one's work. `kubernetes.aio.leaderelection` (37.0.2, measured) is unfit
 for that: it cannot create a Lease (its own client refuses its `pretty=True`); it waits five minutes for each answer,

@@ -2,19 +2,203 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+from collections.abc import Callable, Collection, Iterable, KeysView, Mapping
+from math import inf
 from time import monotonic
 from typing import Final
 
 from webhook.cluster.client import Api, ConflictError, Object
+from webhook.cluster.follower import Handler
 from webhook.cluster.ledgers import TenantUsages, Versioned
+from webhook.core.kube import pod
 from webhook.core.kube.quantity import shown
+from webhook.core.policy import membership, usage
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger
-from webhook.core.quota.settlement import Settlement, Step
-from webhook.core.rules.tenant_policy import TenantPolicy
-from webhook.settler.namespaces import Namespaces
-from webhook.settler.workqueue import WorkQueue
+from webhook.core.quota.settlement import Settlement, Step, View, ViewedPod
+from webhook.core.quota.tally import Tally
+from webhook.core.rules.tenant_policy import Quota, Tenancy, TenantPolicy
+from webhook.files.rule_files import ReloadedRules
+
+# Follows the pods of the cluster into the settler's view: what each of them holds.
+
+
+class Pods(Handler[ViewedPod]):
+    """Handles what a follower tells of pods.
+
+    `touched` is told the namespace in which other amounts are held now; None: maybe in all of them.
+    """
+
+    def __init__(self, view: View, rules: ReloadedRules, touched: Callable[[str | None], None]) -> None:
+        self._view, self._rules, self._touched = view, rules, touched
+        self._counter: usage.Counter | None = None
+
+    def keep(self, found: Object) -> ViewedPod:
+        """What the settlement has to know of a pod."""
+        metadata = found["metadata"]
+        return ViewedPod(metadata["uid"], metadata["namespace"], metadata["name"], self._amount(found))
+
+    def _amount(self, found: Object) -> Tally:
+        rulebook = self._rules.rulebook
+        if rulebook is None or not pod.live(found):
+            return tally.NOTHING
+        if self._counter is None or self._counter.rulebook is not rulebook:
+            self._counter = usage.Counter(rulebook)
+        return self._counter.held(found).tally
+
+    def listed(self, kept: list[ViewedPod], version: int) -> None:
+        """All pods there are."""
+        self._view.listed(kept, version)
+        self._touched(None)
+
+    def updated(self, kept: ViewedPod, version: int) -> None:
+        """A pod was added or changed."""
+        before = self._view.held(kept.namespace)
+        self._view.saw(kept, version)
+        self._compare(before, kept.namespace)
+
+    def deleted(self, kept: ViewedPod, version: int) -> None:
+        """A pod was deleted."""
+        before = self._view.held(kept.namespace)
+        self._view.lost(kept.uid, version)
+        self._compare(before, kept.namespace)
+
+    def _compare(self, before: Tally, namespace: str) -> None:
+        if before != self._view.held(namespace):
+            self._touched(namespace)
+
+    def bookmarked(self, version: int) -> None:
+        """Nothing more happened up to a version."""
+        self._view.reached(version)
+
+
+# Which tenant's ledger counts which namespace, as the policies say now.
+
+
+class Namespaces:
+    """The namespaces of a cluster by tenant; tells the settlement which of them may hold pods without reservation."""
+
+    def __init__(self, settlement: Settlement, grace: float) -> None:
+        self._settlement, self._grace = settlement, grace
+        self._quotas: dict[str, TenantPolicy] = {}
+        self._wanted: dict[str, set[str]] = {}
+        self._tenants: dict[str, str] = {}
+        self._known: set[str] = set()
+        self._changed_at = monotonic()
+
+    @property
+    def tenants(self) -> KeysView[str]:
+        """The tenants that have a quota."""
+        return self._quotas.keys()
+
+    def policy(self, tenant: str) -> TenantPolicy | None:
+        """The policy of a tenant, if it has a quota."""
+        return self._quotas.get(tenant)
+
+    def of(self, tenant: str) -> Collection[str]:
+        """The namespaces that a tenant's ledger is to count."""
+        return self._wanted.get(tenant, set())
+
+    def tenant(self, namespace: str) -> str | None:
+        """The tenant that counts a namespace."""
+        return self._tenants.get(namespace)
+
+    def policy_changed(self) -> None:
+        """A policy is another one: pods may have been admitted by the one before."""
+        self._changed_at = monotonic()
+        self._settlement.changed()
+
+    def namespace_changed(self, name: str, *, exists: bool, listing: bool) -> None:
+        """A namespace came, changed or went; `listing`: that was found in a list, and may be long ago.
+
+        In a new one no pod can have been admitted without a reservation, if policies have been the same for long.
+        """
+        now = monotonic()
+        if not exists:
+            self._known.discard(name)
+            self._settlement.open(name, now)
+        elif name not in self._known:
+            self._known.add(name)
+            if listing or now - self._changed_at <= self._grace:
+                self._settlement.open(name, now)
+            else:
+                self._settlement.born(name, now)
+
+    def sort(self, tenancy: Tenancy, exempt: Collection[str]) -> set[str]:
+        """Assign every namespace anew; the tenants that have another quota or other namespaces now."""
+        before = self._claims()
+        self._quotas = {each.name: each for each in tenancy.policies if each.quota is not None}
+        owners = {name: None if name in exempt else self._owner(name, tenancy) for name in tenancy.labels}
+        self._wanted = {name: set() for name in self._quotas}
+        for namespace, tenant in owners.items():
+            if tenant is None:
+                self._settlement.open(namespace, monotonic())
+            else:
+                self._wanted[tenant].add(namespace)
+        self._tenants = {namespace: tenant for namespace, tenant in owners.items() if tenant is not None}
+        after = self._claims()
+        return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+    def _claims(self) -> Mapping[str, tuple[Quota | None, set[str]]]:
+        return {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
+
+    def _owner(self, namespace: str, tenancy: Tenancy) -> str | None:
+        found = membership.member(namespace, tenancy)
+        for policy in (found.policy,) if found.policy else found.rivals:
+            if policy.quota is not None and (found.policy or namespace in self._wanted.get(policy.name, ())):
+                return policy.name
+        return None
+
+
+# Names that are due now or later, each once: what Kubernetes controllers call a work queue.
+
+
+class WorkQueue:
+    """Belongs to one event loop; times are of the monotonic clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._now: set[str] = set()
+        self._later: dict[str, float] = {}
+        self._stirred = asyncio.Event()
+
+    def add(self, names: Iterable[str]) -> None:
+        """Make names due."""
+        self._now.update(names)
+        self._stirred.set()
+
+    def add_at(self, name: str, at: float) -> None:
+        """Make a name due at a time, if it is not before."""
+        if at < self._later.get(name, inf):
+            self._later[name] = at
+            self._stirred.set()
+
+    def stir(self) -> None:
+        """End `wait`, though no name is due."""
+        self._stirred.set()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until a name is added or due; with `seconds`, until one is added or they are over."""
+        soonest = min(self._later.values(), default=None)
+        if seconds is None and soonest is not None:
+            seconds = max(0.0, soonest - monotonic())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), seconds)
+
+    def due(self) -> list[str]:
+        """Take out all that are due."""
+        now = monotonic()
+        due = self._now | {name for name, at in self._later.items() if at <= now}
+        self._now = set()
+        for name in due:
+            self._later.pop(name, None)
+        self._stirred.clear()
+        return sorted(due)
+
+
+# Brings the ledger of one tenant up to date: reads, lists and compare-and-swaps, as `Settlement.step` says.
 
 PODS: Final = "/api/v1/pods"
 

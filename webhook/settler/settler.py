@@ -7,31 +7,134 @@ be paused and resumed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from math import inf
 from pathlib import Path
-from time import monotonic
-from typing import Final
+from time import monotonic, time
+from typing import Any, Final, Protocol
 
-from webhook.cluster import session
+from webhook.cluster import client
 from webhook.cluster.client import Api, ApiError
 from webhook.cluster.follower import Collection, Follower
 from webhook.cluster.ledgers import COLLECTION
-from webhook.cluster.policies import Policies
-from webhook.cluster.policy_status import PolicyStatus
+from webhook.cluster.policies import Policies, PolicyStatus
+from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import settlement, stored
-from webhook.core.quota.settlement import Settlement
-from webhook.core.rules.tenancy import Tenancy
-from webhook.files.reload import Rules
-from webhook.settler import page as pages
-from webhook.settler.lag import LOOK_SECONDS, Lag
-from webhook.settler.namespaces import Namespaces
-from webhook.settler.pods import Pods
-from webhook.settler.reconciler import PODS, RETRY_SECONDS, Reconciler
-from webhook.settler.workqueue import WorkQueue
-from webhook.telemetry import logs
+from webhook.core.quota.ledger import Ledger
+from webhook.core.quota.settlement import Settlement, View
+from webhook.core.rules.tenant_policy import Tenancy
+from webhook.files.rule_files import ReloadedRules
+from webhook.settler.reconciler import PODS, RETRY_SECONDS, Namespaces, Pods, Reconciler, WorkQueue
+from webhook.telemetry import logs, metrics
+
+# Finds ledgers whose view is later than this settler's, written by one that has seen more and is gone.
+
+LOOK_SECONDS: Final = 0.5
+"""Between two looks; a settler may be behind for so long while a request waits for its refusal."""
+
+CALM_SECONDS: Final = 5.0
+"""The same where no request waits, but reservations without a pod may be left, or a limit to be changed."""
+
+
+class Lag:
+    """Since when which ledgers are ahead of the view, and when pods were last to be listed because of it."""
+
+    def __init__(self, ledgers: Mapping[str, Ledger], view: View, pods: Follower[Any]) -> None:
+        self._ledgers, self._view, self._pods = ledgers, view, pods
+        self._since: dict[tuple[str, int], float] = {}
+        self._listed_at = -inf
+
+    def found(self) -> bool:
+        """Whether one and the same view of a ledger has been ahead for too long; not while pods are listed."""
+        now = monotonic()
+        ahead = {
+            (tenant, ledger.view): LOOK_SECONDS if ledger.recount > ledger.recounted else CALM_SECONDS
+            for tenant, ledger in self._ledgers.items()
+            if ledger.view > self._view.version
+        }
+        self._since = {each: self._since.get(each, now) for each in ahead}
+        waited = any(now - self._since[each] >= patience for each, patience in ahead.items())
+        if not waited or self._pods.as_of < self._listed_at:
+            return False
+        self._listed_at, self._since = now, {}
+        return True
+
+
+# What a settler tells of itself over HTTP: `/metrics` for Prometheus, `/healthz` for the kubelet.
+
+LINE_BYTES: Final = 4096
+READ_SECONDS: Final = 5.0
+STALLED_SECONDS: Final = 120.0
+"""A settler that has heard nothing of pods for so long does not work; a restart does no harm."""
+
+
+class Source(Protocol):
+    """The settler that the page is about."""
+
+    settlement: Settlement
+    reconciler: Reconciler
+    tenancy: Tenancy
+
+    @property
+    def digest(self) -> str:
+        """The digest of the rules that pods are counted by; empty without rules."""
+
+    @property
+    def heard_at(self) -> float:
+        """The time (monotonic) up to which everything was heard of pods, or this was started."""
+
+
+async def answer_page(settler: Source, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one request, and close."""
+    with contextlib.suppress(OSError, TimeoutError, ValueError):
+        line = await asyncio.wait_for(reader.readline(), READ_SECONDS)
+        status, body = _page(settler, line[:LINE_BYTES])
+        head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+    writer.close()
+
+
+def _page(settler: Source, line: bytes) -> tuple[str, bytes]:
+    if line.startswith(b"GET /metrics "):
+        return "200 OK", metrics.page(_lines(settler, monotonic()))
+    if not line.startswith(b"GET /healthz "):
+        return "404 Not Found", b"there are /metrics and /healthz\n"
+    if monotonic() - settler.heard_at > STALLED_SECONDS:
+        return "503 Service Unavailable", b"nothing was heard of pods for too long\n"
+    return "200 OK", b"ok\n"
+
+
+def _lines(settler: Source, now: float) -> Iterator[str]:
+    labels, known = ("tenant", "what"), settler.reconciler
+    used = {(name, key): each for name, ledger in known.ledgers.items() for key, each in ledger.used.items()}
+    hard = {(name, key): each for name, ledger in known.ledgers.items() for key, each in ledger.hard.items()}
+    pending: dict[metrics.Labels, float] = {(name,): len(ledger.pending) for name, ledger in known.ledgers.items()}
+    age: dict[metrics.Labels, float] = {(name,): round(now - at, 3) for name, at in known.settled_at.items()}
+    yield from metrics.family("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, _plain(used))
+    yield from metrics.family("tenant_hard", "What a tenant may use at most.", labels, _plain(hard))
+    yield from metrics.family("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
+    yield from metrics.family("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
+    left: dict[metrics.Labels, float] = {
+        (one.name,): round(one.expires - time()) for one in settler.tenancy.exemptions
+    }
+    yield from metrics.family("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
+    heard = round(now - settler.heard_at, 3)
+    yield from metrics.family("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
+    yield from metrics.family("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
+    yield from metrics.rulebook(settler.digest)
+    yield from metrics.family("settle_conflicts_total", "Writes that came too late.", (), {(): known.conflicts})
+
+
+def _plain(amounts: dict[tuple[str, str], Fraction]) -> dict[tuple[str, ...], float]:
+    return {key: float(amount) for key, amount in amounts.items()}
+
+
+# `gpu-webhook settle`: counts what every tenant uses, and writes it into the ledgers. A process of its own.
 
 WATCH_SECONDS: Final = 20.0
 """How long a watch of pods goes on before it is begun anew: one that is dead is found out, and `as_of` moves."""
@@ -54,7 +157,7 @@ log = logging.getLogger(__name__)
 class Settler:
     """One settler: what it follows, which tenants have something to settle, and their turns."""
 
-    def __init__(self, cluster: Api, rules: Rules, grace: float = settlement.GRACE) -> None:
+    def __init__(self, cluster: Api, rules: ReloadedRules, grace: float = settlement.GRACE) -> None:
         self.settlement = Settlement(secrets.token_hex(8), grace)
         self.tenancy = Tenancy()
         """What policies and exemptions say, as they were last sorted."""
@@ -187,16 +290,16 @@ def _urgent(status: Mapping[str, object]) -> bool:
 def settle(directory: Path, bind: tuple[str, int], grace: float) -> int:
     """Settle until told to stop; the exit code. Raises ApiError where there is no cluster."""
     logs.configure(logs.Lines(logs.STDOUT), "info")
-    rules = Rules(directory)
+    rules = ReloadedRules(directory)
     rules.refresh()
 
     async def program(cluster: Api) -> None:
         settler = Settler(cluster, rules, grace)
-        page = await asyncio.start_server(partial(pages.answer, settler), *bind)
+        page = await asyncio.start_server(partial(answer_page, settler), *bind)
         try:
             await settler.run()
         finally:
             page.close()
 
-    session.run(program)
+    client.run(program)
     return 0

@@ -2,7 +2,4 @@
 
 Belongs here: the form of a line and of the page that Prometheus reads. Does not belong here: what is worth counting
 or logging, which each program decides.
-
-    logs     JSON lines on standard output
-    metrics  counters of the server, and the page of any program
 """

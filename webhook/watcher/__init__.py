@@ -2,7 +2,4 @@
 
 Belongs here: what is kept of nodes and claims, and when the file is replaced. Does not belong here: how the file is
 read (`webhook.files.surroundings`), and what nodes mean (`webhook.core.reports.inventory`).
-
-    kinds       which objects are followed, what is remembered of each, and what is written
-    watcher     follows them, and keeps the file in step
 """

@@ -11,20 +11,83 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from sys import intern
+from typing import Final, NamedTuple
 
 import orjson
 
-from webhook.cluster import session
+from webhook.cluster import client
 from webhook.cluster.client import Api, ApiError, MissingError, Object
 from webhook.cluster.follower import Collection, Follower
+from webhook.core import inventory
+from webhook.core.backends import cards
+from webhook.core.rules.claim_source import ObjectKind
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files.reload import RULES_SECONDS, Rules
+from webhook.files.rule_files import RULES_SECONDS, ReloadedRules
 from webhook.telemetry import logs
-from webhook.watcher import kinds
-from webhook.watcher.kinds import NODES, Kind
+
+# The kinds of objects that the watcher follows: where each is, what is remembered of it, and what is written.
+
+
+class Kind(NamedTuple):
+    """One kind of object.
+
+    paths     where the API server may have it; the first that exists counts
+    remember  what is kept of an object, whatever the rules are
+    needed    whether nothing is written without it
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    remember: Callable[[Object], Object]
+    needed: bool = False
+
+
+def _node(raw: Object) -> Object:
+    """Labels, what it advertises, and whether it takes pods: annotations, images and addresses are most of a node."""
+    status = raw.get("status") or {}
+    ready = [one for one in status.get("conditions") or () if one.get("type") == "Ready"]
+    labels = raw["metadata"].get("labels") or {}
+    return {
+        "metadata": {
+            "name": raw["metadata"]["name"],
+            "labels": {intern(key): intern(value) for key, value in labels.items()},
+        },
+        "spec": {"unschedulable": bool((raw.get("spec") or {}).get("unschedulable"))},
+        "status": {
+            "allocatable": status.get("allocatable") or status.get("capacity") or {},
+            "conditions": [{"type": "Ready", "status": one["status"]} for one in ready],
+        },
+    }
+
+
+NODES: Final = Kind("nodes", ("/api/v1/nodes",), _node, needed=True)
+
+
+def claims(kind: ObjectKind) -> Kind:
+    """Claims that containers may name, or their classes: a kind that some rule tells of."""
+    return Kind(kind.name, tuple(f"/apis/{kind.group}/{version}/{kind.plural}" for version in kind.versions), _claim)
+
+
+def _claim(raw: Object) -> Object:
+    named = {key: raw["metadata"][key] for key in ("namespace", "name") if key in raw["metadata"]}
+    return {"metadata": named, **{key: value for key, value in raw.items() if key not in _NEVER_READ}}
+
+
+def written(kind: Kind, kept: Iterable[Object], rulebook: Rulebook) -> list[Object]:
+    """What the file holds of the objects that are there: nodes with devices, cut down to what the rules ask for."""
+    if kind != NODES:
+        return list(kept)
+    labels = cards.labels(rulebook)
+    return [*filter(None, (inventory.pruned(node, labels, rulebook) for node in kept))]
+
+
+_NEVER_READ: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+# `gpu-webhook watch`: keeps a small file of what the rules read of a cluster, for the admission server beside it.
 
 PAUSE_SECONDS: Final = 0.2
 """Between two writings: a pool that grows by a hundred nodes is not a hundred readings for the server."""
@@ -79,7 +142,7 @@ class Watched(Collection):
 class Watcher:
     """Follows the kinds that the rules ask for, and keeps the file in step."""
 
-    def __init__(self, api: Api, rules: Rules, file: Path) -> None:
+    def __init__(self, api: Api, rules: ReloadedRules, file: Path) -> None:
         self._api, self._rules, self._file = api, rules, file
         self._changed = asyncio.Event()
         self._watched: dict[str, tuple[Watched, asyncio.Task[None]]] = {}
@@ -104,7 +167,7 @@ class Watcher:
     def _follow(self, rulebook: Rulebook | None, tasks: asyncio.TaskGroup) -> None:
         """Begin to follow what the rules ask for, and leave what they no longer do."""
         asked = [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]
-        wanted = {kind.name: kind for kind in (NODES, *map(kinds.claims, asked))}
+        wanted = {kind.name: kind for kind in (NODES, *map(claims, asked))}
         for name in [*self._watched]:
             watched, task = self._watched[name]
             if wanted.get(name) != watched.kind:
@@ -136,7 +199,7 @@ class Watcher:
         if rulebook is None or not all(each.settled for each in watched):
             return None
         present = [(each.kind, each.present) for each in watched]
-        objects = {kind.name: kinds.written(kind, there, rulebook) for kind, there in present if there is not None}
+        objects = {kind.name: written(kind, there, rulebook) for kind, there in present if there is not None}
         return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -156,6 +219,6 @@ def _replace(file: Path, content: bytes) -> None:
 def watch(directory: Path, file: Path) -> int:
     """Keep the file in step with the cluster until told to stop; the exit code. Raises ApiError without a cluster."""
     logs.configure(logs.Lines(logs.STDOUT), "info")
-    rules = Rules(directory)
-    session.run(lambda api: Watcher(api, rules, file).run())
+    rules = ReloadedRules(directory)
+    client.run(lambda api: Watcher(api, rules, file).run())
     return 0

@@ -18,15 +18,14 @@ from tests.attacks.fuzzing.api_server import NotTakenError
 from tests.cases.served import NeverServedError, as_served
 from tests.core.policy import tenants
 from tests.laws import clusters
+from webhook.cli import policy_advice, workload_advice
 from webhook.core import review
 from webhook.core.kube import patch as patches
 from webhook.core.mutate import mutate
 from webhook.core.quota import tally
-from webhook.core.reports import applied, workloads
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
-from webhook.server.lane import Answer, Lane
-from webhook.server.offline_reservations import OfflineReservations
+from webhook.server.handler import Answer, Lane, OfflineReservations
 from webhook.telemetry.logs import Lines
 
 SHIPPED: Final = "as shipped"
@@ -44,7 +43,12 @@ class Replica(Lane):
     """A lane whose own faults are raised, and which logs nothing."""
 
     def __init__(self, rulebook: Rulebook) -> None:
-        judges = {"mutate": mutate, "validate": validate, "templates": workloads.warn, "policies": applied.warn}
+        judges = {
+            "mutate": mutate,
+            "validate": validate,
+            "templates": workload_advice.warn,
+            "policies": policy_advice.warn,
+        }
         super().__init__(judges, rulebook, Lines(_nowhere()))
 
     def _failed(self, name: str, request: review.AdmissionRequest | None, error: Exception) -> NoReturn:  # noqa: ARG002 - the lane's

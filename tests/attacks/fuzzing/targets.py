@@ -21,11 +21,11 @@ from tests.attacks.fuzzing.api_server import NotTakenError
 from tests.attacks.fuzzing.mutation import Mutator
 from tests.edited import edited
 from tests.laws import clusters, edits
+from webhook.core import request
 from webhook.core.kube import patch, quantity
 from webhook.core.kube.quantity import QuantityError
 from webhook.core.mutate import mutate
-from webhook.core.request import shorthand
-from webhook.core.request.request import Devices
+from webhook.core.request import Devices
 from webhook.core.validate import validate
 from webhook.files import rule_files
 from webhook.files.rule_files import RuleFilesError
@@ -153,7 +153,7 @@ _DEVICES: Final = re.compile(r"(?:([0-9]{1,9})x)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?
 
 
 def _word(dice: Random) -> bytes:
-    key = dice.choice([*shorthand.KEYS, "gpu", "gpu", "gpu-memory"])
+    key = dice.choice([*request.KEYS, "gpu", "gpu", "gpu-memory"])
     said = _mutator().known(key, dice) if dice.random() < 0.4 else dice.choice((*mutation.NUMBERS, *mutation.WORDS))
     said = said if isinstance(said, str) else str(said)
     for _ in range(dice.choice((0, 1, 1, 2))):
@@ -163,10 +163,10 @@ def _word(dice: Random) -> bytes:
 
 def _read_word(content: bytes) -> bool:
     key, _, said = content.decode("utf-8", "replace").partition("\n")
-    if key not in shorthand.KEYS:
+    if key not in request.KEYS:
         return False
-    value = _or_none(shorthand.KEYS[key], said)
-    line = shorthand.pasteable(key, said)
+    value = _or_none(request.KEYS[key], said)
+    line = request.pasteable(key, said)
     assert not said.isprintable() or yaml.safe_load(line) == {key: said}, line
     if key != "gpu" or said.lower() == "none":
         return value is not None

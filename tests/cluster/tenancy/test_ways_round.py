@@ -16,8 +16,7 @@ from tests.cluster.tenancy import world
 from tests.cluster.tenancy.crowd import Hand
 from tests.cluster.tenancy.test_bindings import bind, binding
 from tests.cluster.tenancy.town import Town, create, gpu_pod, told
-from webhook.core.rules.protected_names import names
-from webhook.core.rules.protection import ANY
+from webhook.core.rules.protection import ANY, protected_names
 
 pytestmark = pytest.mark.cluster
 
@@ -229,7 +228,7 @@ def test_a_debug_container_gets_no_privilege_and_no_update_asks_for_more(mine: C
 def test_a_binding_carries_no_annotation_that_gives_a_device(mine: Client) -> None:
     """The API server merges what a Binding carries into the pod, and a tenant with all rights may bind."""
     [stored] = create(mine, pod("bound-by-its-owner", containers=[container("main", resources=limits(cpu="1"))]))
-    given = {_one(name): "nvidia.com/gpu=all" for name in names(RULES.protections)["annotations"].every}
+    given = {_one(name): "nvidia.com/gpu=all" for name in protected_names(RULES.protections)["annotations"].every}
 
     answers = {key: _sent_binding(mine, stored, {key: value}) for key, value in given.items()}
     harmless = _sent_binding(mine, stored, {"example.com/note": "fine"})

@@ -7,7 +7,7 @@ import pytest
 from tests.core import acme
 from webhook.core.backends import amounts
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.request.request import GpuRequest
+from webhook.core.request import GpuRequest
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.verbs import Amount
 

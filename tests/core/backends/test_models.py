@@ -13,7 +13,7 @@ takes the driver's name.
 import pytest
 
 from tests import builders
-from webhook.core.backends import models
+from webhook.core.backends import cards
 from webhook.core.mutate import mutate
 from webhook.core.rules.catalog import Card
 
@@ -21,7 +21,7 @@ RULES = builders.rulebook(builders.shipped_files())
 
 
 def _read(name: str) -> list[str]:
-    return [card.model for card in models.read(name, RULES)]
+    return [card.model for card in cards.read_model(name, RULES)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests import builders
 from tests.core import acme
 from webhook.core.backends import read_back
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.request.request import GpuRequest
+from webhook.core.request import GpuRequest
 
 GI = 1 << 30
 BACKENDS = builders.rulebook(builders.shipped_files()).backends

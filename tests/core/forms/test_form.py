@@ -5,23 +5,23 @@ from textwrap import dedent
 
 from tests import crds, reference
 from webhook.core.forms.document import Location, Problem
-from webhook.core.forms.form import any_of, document, form, found, line, need, place, take
-from webhook.core.forms.shape import FLAG, TEXT, many, size, whole
+from webhook.core.forms.form import any_of, derived, document, form, line, optional, place, required
+from webhook.core.forms.shape import FLAG, TEXT, list_of, size, whole
 from webhook.files.documents import parse
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shelf:
-    name: str = found(document)
-    at: Location = found(place)
-    rule: str = found(line)
-    boards: int = need(whole(), "How many boards it has.", 5)
-    room: str | None = take(TEXT, "Where it stands.")
+    name: str = derived(document)
+    at: Location = derived(place)
+    rule: str = derived(line)
+    boards: int = required(whole(), "How many boards it has.", 5)
+    room: str | None = optional(TEXT, "Where it stands.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeepShelf(Shelf):
-    depth: int = take(size(("Gi", "Mi"), "1Gi"), "How much each board holds.", "8Gi", key="boardDepth", default=0)
+    depth: int = optional(size(("Gi", "Mi"), "1Gi"), "How much each board holds.", "8Gi", key="boardDepth", default=0)
 
 
 SHELF = form(Shelf)
@@ -34,7 +34,7 @@ AT = Location("shelf.yaml", 1)
 def _read(text: str, shelf: type[Shelf] = DeepShelf) -> tuple[Shelf, list[str]]:
     (node,) = parse(dedent(text).encode(), "shelf.yaml")
     problems: list[Problem] = []
-    return form(shelf).of("oak", node, problems), [str(problem) for problem in sorted(problems)]
+    return form(shelf).read_spec("oak", node, problems), [str(problem) for problem in sorted(problems)]
 
 
 def test_the_key_is_read() -> None:
@@ -111,15 +111,15 @@ def test_the_table_has_the_key() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    left: bool = take(FLAG, "The left one.", default=False)
-    others: tuple[str, ...] = take(many(TEXT), "More of them.", default=())
+    left: bool = optional(FLAG, "The left one.", default=False)
+    others: tuple[str, ...] = optional(list_of(TEXT), "More of them.", default=())
 
 
 def test_a_rule_of_several_keys_is_one_for_the_reader_and_for_editors() -> None:
     pair, problems = form(Pair, any_of("left", "others")), list[Problem]()
 
     (node,) = parse(b"{}", "pair.yaml")
-    pair.of("pair", node, problems)
+    pair.read_spec("pair", node, problems)
 
     assert [str(problem) for problem in problems] == ["pair.yaml:1:1: spec: needs left or others"]
     assert pair.schema["anyOf"] == [{"required": ["left"]}, {"required": ["others"]}]
@@ -129,5 +129,5 @@ def test_each_wrong_element_of_a_list_is_said() -> None:
     problems: list[Problem] = []
     (node,) = parse(b"others: [a, 1, b, 2]", "pair.yaml")
 
-    assert form(Pair).of("pair", node, problems) == Pair(others=("a", "b"))
+    assert form(Pair).read_spec("pair", node, problems) == Pair(others=("a", "b"))
     assert [problem.path for problem in problems] == ["spec.others[1]", "spec.others[3]"]

@@ -15,8 +15,8 @@ def _specs(**texts: str) -> dict[str, Node]:
     return {name: documents.parse(dedent(text).encode(), f"{name}.yaml")[0] for name, text in texts.items()}
 
 
-def _merged(child: str, parent: str) -> Any:
-    return inheritance.merged("child", _specs(child=f"extends: parent\n{dedent(child)}", parent=parent)).plain()
+def _merged(name: str, **texts: str) -> Node:
+    return inheritance.merged(inheritance.lineage(name, _specs(**texts)))
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,17 @@ def _merged(child: str, parent: str) -> Any:
     ],
 )
 def test_what_a_child_becomes(child: str, parent: str, merged: dict[str, Any]) -> None:
-    assert _merged(child, parent) == merged
+    assert _merged("child", child=f"extends: parent\n{dedent(child)}", parent=parent).plain() == merged
 
 
 def test_a_grandchild_takes_over_from_both() -> None:
-    specs = _specs(old="{a: 1, b: 1, c: 1}", middle="{extends: old, b: 2, c: 2}", young="{extends: middle, c: 3}")
+    specs = {"old": "{a: 1, b: 1, c: 1}", "middle": "{extends: old, b: 2, c: 2}", "young": "{extends: middle, c: 3}"}
 
-    assert inheritance.merged("young", specs).plain() == {"a": 1, "b": 2, "c": 3}
+    assert _merged("young", **specs).plain() == {"a": 1, "b": 2, "c": 3}
 
 
 def test_what_is_taken_over_stays_where_it_stands() -> None:
-    merged = inheritance.merged("child", _specs(child="extends: parent\nb: 2", parent="a: 1"))
+    merged = _merged("child", child="extends: parent\nb: 2", parent="a: 1")
 
     assert {key: str(at) for key, at in merged.keys.items()} == {
         "a": "parent.yaml:1:1",
@@ -69,7 +69,7 @@ def test_what_is_taken_over_stays_where_it_stands() -> None:
 )
 def test_what_cannot_be_extended_is_said(specs: dict[str, str], message: str) -> None:
     with pytest.raises(DocumentError) as refused:
-        inheritance.merged("one", _specs(**specs))
+        _merged("one", **specs)
 
     assert str(refused.value) == message
 

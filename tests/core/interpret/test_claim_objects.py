@@ -8,12 +8,12 @@ import pytest
 
 from tests import builders
 from tests.cases.served import as_served
+from webhook.cli import convert, explanation
+from webhook.cli.inventory import demand
 from webhook.core.decision import Decision
-from webhook.core.interpret import claim_objects
+from webhook.core.interpret import claims
+from webhook.core.inventory import Inventory
 from webhook.core.mutate import mutate
-from webhook.core.reports import convert, explain
-from webhook.core.reports.demand import demand
-from webhook.core.reports.inventory import Inventory
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 
@@ -65,7 +65,7 @@ GPUSHARE, QGPU = class_("gpushare", "gpushare.provisioner.elasticgpu.io"), class
 
 def mutated(pod: Object, *objects: Object, rulebook: Rulebook = RULES, namespace: str = "default") -> Decision:
     """The decision where these objects are known; no objects: where nobody watches."""
-    return mutate(builders.creating(pod, namespace), claim_objects.given(objects, rulebook))
+    return mutate(builders.creating(pod, namespace), claims.given(objects, rulebook))
 
 
 def naming(name: str = "train", **more: str) -> Object:
@@ -126,7 +126,7 @@ def test_once_read_a_claim_may_change_and_go(pod: Object) -> None:
 
     for objects in ((), (claim({"nvidia.com/gpu": 4}),), (claim(SHARE, name="another"),)):
         again = mutated(stored, *objects)
-        final = validate(builders.creating(stored), claim_objects.given(objects, RULES))
+        final = validate(builders.creating(stored), claims.given(objects, RULES))
         assert (again.allowed, again.patch, again.backends, final.allowed) == (True, [], first.backends, True)
 
 
@@ -350,13 +350,13 @@ def test_explain_finds_claims_in_lists_and_takes_the_namespace_from_the_document
         pod,
     ]
 
-    [explained] = explain.explain(pod, claim_objects.given(documents, RULES))
+    [explained] = explanation.explain(pod, claims.given(documents, RULES))
 
     assert explained.decision.backends == {"main": "hami-vgpu"}
 
 
 def test_a_pod_with_a_claim_is_rewritten_for_another_system() -> None:
-    book = claim_objects.given([claim(SHARE, egpuClassName="gpushare"), GPUSHARE], RULES)
+    book = claims.given([claim(SHARE, egpuClassName="gpushare"), GPUSHARE], RULES)
 
     for pod in (naming(), builders.pod(labels={"gpu-claim": "train"})):
         [converted] = convert.convert(pod, "tencent-qgpu", book)

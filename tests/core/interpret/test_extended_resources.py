@@ -9,12 +9,12 @@ import pytest
 
 from tests import builders
 from tests.edited import edited
+from webhook.cli.explanation import explain
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
 from webhook.core.plan.plan import Plan
-from webhook.core.reports import explain
-from webhook.core.rules import index
+from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 
@@ -24,7 +24,7 @@ SHARING = "nvidia.com/gpu.sharing-strategy"
 
 def _cluster(*backends: str, device: str | None = None) -> Rulebook:
     cluster = replace(SHIPPED.cluster, backends=backends, tiers={}, whole=None, part=None, device=device)
-    return index.index(cluster, SHIPPED.backends, SHIPPED.devices, SHIPPED.digest)
+    return rulebook.index(cluster, SHIPPED.backends, SHIPPED.devices, SHIPPED.digest)
 
 
 def _planned(raw: Mapping[str, Any], rulebook: Rulebook) -> Plan:
@@ -102,7 +102,7 @@ def test_a_slice_asked_for_by_size_counts_as_the_slice() -> None:
         annotations={"nvidia.com/vgpu-mode": "mig"},
     )
 
-    [explanation] = explain.explain({"kind": "Pod", **raw}, rules)
+    [explanation] = explain({"kind": "Pod", **raw}, rules)
 
     assert explanation.charges == {"main": Fraction(1, 7)}
 
@@ -142,7 +142,7 @@ def test_who_names_a_back_end_cannot_keep_off_its_nodes_and_count_as_there() -> 
 def test_more_decimals_than_a_system_has_are_refused_in_its_own_unit(fraction: str, fix: str) -> None:
     raw = builders.pod(annotations={"gpu-fraction": fraction})
 
-    (violation,) = mutate(builders.creating(raw), index.only("kai", SHIPPED)).violations
+    (violation,) = mutate(builders.creating(raw), rulebook.with_only("kai", SHIPPED)).violations
 
     assert (violation.code, violation.path, violation.fix) == ("GPU402", "metadata.annotations.gpu-fraction", fix)
     assert violation.message == f"annotation gpu-fraction: {fraction} has more than 9 decimals"

@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from tests import builders
+from webhook.core import request
 from webhook.core.forms import document, labels
-from webhook.core.interpret import hints
+from webhook.core.interpret import locations
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
-from webhook.core.request import shorthand
 from webhook.core.validate import validate
 
 RULES = builders.rulebook(builders.shipped_files())
@@ -115,9 +115,9 @@ def test_hints_are_bounded() -> None:
     many = {f"gpu-{number}-modle": "T4" for number in range(300)}
     words = document.Nearest(8)
 
-    said = [*hints.of_keys(pod.read(builders.pod(labels=many)), RULES, words)]
+    said = [*locations.hints_of_keys(pod.read(builders.pod(labels=many)), RULES, words)]
 
-    assert (len(said), words.left) == (hints.MOST + 1, 0)
+    assert (len(said), words.left) == (locations.MOST_HINTS + 1, 0)
     assert said[-1] == "292 more labels and annotations begin with gpu, and nothing here reads them"
 
 
@@ -125,12 +125,12 @@ def test_hints_are_bounded() -> None:
     "text", ["1", "0.3", "8Gi", "30%", "true", "no", "1e3", "0x1F", "", 'a"b', "A100-80GB", "a: b"]
 )
 def test_what_can_be_pasted_is_a_string_to_yaml(text: str) -> None:
-    assert yaml.safe_load(shorthand.pasteable("gpu", text)) == {"gpu": text}
+    assert yaml.safe_load(request.pasteable("gpu", text)) == {"gpu": text}
 
 
-@pytest.mark.parametrize("key", sorted(shorthand.KEYS))
+@pytest.mark.parametrize("key", sorted(request.KEYS))
 def test_every_example_of_a_key_can_be_pasted_into_a_label(key: str) -> None:
-    (value,) = yaml.safe_load(shorthand.EXAMPLES[key].partition(" (")[0]).values()
+    (value,) = yaml.safe_load(request.EXAMPLES[key].partition(" (")[0]).values()
 
     assert isinstance(value, str)
     assert labels.is_value(value)

@@ -10,7 +10,7 @@ from tests import builders
 from webhook.core.interpret import interpret
 from webhook.core.interpret.interpret import Interpretation
 from webhook.core.kube import pod
-from webhook.core.request.request import Devices, GpuRequest
+from webhook.core.request import Devices, GpuRequest
 
 RULES = builders.rulebook(builders.shipped_files())
 SHARE = GpuRequest(share=Fraction(3, 10), memory_share=Fraction(3, 10), cores=Fraction(30))

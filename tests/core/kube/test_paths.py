@@ -2,8 +2,8 @@
 
 import pytest
 
-from webhook.core.kube import paths
-from webhook.core.kube.paths import Path
+from webhook.core.kube import fields
+from webhook.core.kube.fields import Path
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from webhook.core.kube.paths import Path
     ],
 )
 def test_people_read_them_as_kubernetes_prints_them(path: Path, text: str) -> None:
-    assert paths.field(path) == text
+    assert fields.field_path(path) == text
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_people_read_them_as_kubernetes_prints_them(path: Path, text: str) -> No
     ],
 )
 def test_patches_escape_tildes_before_slashes(path: Path, text: str) -> None:
-    assert paths.pointer(path) == text
+    assert fields.pointer(path) == text

@@ -8,7 +8,7 @@ from tests import builders
 from tests.core import acme
 from webhook.core.kube import pod
 from webhook.core.plan import plan
-from webhook.core.rules import index
+from webhook.core.rules import rulebook
 from webhook.core.rules.modes import When
 
 RULES = builders.rulebook(builders.shipped_files())
@@ -17,7 +17,7 @@ RULES = builders.rulebook(builders.shipped_files())
 def _serves(preferred: str | None, **labels: str) -> list[str]:
     """The back ends that serve a pod with these labels, whose tenant prefers one."""
     read = pod.read(builders.pod(labels={key.replace("_", "-"): value for key, value in labels.items()}))
-    return [served.backend.name for served in plan.make(read, RULES, preferred).served]
+    return [served.backend.name for served in plan.make(read, RULES, preferred).assignments]
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_a_resource_is_of_the_back_end_to_whose_nodes_the_pod_is_bound(
     cluster = replace(RULES.cluster, backends=order, tiers={}, whole=None, part=None)
     raw = builders.pod(builders.container(limits={"nvidia.com/gpu": "1"}), nodeSelector=selector)
 
-    planned = plan.make(pod.read(raw), index.index(cluster, RULES.backends, RULES.devices))
+    planned = plan.make(pod.read(raw), rulebook.index(cluster, RULES.backends, RULES.devices))
 
-    assert [served.backend.name for served in planned.served] == [backend]
+    assert [served.backend.name for served in planned.assignments] == [backend]
 
 
 @pytest.mark.parametrize(

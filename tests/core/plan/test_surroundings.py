@@ -28,7 +28,9 @@ def _rulebook(cluster: str, *present: str) -> Rulebook:
 
 
 def _serves(book: Rulebook, labels: Mapping[str, str]) -> list[str]:
-    return [served.backend.name for served in plan.make(pod.read(builders.pod(labels=dict(labels))), book).served]
+    return [
+        served.backend.name for served in plan.make(pod.read(builders.pod(labels=dict(labels))), book).assignments
+    ]
 
 
 SHARE = {"gpu": "0.5", "gpu-model": "T4"}
@@ -81,7 +83,7 @@ def test_a_rule_that_requires_nodes_serves_only_if_one_is_known(
 
     planned = plan.make(pod.read(builders.pod(labels={"gpu": "1"})), book)
 
-    assert [served.backend.name for served in planned.served] == serves
+    assert [served.backend.name for served in planned.assignments] == serves
     assert [violation.message for violation in planned.violations] == (
         [] if serves else ["acme cannot serve gpu=1: no node of this cluster has it"]
     )
@@ -98,7 +100,7 @@ def test_a_share_is_of_the_card_that_all_nodes_of_the_back_end_have() -> None:
     book = acme.rulebook(SIZED)
     known = replace(book, surroundings=Surroundings(cards={"acme": book.devices["t4"]}))
 
-    [served] = plan.make(pod.read(builders.pod(labels={"gpu": "0.5"})), known).served
+    [served] = plan.make(pod.read(builders.pod(labels={"gpu": "0.5"})), known).assignments
 
     assert served.amounts == {"acme.example/card": 1, "acme.example/memory": 7680}
 
@@ -107,6 +109,6 @@ def test_the_model_asked_for_counts_before_the_card_of_the_nodes() -> None:
     book = acme.rulebook(SIZED + "inject: {nodeAffinity: {acme.example/model: {model: {}}}}")
     known = replace(book, surroundings=Surroundings(cards={"acme": book.devices["t4"]}))
 
-    [served] = plan.make(pod.read(builders.pod(labels={"gpu": "0.5", "gpu-model": "A100-40GB"})), known).served
+    [served] = plan.make(pod.read(builders.pod(labels={"gpu": "0.5", "gpu-model": "A100-40GB"})), known).assignments
 
     assert served.amounts["acme.example/memory"] == 20480

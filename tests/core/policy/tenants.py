@@ -13,12 +13,10 @@ from webhook.core.decision import Decision
 from webhook.core.forms.labels import Expression
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
-from webhook.core.policy import holdings
-from webhook.core.policy.holdings import PodUsage
-from webhook.core.rules.exemption import Exemption
+from webhook.core.policy import usage
+from webhook.core.policy.usage import PodUsage
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import Ceiling, Kinds, Namespaces, Quota, TenantPolicy
+from webhook.core.rules.tenant_policy import Ceiling, Exemption, Kinds, Namespaces, Quota, Tenancy, TenantPolicy
 from webhook.core.validate import validate
 
 RULES = builders.rulebook(builders.shipped_files())
@@ -67,7 +65,7 @@ def rules(*policies: TenantPolicy, rulebook: Rulebook = RULES, **tenancy: Any) -
 
 def held(raw: Mapping[str, Any], rulebook: Rulebook) -> PodUsage:
     """What a stored pod counts, read anew each time."""
-    return holdings.pod_usage(holdings.holdings(pod.read(raw), rulebook))
+    return usage.pod_usage(usage.holdings(pod.read(raw), rulebook))
 
 
 EVERYTHING = rules(

@@ -9,7 +9,7 @@ from tests import builders
 from tests.core.policy import tenants
 from tests.core.policy.tenants import policy, quota
 from webhook.core.review import AdmissionRequest
-from webhook.core.rules.protected_names import names
+from webhook.core.rules.protection import protected_names
 from webhook.core.rules.tenant_policy import Namespaces
 from webhook.core.validate import validate
 
@@ -101,7 +101,7 @@ def test_an_account_of_another_tenant_writes_no_annotation_that_gives_devices() 
 
 def test_no_shipped_rule_writes_what_is_protected() -> None:
     """A webhook that sets `all` itself takes its own isolation away."""
-    known = names(tenants.RULES.protections)
+    known = protected_names(tenants.RULES.protections)
     written = [
         (backend.name, section, key)
         for backend in tenants.RULES.backends.values()

@@ -15,10 +15,9 @@ from tests.laws import clusters
 from webhook.core.interpret import locations
 from webhook.core.kube import pod
 from webhook.core.plan import plan
-from webhook.core.policy import holdings
+from webhook.core.policy import usage
 from webhook.core.quota import tally
-from webhook.core.rules import index
-from webhook.core.rules.rulebook import Rulebook, Surroundings
+from webhook.core.rules.rulebook import Rulebook, Surroundings, index, with_only
 
 RULES = builders.rulebook(builders.shipped_files())
 Object = Mapping[str, Any]
@@ -70,7 +69,7 @@ def _counted(raw: Object, rulebook: Rulebook = RULES) -> dict[str, str]:
     """The tally, as it stands in a TenantUsage."""
     raw = as_served(raw)
     count = held(raw, rulebook)
-    assert holdings.Counter(rulebook).held(raw) == count
+    assert usage.Counter(rulebook).held(raw) == count
     return tally.write(count.tally)
 
 
@@ -172,7 +171,7 @@ def test_resources_of_the_whole_pod_are_none_of_devices() -> None:
     ],
 )
 def test_every_back_end_is_read_in_its_own_words(backend: str, raw: Object, counted: Object) -> None:
-    assert _counted(raw, index.only(backend, RULES)) == counted
+    assert _counted(raw, with_only(backend, RULES)) == counted
 
 
 def _half(memory: str, *models: str) -> Object:
@@ -201,7 +200,7 @@ NAMED_LIKE_AN_A10 = {
 def test_a_model_counts_as_every_model_that_the_back_end_may_give_for_its_name(
     backend: str, model: str, counted: Object
 ) -> None:
-    rulebook = index.only(backend, RULES)
+    rulebook = with_only(backend, RULES)
     raw = builders.pod(labels={"gpu": "0.5", "gpu-model": model})
 
     assert _counted(edited(plan.make(pod.read(raw), rulebook).edits, raw), rulebook) == counted
@@ -261,7 +260,7 @@ def test_a_share_counts_as_the_slice_that_it_may_become_unless_the_pod_says_how_
     for mode in ({}, {"nvidia.com/vgpu-mode": "mig"}, {"nvidia.com/vgpu-mode": "mig,hami-core"}):
         assert _counted(_with(limits, A100, mode), rules)["devices"] == sliced
     assert _counted(_with(limits, A100, {"nvidia.com/vgpu-mode": "hami-core"}), rules)["devices"] == shared
-    assert _counted(_with(limits, A100), index.only("hami-vgpu", rules))["devices"] == shared
+    assert _counted(_with(limits, A100), with_only("hami-vgpu", rules))["devices"] == shared
 
 
 def test_a_share_of_an_unknown_card_counts_as_the_largest_slice_that_it_may_become() -> None:
@@ -269,7 +268,7 @@ def test_a_share_of_an_unknown_card_counts_as_the_largest_slice_that_it_may_beco
 
 
 def test_a_partition_counts_as_the_card_unless_the_pod_is_bound_to_nodes_that_are_cut() -> None:
-    rules = index.only("nvidia-mig-single", RULES)
+    rules = with_only("nvidia-mig-single", RULES)
     raw = builders.pod(labels={"gpu-profile": "3g.20gb", "gpu-model": "A100-40GB"})
     translated = edited(plan.make(pod.read(raw), rules).edits, raw)
     elsewhere = {**translated, "spec": {**translated["spec"], "affinity": {}}}
@@ -279,7 +278,7 @@ def test_a_partition_counts_as_the_card_unless_the_pod_is_bound_to_nodes_that_ar
 
 
 def test_a_counter_tells_pods_apart_that_only_differ_in_the_nodes_they_select() -> None:
-    counter = holdings.Counter(TURNS)
+    counter = usage.Counter(TURNS)
     pods = [as_served(raw) for raw in (_on_nodes("time-slicing"), _on_nodes("none"), _with({GPU: "1"}))]
 
     assert [tally.write(counter.held(raw).tally) for raw in pods] == [{"devices": "0.1"}, *[{"devices": "1"}] * 2]
@@ -288,7 +287,7 @@ def test_a_counter_tells_pods_apart_that_only_differ_in_the_nodes_they_select() 
 def test_cores_of_another_chip_are_no_cores_of_the_one_that_the_pod_is_bound_to() -> None:
     order = ("ascend-vnpu-dynamic-910b", "ascend-vnpu-dynamic")
     cluster = replace(RULES.cluster, backends=order, tiers={}, whole=None, part=None)
-    rules = index.index(cluster, RULES.backends, RULES.devices)
+    rules = index(cluster, RULES.backends, RULES.devices)
     chips = builders.pod(labels={"gpu": "2", "gpu-model": "Ascend910B2"})
     translated = edited(plan.make(pod.read(chips), rules).edits, chips)
 
@@ -346,7 +345,7 @@ def test_what_nobody_can_read_counts_as_whole_devices(limits: Object, devices: s
     raw = builders.pod(builders.container(limits=limits))
 
     assert tally.write(held(raw, RULES).tally) == {"devices": devices}
-    assert [holding.unread != "" for holding in holdings.holdings(pod.read(raw), RULES)] == [True]
+    assert [holding.unread != "" for holding in usage.holdings(pod.read(raw), RULES)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -432,7 +431,7 @@ def test_an_authors_own_word_for_the_card_never_stands(raw: Object, model: str |
 
 
 def test_a_kind_of_pods_is_remembered_unless_it_takes_up_more_than_it_saves() -> None:
-    counter = holdings.Counter(RULES)
+    counter = usage.Counter(RULES)
     usual = _with({GPU: "1"})
     long = _with({GPU: "1"}, {}, {locations.DEFAULT_CONTAINER: "x" * 250_000})
 

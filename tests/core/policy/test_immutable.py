@@ -8,15 +8,13 @@ import pytest
 
 from tests import builders
 from webhook.core.interpret import locations
-from webhook.core.rules import index
-from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import Namespaces, TenantPolicy
+from webhook.core.rules.rulebook import Rulebook, with_every_backend, with_only
+from webhook.core.rules.tenant_policy import Namespaces, Tenancy, TenantPolicy
 from webhook.core.validate import validate
 
 RULES = builders.rulebook(builders.shipped_files())
-EVERY = index.every(RULES)
-KAI = index.only("kai", RULES)
+EVERY = with_every_backend(RULES)
+KAI = with_only("kai", RULES)
 
 GPU = builders.container(limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"})
 Object = Mapping[str, Any]
@@ -345,7 +343,7 @@ VISION = TenantPolicy(
     ],
 )
 def test_a_label_that_a_policy_sets_stays(before: str, after: str, user: str, *, refused: bool) -> None:
-    rulebook = replace(index.every(builders.rulebook(QUEUED)), tenancy=Tenancy(policies=[VISION]))
+    rulebook = replace(with_every_backend(builders.rulebook(QUEUED)), tenancy=Tenancy(policies=[VISION]))
 
     found = _updated(_pod({QUEUE: before}, {}), _pod({QUEUE: after}, {}), user, rulebook)
 

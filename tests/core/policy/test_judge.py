@@ -11,7 +11,7 @@ from tests.core.policy import tenants
 from tests.core.policy.tenants import NOW, ceiling, exemption, fate, policy, quota, shorthand, whole
 from webhook.core.decision import Finding, Reservation
 from webhook.core.quota.ledger import Ask
-from webhook.core.rules import index
+from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Kinds, Namespaces, TenantPolicy
 from webhook.core.validate import validate
@@ -345,7 +345,7 @@ def test_and_one_in_a_namespace_without_a_policy_as_a_claim_may_be_for_a_gpu() -
 
 
 def _claiming(**fields: Any) -> Rulebook:
-    return tenants.rules(policy(**fields), rulebook=index.only("dra-claim-template", tenants.RULES))
+    return tenants.rules(policy(**fields), rulebook=rulebook.with_only("dra-claim-template", tenants.RULES))
 
 
 def test_a_claim_that_the_shorthand_became_is_judged_like_any_other() -> None:

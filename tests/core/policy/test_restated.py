@@ -13,9 +13,9 @@ from tests.core.policy import tenants
 from tests.sent import applied
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.mutate import mutate
-from webhook.core.rules import index
+from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import Tenancy
 
 RULES = tenants.RULES
 
@@ -177,7 +177,7 @@ def test_a_pod_keeps_its_back_end_where_the_cluster_has_another_order_by_now() -
     written = builders.pod(labels={"gpu": "0.3"})
     stored = _created(written)
     cluster = replace(RULES.cluster, backends=("kai", "hami-vgpu"), part="kai", tiers={})
-    later = index.index(cluster, RULES.backends, RULES.devices, RULES.digest)
+    later = rulebook.index(cluster, RULES.backends, RULES.devices, RULES.digest)
 
     sent = as_served(written)
     result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, later).patch))
@@ -190,7 +190,7 @@ def test_shorthand_is_put_back_where_the_back_end_is_not_enabled_by_now() -> Non
     written = _asking(gpu="0.3")
     stored = _created(written)
 
-    decision = _sent(stored, applied(stored, written), index.only("volcano-vgpu", RULES))
+    decision = _sent(stored, applied(stored, written), rulebook.with_only("volcano-vgpu", RULES))
 
     assert decision == Decision(allowed=True, patch=_removed("gpu"))
 

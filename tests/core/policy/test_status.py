@@ -1,7 +1,6 @@
-from webhook.core.policy import status
-from webhook.core.policy.status import ALONE, TAKEN, VALID, Condition, Tie
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import Namespaces, TenantPolicy
+from webhook.core.policy import membership
+from webhook.core.policy.membership import ALONE, TAKEN, VALID, Condition, Tie
+from webhook.core.rules.tenant_policy import Namespaces, Tenancy, TenantPolicy
 
 NOW = "2026-11-21T22:00:00Z"
 LATER = "2026-11-22T22:00:00Z"
@@ -12,11 +11,11 @@ def policy(name: str, *namespaces: str, priority: int = 0) -> TenantPolicy:
 
 
 def test_a_policy_that_is_in_nobodys_way_is_accepted_and_not_ambiguous() -> None:
-    assert status.of([], None) == [VALID, ALONE]
+    assert membership.conditions_of([], None) == [VALID, ALONE]
 
 
 def test_all_that_is_wrong_with_a_policy_is_said_at_once() -> None:
-    [accepted, _] = status.of(["spec.a: no", "spec.b: no"], None)
+    [accepted, _] = membership.conditions_of(["spec.a: no", "spec.b: no"], None)
 
     assert accepted == Condition(
         "Accepted",
@@ -28,7 +27,7 @@ def test_all_that_is_wrong_with_a_policy_is_said_at_once() -> None:
 
 
 def test_a_policy_whose_name_the_rule_files_have_is_not_accepted() -> None:
-    assert status.of(["spec.a: no"], None, taken=True) == [TAKEN, ALONE]
+    assert membership.conditions_of(["spec.a: no"], None, taken=True) == [TAKEN, ALONE]
 
 
 def test_policies_of_one_priority_are_tied_by_the_namespaces_that_they_share() -> None:
@@ -37,13 +36,13 @@ def test_policies_of_one_priority_are_tied_by_the_namespaces_that_they_share() -
         policies=[*policies, policy("d", "kube-system")], labels={"x-1": {}, "x-2": {}, "kube-system": {}}
     )
 
-    found = status.ties(tenancy, {"kube-system"})
+    found = membership.ties(tenancy, {"kube-system"})
 
     assert found == {"a": Tie(["x-1"], {"b"}), "b": Tie(["x-1"], {"a"})}
 
 
 def test_a_tie_names_five_namespaces_and_says_how_many_more_there_are() -> None:
-    [_, ambiguous] = status.of([], Tie([f"n{number}" for number in range(7)], {"b", "c"}))
+    [_, ambiguous] = membership.conditions_of([], Tie([f"n{number}" for number in range(7)], {"b", "c"}))
 
     assert ambiguous == Condition(
         "Ambiguous",
@@ -55,17 +54,17 @@ def test_a_tie_names_five_namespaces_and_says_how_many_more_there_are() -> None:
 
 
 def test_a_status_that_says_so_already_is_not_written_again() -> None:
-    written = status.status([VALID, ALONE], 3, {}, NOW)
+    written = membership.status([VALID, ALONE], 3, {}, NOW)
 
     assert written is not None
-    assert status.status([VALID, ALONE], 3, written, LATER) is None
+    assert membership.status([VALID, ALONE], 3, written, LATER) is None
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:
-    before = status.status([VALID, ALONE], 3, {}, NOW)
+    before = membership.status([VALID, ALONE], 3, {}, NOW)
     assert before is not None
 
-    after = status.status([TAKEN, ALONE], 4, before, LATER)
+    after = membership.status([TAKEN, ALONE], 4, before, LATER)
 
     assert after == {
         "observedGeneration": 4,

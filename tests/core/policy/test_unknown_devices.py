@@ -10,8 +10,8 @@ import pytest
 from tests import builders
 from tests.core.policy import tenants
 from tests.core.policy.tenants import Fate
-from webhook.core.policy import status, unknown_devices
-from webhook.core.rules import index
+from webhook.core.policy import membership, unknown_devices
+from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Kinds
 from webhook.core.validate import validate
@@ -264,8 +264,8 @@ def test_a_policys_first_quota_says_what_it_refuses_beside() -> None:
         unknown_devices.refused_by_default(rulebook.tenancy, _with_cluster(rulebook, unknown_devices="deny").cluster)
         == []
     )
-    [accepted, _] = status.of([], None, strict=True)
-    assert accepted == status.VALID._replace(
+    [accepted, _] = membership.conditions_of([], None, strict=True)
+    assert accepted == membership.VALID._replace(
         message="it is in force as it stands; its quota cannot count devices that no rule knows, so pods with one "
         "are refused; list what is no GPU under otherDevices of the Cluster document, or say unknownDevices: warn"
     )
@@ -341,7 +341,7 @@ def test_without_a_quota_its_author_is_warned() -> None:
 
 
 def test_where_its_back_end_is_enabled_it_counts() -> None:
-    enabled = replace(index.only("kai", COUNTED), tenancy=COUNTED.tenancy)
+    enabled = replace(rulebook.with_only("kai", COUNTED), tenancy=COUNTED.tenancy)
 
     reservation = _annotated(enabled, schedulerName="kai-scheduler").validated.reservation
 

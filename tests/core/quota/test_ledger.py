@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from webhook.core.quota import ledger as core
-from webhook.core.quota.ledger import Ask, Ledger, Outcome, Seen, reserve, settle
-from webhook.core.quota.suspects import MOST_SUSPECTS, blamed
+from webhook.core.quota.ledger import MOST_SUSPECTS, Ask, Ledger, Outcome, Seen, blamed, reserve, settle
 from webhook.core.quota.tally import Tally
 
 HARD: Tally = {"devices": Fraction(4), "memory": Fraction(100)}

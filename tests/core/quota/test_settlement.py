@@ -6,22 +6,20 @@ from typing import Any
 
 import pytest
 
-from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger
-from webhook.core.quota.settlement import Settlement, Step
-from webhook.core.quota.suspects import FORGET
+from webhook.core.quota.ledger import FORGET, UNKNOWN_VIEW, Ledger
+from webhook.core.quota.settlement import Settlement, Step, ViewedPod
 from webhook.core.quota.tally import Tally
-from webhook.core.quota.view import Pod
 
 GRACE = 10.0
 ONE: Tally = {"devices": Fraction(1)}
 HARD: Tally = {"devices": Fraction(4)}
 
 
-def pod(uid: str, amount: Tally = ONE, namespace: str = "dev") -> Pod:
-    return Pod(uid, namespace, f"pod-of-{uid}", amount)
+def pod(uid: str, amount: Tally = ONE, namespace: str = "dev") -> ViewedPod:
+    return ViewedPod(uid, namespace, f"pod-of-{uid}", amount)
 
 
-def settler(*pods: Pod, version: int = 5) -> Settlement:
+def settler(*pods: ViewedPod, version: int = 5) -> Settlement:
     made = Settlement("me", GRACE)
     made.view.listed(pods, version)
     return made

@@ -4,16 +4,16 @@ from fractions import Fraction
 
 import pytest
 
-from webhook.core.quota import view as module
+from webhook.core.quota import settlement as module
+from webhook.core.quota.settlement import View, ViewedPod
 from webhook.core.quota.tally import Tally
-from webhook.core.quota.view import Pod, View
 
 ONE: Tally = {"devices": Fraction(1)}
 THIRD: Tally = {"devices": Fraction(1, 3), "memory": Fraction(8)}
 
 
-def pod(uid: str, amount: Tally = ONE, namespace: str = "dev") -> Pod:
-    return Pod(uid, namespace, f"pod-of-{uid}", amount)
+def pod(uid: str, amount: Tally = ONE, namespace: str = "dev") -> ViewedPod:
+    return ViewedPod(uid, namespace, f"pod-of-{uid}", amount)
 
 
 def test_a_view_sums_what_live_pods_hold_in_each_namespace() -> None:

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from tests import builders
-from webhook.core.reports import explain
+from webhook.cli import explanation
 
 RULES = builders.rulebook(builders.shipped_files())
 
 
 def said(document: dict[str, Any]) -> list[tuple[str, str]]:
     """The codes and field paths of the refusal; nothing if it is admitted."""
-    (found,) = explain.explain(document, RULES)
+    (found,) = explanation.explain(document, RULES)
     assert found.decision.allowed == (not found.decision.violations)
     return [(each.code, each.path) for each in found.decision.violations]
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests import builders
+from webhook.cli import policy_advice
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.registration.configurations import WARNING_SECONDS
-from webhook.core.reports import applied
-from webhook.core.rules.cluster_policies import policies_from
+from webhook.core.rules.load import policies_from
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules.tenant_policy import Tenancy
 
 NAMESPACES = {f"team-{number % 500}-{number}": {"team": f"t{number % 500}"} for number in range(5000)}
 RULEBOOK = builders.rulebook(builders.shipped_files())
@@ -32,7 +32,7 @@ def among(policies: Iterable[dict[str, Any]] = (), **tenancy: Any) -> Rulebook:
 
 def applying(made: dict[str, Any], rulebook: Rulebook) -> Decision:
     request = builders.creating(made, "")._replace(resource="tenantpolicies", name=made["metadata"]["name"])
-    return applied.warn(request, rulebook)
+    return policy_advice.warn(request, rulebook)
 
 
 OTHERS = [policy(f"t{number}", f"team-{number}-*") for number in range(1000)]
@@ -69,7 +69,7 @@ def test_among_5000_namespaces_an_answer_takes_less_than_the_api_server_waits(
 def test_an_object_that_is_too_large_to_be_read_is_stored_with_a_warning() -> None:
     decision = applying(policy("vision", *(f"a{number}*" for number in range(100_000))), among())
 
-    assert decision == Decision(allowed=True, warnings=[f"TenantPolicy/vision: {applied.UNREAD}"])
+    assert decision == Decision(allowed=True, warnings=[f"TenantPolicy/vision: {policy_advice.UNREAD}"])
 
 
 def test_while_policies_are_unknown_only_the_policy_itself_is_judged() -> None:
@@ -103,7 +103,7 @@ def test_in_observe_mode_nobody_loses_a_gpu() -> None:
 def test_of_other_objects_nothing_is_said(resource: str) -> None:
     made = policy("vision", "vision")
 
-    assert applied.warn(builders.creating(made, "")._replace(resource=resource), among()) == UNTOUCHED
+    assert policy_advice.warn(builders.creating(made, "")._replace(resource=resource), among()) == UNTOUCHED
 
 
 def test_a_spec_that_is_nested_deeper_than_json_is_written_is_not_read() -> None:
@@ -112,4 +112,4 @@ def test_a_spec_that_is_nested_deeper_than_json_is_written_is_not_read() -> None
         nested = {"a": nested}
     made = policy("vision", "vision-*", defaults=nested)
 
-    assert applying(made, among()).warnings == [f"TenantPolicy/vision: {applied.UNREAD}"]
+    assert applying(made, among()).warnings == [f"TenantPolicy/vision: {policy_advice.UNREAD}"]

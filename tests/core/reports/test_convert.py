@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests import builders
-from webhook.core.reports import convert
+from webhook.cli import convert
 
 RULES = builders.rulebook(builders.shipped_files())
 
@@ -338,7 +338,7 @@ def test_a_list_of_parts_of_names_is_all_models_that_are_called_so() -> None:
     [done] = convert.convert(pod, "koordinator", RULES, "hami-vgpu")
 
     assert done.converted is not None
-    [was] = done.converted.served
+    [was] = done.converted.assignments
     assert was.request.models == ("A100-40GB", "A100-80GB", "V100-16GB", "V100-32GB")
     assert {one.partition("-")[2][:4] for one in _selected(done.after)["node.koordinator.sh/gpu-model"]} == {
         "A100",

@@ -4,12 +4,12 @@ import pytest
 
 from tests import builders
 from tests.core import acme
-from webhook.core.reports import doubts
+from webhook.cli import check
 from webhook.core.rules.rulebook import Rulebook
 
 
 def _said(rulebook: Rulebook) -> list[str]:
-    return [*doubts.doubts(rulebook)]
+    return [*check.doubts(rulebook)]
 
 
 def test_the_shipped_rules_raise_none() -> None:

@@ -9,10 +9,11 @@ import pytest
 from tests import builders
 from tests.builders import container, pod
 from tests.core import acme
+from webhook.cli.inventory import Application, demand, overview
+from webhook.core import inventory
 from webhook.core.backends import cards
 from webhook.core.backends.charge import Measure
-from webhook.core.reports import demand, inventory, overview
-from webhook.core.reports.inventory import Inventory, Offer
+from webhook.core.inventory import Inventory, Offer
 from webhook.core.rules.rulebook import Rulebook
 
 GI = 1 << 30
@@ -438,7 +439,7 @@ def placed(
 
 def asked(raw: Object, nodes: Object, rulebook: Rulebook) -> dict[str, Measure]:
     """What a pod asks, by back end."""
-    found = demand.demand([raw], inventory.read([nodes], rulebook), rulebook)
+    found = demand([raw], inventory.read([nodes], rulebook), rulebook)
     assert found.unread == []
     return {use.backend: use.asked for use in found.uses}
 
@@ -551,11 +552,11 @@ def test_the_back_end_of_the_node_is_meant_where_several_could_be() -> None:
 def test_a_pod_that_asks_in_the_words_of_another_system_takes_from_whoever_has_the_node() -> None:
     known = inventory.read([node({"nvidia.com/gpu": "4"}, T4)], NVIDIA)
     raw = placed(container(limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1536"}))
-    found = demand.demand([raw], known, NVIDIA)
+    found = demand([raw], known, NVIDIA)
 
     [use] = found.uses
     assert (use.backend, use.holder, use.asked) == ("hami-vgpu", "nvidia-gpu", measure("1/10", 1536 * MI, 0))
-    [row] = overview.overview(known, found, NVIDIA).per_node
+    [row] = overview(known, found, NVIDIA).per_node
     assert row.free == measure("39/10", 60 * GI - 1536 * MI, 400)
 
 
@@ -566,7 +567,7 @@ def test_a_pod_that_is_over_asks_nothing(phase: str) -> None:
 
 def test_a_pod_that_waits_asks_of_the_card_that_every_node_has() -> None:
     waits = placed(container(limits={"nvidia.com/gpu": "1"}), on=None, phase="Pending")
-    found = demand.demand([waits], inventory.read([node({"nvidia.com/gpu": "1"}, T4)], NVIDIA), NVIDIA)
+    found = demand([waits], inventory.read([node({"nvidia.com/gpu": "1"}, T4)], NVIDIA), NVIDIA)
 
     [use] = found.uses
     assert (use.node, use.asked) == (None, measure("1", 15 * GI, 100))
@@ -583,7 +584,7 @@ def test_a_pod_that_waits_asks_of_the_card_that_every_node_has() -> None:
     ],
 )
 def test_a_pod_that_nobody_can_read_is_said_and_not_counted(limits: Mapping[str, str], message: str) -> None:
-    found = demand.demand([placed(container(limits=limits))], inventory.read([QGPU_NODE], QGPU), QGPU)
+    found = demand([placed(container(limits=limits))], inventory.read([QGPU_NODE], QGPU), QGPU)
 
     assert found.uses == []
     assert [(one.namespace, one.pod, one.message) for one in found.unread] == [("vision", "train", message)]
@@ -610,9 +611,9 @@ def test_a_pod_belongs_to_the_workload_that_controls_it(
         "ownerReferences": [{"kind": "Team", "name": "vision"}, *references],
     }
 
-    [use] = demand.demand([raw], inventory.read([], NVIDIA), NVIDIA).uses
+    [use] = demand([raw], inventory.read([], NVIDIA), NVIDIA).uses
 
-    assert use.application == demand.Application("vision", *application)
+    assert use.application == Application("vision", *application)
 
 
 # Together
@@ -632,7 +633,7 @@ def test_everything_comes_together_in_one_contract() -> None:
     rulebook = cluster("nvidia-gpu")
     known = inventory.read(nodes, rulebook)
 
-    contract = overview.overview(known, demand.demand(pods, known, rulebook), rulebook).contract()
+    contract = overview(known, demand(pods, known, rulebook), rulebook).contract()
 
     def plain(devices: int) -> Object:
         memory = devices * 15 * GI

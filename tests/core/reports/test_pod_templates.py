@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders, readme
-from webhook.core.reports import pod_templates
-from webhook.core.reports.pod_templates import Found, Template
-from webhook.core.rules.built_in_workloads import BUILT_IN
-from webhook.core.rules.workload import Workload
+from webhook.core import pod_templates
+from webhook.core.pod_templates import Found, Template
+from webhook.core.rules.workload import BUILT_IN, Workload
 from webhook.core.violations import Refusal, Violation
 from webhook.files.rule_files import RuleFilesError
 

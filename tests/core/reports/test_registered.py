@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests import builders
+from webhook.cli import doctor
+from webhook.cli.checkup import Check
 from webhook.core.registration import configurations
-from webhook.core.reports import registered
-from webhook.core.reports.checkup import Check
 
 Object = dict[str, Any]
 WANTED = configurations.both(builders.rulebook(builders.shipped_files()))
@@ -26,7 +26,7 @@ def live(change: Callable[[list[Object]], object] = lambda _: None) -> list[Chec
     for hook in stored[0]["webhooks"]:
         hook.setdefault("reinvocationPolicy", "Never")
     change(stored[1]["webhooks"])
-    return registered.check(WANTED, {each["kind"]: each for each in stored})
+    return doctor.check_registered(WANTED, {each["kind"]: each for each in stored})
 
 
 def failing(checks: list[Check]) -> list[Check]:
@@ -48,21 +48,21 @@ def test_webhooks_that_are_not_active_yet_are_named_and_are_no_drift() -> None:
             del hook["rules"]
 
     text = "validate.gpu-webhook.io, bindings.gpu-webhook.io: no rules yet, so the API server never calls it"
-    assert failing(live(wait)) == [Check("active", "fail", text, registered.AWAIT)]
+    assert failing(live(wait)) == [Check("active", "fail", text, doctor.AWAIT)]
 
 
 def test_rules_of_a_former_version_are_named_with_what_the_certificate_program_waits_for() -> None:
     checks = live(lambda hooks: hooks[0].update(rules=hooks[0]["rules"][:1]))
 
     text = "validate.gpu-webhook.io: other rules than are rendered"
-    assert failing(checks) == [Check("active", "fail", text, f"{registered.RENDER}; then {registered.AWAIT}")]
+    assert failing(checks) == [Check("active", "fail", text, f"{doctor.RENDER}; then {doctor.AWAIT}")]
 
 
 def test_a_missing_configuration_is_all_there_is_to_say() -> None:
-    (check,) = registered.check(WANTED, {"MutatingWebhookConfiguration": WANTED[0]})
+    (check,) = doctor.check_registered(WANTED, {"MutatingWebhookConfiguration": WANTED[0]})
 
     assert check == Check(
-        "configurations", "fail", "there is no ValidatingWebhookConfiguration called gpu-webhook", registered.RENDER
+        "configurations", "fail", "there is no ValidatingWebhookConfiguration called gpu-webhook", doctor.RENDER
     )
 
 
@@ -163,7 +163,7 @@ def test_whether_pods_of_a_namespace_come_to_us_is_known_by_its_labels(
     hook = configuration["webhooks"][0]
     hook["namespaceSelector"] = {**hook["namespaceSelector"], **more}
 
-    assert registered.asks_about(configuration, hook["name"], labels) is asked
+    assert doctor.asks_about(configuration, hook["name"], labels) is asked
 
 
 def another(name: str = "a-first", hook: str = "vgpu.acme.io", **more: Any) -> Object:
@@ -172,7 +172,7 @@ def another(name: str = "a-first", hook: str = "vgpu.acme.io", **more: Any) -> O
 
 
 def test_a_webhook_for_gpus_that_runs_first_and_only_once_is_a_failure() -> None:
-    check = registered.others([another()], "gpu-webhook", ["acme"])
+    check = doctor.others([another()], "gpu-webhook", ["acme"])
 
     assert check.result == "fail"
     assert check.found == (
@@ -195,10 +195,10 @@ def test_a_webhook_for_gpus_that_runs_first_and_only_once_is_a_failure() -> None
     ids=["called again", "not of GPUs", "later", "of updates", "of no pods", "of nothing"],
 )
 def test_other_webhooks_do_no_harm(other: Object) -> None:
-    assert registered.others([other], "gpu-webhook", ["acme"]).result == "ok"
+    assert doctor.others([other], "gpu-webhook", ["acme"]).result == "ok"
 
 
 def test_a_rule_for_everything_is_one_for_pods() -> None:
     everything = [{"apiGroups": ["*"], "operations": ["*"], "resources": ["*/*"]}]
 
-    assert registered.others([another(rules=everything)], "gpu-webhook", ["acme"]).result == "fail"
+    assert doctor.others([another(rules=everything)], "gpu-webhook", ["acme"]).result == "fail"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from webhook.core.kube.time import DAY, HOUR
-from webhook.core.reports import replicas
-from webhook.core.reports.checkup import Check
-from webhook.core.reports.replicas import Bundle, Replica
+from webhook.cli import replicas
+from webhook.cli.checkup import Check
+from webhook.cli.replicas import Bundle, Replica
+from webhook.core.kube.fields import DAY, HOUR
 
 NOW = 1_000 * DAY
 DIGEST = "0123456789abcdef"

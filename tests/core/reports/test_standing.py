@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from tests import builders
-from webhook.core.policy.status import Tie
+from webhook.cli import doctor
+from webhook.cli.doctor import Reading, Refused
+from webhook.cli.tenants import Problem
+from webhook.core.policy.membership import Tie
 from webhook.core.quota.ledger import Ledger
-from webhook.core.reports import release, standing
-from webhook.core.reports.standing import Reading, Refused
-from webhook.core.reports.tenants import Problem
-from webhook.core.rules import cluster_policies
-from webhook.core.rules.tenancy import Tenancy
+from webhook.core.rules import load
+from webhook.core.rules.tenant_policy import Tenancy
 
 FILES = builders.shipped_files()
 RULEBOOK = builders.rulebook(FILES)
@@ -34,7 +34,7 @@ def policy(*conditions: tuple[str, str], generation: int = 1, **spec: Any) -> di
 
 
 WITH_QUOTA = policy(quota={"devices": 4})
-TENANCY = Tenancy(policies=list(cluster_policies.policies_from([WITH_QUOTA], RULEBOOK).read.values()))
+TENANCY = Tenancy(policies=list(load.policies_from([WITH_QUOTA], RULEBOOK).read.values()))
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ TENANCY = Tenancy(policies=list(cluster_policies.policies_from([WITH_QUOTA], RUL
     ],
 )
 def test_the_conditions_of_policies_are_told(conditions: list[tuple[str, str]], result: str, found: str) -> None:
-    check = standing.policies([policy(*conditions)], [], {})
+    check = doctor.policies([policy(*conditions)], [], {})
 
     assert (check.result, check.found) == (result, found)
 
 
 def test_what_no_settler_has_told_yet_is_found_all_the_same() -> None:
-    unread = standing.policies([policy()], [Problem("vision", "its policy cannot be used: spec")], {})
-    tied = standing.policies([policy()], [], {"vision": Tie(["vision"], {"speech"})})
+    unread = doctor.policies([policy()], [Problem("vision", "its policy cannot be used: spec")], {})
+    tied = doctor.policies([policy()], [], {"vision": Tie(["vision"], {"speech"})})
 
     assert unread.found == "vision: its policy cannot be used: spec"
     assert tied.found == "vision: it conflicts with speech"
@@ -83,24 +83,24 @@ ASKED = Ledger(view=7, recount=2, recounted=1)
 def test_a_settler_that_does_not_answer_within_seconds_is_a_failure(
     first: Reading, second: Reading, found: str
 ) -> None:
-    check = standing.ledgers(first, second, TENANCY, [])
+    check = doctor.ledgers(first, second, TENANCY, [])
 
     assert (check.result, check.found) == (
         "fail",
         f"the settler has not done its work: {found}; GPU pods there are told to wait",
     )
-    assert check.fix == standing.SETTLER
+    assert check.fix == doctor.SETTLER
 
 
 @pytest.mark.parametrize("first", [reading(ASKED), reading(COUNTED, generation=2), reading(None)])
 def test_a_settler_that_has_answered_at_the_second_look_is_fine(first: Reading) -> None:
-    check = standing.ledgers(first, reading(COUNTED), TENANCY, [])
+    check = doctor.ledgers(first, reading(COUNTED), TENANCY, [])
 
     assert (check.result, check.found) == ("ok", "1 ledger, counted")
 
 
 def test_a_ledger_that_cannot_be_read_is_a_warning() -> None:
-    check = standing.ledgers(reading(COUNTED), reading(COUNTED), TENANCY, [Problem("speech", "nobody can read it")])
+    check = doctor.ledgers(reading(COUNTED), reading(COUNTED), TENANCY, [Problem("speech", "nobody can read it")])
 
     assert (check.result, check.found) == ("warn", "speech: nobody can read it")
 
@@ -119,18 +119,18 @@ def test_pods_from_before_are_judged_as_if_they_were_created_now() -> None:
         {**pod("exempt", labels={"gpu": "1"}), "metadata": {"name": "exempt", "namespace": "kube-system"}},
     ]
 
-    (refused,) = standing.refused(found, RULEBOOK, at=0)
+    (refused,) = doctor.refused(found, RULEBOOK, at=0)
 
     assert refused.pod == "default/untranslated"
     assert refused.why.startswith("[GPU601] ")
 
 
 def test_only_the_first_refused_pods_are_named() -> None:
-    check = standing.pods([Refused(f"default/{number}", "[GPU601] no") for number in range(5)], seen=9)
+    check = doctor.pods([Refused(f"default/{number}", "[GPU601] no") for number in range(5)], seen=9)
 
     named = "default/0: [GPU601] no; default/1: [GPU601] no; default/2: [GPU601] no; and 2 more"
     assert (check.result, check.found) == ("warn", f"5 pods of 9 would be refused today: {named}")
-    assert standing.pods([], seen=9).result == "ok"
+    assert doctor.pods([], seen=9).result == "ok"
 
 
 def version(minor: str) -> dict[str, str]:
@@ -141,24 +141,27 @@ def version(minor: str) -> dict[str, str]:
     ("minor", "result"), [("27", "fail"), ("28", "warn"), ("29+", "warn"), ("30", "ok"), ("36+", "ok")]
 )
 def test_a_version_without_match_conditions_is_named(minor: str, result: str) -> None:
-    check = release.check(version(minor), ["apps"], RULEBOOK)
+    check = doctor.check_release(version(minor), ["apps"], RULEBOOK)
 
     assert check.result == result
     assert ("matchConditions" in check.found) == (result != "ok")
 
 
 def test_a_cluster_without_resource_claims_is_named_if_an_enabled_back_end_gives_some() -> None:
-    without = release.check(version("36"), ["apps"], CLAIMING)
+    without = doctor.check_release(version("36"), ["apps"], CLAIMING)
 
-    assert (without.result, release.check(version("36"), ["apps", release.CLAIMS], CLAIMING).result) == ("fail", "ok")
+    assert (without.result, doctor.check_release(version("36"), ["apps", doctor.CLAIMS], CLAIMING).result) == (
+        "fail",
+        "ok",
+    )
     assert without.found == "v1.36.0: it has no resource claims (DRA), which dra-claim-template gives pods"
 
 
 def test_a_version_with_the_gate_of_an_enabled_back_end_off_is_a_warning() -> None:
-    groups = [release.CLAIMS]
+    groups = [doctor.CLAIMS]
 
-    assert [release.check(version(minor), groups, BY_CLASS).result for minor in ("35", "36")] == ["warn", "ok"]
+    assert [doctor.check_release(version(minor), groups, BY_CLASS).result for minor in ("35", "36")] == ["warn", "ok"]
 
 
 def test_a_version_that_cannot_be_read_is_a_warning() -> None:
-    assert release.check({"gitVersion": "custom"}, [], replace(RULEBOOK)).result == "warn"
+    assert doctor.check_release({"gitVersion": "custom"}, [], replace(RULEBOOK)).result == "warn"

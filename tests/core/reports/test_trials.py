@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tests import builders
-from webhook.core.reports import trials
-from webhook.core.reports.checkup import Check
-from webhook.core.reports.trials import Answer, Purpose, Server
+from webhook.cli import doctor
+from webhook.cli.checkup import Check
+from webhook.cli.doctor import Answer, Purpose, Server
 
 RULEBOOK = builders.rulebook(builders.shipped_files())
-TRIED = trials.pods(RULEBOOK)
+TRIED = doctor.trial_pods(RULEBOOK)
 DENIED = 'admission webhook "{}.gpu-webhook.io" denied the request: [{}] it is wrong\n  fix  mend it'
 UNCALLED = 'Internal error occurred: failed calling webhook "mutate.gpu-webhook.io": failed to call webhook: {}'
 
@@ -38,7 +38,7 @@ def check(
     """The check of one API server that answers as it should, except where a test says otherwise."""
     answers: dict[Purpose, Answer] = {**FINE, **changed}  # type: ignore[dict-item]  # its keys are purposes
     server = Server(address="10.0.0.1:6443", answers=answers, was_called=called)
-    return trials.check(TRIED, [server, *others], observing=observing, certified=certified)
+    return doctor.check_trials(TRIED, [server, *others], observing=observing, certified=certified)
 
 
 def test_the_pods_are_one_that_the_rules_translate_one_that_they_refuse_and_one_without_a_gpu() -> None:
@@ -52,7 +52,7 @@ def test_the_pods_are_one_that_the_rules_translate_one_that_they_refuse_and_one_
 def test_rules_in_observe_mode_have_the_same_pods_tried() -> None:
     observing = replace(RULEBOOK, tenancy=replace(RULEBOOK.tenancy, observing=True))
 
-    assert trials.pods(observing) == TRIED
+    assert doctor.trial_pods(observing) == TRIED
 
 
 def test_an_api_server_that_does_all_three_is_fine() -> None:
@@ -130,7 +130,7 @@ def test_api_servers_that_cannot_be_asked_from_here_are_a_warning_unless_none_ca
     hidden = Server(address="10.0.0.2:6443", unreachable="no route")
 
     some = check(hidden)
-    none = trials.check(TRIED, [hidden], observing=False, certified=True)
+    none = doctor.check_trials(TRIED, [hidden], observing=False, certified=True)
 
     assert (some.result, some.found) == ("warn", "fine at 1 API server; not asked from here: 10.0.0.2:6443: no route")
     assert (none.result, none.examined) == ("fail", False)

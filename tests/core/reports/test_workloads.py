@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from tests import builders
+from webhook.cli import explanation, workload_advice
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.mutate import mutate
 from webhook.core.quota.ledger import Ledger
-from webhook.core.reports import explain, workloads
 from webhook.core.review import AdmissionRequest, printable
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import Ceiling, Namespaces, Quota, TenantPolicy
+from webhook.core.rules.tenant_policy import Ceiling, Namespaces, Quota, Tenancy, TenantPolicy
 
 RULES = builders.rulebook(builders.shipped_files())
 
@@ -48,7 +47,7 @@ def review(kind: str, new: Mapping[str, Any], old: Mapping[str, Any] | None = No
 
 
 def warnings(kind: str, pod: Mapping[str, Any], **metadata: Any) -> list[str]:
-    decision = workloads.warn(review(kind, workload(kind, pod, **metadata)), RULES)
+    decision = workload_advice.warn(review(kind, workload(kind, pod, **metadata)), RULES)
     assert decision == Decision(allowed=True, warnings=decision.warnings)
     assert list(printable(decision.warnings)) == list(decision.warnings)
     return list(decision.warnings)
@@ -98,8 +97,8 @@ def under(observing: bool = False, **policy: Any) -> Rulebook:  # noqa: FBT001, 
 def test_what_a_policy_will_refuse_is_announced() -> None:
     none = under(container=Ceiling(devices=Fraction(1, 10), rule="vision (a.yaml:9)"))
 
-    [over] = workloads.warn(ASKING, none).warnings
-    [elsewhere] = workloads.warn(ASKING._replace(namespace="other"), none).warnings
+    [over] = workload_advice.warn(ASKING, none).warnings
+    [elsewhere] = workload_advice.warn(ASKING._replace(namespace="other"), none).warnings
 
     assert over.startswith(
         'pods of this template will be refused: [GPU102] the container "main" asks for 0.3 devices, and the policy'
@@ -112,7 +111,7 @@ def test_what_a_policy_will_refuse_is_announced() -> None:
 def test_a_pod_that_only_a_quota_may_refuse_is_told_what_it_becomes_and_reserves_nothing() -> None:
     limited = under(quota=Quota(hard={"devices": Fraction(1)}))
 
-    assert workloads.warn(ASKING, limited) == Decision(allowed=True, warnings=[BECOMES])
+    assert workload_advice.warn(ASKING, limited) == Decision(allowed=True, warnings=[BECOMES])
 
 
 FULL = Ledger(view=7, hard={"devices": Fraction(1)}, held={"vision": {"devices": Fraction(4, 5)}})
@@ -121,7 +120,7 @@ FULL = Ledger(view=7, hard={"devices": Fraction(1)}, held={"vision": {"devices":
 def test_what_is_known_to_be_over_the_quota_is_announced() -> None:
     limited = under(quota=Quota(hard={"devices": Fraction(1)}))
 
-    [said] = workloads.warn(ASKING, limited, {"vision": FULL}).warnings
+    [said] = workload_advice.warn(ASKING, limited, {"vision": FULL}).warnings
 
     assert said == (
         'pods of this template will be refused: [GPU104] tenant "vision" is over its GPU quota: '
@@ -134,7 +133,7 @@ def test_of_several_pods_those_that_fit_are_told_from_the_others() -> None:
     several = workload("Deployment", SHARE)
     several["spec"]["replicas"] = 5
 
-    said = workloads.warn(review("Deployment", several), limited, {"vision": FULL}).warnings
+    said = workload_advice.warn(review("Deployment", several), limited, {"vision": FULL}).warnings
 
     assert said[0] == BECOMES
     assert said[1] == (
@@ -147,11 +146,11 @@ def test_an_update_replaces_pods_that_are_counted_already_so_nothing_is_said_of_
     limited = under(quota=Quota(hard={"devices": Fraction(1)}))
     updated = review("Deployment", workload("Deployment", SHARE), workload("Deployment", builders.pod()))
 
-    assert workloads.warn(updated, limited, {"vision": FULL}).warnings == [BECOMES]
+    assert workload_advice.warn(updated, limited, {"vision": FULL}).warnings == [BECOMES]
 
 
 def test_where_the_webhook_only_observes_nothing_is_said_to_become() -> None:
-    [said] = workloads.warn(ASKING, under(observing=True)).warnings
+    [said] = workload_advice.warn(ASKING, under(observing=True)).warnings
 
     assert said == BECOMES.replace("pods of this template become", "pods of this template: the pod would become")
 
@@ -161,7 +160,7 @@ def test_what_waits_for_a_claim_is_not_said_to_be_refused() -> None:
     aware = replace(RULES, surroundings=replace(RULES.surroundings, objects={kind.name: {}}))
     pod = builders.pod(annotations={"elasticgpu.io/egpuc-main": "train"})
 
-    [said] = workloads.warn(review("Deployment", workload("Deployment", pod)), aware).warnings
+    [said] = workload_advice.warn(review("Deployment", workload("Deployment", pod)), aware).warnings
 
     assert said == (
         'pods of this template have to wait for now: [GPU205] the namespace vision has no ElasticGPUClaim "train", '
@@ -205,8 +204,8 @@ def test_what_a_controller_makes_of_a_workload_is_not_warned_of_again(kind: str,
 def test_an_update_speaks_of_a_template_that_changes_and_of_no_other(kind: str) -> None:
     before, after = workload(kind, builders.pod()), workload(kind, SHARE)
 
-    assert workloads.warn(review(kind, after, before), RULES).warnings == [BECOMES]
-    assert workloads.warn(review(kind, {**after, "metadata": {"name": "other"}}, after), RULES) == UNTOUCHED
+    assert workload_advice.warn(review(kind, after, before), RULES).warnings == [BECOMES]
+    assert workload_advice.warn(review(kind, {**after, "metadata": {"name": "other"}}, after), RULES) == UNTOUCHED
 
 
 def test_shorthand_on_the_workload_instead_of_its_template_is_pointed_out() -> None:
@@ -265,7 +264,7 @@ def test_each_key_on_the_workload_instead_of_its_template_is_named() -> None:
 def test_what_no_template_may_have_is_told_with_what_it_may(limits: dict[str, str], fix: str) -> None:
     pod = builders.pod(builders.container(limits=limits))
 
-    found = explain.explain(workload("Deployment", pod), RULES)
+    found = explanation.explain(workload("Deployment", pod), RULES)
 
     assert [one.fix for one in found[0].decision.violations if one.code == "GPU002"] == [fix]
 
@@ -283,13 +282,13 @@ def test_what_no_template_may_have_is_told_with_what_it_may(limits: dict[str, st
     ],
 )
 def test_nothing_is_said_of(request_: AdmissionRequest) -> None:
-    assert workloads.warn(request_, RULES) == UNTOUCHED
+    assert workload_advice.warn(request_, RULES) == UNTOUCHED
 
 
 def test_a_template_without_a_spec_is_a_warning_and_no_error() -> None:
     asking = {"kind": "Deployment", "metadata": {}, "spec": {"template": {"metadata": {"labels": {"gpu": "1"}}}}}
 
-    assert workloads.warn(review("Deployment", asking), RULES) == Decision(
+    assert workload_advice.warn(review("Deployment", asking), RULES) == Decision(
         allowed=True,
         warnings=["pods of this template will be refused: [GPU001] the pod has no spec; write its spec"],
     )

@@ -6,8 +6,7 @@ import pytest
 
 from tests import builders
 from webhook.core.backends import charge
-from webhook.core.request.request import FieldValue, GpuRequest, build
-from webhook.core.request.shorthand import KEYS
+from webhook.core.request import KEYS, FieldValue, GpuRequest, build
 
 GI = 1 << 30
 TENTH = Fraction(1, 10)

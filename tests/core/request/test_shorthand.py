@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from webhook.core import request
 from webhook.core.kube.quantity import QuantityError
-from webhook.core.request import shorthand
-from webhook.core.request.request import Devices
+from webhook.core.request import Devices
 
 HALF = Fraction(1, 2)
 
@@ -54,7 +54,7 @@ HALF = Fraction(1, 2)
     ],
 )
 def test_a_word_means(key: str, text: str, meaning: Any) -> None:
-    assert shorthand.KEYS[key](text) == meaning
+    assert request.KEYS[key](text) == meaning
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_word_means(key: str, text: str, meaning: Any) -> None:
 )
 def test_a_word_that_means_nothing_is_refused_saying_how_to_write_it(key: str, text: str, message: str) -> None:
     with pytest.raises(QuantityError) as refused:
-        shorthand.KEYS[key](text)
+        request.KEYS[key](text)
 
     assert str(refused.value) == message
 

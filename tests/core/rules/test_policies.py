@@ -16,11 +16,19 @@ from webhook.core.forms import labels
 from webhook.core.forms.document import DocumentError, Location, Node
 from webhook.core.forms.labels import Expression
 from webhook.core.forms.shape import Scope
-from webhook.core.rules import cluster_policies
-from webhook.core.rules.exemption import TIME, Exemption
+from webhook.core.rules import load
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import Ceiling, Defaults, Kinds, Namespaces, Quota, TenantPolicy
+from webhook.core.rules.tenant_policy import (
+    TIME,
+    Ceiling,
+    Defaults,
+    Exemption,
+    Kinds,
+    Namespaces,
+    Quota,
+    Tenancy,
+    TenantPolicy,
+)
 from webhook.files.rule_files import RuleFilesError
 
 ACME = """
@@ -160,9 +168,9 @@ def test_a_policy_of_a_cluster_names_its_rules_by_their_paths() -> None:
     parts = ("ceilings.container", "ceilings.pod", "allowed", "forbidden", "defaults", "quota")
     lines = (f"TenantPolicy/vision spec.{part}" for part in parts)
 
-    found = cluster_policies.policies_from([stored], _loaded())
+    found = load.policies_from([stored], _loaded())
 
-    assert found == cluster_policies.FromCluster({"vision": _policy("TenantPolicy/vision", **_rules(*lines))})
+    assert found == load.FromCluster({"vision": _policy("TenantPolicy/vision", **_rules(*lines))})
 
 
 def test_an_exemption_is_the_same_in_a_file_and_in_a_cluster() -> None:
@@ -178,7 +186,7 @@ def test_an_exemption_is_the_same_in_a_file_and_in_a_cluster() -> None:
     written = json.loads(json.dumps(yaml.load(EXEMPTION, yaml.BaseLoader)))  # noqa: S506  all scalars as text
 
     assert _tenancy(EXEMPTION).exemptions == (Exemption(rule="night (tenants-0.yaml:5)", **exempt),)
-    assert cluster_policies.exemptions_from([written], _loaded()) == cluster_policies.FromCluster(
+    assert load.exemptions_from([written], _loaded()) == load.FromCluster(
         {"night": Exemption(rule="Exemption/night", **exempt)}
     )
 
@@ -257,7 +265,7 @@ def _spec(**parts: Any) -> dict[str, Any]:
 
 def _said(spec: Any) -> str:
     """The one thing that is wrong with a policy of a cluster."""
-    found = cluster_policies.policies_from([{"metadata": {"name": "vision"}, "spec": spec}], _loaded())
+    found = load.policies_from([{"metadata": {"name": "vision"}, "spec": spec}], _loaded())
     (problem,) = found.broken["vision"].problems
     return str(problem).removeprefix("TenantPolicy/vision: ")
 
@@ -379,7 +387,7 @@ def test_a_policy_cannot_ask_in_the_words_of_a_back_end() -> None:
     spec = _spec(annotations={"huawei.com/vnpu-mode": "hami-core"})
     stored = {"metadata": {"name": "vision"}, "spec": spec}
 
-    found = cluster_policies.policies_from([stored], _shipped())
+    found = load.policies_from([stored], _shipped())
 
     assert [problem.path for problem in found.broken["vision"].problems] == ["spec.annotations"]
 
@@ -387,7 +395,7 @@ def test_a_policy_cannot_ask_in_the_words_of_a_back_end() -> None:
 def test_a_default_back_end_has_to_serve() -> None:
     stored = {"metadata": {"name": "vision"}, "spec": _spec(defaults={"backend": "kai"})}
 
-    found = cluster_policies.policies_from([stored], _shipped())
+    found = load.policies_from([stored], _shipped())
 
     assert list(map(str, found.broken["vision"].problems)) == [
         (
@@ -404,7 +412,7 @@ def test_a_broken_policy_hides_no_other_and_its_namespaces_are_not_free() -> Non
     spec["namespaces"]["selector"]["matchExpressions"].append({"key": "x", "operator": "In"})
     spec["allowed"]["models"] = ["A1000"]
 
-    found = cluster_policies.policies_from([{"metadata": {"name": "vision"}, "spec": spec}, good], _loaded())
+    found = load.policies_from([{"metadata": {"name": "vision"}, "spec": spec}, good], _loaded())
 
     assert found.read == {
         "speech": TenantPolicy(name="speech", rule="TenantPolicy/speech", namespaces=Namespaces(names=("speech",)))
@@ -427,7 +435,7 @@ def test_a_broken_policy_hides_no_other_and_its_namespaces_are_not_free() -> Non
 
 @pytest.mark.parametrize("stored", [{}, {"spec": None}, {"spec": []}, {"spec": {"namespaces": 1}}])
 def test_whatever_an_object_is_reading_it_ends_well(stored: dict[str, Any]) -> None:
-    found = cluster_policies.policies_from([{"metadata": {"name": "odd"}, **stored}], _loaded())
+    found = load.policies_from([{"metadata": {"name": "odd"}, **stored}], _loaded())
 
     assert (list(found.read), list(found.broken)) == ([], ["odd"])
 
@@ -435,7 +443,7 @@ def test_whatever_an_object_is_reading_it_ends_well(stored: dict[str, Any]) -> N
 def test_a_broken_exemption_exempts_nobody() -> None:
     stored = {"metadata": {"name": "night"}, "spec": {"namespaces": ["vision"], "lifts": ["quotas"], "owner": ""}}
 
-    found = cluster_policies.exemptions_from([stored], _loaded())
+    found = load.exemptions_from([stored], _loaded())
 
     assert found.broken["night"].instead is None
     assert [str(problem) for problem in found.broken["night"].problems] == [

@@ -13,9 +13,8 @@ from jsonschema import Draft202012Validator
 from tests.laws import SOAK
 from webhook.core.forms.document import DocumentError, Node
 from webhook.core.rules import load
-from webhook.core.rules import schema as schemas
-from webhook.core.rules.verbs import MEANINGS
-from webhook.core.rules.vocabulary import VERBS
+from webhook.core.rules import load as schemas
+from webhook.core.rules.verbs import MEANINGS, VERBS
 from webhook.files.documents import parse
 
 SCHEMA = schemas.schema()
@@ -32,6 +31,7 @@ def _node(file: Path) -> Node:
 
 
 NODES = {file.name: _node(file) for file in EVERYTHING}
+MEMORY = load.Memory(200)
 RULES = {name: node.plain() for name, node in NODES.items()}
 
 
@@ -40,7 +40,7 @@ def _problems(name: str, rule: Any) -> list[str]:
     (document,) = parse(json.dumps(rule).encode(), name)
     beside = [node for other, node in NODES.items() if other not in {name, "extending.yaml"}]
     try:
-        load.read([document, *beside], "")
+        load.read([document, *beside], "", MEMORY)
     except DocumentError as error:
         return [problem.message for problem in error.problems if problem.at.file in {name, "rules"}]
     return []

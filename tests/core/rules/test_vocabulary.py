@@ -1,9 +1,18 @@
 """The words of the rule language, and those who interpret them."""
 
-from webhook.core.plan.pod_requirements import FORBIDDABLE, REQUIRABLE
+from tests import builders
+from webhook.core.kube import pod
+from webhook.core.plan import inject
 from webhook.core.rules.modes import REQUIRES
-from webhook.core.rules.vocabulary import EXCLUSIONS
+from webhook.core.rules.verbs import EXCLUSIONS
 
 
 def test_every_word_about_the_rest_of_a_pod_is_interpreted() -> None:
-    assert (tuple(REQUIRABLE), tuple(FORBIDDABLE)) == (tuple(REQUIRES.schema["properties"]), EXCLUSIONS)
+    bare = pod.read(
+        builders.pod(nodeName="node", containers=[builders.container(securityContext={"privileged": True})])
+    )
+
+    for word in REQUIRES.schema["properties"]:
+        list(inject.missing(word, "1", bare, []))
+    for word in EXCLUSIONS:
+        list(inject.forbidden(word, bare, []))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.laws.ledgers import GRACE, LIMITS, NAMESPACES, TENANTS, OvershootError
-from webhook.core.quota import tally, view
+from webhook.core.quota import settlement, tally
 from webhook.core.quota.ledger import Ask, Ledger
 from webhook.core.quota.tally import Tally
 
@@ -31,7 +31,7 @@ class Event(NamedTuple):
     """Something that happened to a pod; `amount` is what it holds."""
 
     version: int
-    pod: view.Pod
+    pod: settlement.ViewedPod
     gone: bool
 
 
@@ -55,8 +55,10 @@ class Pod:
         return f"{self.ask.namespace}/{self.ask.name}"
 
     @property
-    def seen(self) -> view.Pod:
-        return view.Pod(self.ask.uid, self.ask.namespace, self.ask.name, {} if self.over else self.ask.amount)
+    def seen(self) -> settlement.ViewedPod:
+        return settlement.ViewedPod(
+            self.ask.uid, self.ask.namespace, self.ask.name, {} if self.over else self.ask.amount
+        )
 
 
 @dataclass(slots=True)

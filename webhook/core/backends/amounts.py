@@ -7,19 +7,15 @@ so no container gets less than it asks for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from math import ceil
 from typing import Any, NoReturn
 
 from webhook.core.kube import quantity
-from webhook.core.kube.quantity import show, show_size
-from webhook.core.request.advice import WHOLE, ask_for
-from webhook.core.request.request import GpuRequest
-from webhook.core.request.shorthand import pasteable
+from webhook.core.kube.quantity import Fraction, show, show_size
+from webhook.core.request import WHOLE, GpuRequest, ask_for, pasteable
 from webhook.core.rules.catalog import Card, Profile
-from webhook.core.rules.outputs import Output
-from webhook.core.rules.verbs import Amount
-from webhook.core.rules.vocabulary import PERCENT, QUANTITY, TFLOPS
+from webhook.core.rules.modes import Output
+from webhook.core.rules.verbs import PERCENT, QUANTITY, TFLOPS, Amount
 
 
 class CannotExpressError(Exception):

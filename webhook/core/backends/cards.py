@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
-from webhook.core.rules.outputs import Constant, Output
+from webhook.core.rules.modes import Constant, Output
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.verbs import Amount
+
+# The card of a node by its labels: the values that rules write into node affinity, read in reverse.
 
 _HOW_SHARED = re.compile(r"-(?:shared|mig-(?P<profile>.+))$")
 """What GPU feature discovery appends to a product: `-shared`, or the partition that all cards are cut into."""
@@ -65,7 +67,7 @@ def labels(rulebook: Rulebook) -> Labels:
     for backend, key, output in _affinities(rulebook):
         if "profile" in output.words:
             profiles.add(key)
-        for device in served(backend, rulebook):
+        for device in card_served(backend, rulebook):
             for text in texts(output, device):
                 cards = products.setdefault(key, {}).setdefault(_HOW_SHARED.sub("", text.lower()), [])
                 if device not in cards:
@@ -81,13 +83,13 @@ def labels(rulebook: Rulebook) -> Labels:
     )
 
 
-def served(backend: Backend, rulebook: Rulebook) -> Sequence[Card]:
+def card_served(backend: Backend, rulebook: Rulebook) -> Sequence[Card]:
     """The card models that a back end serves; found once for each rulebook."""
-    known: Sequence[Card] | None = rulebook.cache.get((served, backend.name))
+    known: Sequence[Card] | None = rulebook.cache.get((card_served, backend.name))
     if known is None:
         models = {device.model: device for device in rulebook.devices.values()}  # which has each under several names
         known = [device for device in models.values() if backend.serves(device)]
-        rulebook.cache[served, backend.name] = known
+        rulebook.cache[card_served, backend.name] = known
     return known
 
 
@@ -145,3 +147,84 @@ def as_label(name: str) -> str:
     internal/lm/resource.go].
     """
     return re.sub(r"[^A-Za-z0-9_. -]", "", name).replace(" ", "-")
+
+
+# Card models by the names that people, nodes, drivers and labellers give them; and which ones a cluster has.
+
+LISTED: Final = 12
+"""How many names a message lists."""
+
+_SEPARATOR: Final = re.compile(r"[ _-]+")
+_APPENDED: Final = re.compile(r"-(?:shared|mig-.+)$")
+_SIZE: Final = re.compile(r"-[0-9]+gb$")
+_FIRST_WORD: Final = re.compile(r"^[a-z]+-")
+
+
+def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
+    """The cards that a name means, several if it has no size; none for a name that no catalogue knows."""
+    known = _index(rulebook)
+    if name in known:
+        return known[name]
+    said = _APPENDED.sub("", _plain(name))
+    if said in known:
+        return known[said]
+    vendor, _, rest = said.partition("-")
+    return [card for card in known.get(rest, ()) if card.vendor == vendor]
+
+
+def suggested_models(names: Sequence[str], near: str = "") -> str:
+    """Some of the names for a message: the one that is `near` what was asked, then the others in their order."""
+    ordered = dict.fromkeys([*([near] if near else ()), *names])
+    return ", ".join([*ordered][:LISTED]) + (", ..." if len(ordered) > LISTED else "")
+
+
+def models_here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[str]:
+    """The models that a back end serves, or all enabled ones; those of known nodes come first."""
+    key = (models_here, backend.name if backend else "")
+    known: Sequence[str] | None = rulebook.cache.get(key)
+    if known is None:
+        known = rulebook.cache[key] = _served([backend] if backend else rulebook.enabled, rulebook)
+    return known
+
+
+def _served(owners: Sequence[Backend], rulebook: Rulebook) -> Sequence[str]:
+    present = [card.model for card in rulebook.surroundings.cards.values()]
+    served = {card.model for owner in owners for card in card_served(owner, rulebook) if _can_be_named(card, owner)}
+    return [*dict.fromkeys(model for model in present if model in served), *sorted(served.difference(present))]
+
+
+def _can_be_named(card: Card, owner: Backend) -> bool:
+    """Whether a pod that names the card can get it of a back end."""
+    alone = owner.models == {card.model.lower()}
+    ways = ("product",) if card.names else ()
+    return any(
+        (alone or mode.selects in {"model", *ways}) and (mode.when.devices != "profile" or card.profiles)
+        for mode in owner.modes
+    )
+
+
+def _plain(name: str) -> str:
+    return _SEPARATOR.sub("-", name.strip().lower())
+
+
+def _index(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
+    """The cards by every plain name; made once for each rulebook."""
+    known: Mapping[str, Sequence[Card]] | None = rulebook.cache.get(_index)
+    if known is None:
+        known = rulebook.cache[_index] = _made(rulebook)
+    return known
+
+
+def _made(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
+    exact = {_plain(name): [card] for name, card in rulebook.devices.items()}
+    sizes: dict[str, dict[str, Card]] = {}
+    shorter: dict[str, dict[str, Card]] = {}
+    for card in rulebook.devices.values():
+        sizes.setdefault(_SIZE.sub("", _plain(card.model)), {})[card.model] = card
+        for name in card.names:
+            rest = _plain(name)
+            while match := _FIRST_WORD.match(rest):
+                rest = rest[match.end() :]
+                shorter.setdefault(rest, {})[card.model] = card
+    several = {name: [*found.values()] for name, found in sizes.items() if len(found) > 1}
+    return {**{name: [*found.values()] for name, found in shorter.items()}, **exact, **several}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from operator import add, sub
 from typing import Any
 
-from webhook.core.kube.quantity import show
-from webhook.core.request.request import GpuRequest
+from webhook.core.kube.quantity import Fraction, show
+from webhook.core.request import GpuRequest
 from webhook.core.rules.catalog import Card
 
 

@@ -9,21 +9,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from webhook.core.backends import amounts, translate
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.backends.partitions import has
-from webhook.core.request.request import GpuRequest
-from webhook.core.request.shorthand import MAX_MEMORY, pasteable
+from webhook.core.backends.translate import has_partition
+from webhook.core.kube.quantity import Fraction
+from webhook.core.request import MAX_MEMORY, GpuRequest, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
-from webhook.core.rules.modes import Mode, When
-from webhook.core.rules.outputs import Output
-from webhook.core.rules.verbs import Amount
-from webhook.core.rules.vocabulary import PERCENT, Slot
+from webhook.core.rules.modes import Mode, Output, When
+from webhook.core.rules.verbs import PERCENT, Amount, Slot
 
 
 def understand(
@@ -319,7 +316,9 @@ def _enough_partition(given: GpuRequest, asked: GpuRequest, card: Card | None) -
         return given.profile == asked.profile
     if asked.devices == "whole":
         return False
-    return card is None or (given.profile in card.profiles and has(card.profiles[given.profile], asked, card))
+    return card is None or (
+        given.profile in card.profiles and has_partition(card.profiles[given.profile], asked, card)
+    )
 
 
 def _enough_memory(given: GpuRequest, asked: GpuRequest, card: Card | None) -> bool:

@@ -4,22 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import chain
 from math import ceil
 from typing import Any, Final
 
-from webhook.core.backends import amounts, cards, models, partitions
+from webhook.core.backends import amounts, cards
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.kube.quantity import GIB, show, show_size
-from webhook.core.request.advice import WHOLE, ask_for
-from webhook.core.request.request import GpuRequest
-from webhook.core.request.shorthand import pasteable
+from webhook.core.kube.quantity import GIB, Fraction, show, show_size
+from webhook.core.request import WHOLE, GpuRequest, ask_for, pasteable
 from webhook.core.rules.backend import Backend
-from webhook.core.rules.catalog import Card
-from webhook.core.rules.modes import Mode, When
-from webhook.core.rules.outputs import Constant
+from webhook.core.rules.catalog import Card, Profile
+from webhook.core.rules.modes import Constant, Mode, When
 from webhook.core.rules.rulebook import Rulebook
+
+# Hardware partitions (MIG slices, vNPU templates): the smallest one that has what a request asks for.
+
+
+def cut_partition(request: GpuRequest, card: Card | None, backend: Backend) -> GpuRequest:
+    """The request for the smallest partition of the card that has the memory and the compute asked for."""
+    if card is None:
+        message = f"which partition has {request} depends on the card, and nothing says which card it is"
+        example = {"gpu-profile": min(backend.profiles, default="NAME").replace("+", ".")}
+        raise CannotExpressError("GPU304", message, f"add gpu-model, or {ask_for(example, request)}", "gpu-model")
+    known = [profile for name, profile in card.profiles.items() if name in backend.profiles]
+    enough = [profile for profile in known if has_partition(profile, request, card)]
+    if not enough:
+        raise _too_much(request, card, known, backend)
+    best = min(enough, key=lambda profile: (profile.memory_slices, profile.compute_slices, "+" in profile.name))
+    return replace(request, profile=best.name, share=None, memory=None, memory_share=None, cores=None)
+
+
+def _too_much(request: GpuRequest, card: Card, known: Sequence[Profile], backend: Backend) -> CannotExpressError:
+    if not known:
+        return CannotExpressError(
+            "GPU305", f"{card.model} cannot be partitioned", "ask for another model", "gpu-model"
+        )
+    message = f"no partition of {card.model} has {request}"
+    most = max(profile.memory for profile in known)
+    if request.memory is not None and request.memory > most:
+        message = f"{message}: the largest has {show_size(most)}, less than {show_size(request.memory)}"
+        return CannotExpressError("GPU305", message, f"ask for {show_size(most)} or less", "gpu-memory")
+    largest = {"gpu-profile": known[-1].name.replace("+", ".")}
+    fix = f"ask for less, or {ask_for(largest, request)}"
+    if any(mode.when.devices == "whole" for mode in backend.modes):
+        fix = f"{fix}, or {ask_for(WHOLE, request)}"
+    return CannotExpressError("GPU305", message, fix)
+
+
+def has_partition(profile: Profile, request: GpuRequest, card: Card) -> bool:
+    """Whether a partition of the card has the memory and the compute of a request."""
+    memory = ceil((request.memory_share or Fraction(0)) * card.memory_slices)
+    compute = ceil((request.cores or Fraction(0)) / 100 * card.compute_slices)
+    return (
+        profile.memory_slices >= memory
+        and profile.compute_slices >= compute
+        and profile.memory >= (request.memory or 0)
+    )
+
+
+def partition_warning(request: GpuRequest, cut_to: GpuRequest, card: Card) -> str | None:
+    """A warning with both amounts, if the partition gives more than the share; None if it gives exactly that."""
+    profile = card.profiles[cut_to.profile or ""]
+    exact = request.memory_share == Fraction(profile.memory_slices, card.memory_slices)
+    if exact and request.cores == Fraction(100 * profile.compute_slices, card.compute_slices):
+        return None
+    slices = f"{profile.memory_slices}/{card.memory_slices} of the memory"
+    compute = f"{profile.compute_slices}/{card.compute_slices} of the compute"
+    return f"{request} becomes {profile.name}: {show_size(profile.memory)}, {slices}, {compute} of {card.model}"
+
+
+def check_partition(name: str, card: Card | None, backend: Backend) -> None:
+    """Raise CannotExpressError if the card (if it is unknown: each card of the back end) lacks the partition."""
+    if name not in backend.profiles:
+        there = sorted(backend.profiles if card is None else backend.profiles & card.profiles.keys())
+        has = f"one of: {', '.join(there)}".replace("+", ".") if there else "another model"
+        message = f"none of its cards has a partition {name}"
+        raise CannotExpressError("GPU305", message, f"ask for {has}", "gpu-profile")
+    if card is not None:
+        amounts.partition(name, card)
+
+
+# Translation: one request in the resources of one back end.
 
 LEAVE_OUT: Final = (
     "leave gpu-model out; where the size of the card counts, the Cluster document can name it (device:)"
@@ -117,12 +182,12 @@ def _sized(request: GpuRequest, size: int, backend: Backend, card: Card | None, 
 def _partition(request: GpuRequest, card: Card | None, backend: Backend, warnings: list[str]) -> GpuRequest:
     """A share as the partition that has it, unless a mode serves it as a share."""
     if request.profile is not None:
-        partitions.check(request.profile, card, backend)
+        check_partition(request.profile, card, backend)
     served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
     if request.devices != "part" or served:
         return request
-    cut = partitions.cut(request, card, backend)
-    said = partitions.warning(request, cut, card) if card else None
+    cut = cut_partition(request, card, backend)
+    said = partition_warning(request, cut, card) if card else None
     warnings += [said] if said else []
     return cut
 
@@ -161,9 +226,9 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
 
 def _others(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> str:
     """The fix for a model that the back end does not serve: the requested ones that it does, or others of its own."""
-    served = models.here(rulebook, backend)
+    served = cards.models_here(rulebook, backend)
     asked = [model for model in request.models if model in served]
-    return f"ask for gpu-model: {models.suggested(asked or served)}"
+    return f"ask for gpu-model: {cards.suggested_models(asked or served)}"
 
 
 def _some(name: str, models: Sequence[str]) -> str:
@@ -282,7 +347,7 @@ def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook:
 
 def _sizes(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> Iterator[int]:
     """The memory of the partition asked for; if the card is unknown, on the one of the back end where it has most."""
-    able = [card] if card else cards.served(backend, rulebook)
+    able = [card] if card else cards.card_served(backend, rulebook)
     found = [one.profiles[name].memory for one in able for name in one.profiles if name == request.profile]
     yield from [max(found)] if found else ()
 

@@ -70,11 +70,11 @@ class Example(Protocol):
 E = TypeVar("E", bound=Example)
 
 
-def failing_examples(examples: Iterable[E], wrong: Callable[[E], str | None]) -> Iterator[Problem]:
-    """A problem for each example of a document that does not come out; `wrong` says what it does, None if it does."""
+def failing_examples(examples: Iterable[E], mistake: Callable[[E], str | None]) -> Iterator[Problem]:
+    """A problem for each example of a document that does not come out; `mistake` tells what it does instead."""
     for index, example in enumerate(examples):
-        if said := wrong(example):
-            yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {said}')
+        if text := mistake(example):
+            yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {text}')
 
 
 class DocumentError(Exception):
@@ -114,7 +114,12 @@ class Node:
     def items(self) -> Iterator[tuple[str, Node]]:
         """The entries of a mapping, with their key paths filled in; raises DocumentError for another type."""
         if not isinstance(self.value, dict):
-            raise self.problem(f"has to be a mapping, not {kind(self.value)}{_unmapped(self.value)}")
+            short = isinstance(self.value, str) and len(self.value) < LONGEST_WORD
+            key, _, rest = self.value.partition(":") if short else ("", "", "")
+            hint = f'; write "{key}: {rest}", with a space after the colon' if key and rest else ""
+            if self.value is None:
+                hint = "; what belongs to it stands below it, indented further"
+            raise self.problem(f"has to be a mapping, not {kind(self.value)}{hint}")
         for key, node in self.value.items():
             yield key, Node(node.value, node.at, inside(self.path, key), node.keys, key, self.keys.get(key, self.at))
 
@@ -164,18 +169,6 @@ class Node:
             raise self.problem(f'"{text}" is not one of {", ".join(known)}{nearest(text, known)}')
         return text
 
-    def texts(self) -> list[str]:
-        """A list of strings."""
-        return [node.text() for node in self.elements()]
-
-
-def _unmapped(value: Any) -> str:
-    """How what is no mapping may have been meant."""
-    if value is None:
-        return "; what belongs to it stands below it, indented further"
-    key, colon, rest = value.partition(":") if isinstance(value, str) and len(value) < LONGEST_WORD else ("", "", "")
-    return f'; write "{key}: {rest}", with a space after the colon' if key and colon and rest else ""
-
 
 def inside(path: str, key: str) -> str:
     """The key path of an entry of a mapping."""
@@ -193,19 +186,19 @@ def of_json(value: Any, at: Location) -> Node:
 
 
 class Section:
-    """A mapping that is read key by key: `take` each known key, then `done` refuses the others."""
+    """A mapping that is read key by key, and that then refuses all other keys. It collects what is wrong."""
 
     def __init__(self, node: Node, problems: list[Problem]) -> None:
         self.node = node
         self.problems = problems
+        self._entries: dict[str, Node] = {}
+        self._known: list[str] = []
         try:
-            self._entries = dict(node.items())
+            self._entries.update(node.items())
         except DocumentError as error:
             problems += error.problems
-            self._entries = {}
-        self._known: list[str] = []
 
-    def take(self, key: str, read: Callable[[Node], T], default: D) -> T | D:
+    def optional(self, key: str, read: Callable[[Node], T], default: D) -> T | D:
         """The value at `key` as `read` understands it, `default` where there is none or it is wrong."""
         self._known.append(key)
         entry = self._entries.get(key)
@@ -217,59 +210,58 @@ class Section:
             self.problems += error.problems
             return default
 
-    def need(self, key: str, read: Callable[[Node], T], default: D) -> T | D:
-        """As `take`, and the key has to be there."""
+    def required(self, key: str, read: Callable[[Node], T], default: D) -> T | D:
+        """As `optional`, and the key has to be there."""
         if key not in self._entries and isinstance(self.node.value, dict):
-            self.problems.append(Problem(self.node.at, self.node.path, f'needs the key "{key}"'))
-        return self.take(key, read, default)
+            self.complain(f'needs the key "{key}"')
+        return self.optional(key, read, default)
 
-    def given(self) -> Collection[str]:
+    def present(self) -> Collection[str]:
         """The keys that stand in the document."""
         return self._entries.keys()
 
-    def numbers(self, *keys: str) -> dict[str, int]:
+    def integers(self, *keys: str) -> dict[str, int]:
         """Those of the keys that are given and whole numbers."""
-        found = {key: self._entries[key].value for key in keys if key in self._entries}
-        return {key: value for key, value in found.items() if isinstance(value, int)}
+        values = {key: self._entries[key].value for key in keys if key in self._entries}
+        return {key: value for key, value in values.items() if isinstance(value, int)}
 
     def complain(self, message: str) -> None:
         """Add a problem with the mapping as a whole."""
         self.problems.append(Problem(self.node.at, self.node.path, message))
 
-    def done(self) -> None:
-        """Complain of every key that was not taken."""
+    def refuse_other_keys(self) -> None:
+        """Complain of every key that was not read."""
         for key in self._entries.keys() - set(self._known):
             at = self.node.keys.get(key, self.node.at)
             message = f'unknown key "{key}"{nearest(key, self._known)}'
             self.problems.append(Problem(at, self.node.path, message))
 
 
-def nearest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
-    """` (did you mean "..."?)`, or nothing; capitals make no difference."""
-    close = closest(text, known, cutoff)
-    return f' (did you mean "{close}"?)' if close else ""
-
-
 def closest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
-    """The known word that a text is nearest to; empty if it is near none."""
-    spelled = {each.lower(): each for each in sorted(known)}
+    """The known word that a text is nearest to, whatever its capitals; empty if it is near none."""
+    spelled = {word.lower(): word for word in sorted(known)}
     close = difflib.get_close_matches(text[:LONGEST_WORD].lower(), spelled, n=1, cutoff=cutoff)
     return spelled[close[0]] if close else ""
 
 
+def nearest(text: str, known: Collection[str], cutoff: float = 0.6) -> str:
+    """` (did you mean "..."?)`, or nothing."""
+    return Nearest(1)(text, known, cutoff)
+
+
 class Nearest:
-    """`nearest`, a certain number of times. It costs as much as reading an ordinary pod."""
+    """`nearest` and `closest` (`word`), `times` times, and then nothing: a search costs as much as reading a pod."""
 
     def __init__(self, times: int) -> None:
         self.left = times
 
     def __call__(self, text: str, known: Collection[str], cutoff: float = 0.6) -> str:
-        """As `nearest`, but nothing once it was asked so often."""
+        """As `nearest`."""
         close = self.word(text, known, cutoff)
         return f' (did you mean "{close}"?)' if close else ""
 
     def word(self, text: str, known: Collection[str], cutoff: float = 0.6) -> str:
-        """As `closest`, but nothing once it was asked so often."""
+        """As `closest`."""
         if self.left <= 0:
             return ""
         self.left -= 1

@@ -2,9 +2,9 @@
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Profile:
-        name: str = found(key)
-        memory: int = need(SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
-        most: int = take(whole(), "How many of these one card can hold; 1 if left out.", default=1)
+        name: str = derived(key)
+        memory: int = required(SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
+        most: int = optional(whole(), "How many of these one card can hold; 1 if left out.", default=1)
 
     PROFILE = form(Profile)
 
@@ -20,13 +20,13 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from webhook.core.forms.document import Location, Node, Problem, Section
-from webhook.core.forms.shape import Schema, Scope, Shape, says
+from webhook.core.forms.shape import Schema, Scope, Shape, described
 
 T = TypeVar("T")
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
 
-_DECLARED, _FOUND = "declared", "found"
+_DECLARED, _DERIVED = "declared", "derived"
 
 
 class _Declared(NamedTuple):
@@ -36,46 +36,44 @@ class _Declared(NamedTuple):
     description: str = ""
     examples: tuple[Any, ...] = ()
     key: str = ""
-    needed: bool = False
-    inline: bool = False
-    absent: Any = MISSING
+    required: bool = False
+    embedded: bool = False
+    unset: Any = MISSING
 
 
-def need(shape: Shape[T], description: str, *examples: Any, key: str = "", **default: Any) -> T:
+def required(shape: Shape[T], description: str, *examples: Any, key: str = "", **default: Any) -> T:
     """A field whose key has to be there: the field's name in camel case, or `key`, in a group `group.key`.
 
     Its `default` is what it is where the group is not there.
     """
-    declared = _Declared(shape, description, examples, key, needed=True)
+    declared = _Declared(shape, description, examples, key, required=True)
     return cast("T", field(metadata={_DECLARED: declared}, **default))
 
 
-def take(
-    shape: Shape[T], description: str, *examples: Any, key: str = "", default: Any = MISSING, absent: Any = MISSING
+def optional(
+    shape: Shape[T], description: str, *examples: Any, key: str = "", default: Any = MISSING, unset: Any = MISSING
 ) -> T:
-    """A field whose key may be left out: then it has the default, or `absent` until the form is completed.
+    """A field whose key may be left out: then it has the default, or `unset` until the form is completed.
 
     The default is None; of a list or mapping none of it, and of a flag false.
     """
     if default is MISSING:
-        default = shape.blank if isinstance(shape.blank, tuple | frozenset | dict | bool) else None
-    return cast("T", _field(_Declared(shape, description, examples, key, absent=absent), default))
-
-
-def inline(shape: Form[T], group: str = "", default: Any = None) -> T:
-    """A field that is a form itself, whose keys stand among those of this one, or in a group."""
-    return cast("T", _field(_Declared(shape, key=f"{group}.", inline=True), default))
-
-
-def _field(declared: _Declared, default: Any) -> Any:
+        default = shape.fallback if isinstance(shape.fallback, tuple | frozenset | dict | bool) else None
+    declared = {_DECLARED: _Declared(shape, description, examples, key, unset=unset)}
     if isinstance(default, dict):
-        return field(default_factory=lambda: default, metadata={_DECLARED: declared})
-    return field(default=default, metadata={_DECLARED: declared})
+        return cast("T", field(default_factory=lambda: default, metadata=declared))
+    return cast("T", field(default=default, metadata=declared))
 
 
-def found(read: Callable[[Node, Scope], T], **default: Any) -> T:
+def embedded(shape: Form[T], group: str = "", default: Any = None) -> T:
+    """A field that is a form itself, whose keys stand among those of this one, or in a group."""
+    declared = _Declared(shape, key=f"{group}.", embedded=True)
+    return cast("T", field(default=default, metadata={_DECLARED: declared}))
+
+
+def derived(read: Callable[[Node, Scope], T], **default: Any) -> T:
     """A field that no key says: its `place`, `key`, `line`, or the name of the `document`."""
-    return cast("T", field(metadata={_FOUND: read}, **default))
+    return cast("T", field(metadata={_DERIVED: read}, **default))
 
 
 def place(node: Node, _: Scope) -> Location:
@@ -115,7 +113,7 @@ def any_of(*keys: str) -> Rule:
     """At least one of the keys stands there."""
 
     def check(section: Section) -> None:
-        if isinstance(section.node.value, dict) and not set(section.given()) & set(keys):
+        if isinstance(section.node.value, dict) and not set(section.present()) & set(keys):
             section.complain(f"needs {' or '.join([', '.join(keys[:-1]), keys[-1]])}")
 
     return Rule({"anyOf": [{"required": [key]} for key in keys]}, check)
@@ -127,58 +125,58 @@ class Group(NamedTuple):
     description: str
     examples: tuple[Any, ...] = ()
     rules: tuple[Rule, ...] = ()
-    needed: bool = False
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Form(Shape[T_co], Generic[T_co]):
-    """The shape of a mapping with fixed keys; `within` reads them where they stand among others."""
+    """The shape of a mapping with fixed keys; `read_among` reads them where they stand among others."""
 
     entries: Sequence[_Entry] = ()
-    within: Callable[[Section, Scope], Any] = lambda *_: None
+    read_among: Callable[[Section, Scope], Any] = lambda *_: None
 
-    def of(self, name: str, spec: Node, problems: list[Problem], known: Any = None) -> T_co:
+    def read_spec(self, name: str, spec: Node, problems: list[Problem], known: Any = None) -> T_co:
         """The value of a document's spec; what is wrong with it goes to `problems`."""
         return self.read(replace(spec, path="spec", key_at=None), Scope(problems, name, known))
 
 
 @overload
-def form(made: type[T], *rules: Rule, groups: Mapping[str, Group] = ..., blank: T | None = ...) -> Form[T]: ...
+def form(made: type[T], *rules: Rule, groups: Mapping[str, Group] = ..., fallback: T | None = ...) -> Form[T]: ...
 @overload
 def form(
     made: type[T],
     *rules: Rule,
     groups: Mapping[str, Group] = ...,
-    after: Callable[[T, Section, Scope], R],
-    blank: R | None = ...,
+    complete: Callable[[T, Section, Scope], R],
+    fallback: R | None = ...,
 ) -> Form[R]: ...
 def form(
     made: type[Any],
     *rules: Rule,
     groups: Mapping[str, Group] = MappingProxyType({}),
-    after: Callable[[Any, Section, Scope], Any] | None = None,
-    blank: Any = None,
+    complete: Callable[[Any, Section, Scope], Any] | None = None,
+    fallback: Any = None,
 ) -> Form[Any]:
-    """The form that the fields of a dataclass declare; `after` checks or completes what was made of them."""
+    """The form that the fields of a dataclass declare; `complete` checks or completes what was made of them."""
     entries = _entries(made, groups)
-    automatic = {each.name: each.metadata[_FOUND] for each in fields(made) if _FOUND in each.metadata}
+    derived = {field.name: field.metadata[_DERIVED] for field in fields(made) if _DERIVED in field.metadata}
 
-    def within(section: Section, scope: Scope) -> Any:
-        known = {name: read(section.node, scope) for name, read in automatic.items()}
-        value = made(**_read(entries, section, scope), **known)
-        return after(value, section, scope) if after else value
+    def read_among(section: Section, scope: Scope) -> Any:
+        places = {name: read(section.node, scope) for name, read in derived.items()}
+        value = made(**_read_entries(entries, section, scope), **places)
+        return complete(value, section, scope) if complete else value
 
     def read(node: Node, scope: Scope) -> Any:
-        return _whole(node, rules, scope, within)
+        return _read_mapping(node, rules, scope, read_among)
 
-    return Form(read, _mapping(entries, rules), blank, entries, within)
+    return Form(read, _schema(entries, rules), fallback, entries, read_among)
 
 
-def _whole(node: Node, rules: Iterable[Rule], scope: Scope, read: Callable[[Section, Scope], T]) -> T:
+def _read_mapping(node: Node, rules: Iterable[Rule], scope: Scope, read: Callable[[Section, Scope], T]) -> T:
     """What is read of a mapping, all of whose keys are known then."""
     section = Section(node, scope.problems)
     value = read(section, scope)
-    section.done()
+    section.refuse_other_keys()
     for rule in rules:
         rule.check(section)
     return value
@@ -187,86 +185,82 @@ def _whole(node: Node, rules: Iterable[Rule], scope: Scope, read: Callable[[Sect
 class _Entry(NamedTuple):
     """Fields of a value: how a section is read for them, what they are without it, and the schemas of their keys."""
 
-    read: Callable[[Section, Scope], dict[str, Any]]
-    absent: Mapping[str, Any]
+    read: Callable[[Section, Scope], Mapping[str, Any]]
+    unset: Mapping[str, Any]
     properties: Mapping[str, Schema]
-    needs: Sequence[str]
+    required: Sequence[str]
 
 
 def _entries(made: type[Any], groups: Mapping[str, Group]) -> Sequence[_Entry]:
     """One for each field, and one for those of a group together."""
-    found: dict[tuple[str, str], list[_Entry]] = {}
-    for each in fields(made):
-        declared: _Declared | None = each.metadata.get(_DECLARED)
-        if declared is not None:
+    entries: dict[tuple[str, str], list[_Entry]] = {}
+    for attribute in fields(made):
+        if _DECLARED in attribute.metadata:
+            declared: _Declared = attribute.metadata[_DECLARED]
             group, _, key = declared.key.rpartition(".")
-            made_of = _inlined if declared.inline else _keyed
-            found.setdefault((group, "" if group else each.name), []).append(made_of(each, declared, key))
-    return [_grouped(group, groups[group], inner) if group else inner[0] for (group, _), inner in found.items()]
+            entry = _of_embedded(attribute, declared) if declared.embedded else _of_key(attribute, declared, key)
+            entries.setdefault((group, "" if group else attribute.name), []).append(entry)
+    return [_of_group(group, groups[group], inner) if group else inner[0] for (group, _), inner in entries.items()]
 
 
-def _keyed(each: Field[Any], declared: _Declared, key: str) -> _Entry:
-    head, *words = each.name.split("_")
+def _of_key(attribute: Field[Any], declared: _Declared, key: str) -> _Entry:
+    name, shape, is_required = attribute.name, declared.shape, declared.required
+    head, *words = name.split("_")
     key = key or head + "".join(map(str.capitalize, words))
-    shape, needed, default = declared.shape, declared.needed, _default(each, declared)
+    unset = _unset(attribute, declared)
+    missing = shape.fallback if is_required else unset
 
-    def read(section: Section, scope: Scope) -> dict[str, Any]:
-        take = section.need if needed else section.take
-        return {each.name: take(key, lambda node: shape.read(node, scope), shape.blank if needed else default)}
+    def read(section: Section, scope: Scope) -> Mapping[str, Any]:
+        read_key = section.required if is_required else section.optional
+        return {name: read_key(key, lambda node: shape.read(node, scope), missing)}
 
-    schema = says(declared.description, shape.schema, *declared.examples)
-    return _Entry(read, {each.name: default}, {key: schema}, [key] if needed else [])
+    schema = described(declared.description, shape.schema, *declared.examples)
+    return _Entry(read, {name: unset}, {key: schema}, [key] if is_required else [])
 
 
-def _inlined(each: Field[Any], declared: _Declared, _: str) -> _Entry:
+def _of_embedded(attribute: Field[Any], declared: _Declared) -> _Entry:
     form = cast("Form[Any]", declared.shape)
 
-    def read(section: Section, scope: Scope) -> dict[str, Any]:
-        return {each.name: form.within(section, scope)}
+    def read(section: Section, scope: Scope) -> Mapping[str, Any]:
+        return {attribute.name: form.read_among(section, scope)}
 
-    return _Entry(read, {each.name: _default(each, declared)}, _properties(form.entries), _needs(form.entries))
+    inner = form.schema
+    return _Entry(read, {attribute.name: _unset(attribute, declared)}, inner["properties"], inner.get("required", ()))
 
 
-def _grouped(key: str, group: Group, entries: Sequence[_Entry]) -> _Entry:
+def _of_group(key: str, group: Group, entries: Sequence[_Entry]) -> _Entry:
     """A key under which several fields stand."""
-    absent = {name: value for entry in entries for name, value in entry.absent.items()}
+    unset = {name: value for entry in entries for name, value in entry.unset.items()}
 
-    def read(section: Section, scope: Scope) -> dict[str, Any]:
-        take = section.need if group.needed else section.take
-        return take(key, lambda node: _whole(node, group.rules, scope, inside), absent)
+    def read_group(section: Section, scope: Scope) -> Mapping[str, Any]:
+        return _read_entries(entries, section, scope)
 
-    def inside(section: Section, scope: Scope) -> dict[str, Any]:
-        return _read(entries, section, scope)
+    def read(section: Section, scope: Scope) -> Mapping[str, Any]:
+        read_key = section.required if group.required else section.optional
+        return read_key(key, lambda node: _read_mapping(node, group.rules, scope, read_group), unset)
 
-    schema = says(group.description, _mapping(entries, group.rules), *group.examples)
-    return _Entry(read, absent, {key: schema}, [key] if group.needed else [])
-
-
-def _default(each: Field[Any], declared: _Declared) -> Any:
-    if declared.absent is not MISSING:
-        return declared.absent
-    if each.default_factory is not MISSING:
-        return each.default_factory()  # type: ignore[operator] # mypy does not narrow away dataclasses.MISSING
-    return declared.shape.blank if each.default is MISSING else each.default
+    schema = described(group.description, _schema(entries, group.rules), *group.examples)
+    return _Entry(read, unset, {key: schema}, [key] if group.required else [])
 
 
-def _read(entries: Iterable[_Entry], section: Section, scope: Scope) -> dict[str, Any]:
+def _unset(attribute: Field[Any], declared: _Declared) -> Any:
+    if declared.unset is not MISSING:
+        return declared.unset
+    if attribute.default_factory is not MISSING:
+        return attribute.default_factory()  # type: ignore[operator] # mypy does not narrow away MISSING
+    return declared.shape.fallback if attribute.default is MISSING else attribute.default
+
+
+def _read_entries(entries: Iterable[_Entry], section: Section, scope: Scope) -> dict[str, Any]:
     return {name: value for entry in entries for name, value in entry.read(section, scope).items()}
 
 
-def _properties(entries: Iterable[_Entry]) -> dict[str, Schema]:
-    return {key: schema for entry in entries for key, schema in entry.properties.items()}
-
-
-def _needs(entries: Iterable[_Entry]) -> list[str]:
-    return [key for entry in entries for key in entry.needs]
-
-
-def _mapping(entries: Sequence[_Entry], rules: Iterable[Rule]) -> Schema:
+def _schema(entries: Sequence[_Entry], rules: Iterable[Rule]) -> Schema:
     """The schema of a mapping with these keys and no others."""
-    needs = sorted(_needs(entries))
-    schema: Schema = {"type": "object", "properties": _properties(entries), "additionalProperties": False}
-    schema |= {"required": needs} if needs else {}
+    properties = {key: schema for entry in entries for key, schema in entry.properties.items()}
+    needed = sorted(key for entry in entries for key in entry.required)
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    schema |= {"required": needed} if needed else {}
     for rule in rules:
         schema |= rule.schema
     return schema

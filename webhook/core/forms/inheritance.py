@@ -8,7 +8,7 @@ What editors are told of both stands at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,24 +23,33 @@ Parameters = Mapping[str, Node]
 """A value for each parameter, by name."""
 
 
-def merged(name: str, specs: Mapping[str, Node], path: tuple[str, ...] = ()) -> Node:
-    """The spec of the back end `name` with everything it extends merged in; raises DocumentError."""
-    spec = specs[name]
-    parent = spec.value.get("extends") if isinstance(spec.value, dict) else None
-    if parent is None:
+def lineage(name: str, specs: Mapping[str, Node]) -> list[Node]:
+    """The spec of the back end `name`, and those that it extends, one after the other; raises DocumentError."""
+    chain = [name]
+    while True:
+        spec = specs[chain[-1]]
+        parent = spec.value.get("extends") if isinstance(spec.value, dict) else None
+        if parent is None:
+            return [specs[name] for name in chain]
+        parent = Node(parent.value, parent.at, "spec.extends")
+        if not isinstance(parent.value, str):
+            raise parent.problem("has to be the name of a back end")
+        if parent.value not in specs:
+            hint = nearest(parent.value, specs.keys() - {chain[-1]})
+            raise parent.problem(f'no back end is called "{parent.value}"{hint}')
+        if parent.value in chain:
+            raise parent.problem(f"goes round in a circle: {' -> '.join((*chain, parent.value))}")
+        if len(chain) > MAX_CHAIN + 1:
+            raise parent.problem(f"a chain of more than {MAX_CHAIN} back ends")
+        chain.append(parent.value)
+
+
+def merged(lineage: Sequence[Node]) -> Node:
+    """A spec with everything merged in that it extends; raises DocumentError."""
+    spec, *ancestors = lineage
+    if not ancestors:
         return spec
-    parent = Node(parent.value, parent.at, "spec.extends")
-    if not isinstance(parent.value, str):
-        raise parent.problem("has to be the name of a back end")
-    if parent.value not in specs:
-        hint = nearest(parent.value, specs.keys() - {name})
-        raise parent.problem(f'no back end is called "{parent.value}"{hint}')
-    if parent.value in {*path, name}:
-        chain = " -> ".join((*path, name, parent.value))
-        raise parent.problem(f"goes round in a circle: {chain}")
-    if len(path) > MAX_CHAIN:
-        raise parent.problem(f"a chain of more than {MAX_CHAIN} back ends")
-    inherited = merged(parent.value, specs, (*path, name))
+    inherited = merged(ancestors)
     entries = Node(inherited.value, inherited.at, "spec").items()
     base = {key: node for key, node in entries if key not in {"examples", "extends"}}
     own = {key: node for key, node in spec.value.items() if key != "extends"}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.forms.document import Node, Section
-from webhook.core.forms.form import Rule, form, need, take
-from webhook.core.forms.shape import Schema, Scope, Shape, each, many, pattern, strict, word
+from webhook.core.forms.form import Rule, form, optional, required
+from webhook.core.forms.shape import Schema, Scope, Shape, list_of, map_of, pattern, unspoilt, word
 
 MAX_NAME: Final = 63
 MAX_PREFIX: Final = 253
@@ -84,9 +84,9 @@ VALUE: Final = pattern(f"^(?:{_MOST})?$", "write the value of a label, of at mos
 class Comparison:
     """One line of a node affinity."""
 
-    key: str = need(KEY, "The label.", "team")
-    operator: str = need(word(COMPARING), "How the label is compared.")
-    values: tuple[str, ...] = take(many(VALUE), "What it is compared with.", ["vision"])
+    key: str = required(KEY, "The label.", "team")
+    operator: str = required(word(COMPARING), "How the label is compared.")
+    values: tuple[str, ...] = optional(list_of(VALUE), "What it is compared with.", ["vision"])
 
     def wrong(self) -> str:
         """What is wrong with the number of values, if anything is."""
@@ -104,7 +104,7 @@ class Comparison:
 class Expression(Comparison):
     """One line of a label selector."""
 
-    operator: str = need(word(SELECTING), "How the label is compared.")
+    operator: str = required(word(SELECTING), "How the label is compared.")
 
 
 def _given(operators: Collection[str], then: Schema) -> Schema:
@@ -118,14 +118,14 @@ _SELECTS: Final = [
 _ONE: Final = {"minItems": 1, "maxItems": 1, "items": {"pattern": "^[0-9]{1,18}$"}}
 _COMPARES: Final = [*_SELECTS, _given(("Gt", "Lt"), {"required": ["values"], "properties": {"values": _ONE}})]
 
-EXPRESSION: Final[Shape[Expression]] = strict(form(Expression, Rule({"allOf": _SELECTS})), Expression.wrong)
-COMPARISON: Final[Shape[Comparison]] = strict(form(Comparison, Rule({"allOf": _COMPARES})), Comparison.wrong)
+EXPRESSION: Final[Shape[Expression]] = unspoilt(form(Expression, Rule({"allOf": _SELECTS})), Expression.wrong)
+COMPARISON: Final[Shape[Comparison]] = unspoilt(form(Comparison, Rule({"allOf": _COMPARES})), Comparison.wrong)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Selector:
-    match_labels: Mapping[str, str] = take(each(VALUE, KEYS), "Labels with their values.", {"team": "vision"})
-    match_expressions: tuple[Expression, ...] = take(many(EXPRESSION), "Labels with several values, or any.")
+    match_labels: Mapping[str, str] = optional(map_of(VALUE, KEYS), "Labels with their values.", {"team": "vision"})
+    match_expressions: tuple[Expression, ...] = optional(list_of(EXPRESSION), "Labels with several values, or any.")
 
 
 def _together(selector: _Selector, _: Section, __: Scope) -> Sequence[Expression]:
@@ -133,5 +133,5 @@ def _together(selector: _Selector, _: Section, __: Scope) -> Sequence[Expression
     return [*same, *selector.match_expressions]
 
 
-SELECTOR: Final[Shape[Sequence[Expression]]] = form(_Selector, after=_together)
+SELECTOR: Final[Shape[Sequence[Expression]]] = form(_Selector, complete=_together)
 """A label selector as one list all of which has to hold."""

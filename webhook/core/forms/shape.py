@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, Final, Generic, TypeVar
 
 from webhook.core.forms.document import DocumentError, Node, Problem, nearest
 from webhook.core.kube import quantity
+from webhook.core.kube.quantity import Fraction
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Schema = dict[str, Any]
-
 
 SUGGESTED: Final = 50
 """Of how many problems of a document the nearest word is looked for: each takes as long as reading a pod."""
@@ -33,13 +32,13 @@ class Scope:
     name: str = ""
     known: Any = None
 
-    def attempt(self, read: Callable[[], T], instead: T) -> T:
-        """What `read` returns, or, with its problems noted, what stands in for it."""
+    def try_read(self, read: Callable[[], T], fallback: T) -> T:
+        """What `read` returns; if it raises DocumentError, its problems are added, and the fallback is returned."""
         try:
             return read()
         except DocumentError as error:
             self.problems.extend(error.problems)
-            return instead
+            return fallback
 
     def nearest(self, text: str, known: Collection[str]) -> str:
         """As `document.nearest`; nothing once many things are wrong."""
@@ -48,34 +47,39 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Shape(Generic[T_co]):
-    """What a value may look like. `read` raises DocumentError; `blank` stands in for a value that cannot be read."""
+    """What a value may look like. `read` raises DocumentError; the fallback stands in for what cannot be read."""
 
     read: Callable[[Node, Scope], T_co]
     schema: Schema
-    blank: Any = None
+    fallback: Any = None
 
     def reading(self, read: Callable[[Node, Scope], T]) -> Shape[T]:
         """The same to editors, read in another way."""
-        return Shape(read, self.schema, self.blank)
+        return Shape(read, self.schema, self.fallback)
 
-    def noted(self, node: Node, scope: Scope) -> T_co | None:
+    def read_or_report(self, node: Node, scope: Scope) -> T_co | None:
         """The value as it is read, or None with its problems in the scope."""
-        return scope.attempt(lambda: self.read(node, scope), None)
+        return scope.try_read(lambda: self.read(node, scope), None)
 
 
 TEXT: Final[Shape[str]] = Shape(lambda node, _: node.text(), {"type": "string"}, "")
 FILLED: Final[Shape[str]] = Shape(lambda node, _: node.filled(), {"type": "string", "minLength": 1}, "")
-FLAG: Final[Shape[bool]] = Shape(lambda node, _: node.boolean(), {"type": "boolean"}, blank=False)
+FLAG: Final[Shape[bool]] = Shape(lambda node, _: node.boolean(), {"type": "boolean"}, fallback=False)
 ANYTHING: Final[Shape[Any]] = Shape(lambda node, _: node.plain(), {})
+MAPPING: Final[Shape[Mapping[str, Any]]] = Shape(
+    lambda node, _: {key: entry.plain() for key, entry in node.items()}, {"type": "object"}, {}
+)
+"""A mapping of whatever values, without their places."""
 
 
 def whole(least: int = 1, most: int | None = None) -> Shape[int]:
     """A whole number of at least `least`, and at most `most`."""
 
     def read(node: Node, _: Scope) -> int:
-        if node.integer(least) > (most or node.value):
-            raise node.problem(f"has to be {most} or less, not {node.value}")
-        return node.integer(least)
+        number = node.integer(least)
+        if most is not None and number > most:
+            raise node.problem(f"has to be {most} or less, not {number}")
+        return number
 
     return Shape(read, {"type": "integer", "minimum": least, **({} if most is None else {"maximum": most})}, least)
 
@@ -103,51 +107,64 @@ def size(units: tuple[str, str], example: str) -> Shape[int]:
             raise node.problem(f"{error.message}; {error.fix}") from None
 
     form = r"^[0-9]{1,19}(\.[0-9]{1,9})?([KMGT]i|[kMGT])$"
-    return replace(pattern(form, f"write a size with its unit, as {example}", read), blank=1)
+    return replace(pattern(form, f"write a size with its unit, as {example}", read), fallback=1)
 
 
-def _above_zero(node: Node, _: Scope) -> Fraction:
+def _positive(node: Node, _: Scope) -> Fraction:
     if isinstance(node.value, bool) or not isinstance(node.value, int | float) or node.value <= 0:
         raise node.problem("has to be a number above 0")
     return Fraction(str(node.value))
 
 
-POSITIVE: Final = Shape(_above_zero, {"type": "number", "exclusiveMinimum": 0}, Fraction(1))
+POSITIVE: Final = Shape(_positive, {"type": "number", "exclusiveMinimum": 0}, Fraction(1))
 
 
-def many(element: Shape[T], empty: str = "") -> Shape[tuple[T, ...]]:
-    """A list of such elements; `empty` is what is wrong with one without any, if that is."""
+def list_of(element: Shape[T], if_empty: str = "") -> Shape[tuple[T, ...]]:
+    """A list of such elements; `if_empty` is what is wrong with one without any, if that is."""
 
     def read(node: Node, scope: Scope) -> tuple[T, ...]:
-        if empty and not node.elements():
-            raise node.problem(empty)
-        read = (element.noted(each, scope) for each in node.elements())
-        return tuple(value for value in read if value is not None)
+        if if_empty and not node.elements():
+            raise node.problem(if_empty)
+        values = (element.read_or_report(entry, scope) for entry in node.elements())
+        return tuple(value for value in values if value is not None)
 
-    return Shape(read, {"type": "array", "items": element.schema, **({"minItems": 1} if empty else {})}, ())
-
-
-def some(element: Shape[T], empty: str = "") -> Shape[frozenset[T]]:
-    """As `many`, where neither order nor number matters."""
-    listed = many(element, empty)
-    return Shape(lambda node, scope: frozenset(listed.read(node, scope)), listed.schema, frozenset())
+    return Shape(read, {"type": "array", "items": element.schema, **({"minItems": 1} if if_empty else {})}, ())
 
 
-def each(value: Shape[T], key: Shape[Any] = ANYTHING, **more: Any) -> Shape[Mapping[str, T]]:
-    """A mapping whose keys are free, or all have the shape of a `key`, and whose values all have one shape."""
+def set_of(element: Shape[T], if_empty: str = "") -> Shape[frozenset[T]]:
+    """As `list_of`, where neither order nor number matters."""
+    elements = list_of(element, if_empty)
+    return Shape(lambda node, scope: frozenset(elements.read(node, scope)), elements.schema, frozenset())
+
+
+def one_or_more(element: Shape[T], if_empty: str = "") -> Shape[tuple[T, ...]]:
+    """One such element as it stands, or a list of them."""
+    elements = list_of(element, if_empty)
+
+    def read(node: Node, scope: Scope) -> tuple[T, ...]:
+        return elements.read(node, scope) if isinstance(node.value, list) else (element.read(node, scope),)
+
+    return Shape(read, any_schema(element, elements), ())
+
+
+def map_of(value: Shape[T], key: Shape[Any] = ANYTHING, **keywords: Any) -> Shape[Mapping[str, T]]:
+    """A mapping whose keys are free, or all have the shape of a `key`, and whose values all have one shape.
+
+    The `keywords` are more of its schema.
+    """
 
     def read(node: Node, scope: Scope) -> Mapping[str, T]:
         for name in dict(node.items()):
-            key.noted(Node(name, node.keys.get(name, node.at), node.path), scope)
-        read = {key: value.noted(entry, scope) for key, entry in node.items()}
-        return {key: entry for key, entry in read.items() if entry is not None}
+            key.read_or_report(Node(name, node.keys.get(name, node.at), node.path), scope)
+        values = {name: value.read_or_report(entry, scope) for name, entry in node.items()}
+        return {name: entry for name, entry in values.items() if entry is not None}
 
     names = {"propertyNames": key.schema} if key.schema else {}
-    return Shape(read, {"type": "object", "additionalProperties": value.schema, **names, **more}, {})
+    return Shape(read, {"type": "object", "additionalProperties": value.schema, **names, **keywords}, {})
 
 
-def strict(shape: Shape[T], check: Callable[[T], str] = lambda _: "") -> Shape[T]:
-    """A value of which nothing is wrong, or a DocumentError with all that is; `check` says what else may be."""
+def unspoilt(shape: Shape[T], check: Callable[[T], str] = lambda _: "") -> Shape[T]:
+    """A value of which nothing is wrong, or a DocumentError with all that is; `check` tells what else may be."""
 
     def read(node: Node, scope: Scope) -> T:
         problems: list[Problem] = []
@@ -161,12 +178,12 @@ def strict(shape: Shape[T], check: Callable[[T], str] = lambda _: "") -> Shape[T
     return replace(shape, read=read)
 
 
-def either(*shapes: Shape[Any]) -> Schema:
+def any_schema(*shapes: Shape[Any]) -> Schema:
     """The schema of a value that has one of these shapes."""
     return {"anyOf": [shape.schema for shape in shapes]}
 
 
-def shared(name: str, shape: Shape[T]) -> Shape[T]:
+def defined(name: str, shape: Shape[T]) -> Shape[T]:
     """The shape, whose schema stands under this name in `$defs`."""
     return replace(shape, schema=reference(name))
 
@@ -176,6 +193,6 @@ def reference(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def says(description: str, schema: Schema, *examples: Any) -> Schema:
+def described(description: str, schema: Schema, *examples: Any) -> Schema:
     """The schema with what an editor shows of it."""
     return {"description": description, **schema, **({"examples": [*examples]} if examples else {})}

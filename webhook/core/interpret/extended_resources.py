@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Final
 
 from webhook.core.backends import amounts
 from webhook.core.interpret import locations
 from webhook.core.kube import quantity
+from webhook.core.kube.fields import Path
+from webhook.core.kube.fields import field_path as path_of
 from webhook.core.kube.patch import Edit, Put
-from webhook.core.kube.paths import Path
-from webhook.core.kube.paths import field as path_of
 from webhook.core.kube.pod import Container, Pod
-from webhook.core.kube.quantity import QuantityError, show_size
-from webhook.core.request.request import FieldValue
-from webhook.core.request.shorthand import MAX_DEVICES, MAX_MEMORY
+from webhook.core.kube.quantity import Fraction, QuantityError, show_size
+from webhook.core.request import MAX_DEVICES, MAX_MEMORY, FieldValue
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Resource, Rulebook
-from webhook.core.rules.verbs import Amount
-from webhook.core.rules.vocabulary import CONTAINER, Slot, SlotKind
+from webhook.core.rules.verbs import CONTAINER, Amount, Slot, SlotKind
 from webhook.core.violations import Violation
 
 

@@ -7,21 +7,161 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from webhook.core.backends import models, translate
+from webhook.core import request
+from webhook.core.backends import cards, translate
 from webhook.core.forms.document import Nearest
-from webhook.core.interpret import claim_objects, extended_resources, hints, locations
-from webhook.core.interpret.claim_objects import Claim, Reference
-from webhook.core.interpret.container_request import ContainerRequest, ask, together
+from webhook.core.interpret import extended_resources, locations
+from webhook.core.interpret.claims import CLAIM, Claim, Reference, claim_of_pod, named
+from webhook.core.interpret.extended_resources import ExtendedResources
 from webhook.core.interpret.locations import Entry
-from webhook.core.kube.paths import field as path_of
-from webhook.core.kube.paths import mapping, objects
-from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Pod
-from webhook.core.kube.quantity import QuantityError, shown
-from webhook.core.request import shorthand
-from webhook.core.request.request import ASKING, PREFIX, FieldValue, GpuRequest
-from webhook.core.request.shorthand import EXAMPLES
+from webhook.core.kube.fields import field_path as path_of
+from webhook.core.kube.fields import mapping, objects
+from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Container, Pod
+from webhook.core.kube.quantity import QuantityError, show, shown
+from webhook.core.request import ASKING, EXAMPLES, PREFIX, FieldValue, GpuRequest, build
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
+
+# What one container asks for: its own shorthand, that of the pod, and its resources, joined.
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """What one container asks for: in shorthand (`request`), and in resources of back ends (`extended`).
+
+    `persist` is shorthand from its resources; these are removed, so it is kept as annotations. `fraction` is the back
+    end's own resource with a share in it, if there is one (`0.5` of a count). `overrides`: the container's own
+    shorthand replaces some for the whole pod.
+    """
+
+    container: Container
+    request: GpuRequest | None
+    extended: ExtendedResources
+    stated: Mapping[str, FieldValue]
+    persist: Mapping[str, FieldValue]
+    fraction: str | None = None
+    annotations: frozenset[str] = frozenset()
+    overrides: bool = False
+    warnings: Sequence[str] = ()
+
+    @property
+    def anything(self) -> bool:
+        """Whether the container gets a GPU at all."""
+        return self.request is not None or bool(self.extended.amounts)
+
+
+def ask(
+    container: Container,
+    pod_wide: Mapping[str, FieldValue],
+    annotated: Mapping[str, FieldValue],
+    slot_values: Mapping[str, str],
+    annotations: frozenset[str],
+    rulebook: Rulebook,
+) -> ContainerRequest:
+    """What a container asks for: its resources, and the keys for it (`annotated`) and for the whole pod (`pod_wide`).
+
+    `slot_values` are amounts for it in a back end's own annotations and labels, `annotations` are those that rules
+    depend on. Raises Refusal with all its violations.
+    """
+    extended = extended_resources.read(container, rulebook, slot_values)
+    own, wrong = locations.resources(container)
+    said = dict(annotated)
+    wrong += [violation for key, entry in own.items() for violation in locations.merge(said, key, entry)]
+    stated = {**pod_wide, **said}
+    wrong += [*extended.violations, *_beside_none(said, stated)]
+    wrong += _join_fraction(container, extended, stated, rulebook)
+    request = build(stated, annotations)
+    wrong += _inconsistent(container, request, extended, stated)
+    if container.kind == EPHEMERAL and (own or extended.amounts or extended.fractions):
+        wrong = [_ephemeral(container)]
+    if wrong:
+        raise Refusal(*wrong)
+    overridden = list(locations.overridden(pod_wide, said))
+    refused = request is None and "gpu" in own and not pod_wide.keys().isdisjoint(ASKING)
+    return ContainerRequest(
+        container=container,
+        request=request,
+        extended=extended,
+        stated=stated,
+        persist={**own, "gpu": stated["gpu"]} if extended.fractions else own,
+        fraction=next(iter(extended.fractions), None),
+        annotations=annotations,
+        overrides=bool(overridden) or refused,
+        warnings=[*overridden, *extended.warnings],
+    )
+
+
+def _join_fraction(
+    container: Container, known: ExtendedResources, stated: dict[str, FieldValue], rulebook: Rulebook
+) -> Iterator[Violation]:
+    """A fraction of a count (`0.5` of a card) is a share: it joins the shorthand in `stated`."""
+    for name, amount in known.fractions.items():
+        resource = rulebook.resources[name]
+        if not resource.owners:
+            yield extended_resources.not_whole(container, resource, amount)
+            continue
+        try:
+            devices = request.devices_from(1, amount)
+        except QuantityError as error:
+            fix = f"{error.fix.replace('ask for ', 'write gpu: ')} instead of {name}"
+            yield extended_resources.not_whole(container, resource, amount, fix)
+            continue
+        said = FieldValue(devices, extended_resources.where(container, name), show(amount))
+        present = stated.setdefault("gpu", said)
+        if present.value != said.value or (present is not said and len(known.fractions) > 1):
+            yield disagree(present, said)
+
+
+def _beside_none(said: Mapping[str, FieldValue], stated: Mapping[str, FieldValue]) -> Iterator[Violation]:
+    """The container's own amounts beside a `gpu` that is none; one that only the whole pod is given is replaced."""
+    if "gpu" in stated and stated["gpu"].value is None:
+        yield from (together("gpu", key, stated) for key in ASKING[1:] if key in said)
+
+
+def _inconsistent(
+    container: Container, request: GpuRequest | None, known: ExtendedResources, stated: Mapping[str, FieldValue]
+) -> Iterator[Violation]:
+    """Keys that exclude each other: `none` with a resource, a share with a profile, a share that is exclusive."""
+    if request is None and "gpu" in stated:
+        for name, amount in known.amounts.items():
+            yield disagree(stated["gpu"], FieldValue(amount, extended_resources.where(container, name), str(amount)))
+    if request is None:
+        return
+    sized = request.share or request.memory or request.cores
+    if request.profile is not None and sized:
+        yield together("gpu-profile", _amount(stated), stated)
+    if request.claim is not None and (sized or request.profile is not None):
+        yield together("gpu-claim", "gpu-profile" if request.profile else _amount(stated), stated)
+    if request.sharing == "exclusive" and request.devices == "part":
+        yield together("gpu-sharing", _amount(stated), stated)
+    if request.tflops is not None and "gpu-cores" in stated:
+        yield together("gpu-cores", "gpu-tflops", stated)
+
+
+def _amount(stated: Mapping[str, FieldValue]) -> str:
+    return next(key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated)
+
+
+def together(key: str, other: str, stated: Mapping[str, FieldValue]) -> Violation:
+    """The violation (GPU202) for two keys that exclude each other."""
+    message = f"{key} and {other} cannot hold together: {stated[other]}, and {stated[key]}"
+    return Violation(code="GPU202", path=stated[key].path, message=message, fix=f"keep {key} or {other}")
+
+
+def disagree(asked: FieldValue, given: FieldValue) -> Violation:
+    """The violation (GPU203) for shorthand and a resource that differ, both named."""
+    message = f"the shorthand and the container's resources disagree: {asked}, and {given}"
+    fix = f"remove {given.path}; the shorthand writes what it needs"
+    return Violation(code="GPU203", path=given.path, message=message, fix=fix)
+
+
+def _ephemeral(container: Container) -> Violation:
+    message = f'the ephemeral container "{container.name}" asks for a GPU, and Kubernetes gives it no resources'
+    fix = "remove them, and ask in a container or an init container"
+    return Violation(code="GPU204", path=path_of((*container.path, "resources")), message=message, fix=fix)
+
+
+# What each container of a pod asks for, in neutral form, from every place where it may be written.
 
 _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
 """The beginning of a value that is meant as a number."""
@@ -58,9 +198,9 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     general = _pod_wide(pod, rulebook, result)
     annotated = _per_container(pod, rulebook, result)
     claims = _claims(pod, rulebook, result)
-    result.claims = bool(claims) or any(claim_objects.CLAIM in said for said in (general, *annotated.values()))
+    result.claims = bool(claims) or any(CLAIM in said for said in (general, *annotated.values()))
     target = _target(pod, general, result)
-    qualifiers = {key: entry for key, entry in general.items() if key in shorthand.QUALIFIERS}
+    qualifiers = {key: entry for key, entry in general.items() if key in request.QUALIFIERS}
     slot_values = extended_resources.slot_values(pod, rulebook)
     annotations = read_annotations(pod, rulebook)
     for container in pod.containers:
@@ -69,7 +209,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         named = claims.pop(container.name, []) if able else []
         pod_wide: Mapping[str, FieldValue] = general if container.name == target else qualifiers
         try:
-            claim = claim_objects.claim(container.name, named, pod_wide, said, pod, rulebook)
+            claim = claim_of_pod(container.name, named, pod_wide, said, pod, rulebook)
             pod_wide, said = _claimed(claim, pod_wide, said)
             asked = ask(container, pod_wide, said, slot_values.get(container.name, {}), annotations, rulebook)
         except Refusal as refusal:
@@ -93,7 +233,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
 def _claims(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, list[Reference]]:
     """The claims that annotations name, by container; invalid ones become violations."""
     found: dict[str, list[Reference]] = {}
-    for container, reference in claim_objects.named(pod, rulebook):
+    for container, reference in named(pod, rulebook):
         if isinstance(reference, Violation):
             result.violations.append(reference)
         else:
@@ -113,8 +253,8 @@ def _claimed(
         raise Refusal(*wrong)
     if not claim.by_word:
         return pod_wide, said
-    said.pop(claim_objects.CLAIM, None)
-    return {key: entry for key, entry in pod_wide.items() if key != claim_objects.CLAIM}, said
+    said.pop(CLAIM, None)
+    return {key: entry for key, entry in pod_wide.items() if key != CLAIM}, said
 
 
 def _kept(asked: ContainerRequest, claim: Claim | None) -> ContainerRequest:
@@ -135,7 +275,7 @@ def _ineffective(
     pod: Pod, general: Mapping[str, FieldValue], rulebook: Rulebook, result: Interpretation
 ) -> Iterator[str]:
     """Warnings for keys that nothing reads, and for those that have no effect."""
-    yield from hints.of_keys(pod, rulebook, result.nearest)
+    yield from locations.hints_of_keys(pod, rulebook, result.nearest)
     if any(asked.anything for asked in result.asked):
         return
     if general and not result.violations and "gpu" not in general:
@@ -155,7 +295,7 @@ def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, 
 
     As `shorthand.is_key` says, with one search in all keys: every pod is asked this.
     """
-    if not labels.keys().isdisjoint(shorthand.KEYS.keys()) or PREFIX in "\n".join(labels):
+    if not labels.keys().isdisjoint(request.KEYS.keys()) or PREFIX in "\n".join(labels):
         return True
     said = "\n".join(annotations)
     if "gpu" in annotations or PREFIX in said:
@@ -226,18 +366,18 @@ def _catalogued(
         return said, [_no_profile(said, rulebook, nearest)]
     if key != "gpu-model":
         return said, []
-    known = {name: models.read(name, rulebook) for name in said.value}
+    known = {name: cards.read_model(name, rulebook) for name in said.value}
     unknown = [_no_model(name, said, rulebook, nearest) for name, cards in known.items() if not cards]
     meant = dict.fromkeys(card.model for cards in known.values() for card in cards)
     return FieldValue(tuple(meant), said.path, said.text), unknown
 
 
 def _no_model(name: str, said: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
-    here = models.here(rulebook)
+    here = cards.models_here(rulebook)
     near = nearest.word(name, here)
     hint = f' (did you mean "{near}"?)' if near else ""
     message = f'no catalogue knows the GPU model "{shown(name)}"{hint}'
-    fix = f"ask for one of: {models.suggested(here, near)}" if here else "remove it"
+    fix = f"ask for one of: {cards.suggested_models(here, near)}" if here else "remove it"
     return Violation(code="GPU303", path=said.path, message=message, fix=fix)
 
 
@@ -250,7 +390,9 @@ def _no_profile(said: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Viola
     near = nearest.word(said.value, here)
     hint = f' (did you mean "{near}"?)' if near else ""
     message = f'no catalogue knows the GPU profile "{shown(said.value)}"{hint}'
-    fix = f"ask for one of: {models.suggested(here, near)}" if here else 'ask for gpu: "1" instead of gpu-profile'
+    fix = (
+        f"ask for one of: {cards.suggested_models(here, near)}" if here else 'ask for gpu: "1" instead of gpu-profile'
+    )
     return Violation(code="GPU303", path=said.path, message=message, fix=fix)
 
 
@@ -260,16 +402,16 @@ def _somebody_elses(finding: Entry, pod: Pod, rulebook: Rulebook) -> bool:
     An unknown model or back end does, too, if the pod's labels ask for no GPU; an unknown sharing, if nothing does.
     """
     if finding.key == "gpu-model" and "gpu" not in pod.labels:
-        return not all(models.read(name, rulebook) for name in finding.text.split(","))
+        return not all(cards.read_model(name, rulebook) for name in finding.text.split(","))
     if finding.key == "gpu-backend" and "gpu" not in pod.labels:
         return finding.text not in rulebook.backends
-    if finding.key in shorthand.CHOICES:
+    if finding.key in request.CHOICES:
         return not _asks(pod, rulebook)
-    amount = finding.text == "none" or (finding.key == "gpu" and finding.text.lower() in shorthand.AMOUNTS)
+    amount = finding.text == "none" or (finding.key == "gpu" and finding.text.lower() in request.AMOUNTS)
     if amount or _NUMBER.match(finding.text):
         return False
     try:
-        shorthand.KEYS[finding.key](finding.text)
+        request.KEYS[finding.key](finding.text)
     except QuantityError:
         return True
     return False
@@ -278,7 +420,7 @@ def _somebody_elses(finding: Entry, pod: Pod, rulebook: Rulebook) -> bool:
 def _asks(pod: Pod, rulebook: Rulebook) -> bool:
     """Whether any place in the pod may ask for a GPU."""
     said = not pod.labels.keys().isdisjoint(ASKING) or any(
-        shorthand.is_key("annotation", key) for key in pod.annotations
+        request.is_key("annotation", key) for key in pod.annotations
     )
     return said or _amounts_concern_gpus(pod, rulebook)
 
@@ -290,7 +432,7 @@ def _unknown_value(finding: Entry, rulebook: Rulebook, result: Interpretation) -
         fix = f"write a value of the shorthand, as {EXAMPLES[finding.key]}, or remove it"
         result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
         return
-    model = f", or gpu-model: {finding.text} for a model" if models.read(finding.text, rulebook) else ""
+    model = f", or gpu-model: {finding.text} for a model" if cards.read_model(finding.text, rulebook) else ""
     nothing = ", and asks for no GPU" if finding.key == "gpu" else ""
     wish = f"{EXAMPLES[finding.key]} for one{model}" if finding.key == "gpu" else f"it as {EXAMPLES[finding.key]}"
     result.warnings.append(f"{path}: {message}; it is left alone{nothing}. Write {wish}")

@@ -8,20 +8,24 @@ and the annotation `gpu` (other plain `gpu-*` annotations belong to back ends). 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, islice, product
 from typing import Any, Final, NamedTuple
 
+from webhook.core import request
 from webhook.core.forms import labels
 from webhook.core.forms.document import Nearest
 from webhook.core.kube import quantity
-from webhook.core.kube.paths import Path, field
+from webhook.core.kube.fields import Path, field_path
 from webhook.core.kube.pod import Container, Pod
-from webhook.core.kube.quantity import QuantityError
-from webhook.core.request import shorthand
-from webhook.core.request.request import PREFIX, Devices, FieldValue
-from webhook.core.request.shorthand import SizeError
-from webhook.core.rules.vocabulary import METADATA, SlotKind
+from webhook.core.kube.quantity import QuantityError, shown
+from webhook.core.request import EXAMPLES, KEYS, PREFIX, Devices, FieldValue, SizeError, pasteable
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.verbs import METADATA, SlotKind
 from webhook.core.violations import Violation
+
+# The places where the shorthand may be written, and which of them wins.
 
 SUFFIX: Final = "." + PREFIX
 CONTAINER: Final = PREFIX + "container"
@@ -37,7 +41,7 @@ CARD: Final = PREFIX + "card"
 """An annotation that keeps the card that all nodes had when the pod was created, if nothing else tells the card.
 /mutate replaces or removes a value of the pod's author."""
 
-_QUALIFIED: Final = {PREFIX + key.removeprefix("gpu-"): key for key in shorthand.KEYS}
+_QUALIFIED: Final = {PREFIX + key.removeprefix("gpu-"): key for key in request.KEYS}
 _RESOURCES: Final = {
     "gpu": "gpu",
     "gpu-memory": "gpu-memory",
@@ -69,7 +73,7 @@ def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Entry | Violation]:
 
 
 def _found(kind: SlotKind, key: str, text: Any, path: Path, nearest: Nearest) -> Iterator[Entry | Violation]:
-    plain = shorthand.is_plain_key(kind, key)
+    plain = request.is_plain_key(kind, key)
     short = key if plain else _QUALIFIED.get(key)
     if short is not None and not isinstance(text, str):
         yield no_string(text, path)
@@ -89,8 +93,8 @@ def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Vio
             continue
         short = "gpu" if head == "gpu" else f"gpu-{head}"
         path: Path = ("metadata", "annotations", key)
-        if short not in shorthand.KEYS or short == "gpu-container":
-            known = [annotation(name, container) for name in shorthand.KEYS if name != "gpu-container"]
+        if short not in request.KEYS or short == "gpu-container":
+            known = [annotation(name, container) for name in request.KEYS if name != "gpu-container"]
             yield container, _unknown_key(key, known, path, nearest)
         else:
             yield container, Entry(short, text, path) if isinstance(text, str) else no_string(text, path)
@@ -110,7 +114,7 @@ def _unknown_key(key: str, known: Collection[str], path: Path, nearest: Nearest)
     near = nearest.word(key, known)
     fix = f"rename it to {near}" if near else f"rename it to one of: {', '.join(known)}"
     message = f'"{quantity.shown(key)}" is not a key of the shorthand'
-    return Violation(code="GPU201", path=field(path), message=message, fix=fix)
+    return Violation(code="GPU201", path=field_path(path), message=message, fix=fix)
 
 
 def _no_label(short: str, text: str, path: Path) -> Violation:
@@ -120,22 +124,22 @@ def _no_label(short: str, text: str, path: Path) -> Violation:
         return meant
     message = f'"{quantity.shown(text)}" cannot be the value of a label: Kubernetes takes {labels.RULE} there'
     key = "gpu" if short == "gpu" else PREFIX + short.removeprefix("gpu-")
-    fix = f"write it as an annotation: {shorthand.pasteable(key, quantity.shown(text))}"
-    return Violation(code="GPU001", path=field(path), message=message, fix=fix)
+    fix = f"write it as an annotation: {request.pasteable(key, quantity.shown(text))}"
+    return Violation(code="GPU001", path=field_path(path), message=message, fix=fix)
 
 
 def no_string(value: Any, path: Path) -> Violation:
     """The violation (GPU001) for an annotation or label that is no string."""
     text = quantity.shown(quantity.text_of(value))
-    message = f"{field(path)} is {text} without quotes, and Kubernetes takes only strings there"
-    return Violation(code="GPU001", path=field(path), message=message, fix=f'quote it: {path[-1]}: "{text}"')
+    message = f"{field_path(path)} is {text} without quotes, and Kubernetes takes only strings there"
+    return Violation(code="GPU001", path=field_path(path), message=message, fix=f'quote it: {path[-1]}: "{text}"')
 
 
 def parse(finding: Entry) -> FieldValue | Violation:
     """The value of a key that was found, or the violation (GPU201) if it does not parse."""
     try:
         return FieldValue(
-            shorthand.KEYS[finding.key](finding.text), field(finding.path), quantity.shown(finding.text)
+            request.KEYS[finding.key](finding.text), field_path(finding.path), quantity.shown(finding.text)
         )
     except QuantityError as error:
         return misread(finding.path, finding.key, error)
@@ -145,8 +149,8 @@ def misread(path: Path, name: str, error: QuantityError) -> Violation:
     """The violation (GPU201) for a value that does not parse."""
     fix = error.fix
     if isinstance(error, SizeError):
-        fix = f"remove it, and add {shorthand.pasteable(_key_of_sizes(path), error.size)}"
-    return Violation(code="GPU201", path=field(path), message=f"{name}: {error.message}", fix=fix)
+        fix = f"remove it, and add {request.pasteable(_key_of_sizes(path), error.size)}"
+    return Violation(code="GPU201", path=field_path(path), message=f"{name}: {error.message}", fix=fix)
 
 
 def _key_of_sizes(path: Path) -> str:
@@ -172,7 +176,10 @@ def resources(container: Container) -> tuple[dict[str, FieldValue], list[Violati
         if not quantity.same(limit, container.requests.get(name, limit)):
             violations.append(overcommitted(container, name))
         try:
-            entry = _RESOURCES.get(name, "percent"), FieldValue(_amount(name, text), field(path), as_written(text))
+            entry = (
+                _RESOURCES.get(name, "percent"),
+                FieldValue(_amount(name, text), field_path(path), as_written(text)),
+            )
         except QuantityError as error:
             violations.append(misread(path, name, error))
         else:
@@ -201,9 +208,9 @@ def _amount(name: str, text: str) -> Any:
         case "gpu":
             return _devices(text)
         case "gpu-cores":
-            return shorthand.cores_from(quantity.served(text))
+            return request.cores_from(quantity.served(text))
         case key:
-            return shorthand.KEYS[key](text)
+            return request.KEYS[key](text)
 
 
 def _devices(text: str) -> Any:
@@ -211,18 +218,20 @@ def _devices(text: str) -> Any:
     try:
         number = quantity.served(text)
     except QuantityError as error:
-        other = shorthand.not_devices(text, error.message)
+        other = request.not_devices(text, error.message)
         raise (other if isinstance(other, SizeError) else error) from None
     if number > 1 and number.denominator > 1:
         low = number.numerator // number.denominator
         message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
         raise QuantityError(message, f"write {low} or {low + 1}")
-    return shorthand.devices_from(1, number)
+    return request.devices_from(1, number)
 
 
 def overcommitted(container: Container, name: str) -> Violation:
     """A request that differs from its limit (GPU401), both fields and values named."""
-    limits, requests = (field((*container.path, "resources", section, name)) for section in ("limits", "requests"))
+    limits, requests = (
+        field_path((*container.path, "resources", section, name)) for section in ("limits", "requests")
+    )
     return Violation(
         code="GPU401",
         path=requests,
@@ -266,3 +275,149 @@ def overridden(general: Mapping[str, FieldValue], special: Mapping[str, FieldVal
     for key in sorted(general.keys() & special.keys()) if general and special else ():
         if general[key].value != special[key].value:
             yield f'{special[key]} and wins over {general[key].path}, which says "{general[key].text}"'
+
+
+# Hints for labels and annotations that begin like the shorthand and are read by nothing.
+
+BEGINNINGS: Final = tuple(map("".join, product("gG", "pP", "uU")))
+"""How a key of the shorthand begins, in any capitals."""
+
+MOST_HINTS: Final = 8
+"""How many keys get a hint."""
+
+_SHARES: Final = frozenset({"fraction", "fractions", "share", "shares", "portion", "part", "percent", "percentage"})
+_SPELLINGS: Final[Mapping[str, Collection[str]]] = {
+    "gpu": _SHARES
+    | {
+        "",
+        "s",
+        "count",
+        "counts",
+        "num",
+        "number",
+        "nums",
+        "quantity",
+        "amount",
+        "device",
+        "devices",
+        "card",
+        "cards",
+    }
+    | {"limit", "limits", "request", "requests", "req", "total", "units", "size"},
+    "gpu-memory": {"mem", "memory", "vram", "ram", "memsize", "memorysize", "memlimit", "memorylimit", "memories"}
+    | {"memgb", "memgib", "memmb", "memmib", "memorygb", "memorymb", "memorymib", "memorygib", "framebuffer"},
+    "gpu-cores": {"core", "cores", "compute", "sm", "sms", "util", "utilization", "corepercent", "corepercentage"}
+    | {"corelimit", "corelimits"},
+    "gpu-model": {"type", "types", "product", "name", "kind", "cardtype", "cardmodel", "class", "sku", "models"}
+    | {"accelerator", "generation", "family"},
+    "gpu-profile": {"profiles", "slice", "slices", "mig", "migprofile", "partition", "partitions", "instance"},
+    "gpu-sharing": {"sharingstrategy", "sharingmode", "sharemode", "mode", "strategy", "shared"},
+    "gpu-backend": {"backends", "provider", "system", "plugin", "scheduler"},
+    "gpu-claim": {"claims", "claimname", "claimtemplate", "resourceclaim"},
+    "gpu-container": {"containers", "containername", "fractioncontainername"},
+    "gpu-tflops": {"tflop", "flops", "teraflops"},
+    "gpu-placement": {"policy", "schedulingpolicy", "schedulerpolicy", "spread", "binpack", "topology"},
+}
+"""What other systems and people write after `gpu` for each key, in small letters without dashes."""
+
+_KEY_OF: Final = {said: key for key in KEYS for said in {key.removeprefix("gpu-"), *_SPELLINGS[key]}}
+_LETTERS: Final = re.compile("[^a-z0-9]")
+
+
+def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> Iterator[str]:
+    """A warning for each label or annotation that begins with `gpu` and is read by nothing; MOST of them."""
+    strange = [(kind, section, key) for kind, section, key in _like_ours(pod) if not _read(kind, key, rulebook)]
+    for kind, section, key in strange[:MOST_HINTS]:
+        wish = _wish(kind, key, getattr(pod, section)[key], rulebook, nearest)
+        yield f"{field_path(('metadata', section, shown(key)))}: nothing here reads this {kind}. {wish}"
+    if len(strange) > MOST_HINTS:
+        yield f"{len(strange) - MOST_HINTS} more labels and annotations begin with gpu, and nothing here reads them"
+    yield from islice(_of_resources(pod, nearest), MOST_HINTS)
+
+
+def _of_resources(pod: Pod, nearest: Nearest) -> Iterator[str]:
+    """A warning for each resource that begins with `gpu` and has no domain, which the API server will refuse."""
+    for container in pod.containers:
+        for section, amounts in (("limits", container.limits), ("requests", container.requests)):
+            for name in amounts:
+                if name.startswith(BEGINNINGS) and "/" not in name and name not in RESOURCES:
+                    meant, _ = _meant(name, nearest)
+                    known = meant if meant in RESOURCES else ", ".join(sorted(RESOURCES))
+                    path = field_path((*container.path, "resources", section, shown(name)))
+                    yield f"{path}: Kubernetes takes no such resource. Write {known}"
+
+
+def _like_ours(pod: Pod) -> Iterator[tuple[SlotKind, str, str]]:
+    """The labels and annotations that begin like the shorthand, or have its domain, and are none of its keys."""
+    for section, kind in METADATA:
+        for key in getattr(pod, section):
+            plain = key.startswith(BEGINNINGS) and "/" not in key
+            if (plain or (kind == "label" and SUFFIX in key)) and not request.is_key(kind, key):
+                yield kind, section, key
+
+
+def _read(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
+    """Whether a rule or a policy reads or writes the key."""
+    known: Mapping[SlotKind, Collection[str]] | None = rulebook.cache.get(_read)
+    if known is None:
+        known = rulebook.cache[_read] = {
+            "label": _known("label", rulebook),
+            "annotation": _known("annotation", rulebook),
+        }
+    return key in known[kind]
+
+
+def _known(kind: SlotKind, rulebook: Rulebook) -> frozenset[str]:
+    modes = [mode.outputs for backend in rulebook.enabled for mode in backend.modes]
+    outputs = [*modes, *(backend.inject.outputs for backend in rulebook.enabled)]
+    policies = rulebook.tenancy.policies
+    if kind == "label":
+        written: Sequence[Collection[str]] = [*(one.labels for one in outputs), *(one.labels for one in policies)]
+    else:
+        written = [*(one.annotations for one in outputs), *(one.annotations for one in policies)]
+    return frozenset(chain(rulebook.slots[kind], rulebook.annotations, *written, (NOTE, DEFAULT_CONTAINER)))
+
+
+def _wish(kind: SlotKind, key: str, value: Any, rulebook: Rulebook, nearest: Nearest) -> str:
+    """What to do about a key: what to write instead, or what it may have been meant for."""
+    if SUFFIX in key:
+        return f"Write it as an annotation: {pasteable(key, str(value))}"
+    meant, sure = _meant(key, nearest)
+    if not meant:
+        return 'It asks for no GPU; a pod asks with gpu: "1"'
+    written = _instead(kind, meant, key, str(value))
+    owner = rulebook.all_slots[kind].get(key)
+    if owner is not None:
+        names = " or ".join(backend.name for backend in owner.known[:2])
+        return f"It belongs to {names}, which this cluster does not enable. Write {written}"
+    return f"Write {written}" if sure else f"Did you mean {written}?"
+
+
+def _meant(key: str, nearest: Nearest) -> tuple[str, bool]:
+    """The key of the shorthand that a key stands for, empty if none; and whether that is certain."""
+    said = _KEY_OF.get(_after_gpu(key))
+    if said is not None:
+        return said, True
+    return nearest.word(key.replace("_", "-"), KEYS, cutoff=0.8), False
+
+
+def _instead(kind: SlotKind, meant: str, key: str, text: str) -> str:
+    """The key and value to write, in the same place; an example if the value is none of that key."""
+    share = _after_gpu(key) in _SHARES
+    example = pasteable("gpu", "0.3") if share else EXAMPLES[meant]
+    written = pasteable(meant, text) if _fits(meant, text, share=share) else example
+    return written if kind == "label" or meant == "gpu" else PREFIX + written.removeprefix("gpu-")
+
+
+def _fits(meant: str, text: str, *, share: bool) -> bool:
+    """Whether the value is one of the other key; a percentage is no number of devices."""
+    try:
+        value = KEYS[meant](text)
+    except QuantityError:
+        return False
+    return not share or (isinstance(value, Devices) and value.share is not None)
+
+
+def _after_gpu(key: str) -> str:
+    """What follows `gpu` in a key, in small letters without dashes."""
+    return _LETTERS.sub("", key.lower())[len("gpu") :]

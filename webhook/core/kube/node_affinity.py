@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from webhook.core.kube.fields import Path, at, field_path
 from webhook.core.kube.patch import Append, Edit, Put
-from webhook.core.kube.paths import Path, at, field
 from webhook.core.kube.pod import Pod
 from webhook.core.violations import Violation
 
@@ -132,7 +132,7 @@ def _join(requirement: Requirement, together: dict[str, Requirement]) -> Iterato
         return
     yield Violation(
         code="GPU502",
-        path=field(TERMS),
+        path=field_path(TERMS),
         message=f'the containers "{other.container}" and "{requirement.container}" need different nodes: '
         f"{requirement.key} {_one_of(other.values)}, and {_one_of(requirement.values)}",
         fix="ask for one model in the whole pod, or use two pods",
@@ -287,4 +287,4 @@ def _presence(present: Expressions, requirement: Requirement) -> str | None:
 def _excluded(requirement: Requirement, path: Path, said: str) -> Violation:
     message = f"the pod's {said}, and the GPU it asks for is on nodes {requirement}"
     fix = f"remove {requirement.key} from the pod's node selection"
-    return Violation(code="GPU502", path=field(path), message=message, fix=fix, rule=requirement.rule)
+    return Violation(code="GPU502", path=field_path(path), message=message, fix=fix, rule=requirement.rule)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from webhook.core.kube.paths import Path, at, pointer
+from webhook.core.kube.fields import Path, at, pointer
 
 
 class Put(NamedTuple):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
-from webhook.core.kube.paths import Path, at
-from webhook.core.kube.paths import field as path_of
+from webhook.core.kube.fields import Path, at
+from webhook.core.kube.fields import field_path as path_of
 from webhook.core.violations import Refusal, Violation
 
 T = TypeVar("T")

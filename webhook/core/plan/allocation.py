@@ -6,232 +6,226 @@ shorthand for them. The check of a stored pod, the policies and the reports shar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import reduce
-from typing import NamedTuple
+from typing import Final
 
-from webhook.core.backends import cards, charge, partitions, read_back, translate
+from webhook.core import request as requests
+from webhook.core.backends import cards, charge, read_back, translate
 from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends.cards import Recognised
 from webhook.core.backends.charge import Measure
 from webhook.core.interpret import extended_resources, locations
-from webhook.core.interpret.container_request import ContainerRequest
+from webhook.core.interpret.interpret import ContainerRequest, Interpretation, interpret
 from webhook.core.kube.pod import Pod
-from webhook.core.plan import choose, resource_claims, text
+from webhook.core.kube.quantity import Fraction
+from webhook.core.plan import choose, inject
 from webhook.core.plan.choose import Assignment
-from webhook.core.plan.reach import Reach
-from webhook.core.request import shorthand
-from webhook.core.request.request import GpuRequest
+from webhook.core.plan.inject import NodeSelection
+from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode
 from webhook.core.rules.rulebook import Rulebook, Surroundings
-from webhook.core.rules.vocabulary import Slot, SlotKind
-
-
-class Found(NamedTuple):
-    """The card of a container's node, and the partition that all cards of the node are cut into."""
-
-    card: Card | None
-    profile: str | None = None
+from webhook.core.rules.verbs import Slot, SlotKind
+from webhook.core.violations import Violation
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """What a container has: how a back end serves it, and what that counts as."""
 
-    served: Assignment
+    assignment: Assignment
     measure: Measure
 
 
-def lasting(seen: Pod, rulebook: Rulebook) -> Rulebook:
+CardOnNode = Callable[[Backend], Recognised]
+"""The card that a container of a back end gets, and the partition that all cards of the node are cut into."""
+
+
+def lasting_rulebook(pod: Pod, rulebook: Rulebook) -> Rulebook:
     """The rulebook without surroundings, but with the card that /mutate noted on the pod.
 
     What a pod counts must not change with the nodes of the cluster, nor with the claims that the pod names.
     """
-    card = rulebook.devices.get(str(seen.annotations.get(locations.CARD, "")).lower())
+    card = rulebook.devices.get(str(pod.annotations.get(locations.CARD, "")).lower())
     key = (Surroundings, card and card.model)
-    known: Rulebook | None = rulebook.cache.get(key)
-    if known is None:
-        known_cards = {backend.name: card for backend in rulebook.enabled if backend.serves(card)} if card else {}
-        known = replace(rulebook, surroundings=Surroundings(cards=known_cards), sources=())
-        rulebook.cache[key] = known
-    return known
+    lasting: Rulebook | None = rulebook.cache.get(key)
+    if lasting is None:
+        noted = {backend.name: card for backend in rulebook.enabled if backend.serves(card)} if card else {}
+        lasting = replace(rulebook, surroundings=Surroundings(cards=noted), sources=())
+        rulebook.cache[key] = lasting
+    return lasting
 
 
-def of(asked: ContainerRequest, reach: Reach, said: Allocation | None = None) -> Allocation:
-    """The allocation of a container: the largest that any node gives on which its pod may run.
-
-    The shorthand (`said`, if it was read before) is not undercut. Resources alone are those of the owner to whose
-    nodes the pod is bound; else the cluster's order decides, between equal ranks the largest. If labels tell each
-    owner's nodes and the pod is bound to none of them, it may get what any known back end gives. Raises
-    CannotExpressError.
-    """
-    rulebook = reach.rulebook
-    meant = said or written(asked, rulebook) or _preferred(_ranked_readings(asked, rulebook))
-    if _is_sure(asked, meant, rulebook):
-        return meant
-    owners = _with_the_card(_owners_on_nodes(asked, rulebook), meant, reach)
-    enabled = [owner for owner in owners if owner.name in rulebook.orders["whole"]]
-    found = _readings(asked, enabled, rulebook)
-    bound = [one for one in found if reach.stays_with(one.served)]
-    if reach.stays_with(meant.served):
-        bound = [meant, *(one for one in bound if one.served.backend.name != meant.served.backend.name)]
-    if bound and asked.request is None and "gpu-backend" not in asked.stated:
-        return _largest(bound)
-    if not bound and all(reach.pool(one.served) for one in found):
-        found += _readings(asked, [owner for owner in owners if owner not in enabled], rulebook)
-    return _largest([meant, *(bound or found)])
+# What a container has: by its shorthand, by its resources, by its claims, and the most that it may have.
 
 
-def _owners_on_nodes(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Backend]:
-    """All back ends whose nodes have the container's resources; its annotations and labels may be those of others."""
-    names = {name for name in asked.extended.amounts if not isinstance(name, Slot)}
-    return [owner for owner in rulebook.resources[next(iter(names))].known if names <= owner.owns]
-
-
-def _with_the_card(owners: Sequence[Backend], meant: Allocation, reach: Reach) -> Sequence[Backend]:
-    """Those that serve a card that the container asks for, if its pod is bound to such cards; else all of them."""
-    if not reach.stays_on_card(meant.served):
-        return owners
-    there = [reach.rulebook.devices[model.lower()] for model in _named(meant.served.asked)]
-    return [owner for owner in owners if any(owner.serves(one) for one in there)]
-
-
-def _is_sure(asked: ContainerRequest, meant: Allocation, rulebook: Rulebook) -> bool:
-    """Whether no node can give more or less: nobody else owns the resources, or all owners count whole devices."""
-    known = [rulebook.resources[name] for name in asked.extended.amounts if not isinstance(name, Slot)]
-    if not known or not all(resource.shared for resource in known):
-        return True
-    return meant.served.request.devices == "whole" and all(resource.only_counts for resource in known)
-
-
-def _largest(found: Sequence[Allocation]) -> Allocation:
-    """The first of the largest; where the first has a card of unknown size, sizes do not count."""
-    sized = not found[0].measure.unsized
-    return max(found, key=lambda one: (one.measure.devices, one.measure.memory if sized else 0))
-
-
-def _ranked_readings(asked: ContainerRequest, rulebook: Rulebook) -> list[tuple[int, Allocation]]:
-    """What the resources alone mean, by the rank of each owner; raises the first's reason if nobody can read them."""
-    found: list[tuple[int, Allocation]] = []
-    failed = CannotExpressError("GPU405", "no back end owns all of it", "use two containers")
-    for rank, owner in reversed(_ranked_owners(asked, rulebook)):
-        try:
-            found.append((rank, _as_read(asked, owner, Found(card(asked, owner, rulebook)), rulebook)))
-        except CannotExpressError as reason:
-            failed = reason
-    if not found:
-        raise failed
-    return found
-
-
-def _readings(asked: ContainerRequest, owners: Iterable[Backend], rulebook: Rulebook) -> list[Allocation]:
-    """What each of these owners' nodes give for the resources, if they give anything."""
-    found: list[Allocation] = []
-    for owner in owners:
-        with suppress(CannotExpressError):
-            found.append(_as_read(asked, owner, Found(card(asked, owner, rulebook)), rulebook))
-    return found
-
-
-def written(asked: ContainerRequest, rulebook: Rulebook) -> Allocation | None:
+def from_shorthand(demand: ContainerRequest, rulebook: Rulebook) -> Allocation | None:
     """The allocation by the container's shorthand, if a back end translates it to exactly these resources; else None.
 
     Resources alone can be ambiguous: a partition and a whole card may both be 1 of the same resource.
     """
-    if asked.request is None or not asked.extended.amounts:
+    amounts = demand.extended.amounts
+    if demand.request is None or not amounts:
         return None
-    bare = replace(asked, extended=extended_resources.NOTHING)
-    found: list[tuple[int, Allocation]] = []
-    for rank, owner in _ranked_owners(asked, rulebook):
-        if found and rank > found[0][0]:
+    bare = replace(demand, extended=extended_resources.NOTHING)
+    best: list[Allocation] = []
+    best_rank = 0
+    for rank, owner in _ranked_owners(demand, rulebook):
+        if best and rank > best_rank:
             break
-        served = as_written(bare, owner, rulebook)
-        if served is not None and served.amounts == asked.extended.amounts:
-            found.append((rank, _as_served(served, rulebook)))
-    return _preferred(found) if found else None
+        candidate = choose.attempt(bare, owner, rulebook)
+        if isinstance(candidate, Assignment) and candidate.amounts == amounts:
+            best.append(_measured(candidate, rulebook))
+            best_rank = rank
+    return max(best, key=lambda allocation: allocation.measure.devices, default=None)
 
 
-def as_written(bare: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Assignment | None:
-    """How a back end serves a container without resources; None if it cannot."""
-    try:
-        return choose.consider(bare, backend, rulebook)
-    except CannotExpressError:
-        return None
-
-
-def _preferred(found: Sequence[tuple[int, Allocation]]) -> Allocation:
-    return max(found, key=lambda one: (-one[0], one[1].measure.devices))[1]
-
-
-def _ranked_owners(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[tuple[int, Backend]]:
-    """The back ends that own all of a container's resources, with their ranks; else those that are not enabled."""
-    owners = enabled_owners(asked, rulebook)
-    if not owners:
-        return [(0, owner) for owner in known_owners(asked, rulebook)]
-    named = asked.stated.get("gpu-backend")
-    chosen = [owner for owner in owners if named is not None and owner.name == named.value]
-    ranks = rulebook.ranks["whole" if asked.request is None else asked.request.devices]
-    return sorted(((ranks[owner.name], owner) for owner in chosen or owners), key=lambda ranked: ranked[0])
-
-
-def enabled_owners(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Backend]:
-    """The enabled back ends that own all of a container's resources; the one that it names is first."""
-    names, named = asked.extended.amounts.keys(), asked.stated.get("gpu-backend")
-    owners = [owner for owner in rulebook.resources[next(iter(names))].owners if names <= owner.owns]
-    return owners if named is None else sorted(owners, key=lambda owner: owner.name != named.value)
-
-
-def known_owners(asked: ContainerRequest, rulebook: Rulebook) -> Sequence[Backend]:
-    """All back ends that own all of a container's resources, enabled or not."""
-    names = asked.extended.amounts.keys()
-    return [owner for owner in rulebook.resources[next(iter(names))].known if names <= owner.owns]
-
-
-def read(
-    asked: ContainerRequest, owners: Iterable[Backend], find: Callable[[Backend], Found], rulebook: Rulebook
+def from_resources(
+    demand: ContainerRequest, owners: Iterable[Backend], card_on_node: CardOnNode, rulebook: Rulebook
 ) -> Allocation:
-    """The allocation by the first owner that can read the container's resources; raises CannotExpressError.
-
-    `find` returns the card that a container of a back end gets.
-    """
+    """The allocation by the first owner that can read the container's resources; raises CannotExpressError."""
     reasons: list[CannotExpressError] = []
-    for backend in owners:
-        try:
-            return _as_read(asked, backend, find(backend), rulebook)
-        except CannotExpressError as reason:
-            reasons.append(reason)
+    for reading in _readings(demand, owners, rulebook, card_on_node):
+        if isinstance(reading, Allocation):
+            return reading
+        reasons.append(reading)
     if reasons:
         raise reasons[0]
-    names = " and ".join(asked.extended.amounts)
+    names = " and ".join(demand.extended.amounts)
     raise CannotExpressError("GPU405", f"no enabled back end owns {names}", "enable one that does")
 
 
-def _as_read(asked: ContainerRequest, backend: Backend, found: Found, rulebook: Rulebook) -> Allocation:
-    said = asked.extended.amounts
-    amounts = {name: said[name] for name in said if name in backend.owns or not isinstance(name, Slot)}
-    request, mode = read_back.understand(amounts, cards.for_card(backend, found.card), asked.annotations)
-    if found.profile is not None and request.devices == "whole":
-        request = replace(request, profile=found.profile)
-    if backend.partitions is not None and mode.when.devices == "profile" and found.card and request.devices == "part":
-        request = partitions.cut(request, found.card, backend)
-    return _as_served(
-        Assignment(asked=asked, backend=backend, request=request, mode=mode, card=found.card, amounts=amounts),
-        rulebook,
-    )
+def from_claims(demand: ContainerRequest, pod: Pod, rulebook: Rulebook) -> Allocation | None:
+    """The allocation of a container that was translated into resource claims; None if it was not."""
+    used = inject.used_claims(pod, demand.container)
+    for candidate in choose.candidates(demand, rulebook) if used else ():
+        if isinstance(candidate, Assignment):
+            templates = inject.claim_templates(candidate, rulebook)
+            if templates and used.issuperset(templates):
+                return _measured(candidate, rulebook)
+    return None
 
 
-def _as_served(served: Assignment, rulebook: Rulebook) -> Allocation:
-    return Allocation(
-        served, measure(served.asked, served.request, served.backend, served.card, [served.mode], rulebook)
-    )
+def largest_possible(
+    demand: ContainerRequest, nodes: NodeSelection, shorthand: Allocation | None = None
+) -> Allocation:
+    """The allocation of a container: the largest that any node gives on which its pod may run.
+
+    What `from_shorthand` found, now or before (`shorthand`), is not undercut. Resources alone are those of the owner
+    to whose nodes the pod is bound; else the cluster's order decides, between equal ranks the largest. If labels tell
+    each owner's nodes and the pod is bound to none of them, it may get what any known back end gives. Raises
+    CannotExpressError.
+    """
+    rulebook = nodes.rulebook
+    likely = shorthand or from_shorthand(demand, rulebook)
+    if likely is None:
+        reasons: list[CannotExpressError] = []
+        ranks: list[tuple[int, Allocation]] = []
+        for rank, owner in reversed(_ranked_owners(demand, rulebook)):
+            for reading in _readings(demand, [owner], rulebook):
+                if isinstance(reading, Allocation):
+                    ranks.append((rank, reading))
+                else:
+                    reasons.append(reading)
+        if not ranks:
+            nobody = CannotExpressError("GPU405", "no back end owns all of it", "use two containers")
+            raise reasons[-1] if reasons else nobody
+        likely = max(ranks, key=lambda ranked: (-ranked[0], ranked[1].measure.devices))[1]
+
+    # No node gives more or less if nobody else owns the resources, or if all owners count whole devices.
+    names = [name for name in demand.extended.amounts if not isinstance(name, Slot)]
+    resources = [rulebook.resources[name] for name in names]
+    if not resources or not all(resource.shared for resource in resources):
+        return likely
+    if likely.assignment.request.devices == "whole" and all(resource.only_counts for resource in resources):
+        return likely
+
+    # All back ends whose nodes have the resources and the card; annotations and labels may be those of others.
+    owners = [owner for owner in resources[0].known if owner.owns.issuperset(names)]
+    if nodes.binds_to_card(likely.assignment):
+        there = [rulebook.devices[model.lower()] for model in _models_asked(likely.assignment.demand)]
+        owners = [owner for owner in owners if any(owner.serves(card) for card in there)]
+    enabled = [owner for owner in owners if owner.name in rulebook.orders["whole"]]
+    readings = [reading for reading in _readings(demand, enabled, rulebook) if isinstance(reading, Allocation)]
+    bound = [reading for reading in readings if nodes.binds_to(reading.assignment)]
+    if nodes.binds_to(likely.assignment):
+        backend = likely.assignment.backend.name
+        bound = [likely, *(reading for reading in bound if reading.assignment.backend.name != backend)]
+    possible = bound or readings
+    if not bound and all(nodes.pool(reading.assignment) for reading in readings):
+        others = [owner for owner in owners if owner not in enabled]
+        possible += [reading for reading in _readings(demand, others, rulebook) if isinstance(reading, Allocation)]
+    if not bound or demand.request is not None or "gpu-backend" in demand.stated:
+        possible = [likely, *possible]
+
+    # The first of the largest; where the first has a card of unknown size, sizes do not count.
+    sized = not possible[0].measure.unsized
+    return max(possible, key=lambda reading: (reading.measure.devices, reading.measure.memory if sized else 0))
+
+
+def _ranked_owners(demand: ContainerRequest, rulebook: Rulebook) -> Sequence[tuple[int, Backend]]:
+    """The back ends that own all of a container's resources, with their ranks; else those that are not enabled."""
+    owners = enabled_owners(demand, rulebook)
+    if not owners:
+        return [(0, owner) for owner in known_owners(demand, rulebook)]
+    stated = demand.stated.get("gpu-backend")
+    if stated is not None and owners[0].name == stated.value:
+        owners = owners[:1]
+    ranks = rulebook.ranks["whole" if demand.request is None else demand.request.devices]
+    return sorted(((ranks[owner.name], owner) for owner in owners), key=lambda ranked: ranked[0])
+
+
+def enabled_owners(demand: ContainerRequest, rulebook: Rulebook) -> Sequence[Backend]:
+    """The enabled back ends that own all of a container's resources; the one that it names is first."""
+    names, stated = demand.extended.amounts.keys(), demand.stated.get("gpu-backend")
+    owners = [owner for owner in rulebook.resources[next(iter(names))].owners if names <= owner.owns]
+    return owners if stated is None else sorted(owners, key=lambda owner: owner.name != stated.value)
+
+
+def known_owners(demand: ContainerRequest, rulebook: Rulebook) -> Sequence[Backend]:
+    """All back ends that own all of a container's resources, enabled or not."""
+    names = demand.extended.amounts.keys()
+    return [owner for owner in rulebook.resources[next(iter(names))].known if names <= owner.owns]
+
+
+def _readings(
+    demand: ContainerRequest, owners: Iterable[Backend], rulebook: Rulebook, card_on_node: CardOnNode | None = None
+) -> Iterator[Allocation | CannotExpressError]:
+    """What the resources alone mean to each of these owners, or why they mean nothing."""
+    amounts = demand.extended.amounts
+    for backend in owners:
+        own = {name: amounts[name] for name in amounts if name in backend.owns or not isinstance(name, Slot)}
+        there = card_on_node(backend) if card_on_node else Recognised(expected_card(demand, backend, rulebook), None)
+        try:
+            request, mode = read_back.understand(own, cards.for_card(backend, there.card), demand.annotations)
+            if there.profile is not None and request.devices == "whole":
+                request = replace(request, profile=there.profile)
+            cut = backend.partitions is not None and mode.when.devices == "profile" and request.devices == "part"
+            if cut and there.card:
+                request = translate.cut_partition(request, there.card, backend)
+        except CannotExpressError as reason:
+            yield reason
+            continue
+        assignment = Assignment(
+            demand=demand, backend=backend, request=request, mode=mode, card=there.card, amounts=own
+        )
+        yield _measured(assignment, rulebook)
+
+
+# What a request counts as.
+
+
+def _measured(assignment: Assignment, rulebook: Rulebook) -> Allocation:
+    demand, request, backend = assignment.demand, assignment.request, assignment.backend
+    return Allocation(assignment, measure(demand, request, backend, assignment.card, [assignment.mode], rulebook))
 
 
 def measure(
-    asked: ContainerRequest,
+    demand: ContainerRequest,
     request: GpuRequest,
     backend: Backend,
     card: Card | None,
@@ -239,90 +233,157 @@ def measure(
     rulebook: Rulebook,
 ) -> Measure:
     """What a request counts as; on an unknown card the largest of those that it may be."""
-    others = text.taken_for(_named(asked), modes, rulebook)
-    sure = _on_card(asked, request, backend, card, modes, rulebook)
-    return reduce(Measure.at_least, (charge.asked(request, other) for other in others), sure)
+    models = _models_asked(demand)
+    measured = charge.asked(request, card)
+    if card is None and request.profile is not None:
+        having = [other for other in cards.card_served(backend, rulebook) if request.profile in other.profiles]
+        could_be = [other for other in having if not models or other.model in models] or having
+        measured = reduce(Measure.at_least, [charge.asked(request, other) for other in could_be] or [measured])
+    elif card is None:
+        sizes = [charge.asked(request, rulebook.devices[model.lower()]).memory for model in models]
+        measured = replace(measured, memory=max(sizes), unsized=Fraction(0)) if sizes else measured
+        if request.devices == "part" and all(mode.when.devices == "profile" for mode in modes):
+            for other in cards.card_served(backend, rulebook):
+                if not models or other.model in models:
+                    with suppress(CannotExpressError):  # the share becomes a partition; which one depends on the card
+                        cut = translate.cut_partition(request, other, backend)
+                        measured = measured.at_least(charge.asked(cut, other))
+    others = inject.taken_for(models, modes, rulebook)
+    return reduce(Measure.at_least, (charge.asked(request, other) for other in others), measured)
 
 
-def _on_card(
-    asked: ContainerRequest,
-    request: GpuRequest,
-    backend: Backend,
-    card: Card | None,
-    modes: Sequence[Mode],
-    rulebook: Rulebook,
-) -> Measure:
-    plain = charge.asked(request, card)
-    if card is not None:
-        return plain
-    named = _named(asked)
-    if request.profile is not None:
-        having = [one for one in cards.served(backend, rulebook) if request.profile in one.profiles]
-        could_be = [one for one in having if not named or one.model in named] or having
-        return reduce(Measure.at_least, (charge.asked(request, one) for one in could_be)) if could_be else plain
-    sizes = [charge.asked(request, rulebook.devices[model.lower()]).memory for model in named]
-    plain = replace(plain, memory=max(sizes), unsized=Fraction(0)) if sizes else plain
-    if request.devices != "part" or any(mode.when.devices != "profile" for mode in modes):
-        return plain
-    return reduce(Measure.at_least, _cut(request, named, backend, rulebook), plain)
-
-
-def _cut(request: GpuRequest, named: Sequence[str], backend: Backend, rulebook: Rulebook) -> Iterator[Measure]:
-    """What the partition counts as that a share becomes, on each card that it may get."""
-    for one in cards.served(backend, rulebook):
-        if not named or one.model in named:
-            with suppress(CannotExpressError):
-                yield charge.asked(partitions.cut(request, one, backend), one)
-
-
-def models(asked: ContainerRequest, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook) -> tuple[str, ...]:
+def possible_models(
+    demand: ContainerRequest, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook
+) -> tuple[str, ...]:
     """The card models that a container may get, if it names any or its card is known; none: any."""
-    named = _named(asked)
-    others = [other.model for other in text.taken_for(named, modes, rulebook)]
-    return (*named, *others) or ((card.model,) if card else ())
+    asked = _models_asked(demand)
+    others = [other.model for other in inject.taken_for(asked, modes, rulebook)]
+    return (*asked, *others) or ((card.model,) if card else ())
 
 
-def _named(asked: ContainerRequest) -> tuple[str, ...]:
+def _models_asked(demand: ContainerRequest) -> tuple[str, ...]:
     """The card models that a container asks for."""
-    said = asked.stated.get("gpu-model")
-    return said.value if said else ()
+    stated = demand.stated.get("gpu-model")
+    return stated.value if stated else ()
 
 
-def card(asked: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Card | None:
+def expected_card(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Card | None:
     """The card if the node is unknown: the model that is asked for, or the cluster's."""
-    return translate.find_card(GpuRequest(models=_named(asked)), rulebook, backend)
+    return translate.find_card(GpuRequest(models=_models_asked(demand)), rulebook, backend)
 
 
-def claimed(asked: ContainerRequest, seen: Pod, rulebook: Rulebook) -> Allocation | None:
-    """The allocation of a container that was translated into resource claims; None if it was not."""
-    there = resource_claims.used(seen, asked.container)
-    for candidate in choose.candidates(asked, rulebook) if there else ():
-        if isinstance(candidate, Assignment) and there.issuperset(
-            resource_claims.templates(candidate, rulebook) or [""]
-        ):
-            return _as_served(candidate, rulebook)
-    return None
+# What of a pod's metadata an allocation depends on.
 
 
 def depends(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
     """Whether what a pod holds may depend on its `label` or `annotation` of this key, by any loaded rule."""
-    if shorthand.is_key(kind, key):
+    if requests.is_key(kind, key):
         return (kind, key) != ("annotation", locations.NOTE)
-    if key in rulebook.all_slots[kind]:
-        return True
-    if kind == "label":
-        return False
-    return (
-        key in rulebook.all_annotations
-        or key in addresses(rulebook)
-        or rulebook.as_ruled(key) in rulebook.all_slots[kind]
-    )
+    slots = rulebook.all_slots[kind]
+    if key in slots or kind == "label":
+        return key in slots
+    return key in rulebook.all_annotations or key in addresses(rulebook) or rulebook.as_ruled(key) in slots
 
 
 def addresses(rulebook: Rulebook) -> frozenset[str]:
-    """The annotations that may name the container that another is for; found once for each rulebook."""
-    known: frozenset[str] | None = rulebook.cache.get(addresses)
-    if known is None:
+    """The annotations that may name the container that another is for; made once for each rulebook."""
+    keys: frozenset[str] | None = rulebook.cache.get(addresses)
+    if keys is None:
         resources = [resource for by_key in rulebook.all_slots.values() for resource in by_key.values()]
-        known = rulebook.cache[addresses] = frozenset(key for each in resources for key in each.addresses)
-    return known
+        keys = rulebook.cache[addresses] = frozenset(key for resource in resources for key in resource.addresses)
+    return keys
+
+
+# The check that a pod, as it would be stored, gives at least what its shorthand asks.
+
+CREATE_AGAIN: Final = "create the pod again; if it happens again, show this to an operator of the cluster"
+"""The fix for a pod that the mutating webhook has not translated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The violations, and how the pod was read: the rulebook, the interpretation, the allocations by container."""
+
+    violations: Sequence[Violation]
+    interpretation: Interpretation
+    rulebook: Rulebook
+    allocations: Mapping[str, Allocation]
+
+
+def check_sufficient(pod: Pod, rulebook: Rulebook) -> Checked:
+    """Compare what each container asks with its resources.
+
+    The replica that translated the pod may have a back end enabled that this one has not. So if something seems to be
+    missing from a pod with the note of a translation, it is read again with the annotations and labels of every back
+    end, enabled or not.
+    """
+    checked = _check(pod, rulebook)
+    if checked.violations and locations.NOTE in pod.annotations:
+        again = _check(pod, replace(rulebook, slots=rulebook.all_slots, annotations=rulebook.all_annotations))
+        if not again.violations:
+            return again
+    return checked
+
+
+def _check(pod: Pod, rulebook: Rulebook) -> Checked:
+    interpretation = interpret(pod, rulebook)
+    lasting = lasting_rulebook(pod, rulebook)
+    note = pod.annotations.get(locations.NOTE)
+    # A model that this replica's catalogue lacks (3xx) may be in that of the replica that translated.
+    violations = [violation for violation in interpretation.violations if not violation.code.startswith("GPU3")]
+    allocations: dict[str, Allocation] = {}
+    for demand in interpretation.asked:
+        container, amounts = demand.container, demand.extended.amounts
+        allocation = from_shorthand(demand, lasting)
+        if allocation is not None:
+            allocations[container.name] = allocation
+            if _has_claims(allocation.assignment, pod, rulebook):
+                continue
+
+        # Resources that no rule here knows may be those of a back end that only the translating replica knows, if the
+        # pod has its note. The note proves nothing, and a forged one gives no GPU.
+        if demand.request is None or (note is not None and any(extended_resources.foreign(container, rulebook))):
+            continue
+        owners: Sequence[Backend] = ()
+        if amounts:
+            owners = known_owners(demand, rulebook)
+        elif note is not None and inject.made_for(pod, container):
+            continue  # another webhook, which runs later, made claims of its resources
+        elif inject.used_claims(pod, container):
+            owners = [backend for backend in rulebook.backends.values() if any(mode.claims for mode in backend.modes)]
+        if any(_suffices(demand, owner, pod, rulebook) for owner in owners):
+            continue
+        if amounts:
+            there = ", ".join(f"{name}: {demand.extended.texts[name]}" for name in amounts)
+            code, path = "GPU602", extended_resources.where(container, next(iter(amounts)))
+            lack = f"would get {there} ({'untranslated' if note is None else note})"
+            fix = f"remove {', '.join(amounts)}; the shorthand writes what it needs"
+        else:
+            code, path, fix = "GPU601", demand.request.path(), CREATE_AGAIN
+            lack = "has no GPU resource: the mutating webhook did not run, or another one took its work away"
+        message = f'the container "{container.name}" asks for {demand.request} and {lack}'
+        violations.append(Violation(code=code, path=path, message=message, fix=fix))
+    return Checked(violations, interpretation, rulebook, allocations)
+
+
+def _has_claims(assignment: Assignment, pod: Pod, rulebook: Rulebook) -> bool:
+    """Whether a container has the resource claims that its shorthand becomes."""
+    if not assignment.mode.claims:
+        return True
+    templates = inject.claim_templates(assignment, rulebook)
+    return not templates or inject.used_claims(pod, assignment.demand.container).issuperset(templates)
+
+
+def _suffices(demand: ContainerRequest, owner: Backend, pod: Pod, rulebook: Rulebook) -> bool:
+    """Whether a back end reads the container's resources as at least what is asked, or would write exactly these."""
+    amounts = demand.extended.amounts
+    if amounts and demand.request is not None:
+        with suppress(CannotExpressError):
+            given, _ = read_back.understand(amounts, owner, demand.annotations)
+            card = translate.find_card(demand.request, rulebook, owner)
+            if read_back.gives(given, translate.with_cores(demand.request, card), card):
+                return True
+    candidate = choose.attempt(replace(demand, extended=extended_resources.NOTHING), owner, rulebook)
+    if isinstance(candidate, choose.Failure) or candidate.amounts != amounts:
+        return False
+    return _has_claims(candidate, pod, rulebook)

@@ -7,95 +7,236 @@ unless the rule says `enforce`. If it cannot be kept without breaking the back e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
+from webhook.core.backends import amounts, cards
+from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends.charge import charge
 from webhook.core.forms import labels
 from webhook.core.kube import node_affinity
-from webhook.core.kube.node_affinity import Requirement
+from webhook.core.kube.fields import Path, at, field_path, mapping, objects
+from webhook.core.kube.node_affinity import Bounds, Requirement
 from webhook.core.kube.patch import Append, Edit, Put, Remove
-from webhook.core.kube.paths import Path, field
-from webhook.core.kube.pod import Container, Pod
-from webhook.core.plan import text
+from webhook.core.kube.pod import INIT, SIDECAR, Container, Pod
+from webhook.core.kube.quantity import Fraction, show_size
 from webhook.core.plan.choose import Assignment
-from webhook.core.plan.reach import Reach, requirements
-from webhook.core.rules.outputs import Constant, Output
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.modes import Companions, Constant, Mode, Output
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.vocabulary import Slot, SlotKind
+from webhook.core.rules.verbs import Slot, SlotKind, holes
 from webhook.core.violations import Violation
+
+# The text that rules write into annotations, labels, env and node affinity.
+
+_OF_MODELS: Final = frozenset({"product", "lookalikes", "model"})
+"""Words that have no value if no model is asked for."""
+
+
+def texts(output: Output, assignment: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    """The values of an output, in order; empty if it is to be left out."""
+    request = assignment.request
+    if not isinstance(output, Constant):
+        if output.is_number:
+            number, _ = amounts.express(output, request, assignment.card)
+            return [] if number is None else [amounts.as_text(output, number)]
+        values = _words(output.what, output.form, assignment, rulebook)
+        return [text for value in values for text in output.values.get(value, (value,))]
+    filled: list[str] = []
+    for template in output.texts:
+        # A hole is filled with each product or model in turn; without any value the text is left out.
+        variants = [template]
+        open_holes = holes(template)
+        for hole in dict.fromkeys(open_holes):
+            words = _words(hole, "label", assignment, rulebook)
+            if hole == "product" and "profile" in open_holes and not request.models:
+                able = cards.card_served(assignment.backend, rulebook)
+                names = [name for card in able if request.profile in card.profiles for name in card.names]
+                words = [cards.as_label(name) for name in names]
+            variants = [text.replace(f"{{{hole}}}", word) for text in variants for word in words]
+        filled += [text for text in variants if text]
+    return filled
+
+
+def text(output: Output, assignment: Assignment, rulebook: Rulebook) -> str | None:
+    """The values of an output joined by commas; None if it is to be left out."""
+    if output.what in _OF_MODELS and not assignment.request.models:
+        return None
+    return ",".join(texts(output, assignment, rulebook)) or None
+
+
+def _words(what: str, form: str, assignment: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    """What a word of a rule stands for in this request; empty if it has no value."""
+    request = assignment.request
+    match what:
+        case "container":
+            return (assignment.demand.container.name,)
+        case "memory":
+            return () if request.memory is None else (show_size(request.memory),)
+        case "model":
+            return request.models
+        case "product":
+            names = [name for model in request.models for name in rulebook.devices[model.lower()].names]
+        case "lookalikes":
+            names = [name for _, name in _lookalikes("product", request.models, rulebook)] if request.models else []
+        case "profile" | "placement" | "claim":
+            value = getattr(request, what)
+            return () if value is None else (value,)
+        case _:
+            return ()
+    return [cards.as_label(name) for name in names] if form == "label" else names
+
+
+def taken_for(models: Sequence[str], modes: Iterable[Mode], rulebook: Rulebook) -> Sequence[Card]:
+    """The cards that a system with one of these modes may give, beside the models that it is asked for."""
+    loosely = {mode.loosely for mode in modes if mode.loosely} if models else ()
+    alike = (card for what in loosely for card, _ in _lookalikes(what, models, rulebook))
+    return list({card.model: card for card in alike}.values())
+
+
+def _lookalikes(what: str, models: Sequence[str], rulebook: Rulebook) -> list[tuple[Card, str]]:
+    """Other cards and their products whose names contain a requested one, as `NVIDIA A100` contains `NVIDIA A10`.
+
+    `what` is `product` or `model`: the names by which they are requested. The products of all cards are listed once
+    for each rulebook, and those that are like a card once for each card.
+    """
+    products: list[tuple[Card, str]] | None = rulebook.cache.get(_lookalikes)
+    if products is None:
+        by_model = {card.model: card for card in rulebook.devices.values()}
+        products = rulebook.cache[_lookalikes] = [(card, name) for card in by_model.values() for name in card.names]
+    requested = {card.model: card for card in (rulebook.devices[model.lower()] for model in models)}
+    vendors = {card.vendor for card in requested.values()}
+    places: set[int] = set()
+    for card in requested.values():
+        alike: list[int] | None = rulebook.cache.get((_lookalikes, what, card.model))
+        if alike is None:
+            parts = [name.lower() for name in (card.names if what == "product" else [card.model])]
+            names = [name.lower() for _, name in products]
+            alike = [place for place, name in enumerate(names) if any(part in name for part in parts)]
+            rulebook.cache[_lookalikes, what, card.model] = alike
+        places.update(alike)
+    others = (products[place] for place in sorted(places))
+    return [(card, name) for card, name in others if card.vendor in vendors and card.model not in requested]
+
+
+# On the nodes of which back ends a pod may run, by its own node selection.
+
+
+class NodeSelection:
+    """The nodes that one pod may run on. Answers are cached: it may have many containers and many terms.
+
+    `selects` says whether the pod selects its nodes at all.
+    """
+
+    __slots__ = ("_allowed", "_bounds", "pod", "rulebook", "selects")
+
+    def __init__(self, pod: Pod, rulebook: Rulebook) -> None:
+        self.pod = pod
+        self.rulebook = rulebook
+        self.selects = node_affinity.selects(pod)
+        self._allowed: dict[object, bool] = {}
+        self._bounds: Bounds | None = None
+
+    def allows(self, assignment: Assignment) -> bool:
+        """Whether the pod's own node selection leaves any node of a back end, whatever card is asked for."""
+        mode, request = assignment.mode, assignment.request
+        if not mode.outputs.node_affinity or not self.selects:
+            return True
+        key = (assignment.backend.name, id(mode), request.models, request.profile)
+        if key not in self._allowed:
+            self._allowed[key] = not self.excludes(assignment, mode.outputs.node_affinity)
+        return self._allowed[key]
+
+    def excludes(self, assignment: Assignment, keys: Iterable[str]) -> bool:
+        """Whether the pod excludes the nodes that the constants among these lines of a rule ask for."""
+        lines = assignment.mode.outputs.node_affinity
+        wanted = requirements(assignment, {key: lines[key] for key in keys if not lines[key].what}, self.rulebook)
+        return any(isinstance(edit, Violation) for edit in node_affinity.require(self.pod, wanted))
+
+    def binds_to(self, assignment: Assignment) -> bool:
+        """Whether every node that the pod may run on is of the back end; False where no label tells its nodes."""
+        return self.selects and self._within(self.pool(assignment))
+
+    def binds_to_card(self, assignment: Assignment) -> bool:
+        """Whether every node that the pod may run on has a card that is asked for; False if no label tells cards."""
+        mode = assignment.mode
+        lines = {key: line for key, line in mode.outputs.node_affinity.items() if key not in mode.pool}
+        return self.selects and self._within(list(requirements(assignment, lines, self.rulebook)))
+
+    def pool(self, assignment: Assignment) -> Sequence[Requirement]:
+        """What tells the back end's nodes from those of others; empty if no label does."""
+        return list(requirements(assignment, assignment.mode.pool, self.rulebook))
+
+    def _within(self, wanted: Sequence[Requirement]) -> bool:
+        if self._bounds is None:
+            self._bounds = node_affinity.bounds(self.pod)
+        bounds = self._bounds
+        return bool(wanted) and all(node_affinity.within(bounds, requirement) for requirement in wanted)
+
+
+def requirements(assignment: Assignment, lines: Mapping[str, Output], rulebook: Rulebook) -> Iterator[Requirement]:
+    """What these lines of a rule require of the nodes; a line without a value requires nothing."""
+    for key, output in lines.items():
+        values = texts(output, assignment, rulebook)
+        if values or (isinstance(output, Constant) and output.value == ()):
+            allowed = tuple(map(cards.as_label, values))
+            yield Requirement(key, allowed, output.rule, assignment.demand.container.name)
+
+
+# What a pod needs beside resources: runtime class, scheduler, env, tolerations, node affinity, labels, annotations.
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
-Injected = Edit | Violation
-
-
-def inject(reach: Reach, served: Sequence[Assignment]) -> Iterator[Injected]:
+def inject(nodes: NodeSelection, assignments: Sequence[Assignment]) -> list[Edit | Violation]:
     """The edits that the back ends' rules require, and a violation for each that cannot be made."""
-    if not served:
-        return
-    pod, rulebook = reach.pod, reach.rulebook
-    yield from _scheduler(pod, served)
-    yield from _runtime_class(pod, served)
-    yield from _tolerations(pod, served)
-    for one in served:
-        if one.mode.outputs.env:
-            yield from _env(one, rulebook)
-    yield from _metadata(pod.annotations, "annotation", served, rulebook)
-    yield from _metadata(pod.labels, "label", served, rulebook)
-    wanted = list(_node_affinity(served, reach))
-    if wanted:
-        yield from node_affinity.require(pod, wanted)
+    pod, rulebook = nodes.pod, nodes.rulebook
+    injected: list[Edit | Violation] = []
 
-
-def _wanted(served: Sequence[Assignment], attribute: str) -> list[tuple[Assignment, Constant]]:
-    found = [(one, getattr(one.backend.inject, attribute)) for one in served]
-    return [(one, constant) for one, constant in found if constant is not None and constant.value]
-
-
-def _scheduler(pod: Pod, served: Sequence[Assignment]) -> Iterator[Injected]:
-    wanted = _wanted(served, "scheduler")
-    yield from _agreed(wanted, "schedulerName")
-    for one, constant in wanted[:1]:
-        present = pod.spec.get("schedulerName")
+    # One scheduler and one runtime class for the whole pod; a runtime class of its author stays.
+    for name, attribute in (("schedulerName", "scheduler"), ("runtimeClassName", "runtime_class")):
+        constants = [(each.backend.name, getattr(each.backend.inject, attribute)) for each in assignments]
+        wanted = [(backend, constant) for backend, constant in constants if constant is not None and constant.value]
+        present = pod.spec.get(name)
+        if not wanted or (present and name == "runtimeClassName"):
+            continue
+        first, constant = wanted[0]
+        for backend, other in wanted[1:]:
+            if other.value != constant.value:
+                message = (
+                    f"two back ends of this pod want a different {name}: {first} wants {constant.value}, "
+                    f"{backend} wants {other.value}"
+                )
+                fix = "name one back end for the whole pod with gpu-backend, or use two pods"
+                violation = Violation(code="GPU501", path=f"spec.{name}", message=message, fix=fix, rule=other.rule)
+                injected.append(violation)
         if present in {None, "", DEFAULT_SCHEDULER}:
-            yield Put(("spec", "schedulerName"), constant.value, constant.rule)
+            injected.append(Put(("spec", name), constant.value, constant.rule))
         elif present != constant.value:
-            message = f"{one.backend.name} works only with the scheduler {constant.value}; the pod names {present}"
+            message = f"{first} works only with the scheduler {constant.value}; the pod names {present}"
             fix = f"leave schedulerName out, or name {constant.value}"
-            yield Violation(code="GPU501", path="spec.schedulerName", message=message, fix=fix, rule=constant.rule)
-
-
-def _runtime_class(pod: Pod, served: Sequence[Assignment]) -> Iterator[Injected]:
-    wanted = _wanted(served, "runtime_class")
-    if pod.spec.get("runtimeClassName"):
-        return
-    yield from _agreed(wanted, "runtimeClassName")
-    for _, constant in wanted[:1]:
-        yield Put(("spec", "runtimeClassName"), constant.value, constant.rule)
-
-
-def _agreed(wanted: Sequence[tuple[Assignment, Constant]], name: str) -> Iterator[Violation]:
-    """A violation if two back ends require different values of a field of the pod."""
-    for one, constant in wanted[1:]:
-        first, value = wanted[0]
-        if constant.value != value.value:
-            yield Violation(
-                code="GPU501",
-                path=f"spec.{name}",
-                message=f"two back ends of this pod want a different {name}: {first.backend.name} wants "
-                f"{value.value}, {one.backend.name} wants {constant.value}",
-                fix="name one back end for the whole pod with gpu-backend, or use two pods",
-                rule=constant.rule,
+            injected.append(
+                Violation(code="GPU501", path=f"spec.{name}", message=message, fix=fix, rule=constant.rule)
             )
 
-
-def _tolerations(pod: Pod, served: Sequence[Assignment]) -> Iterator[Injected]:
-    present = [*(pod.spec.get("tolerations") or ())]
-    for backend in {one.backend.name: one.backend for one in served}.values():
-        for wanted, rule in backend.inject.tolerations:
-            if not any(_tolerates(toleration, wanted) for toleration in present):
-                present.append(wanted)
-                yield Append(("spec", "tolerations"), dict(wanted), rule)
+    tolerations = [*(pod.spec.get("tolerations") or ())]
+    for injection in {each.backend.name: each.backend.inject for each in assignments}.values():
+        for toleration, rule in injection.tolerations:
+            if not any(_tolerates(present, toleration) for present in tolerations):
+                tolerations.append(toleration)
+                injected.append(Append(("spec", "tolerations"), dict(toleration), rule))
+    try:
+        for assignment in assignments:
+            injected += _env(assignment, rulebook)
+        injected += _metadata(pod.annotations, "annotation", assignments, rulebook)
+        injected += _metadata(pod.labels, "label", assignments, rulebook)
+        affinity = list(_node_affinity(assignments, nodes))
+        if affinity:
+            injected += node_affinity.require(pod, affinity)
+        injected += _claims(pod, assignments, rulebook)
+    except CannotExpressError as reason:
+        injected.append(Violation(code=reason.code, path="spec", message=reason.message, fix=reason.fix))
+    return injected
 
 
 def _tolerates(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
@@ -111,82 +252,252 @@ def _tolerates(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return forever and present.get("effect") in {None, "", wanted.get("effect")}
 
 
-def _env(served: Assignment, rulebook: Rulebook) -> Iterator[Injected]:
+def _env(assignment: Assignment, rulebook: Rulebook) -> Iterator[Edit]:
     """Each variable once. The author's own is kept, or with `enforce` replaced, whatever its source of a value."""
-    container = served.asked.container
-    for name, output in served.mode.outputs.env.items():
-        value = text.text(output, served, rulebook)
-        if value is not None:
-            enforce = isinstance(output, Constant) and output.enforce
-            yield from _one_variable(container, name, value, output.rule, enforce=enforce)
-
-
-def _one_variable(container: Container, name: str, value: str, rule: str, *, enforce: bool) -> Iterator[Edit]:
-    entry = {"name": name, "value": value}
+    container = assignment.demand.container
     path: Path = (*container.path, "env")
-    present = [index for index, variable in enumerate(container.env) if variable.get("name") == name]
-    if not present:
-        yield Append(path, entry, rule)
-        return
-    if not enforce or [container.env[index] for index in present] == [entry]:
-        return
-    yield Put((*path, present[0]), entry, rule)
-    for index in reversed(present[1:]):
-        yield Remove((*path, index), rule)
+    for name, output in assignment.mode.outputs.env.items():
+        value = text(output, assignment, rulebook)
+        if value is None:
+            continue
+        entry = {"name": name, "value": value}
+        present = [index for index, variable in enumerate(container.env) if variable.get("name") == name]
+        enforce = isinstance(output, Constant) and output.enforce
+        if not present:
+            yield Append(path, entry, output.rule)
+        elif enforce and [container.env[index] for index in present] != [entry]:
+            yield Put((*path, present[0]), entry, output.rule)
+            for index in reversed(present[1:]):
+                yield Remove((*path, index), output.rule)
 
 
 def _metadata(
-    present: Mapping[str, Any], kind: SlotKind, served: Sequence[Assignment], rulebook: Rulebook
-) -> Iterator[Injected]:
+    present: Mapping[str, Any], kind: SlotKind, assignments: Sequence[Assignment], rulebook: Rulebook
+) -> Iterator[Edit | Violation]:
     """Labels or annotations. The author's own constant is kept; a value that contradicts the request is refused."""
     section = f"{kind}s"
-    ours: dict[str, tuple[str, str]] = {}
-    for one in served:
-        name = one.asked.container.name
-        for ruled, output in getattr(one.mode.outputs, section).items():
+    written: dict[str, tuple[str, str]] = {}
+    for assignment in assignments:
+        container = assignment.demand.container.name
+        for ruled, output in getattr(assignment.mode.outputs, section).items():
             slot = Slot(kind, ruled)
-            if slot in one.mode.amounts and (slot not in one.amounts or slot in one.asked.extended.amounts):
+            if slot in assignment.mode.amounts and (
+                slot not in assignment.amounts or slot in assignment.demand.extended.amounts
+            ):
                 continue  # nobody asks for it; or it is there, perhaps in other digits
-            value = text.text(output, one, rulebook)
+            value = text(output, assignment, rulebook)
             if value is None:
                 continue
-            key = slot.named(name)
+            key = slot.named(container)
             path: Path = ("metadata", section, key)
             if section == "labels" and not labels.is_value(value):
-                yield _no_label(path, value, one, output)
+                where, backend = field_path(path), assignment.backend.name
+                message = f'{backend} would set {where} to "{value[:80]}", which no label can hold'
+                fix = "ask for less at once, as for one model"
+                yield Violation(code="GPU503", path=where, message=message, fix=fix, rule=output.rule)
                 continue
-            first, before = ours.setdefault(key, (name, value))
+            first, before = written.setdefault(key, (container, value))
             if before != value:
-                who = f'the containers "{first}" and "{name}" need'
-                yield _differ(path, who, (before, value), "ask for the same, or use two pods", output.rule)
-            elif key not in present and first == name:
-                yield Put(path, value, output.rule)
-            elif key in present and present[key] != value and (output.what or output.enforce):
-                who = f'the pod and its container "{name}" want'
-                yield _differ(path, who, (present[key], value), f"remove {key} from the pod", output.rule)
+                who, fix = f'the containers "{first}" and "{container}" need', "ask for the same, or use two pods"
+            elif key not in present:
+                if first == container:
+                    yield Put(path, value, output.rule)
+                continue
+            elif present[key] != value and (output.what or output.enforce):
+                before = present[key]
+                who, fix = f'the pod and its container "{container}" want', f"remove {key} from the pod"
+            else:
+                continue
+            message = f'{who} different values of {field_path(path)}: "{before}", and "{value}"'
+            yield Violation(code="GPU503", path=field_path(path), message=message, fix=fix, rule=output.rule)
 
 
-def _no_label(path: Path, value: str, served: Assignment, output: Output) -> Violation:
-    message = f'{served.backend.name} would set {field(path)} to "{value[:80]}", which no label can hold'
-    fix = "ask for less at once, as for one model"
-    return Violation(code="GPU503", path=field(path), message=message, fix=fix, rule=output.rule)
+def _node_affinity(assignments: Iterable[Assignment], nodes: NodeSelection) -> Iterator[Requirement]:
+    """What the rules require of the nodes.
 
-
-def _differ(path: Path, who: str, values: tuple[Any, str], fix: str, rule: str) -> Violation:
-    message = f'{who} different values of {field(path)}: "{values[0]}", and "{values[1]}"'
-    return Violation(code="GPU503", path=field(path), message=message, fix=fix, rule=rule)
-
-
-def _node_affinity(served: Iterable[Assignment], reach: Reach) -> Iterator[Requirement]:
+    A pod with the back end's own resources may choose other nodes, and counts what they give. A pod that names the
+    back end or the card may not: the name decides what it is charged.
+    """
     dropped: dict[int, set[str]] = {}
-    for one in served:
-        lines = one.mode.outputs.node_affinity
-        if one.asked.request is None and "gpu-backend" not in one.asked.stated and reach.selects:
-            # A pod with the back end's own resources may choose other nodes, and counts what they give. A pod that
-            # names the back end or the card may not: the name decides what it is charged.
-            if id(one.mode) not in dropped:
-                dropped[id(one.mode)] = {
-                    key for key, line in lines.items() if not line.words and reach.excludes(one, [key])
-                }
-            lines = {key: line for key, line in lines.items() if key not in dropped[id(one.mode)]}
-        yield from requirements(one, lines, reach.rulebook)
+    for assignment in assignments:
+        mode, demand = assignment.mode, assignment.demand
+        lines = mode.outputs.node_affinity
+        if demand.request is None and "gpu-backend" not in demand.stated and nodes.selects:
+            if id(mode) not in dropped:
+                constants = (key for key, line in lines.items() if not line.words)
+                dropped[id(mode)] = {key for key in constants if nodes.excludes(assignment, [key])}
+            lines = {key: line for key, line in lines.items() if key not in dropped[id(mode)]}
+        yield from requirements(assignment, lines, nodes.rulebook)
+
+
+# What a back end requires of the rest of a pod, or forbids, and what the webhook never writes itself.
+
+
+def check_requirements(pod: Pod, assignments: Sequence[Assignment]) -> list[Violation]:
+    """A violation (GPU503) for each required field that is missing and each forbidden one, once for each back end."""
+    groups: dict[str, list[Assignment]] = {}
+    for assignment in assignments:
+        if assignment.mode.companions is not None:
+            groups.setdefault(assignment.mode.companions.rule, []).append(assignment)
+    violations: list[Violation] = []
+    for group in groups.values():
+        companions, backend = group[0].mode.companions, group[0].backend
+        wrong: list[tuple[Path, str, str]] = []
+        if companions is not None:
+            for word, value in companions.requires.items():
+                for path, what in missing(word, value, pod, group):
+                    wrong.append((path, f"{backend.name} needs {what}", f"write {what}, if your cluster allows it"))
+            for word in companions.forbids:
+                for path, what, fix in forbidden(word, pod, group):
+                    wrong.append((path, f"{backend.name} does not work with {what}", fix))
+            for key in sorted(pod.annotations) if companions.reserved else ():
+                if companions.reserves(key):
+                    message = (
+                        f"the annotation {key} is written by the scheduler of {backend.name}, and by nobody else"
+                    )
+                    wrong.append((("metadata", "annotations", key), message, f"remove {key}"))
+            sharing = [assignment for assignment in assignments if not backend.owns.isdisjoint(assignment.amounts)]
+            wrong += _together(sharing, companions)
+            violations += [
+                Violation(code="GPU503", path=field_path(path), message=message, fix=fix, rule=companions.rule)
+                for path, message, fix in wrong
+            ]
+    return violations
+
+
+def missing(word: str, value: str, pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str]]:
+    """The path and the name of what a word of `requires:` wants and the pod lacks."""
+    containers = [assignment.demand.container for assignment in group]
+    match word:
+        case "hostIPC":
+            if pod.spec.get("hostIPC") is not True:
+                yield ("spec", "hostIPC"), "hostIPC: true"
+        case "runAsUser":
+            general = mapping(pod.spec, "securityContext").get("runAsUser")
+            for container in containers:
+                if str(mapping(container.raw, "securityContext").get("runAsUser", general)) != value:
+                    path: Path = (*container.path, "securityContext", "runAsUser")
+                    yield path, f"securityContext.runAsUser: {value}"
+        case "hostPath":
+            volumes = [
+                volume for volume in objects(pod.spec.get("volumes")) if at(volume, "hostPath", "path") == value
+            ]
+            names = {str(volume.get("name")) for volume in volumes}
+            for container in containers:
+                mounts = objects(container.raw.get("volumeMounts"))
+                if not any(str(mount.get("name")) in names and mount.get("mountPath") == value for mount in mounts):
+                    path = (*container.path, "volumeMounts")
+                    yield path, f"the hostPath volume {value}, mounted at the same path"
+        case _:
+            raise KeyError(word)
+
+
+def forbidden(word: str, pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str, str]]:
+    """The path, the name and the fix of what the pod has and a word of `forbids:` excludes."""
+    match word:
+        case "privileged":
+            for container in pod.containers:
+                if mapping(container.raw, "securityContext").get("privileged") is True:
+                    path: Path = (*container.path, "securityContext", "privileged")
+                    yield path, f'the privileged container "{container.name}"', "leave privileged out"
+        case "nodeName":
+            if pod.spec.get("nodeName"):
+                fix = "leave nodeName out; a node affinity on kubernetes.io/hostname selects a node, too"
+                yield ("spec", "nodeName"), "spec.nodeName, which passes its scheduler by", fix
+        case "initContainers":
+            for container in (assignment.demand.container for assignment in group):
+                if container.kind in {INIT, SIDECAR}:
+                    yield container.path, f'init containers, and "{container.name}" is one', "ask in a container"
+        case _:
+            raise KeyError(word)
+
+
+def _together(group: Sequence[Assignment], companions: Companions) -> Iterator[tuple[Path, str, str]]:
+    """The path, the message and the fix where the containers of a back end break a limit on all of them together."""
+    containers = " and ".join(assignment.demand.container.name for assignment in group)
+    if companions.containers is not None and len(group) > companions.containers:
+        most = f"{companions.containers} container{'s' if companions.containers > 1 else ''} of a pod"
+        message = f"{group[0].backend.name} serves {most}; {containers} ask for a GPU"
+        yield group[-1].demand.container.path, message, "use a pod for each of them"
+    if companions.one_device and len(group) > 1:
+        card = next((assignment.card for assignment in group if assignment.card is not None), None)
+        memory = sum(assignment.request.memory or 0 for assignment in group)
+        charges = (charge(assignment.request, assignment.card) for assignment in group if assignment.card is not None)
+        devices = sum(charges, Fraction(0))
+        amount = f"{float(devices):.2f} devices".replace(".00", "")
+        if card is not None and memory > card.memory:
+            amount = f"{show_size(memory)}, and {card.model} has {show_size(card.memory)}"
+        elif devices <= 1:
+            return
+        message = (
+            f"all containers of a pod share one device of {group[0].backend.name}, and {containers} "
+            f"together ask for {amount}"
+        )
+        yield ("spec", "containers"), message, "ask for less, or use two pods"
+
+
+# Resource claims (Kubernetes DRA): a container gets devices by the name of a template instead of a quantity.
+
+_LONGEST: Final = 63
+
+_LEGAL: Final = str.maketrans("+_", ".-")
+"""Characters of a profile that no object's name can have: 1g.10gb+me is claimed as 1g.10gb.me."""
+
+
+def claim_templates(assignment: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    """The names of the templates that a container's request becomes."""
+    names = (text(claim, assignment, rulebook) for claim in assignment.mode.claims)
+    return [name.lower().translate(_LEGAL) for name in names if name is not None]
+
+
+def claim_names(container: Container) -> set[str]:
+    """The claims that a container has, by their names within the pod."""
+    return {str(claim.get("name")) for claim in objects(at(container.raw, "resources", "claims"))}
+
+
+def used_claims(pod: Pod, container: Container) -> set[str]:
+    """The templates that a container claims."""
+    names = claim_names(container)
+    templates = _claims_of_pod(pod) if names else {}
+    return {template for name in names if isinstance(template := templates.get(name), str)}
+
+
+def made_for(pod: Pod, container: Container) -> bool:
+    """Whether a container has claims, and each is an object by its name: a webhook may have made it of resources."""
+    templates, names = _claims_of_pod(pod), claim_names(container)
+    return bool(names) and all(name in templates and templates[name] is None for name in names)
+
+
+def _claims_of_pod(pod: Pod) -> dict[str, Any]:
+    """The template of each claim of the pod, by the claim's name; made once for all containers."""
+    templates: dict[str, Any] | None = pod.cache.get(_claims_of_pod)
+    if templates is None:
+        claims = objects(pod.spec.get("resourceClaims"))
+        templates = {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in claims}
+        pod.cache[_claims_of_pod] = templates
+    return templates
+
+
+def _claims(pod: Pod, assignments: Sequence[Assignment], rulebook: Rulebook) -> Iterator[Edit]:
+    """The edits that add each container's missing claims. Raises CannotExpressError if no template has a name."""
+    claiming = [assignment for assignment in assignments if assignment.mode.claims]
+    taken = set(_claims_of_pod(pod)) if claiming else set()
+    for assignment in claiming:
+        container, rule = assignment.demand.container, assignment.mode.claims[0].rule
+        present = used_claims(pod, container)
+        wanted = claim_templates(assignment, rulebook)
+        if not wanted:
+            backend = assignment.backend.name
+            raise CannotExpressError("GPU301", f"{backend} has no template for this", "name one (gpu-claim)")
+        for template in wanted:
+            if template in present:
+                continue
+            # A DNS label for a claim of one container, unique in the pod.
+            label = f"{container.name}-{template.replace('.', '-')}"
+            name = label[:_LONGEST].rstrip("-")
+            numbers = count(len(taken) + 1)
+            while name in taken:
+                name = f"{label[: _LONGEST - 7].rstrip('-')}-{next(numbers)}"
+            taken.add(name)
+            yield Append(("spec", "resourceClaims"), {"name": name, "resourceClaimTemplateName": template}, rule)
+            yield Append((*container.path, "resources", "claims"), {"name": name}, rule)

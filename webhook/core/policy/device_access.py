@@ -12,18 +12,17 @@ from posixpath import normpath
 from typing import Any, Final, NamedTuple
 
 from webhook.core.kube import pod
+from webhook.core.kube.fields import Path, at, field_path, mapping, objects
 from webhook.core.kube.patch import Edit, Put, Remove
-from webhook.core.kube.paths import Path, at, field, mapping, objects
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import shown, text_of
-from webhook.core.policy.holdings import Holding
 from webhook.core.policy.membership import member
+from webhook.core.policy.usage import Holding
 from webhook.core.rules.cluster import Cluster
-from webhook.core.rules.protected_names import Names, names
-from webhook.core.rules.protection import SECTIONS, Access, Protected
+from webhook.core.rules.protection import SECTIONS, Access, Protected, ProtectedNames, protected_names
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import TenantPolicy
-from webhook.core.rules.vocabulary import METADATA
+from webhook.core.rules.verbs import METADATA
 from webhook.core.violations import Refusal, Violation
 
 CODE: Final = "GPU116"
@@ -61,15 +60,15 @@ def served(held: Iterable[Holding]) -> Served:
     return {holding.container.name: holding.backend.name for holding in held}
 
 
-_NOTHING: Final = {section: Names({}) for section in SECTIONS}
+_NOTHING: Final = {section: ProtectedNames({}) for section in SECTIONS}
 
 
-def minded(rulebook: Rulebook) -> Mapping[str, Names]:
+def minded(rulebook: Rulebook) -> Mapping[str, ProtectedNames]:
     """The protected names, if any policy or the Cluster document may mind them; made once for each rulebook."""
-    known: Mapping[str, Names] | None = rulebook.cache.get(Names)
+    known: Mapping[str, ProtectedNames] | None = rulebook.cache.get(ProtectedNames)
     if known is None:
         nobody = rulebook.tenancy.silent and rulebook.cluster.device_access is None
-        known = rulebook.cache[Names] = _NOTHING if nobody else names(rulebook.protections)
+        known = rulebook.cache[ProtectedNames] = _NOTHING if nobody else protected_names(rulebook.protections)
     return known
 
 
@@ -116,7 +115,7 @@ def find(seen: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
     yield from _of_flags(seen, bool(named), known["flags"])
 
 
-def _of_container(container: Container, backend: str | None, known: Mapping[str, Names]) -> Iterator[Bypass]:
+def _of_container(container: Container, backend: str | None, known: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
     backends = [backend] if backend else []
     for index, variable in enumerate(container.env):
         name, value = str(variable.get("name")), _value(variable)
@@ -159,7 +158,7 @@ def _capabilities(container: Container) -> list[str]:
     return [*map(str, added)] if isinstance(added, list) else []
 
 
-def _of_volumes(seen: Pod, served: Served, known: Mapping[str, Names]) -> Iterator[Bypass]:
+def _of_volumes(seen: Pod, served: Served, known: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
     for index, volume in enumerate(objects(seen.spec.get("volumes"))):
         path = at(volume, "hostPath", "path")
         if isinstance(path, str):
@@ -174,7 +173,7 @@ def _of_volumes(seen: Pod, served: Served, known: Mapping[str, Names]) -> Iterat
                 )
 
 
-def _of_flags(seen: Pod, of_a_class: bool, known: Names) -> Iterator[Bypass]:  # noqa: FBT001 - private, one caller
+def _of_flags(seen: Pod, of_a_class: bool, known: ProtectedNames) -> Iterator[Bypass]:  # noqa: FBT001 - private, one caller
     holders = [(container.path, container.raw) for container in seen.containers]
     for path, raw in [*holders, (("spec",), seen.spec)]:
         context = mapping(raw, "securityContext")
@@ -230,7 +229,7 @@ def violation(found: Bypass) -> Violation:
     """A violation (GPU116) for a bypass."""
     return Violation(
         code=CODE,
-        path=field(found.path),
+        path=field_path(found.path),
         message=f"{found.said} {found.protected.gives}, {UNCOUNTED}",
         fix=FIX,
         rule=found.protected.rule,

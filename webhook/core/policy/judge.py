@@ -13,29 +13,18 @@ from typing import Final, NamedTuple
 
 from webhook.core.decision import Finding, Reservation
 from webhook.core.kube import pod
+from webhook.core.kube.fields import DAY, HOUR, duration
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import shown
-from webhook.core.kube.time import DAY, HOUR, duration
-from webhook.core.policy import (
-    allowed,
-    ceilings,
-    device_access,
-    disabled_back_ends,
-    immutable,
-    placement,
-    totals,
-    unknown_devices,
-)
+from webhook.core.policy import defaults, device_access, limits, totals, unknown_devices, updates
 from webhook.core.policy.device_access import Bypass
-from webhook.core.policy.holdings import Holding, PodUsage, holdings, pod_usage
 from webhook.core.policy.membership import Membership, member
 from webhook.core.policy.unknown_devices import UnknownDevice
+from webhook.core.policy.usage import Holding, PodUsage, holdings, pod_usage
 from webhook.core.review import AdmissionRequest, line
-from webhook.core.rules.exemption import Exemption
 from webhook.core.rules.protection import Access
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import LIFTED, MAX_PRIORITY, RULES, TenantPolicy
+from webhook.core.rules.tenant_policy import LIFTED, MAX_PRIORITY, RULES, Exemption, Tenancy, TenantPolicy
 from webhook.core.violations import LATER_FIX, Action, Breach, Violation
 
 SOON: Final = 7 * DAY
@@ -106,7 +95,7 @@ def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     if access is None:
         return NOTHING
     found = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
-    if immutable.is_of_the_platform(request, rulebook):
+    if updates.is_of_the_platform(request, rulebook):
         found = (one for one in found if one.path[0] != "metadata")  # which schedulers and device plugins write
     bypasses = [*islice(found, MOST)]
     if policy is None:
@@ -146,7 +135,7 @@ def _bypasses(seen: Pod, held: Sequence[Holding], request: AdmissionRequest, rul
 
 def _unknown_devices(seen: Pod, rulebook: Rulebook) -> Sequence[UnknownDevice]:
     """The unknown devices of a pod, the first LISTED."""
-    found = chain(unknown_devices.find(seen, rulebook), disabled_back_ends.find(seen, rulebook))
+    found = chain(unknown_devices.find(seen, rulebook), unknown_devices.find_disabled(seen, rulebook))
     return [*islice(found, LISTED)]
 
 
@@ -154,9 +143,9 @@ def _breaches(policy: TenantPolicy, asks: _Asks, usage: PodUsage, rulebook: Rule
     """A breach for each rule of a policy that the pod breaks."""
     seen, held, claims, unknown, bypasses = asks
     if held:
-        yield from (Breach("", policy.action, violation) for violation in placement.check(seen, policy))
-    yield from allowed.check(policy, held, rulebook)
-    yield from ceilings.check(policy, held)
+        yield from (Breach("", policy.action, violation) for violation in defaults.check_placement(seen, policy))
+    yield from limits.check_allowed(policy, held, rulebook)
+    yield from limits.check_ceilings(policy, held)
     uncounted = unknown_devices.action(policy, rulebook.cluster)
     yield from totals.check(policy, seen, held, usage, claims, uncounted)
     ruled = any(getattr(policy, name) is not None for name in RULES)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from webhook.core.backends.amounts import as_text
 from webhook.core.decision import Decision, denied
-from webhook.core.plan import resource_claims
+from webhook.core.plan import inject
 from webhook.core.plan.choose import Assignment
 from webhook.core.review import line
 from webhook.core.rules.rulebook import Rulebook
@@ -54,8 +54,8 @@ def becoming(served: Sequence[Assignment], rulebook: Rulebook) -> Iterator[tuple
     Containers with a back end's own resources are left out: these stay.
     """
     for one in served:
-        if one.asked.request is not None:
-            name = one.asked.container.name if len(served) > 1 else ""
+        if one.demand.request is not None:
+            name = one.demand.container.name if len(served) > 1 else ""
             yield name, f"{', '.join(_resource_lines(one, rulebook))} ({one.backend.name})"
 
 
@@ -64,5 +64,5 @@ def _resource_lines(served: Assignment, rulebook: Rulebook) -> Iterator[str]:
     for name, number in served.amounts.items():
         output = served.mode.limits.get(name)
         yield f"{name}: {as_text(output, number) if output else number}"
-    for template in resource_claims.templates(served, rulebook):
+    for template in inject.claim_templates(served, rulebook):
         yield f"a claim of {template}"

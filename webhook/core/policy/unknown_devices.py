@@ -10,21 +10,25 @@ Annotations and labels for back ends that are not enabled are found in `disabled
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from webhook.core.forms.document import closest
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.extended_resources import DEVICE_CLASS
+from webhook.core.kube.fields import field_path
 from webhook.core.kube.pod import EPHEMERAL, Container, Pod
 from webhook.core.kube.quantity import shown
+from webhook.core.plan.inject import DEFAULT_SCHEDULER
+from webhook.core.rules.backend import Backend
 from webhook.core.rules.cluster import Cluster
-from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import TenantPolicy
-from webhook.core.rules.vocabulary import Slot
+from webhook.core.rules.rulebook import Resource, Rulebook
+from webhook.core.rules.tenant_policy import Tenancy, TenantPolicy
+from webhook.core.rules.verbs import CONTAINER, METADATA, Slot, SlotKind
 from webhook.core.violations import LATER_FIX, Action, Violation
+
+# Resources that look like GPUs and that no rule knows, so that no quota can count them.
 
 WORDS: Final = ("gpu", "npu", "tpu", "xpu", "mlu", "dcu", "gcu")
 """A word of a name that begins or ends with one of these is that of a GPU, as `vgpu` or `gpumem`; `input` is not."""
@@ -177,3 +181,86 @@ def _fix(name: str, rulebook: Rulebook) -> str:
         return f"ask for {near} instead, {listed}"
     disabled = rulebook.resources[near].known[0].name
     return f"ask for {near}, once spec.backends of the Cluster document enables {disabled}, {listed}"
+
+
+# Annotations and labels that ask by themselves for a GPU of a back end that is not enabled: nothing counts it.
+
+
+def asks_disabled(labels: Mapping[str, Any], annotations: Mapping[str, Any], rulebook: Rulebook) -> bool:
+    """Whether any of these asks by itself for a GPU of a back end that is not enabled."""
+    return any(_asking("label", labels, rulebook)) or any(_asking("annotation", annotations, rulebook))
+
+
+def find_disabled(seen: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
+    """The labels and annotations of a pod that ask by themselves for a GPU of a back end that is not enabled."""
+    scheduler = seen.spec.get("schedulerName") or DEFAULT_SCHEDULER
+    for section, kind in METADATA if any(one.kind == "container" for one in seen.containers) else ():
+        for key, number in _asking(kind, seen.labels if kind == "label" else seen.annotations, rulebook):
+            listens = any(_reads(backend, scheduler, rulebook) for backend in number.known)
+            if listens and not is_another(number.name, rulebook):
+                yield _disabled_back_ends_unknown(
+                    f"{kind} {shown(key)}", field_path(("metadata", section, key)), number
+                )
+
+
+def _disabled_back_ends_unknown(said: str, path: str, number: Resource) -> UnknownDevice:
+    disabled = " or ".join(backend.name for backend in number.known)
+    return UnknownDevice(
+        name=number.name,
+        path=path,
+        message=f"the {said} asks for a GPU of {disabled}, which this cluster does not enable, so nothing counts it",
+        fix=f'ask for gpu: "1" instead of the {said}, or have spec.backends of the Cluster document enable '
+        f'{disabled}, or list "{number.name.replace(CONTAINER, "*")}" there under otherDevices if nothing gives a '
+        "GPU for it",
+    )
+
+
+def _reads(backend: Backend, scheduler: str, rulebook: Rulebook) -> bool:
+    """Whether a back end may read annotations and labels of pods of a scheduler.
+
+    One that has a scheduler of its own may be installed with it under any name, but for those of others.
+    """
+    own = _scheduler(backend)
+    others = {DEFAULT_SCHEDULER, *map(_scheduler, rulebook.enabled)}
+    return own is None or scheduler == own or scheduler not in others
+
+
+def _scheduler(backend: Backend) -> str | None:
+    constant = backend.inject.scheduler
+    return str(constant.value) if constant is not None and constant.value else None
+
+
+class _Unread(NamedTuple):
+    """The numbers in labels or in annotations that ask by themselves and that nothing reads, by the key of the rule.
+
+    `heads` are how the keys begin that name a container.
+    """
+
+    numbers: Mapping[str, Resource]
+    heads: tuple[str, ...]
+
+
+def _asking(kind: SlotKind, present: Mapping[str, Any], rulebook: Rulebook) -> Iterator[tuple[str, Resource]]:
+    """The keys that ask by themselves and that nothing reads, in order; one search tells that there is none."""
+    numbers, heads = _unread(rulebook)[kind]
+    text = "\n".join(present) if heads else ""
+    if numbers.keys().isdisjoint(present) and not any(head in text for head in heads):
+        return
+    for key in sorted(present):
+        number = numbers.get(rulebook.as_ruled(key))
+        if number is not None:
+            yield key, number
+
+
+def _unread(rulebook: Rulebook) -> Mapping[SlotKind, _Unread]:
+    known: Mapping[SlotKind, _Unread] | None = rulebook.cache.get(_Unread)
+    if known is None:
+        known = rulebook.cache[_Unread] = {kind: _unread_of(kind, rulebook) for kind in rulebook.all_slots}
+    return known
+
+
+def _unread_of(kind: SlotKind, rulebook: Rulebook) -> _Unread:
+    slots = rulebook.all_slots[kind].items()
+    numbers = {key: one for key, one in slots if one.alone and key not in rulebook.slots[kind]}
+    names = (number.name for number in numbers.values())
+    return _Unread(numbers, tuple({name.head for name in names if isinstance(name, Slot) and name.per_container}))

@@ -18,17 +18,69 @@ What clients can keep reserved for pods that are never stored is bounded in susp
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from math import floor
 from typing import Final, Literal, NamedTuple
 
 from webhook.core.forms import labels
-from webhook.core.kube.quantity import shown
-from webhook.core.quota import suspects, tally
-from webhook.core.quota.suspects import Suspects
+from webhook.core.kube.quantity import Fraction, shown
+from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
+
+# Suspects: users and namespaces whose reservations came to nothing again and again, and what they may reserve.
+
+HABIT: Final = 2
+"""How often reservations of a user come to nothing in a namespace until the user is suspect there."""
+
+HABIT_OF_NAMESPACE: Final = 4
+"""The same of all users of a namespace who are not suspect yet: anybody may have many names."""
+
+MOST_SUSPECTS: Final = 8
+"""Users of one namespace who are kept in mind; for others the namespace is blamed."""
+
+FORGET: Final = 16
+"""Graces until what came to nothing is forgotten."""
+
+Suspects = Mapping[str, int]
+"""How often reservations came to nothing, by `namespace author` and by namespace."""
+
+
+def is_suspect(suspects: Suspects, namespace: str, author: str) -> bool:
+    """Whether what an author reserves in a namespace is bounded."""
+    of_author = suspects.get(f"{namespace} {author}", 0)
+    return of_author >= HABIT or suspects.get(namespace, 0) >= HABIT_OF_NAMESPACE
+
+
+def namespaces(suspects: Suspects) -> list[str]:
+    """The namespaces in which what somebody reserves is bounded."""
+    keys = (key.partition(" ") for key in suspects)
+    return sorted({namespace for namespace, _, who in keys if is_suspect(suspects, namespace, who)})
+
+
+def blamed(suspects: Suspects, namespace: str, author: str) -> list[str]:
+    """Whom a reservation that came to nothing counts against: its author, first together with the namespace."""
+    key = f"{namespace} {author}"
+    known = [each for each in suspects if each.startswith(f"{namespace} ")]
+    if key not in known and len(known) >= MOST_SUSPECTS:
+        return [namespace]
+    return [key] if suspects.get(key, 0) >= HABIT else [key, namespace]
+
+
+def settled(suspects: Suspects, blamed: frozenset[str], forgiven: Collection[str]) -> Suspects:
+    """The suspects after a settlement. New ones are added as far as there is room in their namespace."""
+    after = {key: times + (key in blamed) for key, times in suspects.items() if key not in forgiven}
+    room = Counter(key.partition(" ")[0] for key in after if " " in key)
+    for key in sorted(blamed - suspects.keys()):
+        namespace, of_author, _ = key.partition(" ")
+        if not of_author or room[namespace] < MOST_SUSPECTS:
+            after[key] = 1
+            room[namespace] += bool(of_author)
+    return after
+
+
+# The ledger of one tenant: its limits, what its live pods hold, and the reservations of pods not yet seen.
 
 MOST_PENDING: Final = 2000
 """Reservations of pods not yet seen. With so many no further one is made, except by closing an escrow. At this size a
@@ -254,7 +306,7 @@ class Draft:
 
     def is_suspect(self, ask: Ask) -> bool:
         """Whether what the author of a pod reserves is bounded."""
-        return bool(self._ledger.suspects) and suspects.is_suspect(self._ledger.suspects, ask.namespace, ask.author)
+        return bool(self._ledger.suspects) and is_suspect(self._ledger.suspects, ask.namespace, ask.author)
 
     def _suspect(self, ask: Ask) -> str:
         """Why a suspect has to wait; empty for anybody else."""
@@ -264,7 +316,7 @@ class Draft:
             amount
             for name, by_uid in self.pending.items()
             for uid, amount in by_uid.items()
-            if suspects.is_suspect(self._ledger.suspects, name.partition("/")[0], self.authors.get(uid, ""))
+            if is_suspect(self._ledger.suspects, name.partition("/")[0], self.authors.get(uid, ""))
         ]
         most = {key: limit / PART for key, limit in self._ledger.hard.items() if ask.enforced and ask.amount.get(key)}
         if len(reserved) < MOST_PENDING // PART and not tally.over(tally.total([*reserved, ask.amount]), most):
@@ -318,7 +370,7 @@ def settle(ledger: Ledger, hard: Tally, seen: Seen) -> Ledger | None:
         view=seen.version,
         pending=pending,
         authors={uid: ledger.authors[uid] for by_uid in pending.values() for uid in by_uid if uid in ledger.authors},
-        suspects=suspects.settled(ledger.suspects, seen.blamed, seen.forgiven),
+        suspects=settled(ledger.suspects, seen.blamed, seen.forgiven),
         advances=advances,
         recounted=ledger.recount,
         unread=tuple(line for line in ledger.unread if line not in seen.expired),

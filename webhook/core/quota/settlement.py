@@ -36,11 +36,109 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final, NamedTuple
 
-from webhook.core.quota import suspects
-from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger, Seen, settle
-from webhook.core.quota.suspects import FORGET
-from webhook.core.quota.tally import Tally
-from webhook.core.quota.view import View
+from webhook.core.kube.quantity import Fraction
+from webhook.core.quota.ledger import FORGET, UNKNOWN_VIEW, Ledger, Seen, blamed, settle
+from webhook.core.quota.tally import NOTHING, Tally
+
+# The pods of a cluster as one settler has seen them: maybe late, and never going back in time.
+
+MOST_GONE: Final = 20_000
+"""How many deleted pods are remembered. The reservation of a forgotten one is dropped after the grace."""
+
+_ZERO: Final = Fraction(0)
+
+
+class ViewedPod(NamedTuple):
+    """A stored pod. One that has ended (Succeeded, Failed) has an empty amount."""
+
+    uid: str
+    namespace: str
+    name: str
+    amount: Tally
+
+
+class View:
+    """All pods up to one version, and their sums by namespace."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._live: dict[str, ViewedPod] = {}
+        self._gone: dict[str, None] = {}
+        self._sums: dict[str, dict[str, Fraction]] = {}
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, uid: object) -> bool:
+        """Whether the pod was seen, deleted since or not."""
+        return uid in self._live or uid in self._gone
+
+    def listed(self, pods: Iterable[ViewedPod], version: int) -> None:
+        """Take over a consistent list of all pods at a version.
+
+        Versions only grow, so a list older than the view is of an etcd that was restored from a backup: what was seen
+        later never was, and the view begins anew.
+        """
+        if version < self.version:
+            self._live, self._gone, self._sums = {}, {}, {}
+        listed = {pod.uid: pod for pod in pods}
+        for uid in [uid for uid in self._live if uid not in listed]:
+            self._drop(uid)
+        for pod in listed.values():
+            self._put(pod)
+        self.version = version
+
+    def saw(self, pod: ViewedPod, version: int) -> None:
+        """Take over a pod that was added or changed."""
+        if version > self.version:
+            self._put(pod)
+            self.version = version
+
+    def lost(self, uid: str, version: int) -> None:
+        """Take over that a pod was deleted."""
+        if version > self.version:
+            self._drop(uid)
+            self.version = version
+
+    def reached(self, version: int) -> None:
+        """Take over that nothing else happened up to a version (a bookmark)."""
+        self.version = max(self.version, version)
+
+    def held(self, namespace: str) -> Tally:
+        """What the live pods of a namespace hold."""
+        return dict(self._sums.get(namespace, NOTHING))
+
+    def _put(self, pod: ViewedPod) -> None:
+        before = self._live.get(pod.uid)
+        self._live[pod.uid] = pod
+        if before is not None and before.amount == pod.amount:
+            return
+        if before is not None:
+            self._add(before, -1)
+        self._add(pod, 1)
+
+    def _drop(self, uid: str) -> None:
+        pod = self._live.pop(uid, None)
+        if pod is not None:
+            self._add(pod, -1)
+        self._gone[uid] = None
+        if len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+
+    def _add(self, pod: ViewedPod, times: int) -> None:
+        if not pod.amount:
+            return
+        sums = self._sums.setdefault(pod.namespace, {})
+        for key, amount in pod.amount.items():
+            before = sums.get(key, _ZERO)
+            sums[key] = before + amount if times > 0 else before - amount
+            if not sums[key]:
+                del sums[key]
+        if not sums:
+            del self._sums[pod.namespace]
+
+
+# What one settler knows, and what it may therefore write into the ledgers.
 
 GRACE: Final = 45.0
 """Seconds. A create ends at most 34 s after its review. The review is answered by policies that are at most 10 s old
@@ -315,7 +413,7 @@ def _blamed(known: _Tenant) -> frozenset[str]:
         key
         for name, by_uid in known.ledger.pending.items()
         for uid in by_uid.keys() & known.phantoms
-        for key in suspects.blamed(known.ledger.suspects, name.partition("/")[0], known.ledger.authors.get(uid, ""))
+        for key in blamed(known.ledger.suspects, name.partition("/")[0], known.ledger.authors.get(uid, ""))
         if known.first[uid] > known.blamed.get(key, -inf)
     )
 

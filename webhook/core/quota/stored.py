@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from webhook.core.kube.quantity import shown
+from webhook.core.kube.quantity import Fraction, shown
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger, Pending, is_namespace, is_uid, names_a_pod
 from webhook.core.quota.tally import Tally

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from webhook.core.kube.quantity import show, show_size, shown, size_shown
+from webhook.core.kube.quantity import Fraction, show, show_size, shown, size_shown
 
 Tally = Mapping[str, Fraction]
 

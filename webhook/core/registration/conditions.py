@@ -12,20 +12,63 @@ Keys are joined, and the text is searched once. There is no regular expression a
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable
 from typing import Final
 
-from webhook.core import review
-from webhook.core.kube.cel import indented, listed
+from webhook.core import projection, review
 from webhook.core.kube.pod import CORE, SECTIONS
-from webhook.core.policy import immutable
-from webhook.core.projection import budget, projection
-from webhook.core.rules import index
-from webhook.core.rules.built_in_workloads import BUILT_IN
-from webhook.core.rules.protected_names import Names, names, parents
-from webhook.core.rules.protection import ANY
-from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.vocabulary import CONTAINER
+from webhook.core.policy import updates
+from webhook.core.rules.protection import ANY, ProtectedNames, parents, protected_names
+from webhook.core.rules.rulebook import Rulebook, with_every_backend
+from webhook.core.rules.verbs import CONTAINER
+from webhook.core.rules.workload import BUILT_IN
+
+# Text of CEL: strings, lists, and alternatives.
+
+WIDTH: Final = 100
+
+
+def literal(value: str) -> str:
+    """A string."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def list_literal(values: Iterable[str]) -> str:
+    """A list of strings, over as many lines as it needs."""
+    words = ", ".join(map(literal, values))
+    if len(words) <= WIDTH:
+        return f"[{words}]"
+    return f"[\n{indented(textwrap.fill(words, WIDTH, break_on_hyphens=False, break_long_words=False))}]"
+
+
+def any_of(conditions: Iterable[str]) -> str:
+    """Whether one of the conditions holds."""
+    return " ||\n".join(conditions) or "false"
+
+
+def indented(expression: str, width: int = 2) -> str:
+    """The expression, so many columns further in."""
+    return textwrap.indent(expression, " " * width)
+
+
+def like(globs: Iterable[str], value: str) -> str:
+    """Whether a value is what one of the globs says, with `*` and `?`; whatever stands from a bracket on fits."""
+    every = sorted(globs)
+    exact = [glob for glob in every if not set(glob) & set("*?[")]
+    matching = (f"{value}.matches({literal(_regex(glob))})" for glob in every if glob not in exact)
+    return any_of([*([f"{value} in {list_literal(exact)}"] if exact else []), *matching])
+
+
+def _regex(glob: str) -> str:
+    before, bracket, _ = glob.partition("[")
+    parts = (".*" if char == "*" else "." if char == "?" else re.escape(char) for char in before)
+    return f"^{''.join(parts)}{'.*' if bracket else ''}$"
+
+
+# Match conditions: what the API server decides alone, so that a pod without a device never needs us.
 
 WORD: Final = "gpu"
 """A label or annotation key with this in it comes to us, wherever in the key it is, in any capitals."""
@@ -122,12 +165,12 @@ def of_restated_pods() -> list[Condition]:
 
 def of_bindings(rulebook: Rulebook) -> list[Condition]:
     """For Bindings, whose labels and annotations the API server merges into the pod."""
-    every = index.every(rulebook)
-    globs = {glob for glob in immutable.reserved(every) | _protected(rulebook) if WORD not in glob}
+    every = with_every_backend(rulebook)
+    globs = {glob for glob in updates.reserved(every) | _protected(rulebook) if WORD not in glob}
     words = sorted({_common(glob) for glob in globs if "*" in glob})
     keys = _counting(every) | {glob for glob in globs if "*" not in glob}
-    named = listed(sorted(key for key in keys if not any(word in key for word in (WORD, *words))))
-    most = max(limit.most for limit in budget.OF_METADATA.values())
+    named = list_literal(sorted(key for key in keys if not any(word in key for word in (WORD, *words))))
+    most = max(limit.most for limit in projection.OF_METADATA.values())
     found = f"{_joined([WORD, *words], most)} ||\nentries.exists(key, key in {named})"
     return [_condition("carries-what-a-pod-counts-by", f"{_metadata('object.?metadata')}\n{indented(found)})")]
 
@@ -182,19 +225,19 @@ has(pod.spec.resourceClaims) ||
 
 def _protected(rulebook: Rulebook) -> set[str]:
     """The labels and annotations, as globs, that give a pod devices."""
-    known = names(rulebook.protections)
+    known = protected_names(rulebook.protections)
     return {key for section in ("labels", "annotations") for key in known[section].every}
 
 
 def _access(rulebook: Rulebook) -> str:
     """Whether `pod` may name a device by another way than a request: a runtime class, a variable, a mount."""
-    known = names(rulebook.protections)
+    known = protected_names(rulebook.protections)
     mounts = " || ".join(
         f"paths.contains('{path.removesuffix(ANY).rpartition('/')[2]}')" for path in known["mount_paths"].every
     )
     variable = indented(_one_of("name", known["env"]), 6)
     values = (f"{one.name}={value}" for one in known["env"].exact.values() for value in one.harmless)
-    harmless = indented(listed(pair for pair in values if pair[-1] not in {"=", ANY}), 6)
+    harmless = indented(list_literal(pair for pair in values if pair[-1] not in {"=", ANY}), 6)
     return f"""\
 {_one_of("pod.spec.?runtimeClassName.orValue('')", known["runtime_classes"])} ||
 {_HOLDERS}.exists(holders, holders.exists(holder,
@@ -212,14 +255,14 @@ def _reaches(rulebook: Rulebook) -> str:
 
     Runtimes read a capability in capitals, and some letters beyond ASCII have those of ASCII.
     """
-    known = names(rulebook.protections)
+    known = protected_names(rulebook.protections)
     paths = [one.removesuffix(ANY) for one in known["host_paths"].every]
     roots = [path for path in paths if not any(path.startswith(other) for other in paths if other != path)]
     also = [f"/var{path}" for path in roots if path.startswith("/run")]
     holders = {parent.rstrip("/") for path in paths for parent in parents(path)} | {"/var/run"}
-    exact = listed(sorted({f"{parent}{end}" for parent in holders for end in ("", "/")} - {""}))
+    exact = list_literal(sorted({f"{parent}{end}" for parent in holders for end in ("", "/")} - {""}))
     begins = " ||\n    ".join(f"path.startsWith('{root}')" for root in sorted({*roots, *also}))
-    capabilities = listed(f"{cap}{name}" for name in known["capabilities"].every for cap in ("", "CAP_"))
+    capabilities = list_literal(f"{cap}{name}" for name in known["capabilities"].every for cap in ("", "CAP_"))
     return f"""\
 pod.spec.?volumes.orValue([]).size() > {MANY} ||
 pod.spec.?volumes.orValue([]).exists(volume, has(volume.hostPath) && [volume.hostPath.path].exists(path,
@@ -232,10 +275,10 @@ pod.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false) ||
     bytes(name).size() > name.size() || name.upperAscii() in {capabilities}))))"""
 
 
-def _one_of(text: str, protected: Names) -> str:
+def _one_of(text: str, protected: ProtectedNames) -> str:
     """Whether a text of CEL is one of the names, or begins as one of them."""
     begins = "".join(f" ||\n{text}.startsWith('{head}')" for head in protected.beginnings)
-    return f"{text} in {listed(protected.exact)}{begins}"
+    return f"{text} in {list_literal(protected.exact)}{begins}"
 
 
 def _metadata(holder: str) -> str:
@@ -255,5 +298,5 @@ def _counting(every: Rulebook) -> set[str]:
         key
         for section, key in carried
         for binding in [review.creating({"metadata": {section: {key: "1"}}}, uid="")]
-        if immutable.unnamed(binding, binding, every)
+        if updates.unnamed(binding, binding, every)
     }

@@ -13,7 +13,7 @@ from webhook.core.policy.membership import NAME_LABEL
 from webhook.core.registration import conditions
 from webhook.core.registration.conditions import Condition
 from webhook.core.review import TIMEOUT_SECONDS
-from webhook.core.rules import cluster, cluster_policies
+from webhook.core.rules import cluster, load
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.workload import resource
 
@@ -46,7 +46,7 @@ _APPS: Final = {
 _POLICIES: Final[dict[str, Any]] = {
     "apiGroups": [API_VERSION.partition("/")[0]],
     "apiVersions": [API_VERSION.partition("/")[2]],
-    "resources": [*cluster_policies.KINDS],
+    "resources": [*load.POLICY_KINDS],
     "operations": ["CREATE", "UPDATE", "DELETE"],
     "scope": "Cluster",
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from math import ceil
 from typing import Any, Final, Literal
 
 from webhook.core.forms import labels
 from webhook.core.forms.document import Location, Node, Problem, Section, nearest
-from webhook.core.forms.form import Rule, document, form, found, inline, need, origin, place, take
+from webhook.core.forms.form import Rule, derived, document, embedded, form, optional, origin, place, required
 from webhook.core.forms.shape import (
     ANYTHING,
     FILLED,
@@ -17,19 +19,34 @@ from webhook.core.forms.shape import (
     Schema,
     Scope,
     Shape,
-    each,
-    many,
-    shared,
-    some,
+    defined,
+    list_of,
+    map_of,
+    set_of,
     whole,
     word,
 )
-from webhook.core.request.shorthand import KEYS, SHARINGS
-from webhook.core.rules import modes, outputs
-from webhook.core.rules.catalog import Card
-from webhook.core.rules.modes import COMPANIONS, MODE, MODELS, USERS, Companions, Mode
-from webhook.core.rules.names import VENDOR, Known
-from webhook.core.rules.outputs import HOLED, LABELS, OUTPUTS, Constant, Outputs, constant
+from webhook.core.request import KEYS, SHARINGS
+from webhook.core.rules import modes
+from webhook.core.rules.catalog import VENDOR, Card, Known, Profile
+from webhook.core.rules.modes import (
+    COMPANIONS,
+    HOLED,
+    LABELS,
+    MODE,
+    MODELS,
+    OUTPUTS,
+    USERS,
+    Companions,
+    Constant,
+    Mode,
+    Output,
+    Outputs,
+    constant,
+)
+from webhook.core.rules.verbs import Amount, Slot
+
+# A `Backend`: one way a vendor exposes GPUs.
 
 # What every pod gets
 
@@ -39,15 +56,17 @@ _VALUE: Final = TEXT.reading(lambda node, _: labels.value(node))
 
 @dataclass(frozen=True, kw_only=True)
 class _Toleration:
-    key: str | None = take(_KEY, "The taint's key; left out with `operator: Exists` it is any.", "acme.example/card")
-    operator: str | None = take(
+    key: str | None = optional(
+        _KEY, "The taint's key; left out with `operator: Exists` it is any.", "acme.example/card"
+    )
+    operator: str | None = optional(
         word(("Exists", "Equal")), "`Exists` for any value, `Equal` (the default) for this one."
     )
-    value: str | None = take(_VALUE, "The taint's value, with `operator: Equal`.")
-    effect: str | None = take(
+    value: str | None = optional(_VALUE, "The taint's value, with `operator: Equal`.")
+    effect: str | None = optional(
         word(("NoSchedule", "PreferNoSchedule", "NoExecute")), "The taint's effect; any if left out."
     )
-    seconds: int | None = take(
+    seconds: int | None = optional(
         whole(0), "With `effect: NoExecute`, how long it is tolerated.", key="tolerationSeconds"
     )
 
@@ -77,10 +96,10 @@ _TOLERABLE: Final = [
         ]
     },
 ]
-_TOLERATION: Final = form(_Toleration, Rule({"allOf": _TOLERABLE}), after=_toleration)
+_TOLERATION: Final = form(_Toleration, Rule({"allOf": _TOLERABLE}), complete=_toleration)
 
 
-_NAME: Final = outputs.OBJECT.reading(lambda node, scope: constant(outputs.OBJECT.read(node, scope), node, scope))
+_NAME: Final = modes.OBJECT.reading(lambda node, scope: constant(modes.OBJECT.read(node, scope), node, scope))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,29 +109,29 @@ class Injection:
     `outputs` are part of those of each mode.
     """
 
-    runtime_class: Constant | None = take(
+    runtime_class: Constant | None = optional(
         _NAME,
         "The pod's runtime class. A pod that names one keeps it. An empty text sets none.",
         key="runtimeClassName",
     )
-    scheduler: Constant | None = take(
+    scheduler: Constant | None = optional(
         _NAME,
         "The pod's scheduler. A pod that names another one than this and the default one is refused.",
         key="schedulerName",
     )
-    tolerations: Sequence[tuple[Mapping[str, Any], str]] = take(
-        many(shared("toleration", _TOLERATION)),
+    tolerations: Sequence[tuple[Mapping[str, Any], str]] = optional(
+        list_of(defined("toleration", _TOLERATION)),
         "Tolerations of the pod.",
         [{"key": "acme.example/card", "operator": "Exists", "effect": "NoSchedule"}],
     )
-    outputs: Outputs = inline(OUTPUTS, default=Outputs())
+    outputs: Outputs = embedded(OUTPUTS, default=Outputs())
 
 
 # Examples
 
-_SCALARS: Final = each(Shape(ANYTHING.read, {"type": ["string", "integer", "number", "boolean"]})).schema
+_SCALARS: Final = map_of(Shape(ANYTHING.read, {"type": ["string", "integer", "number", "boolean"]})).schema
 _OBJECTS: Final[Schema] = {"type": "array", "items": {"type": "object"}}
-_LABELS: Final = each(many(Shape(ANYTHING.read, {"type": ["string", "integer", "number"]}))).schema
+_LABELS: Final = map_of(list_of(Shape(ANYTHING.read, {"type": ["string", "integer", "number"]}))).schema
 
 
 def _as_it_stands(schema: Schema) -> Shape[Any]:
@@ -121,15 +140,15 @@ def _as_it_stands(schema: Schema) -> Shape[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Expected:
-    limits: Any = take(_as_it_stands(_SCALARS), "The container's resources.", {"acme.example/card": 1})
-    annotations: Any = take(_as_it_stands(_SCALARS), "Annotations of the pod, without those of the webhook.")
-    labels: Any = take(_as_it_stands(_SCALARS), "Labels of the pod.")
-    env: Any = take(_as_it_stands(_SCALARS), "Environment of the container.")
-    node_affinity: Any = take(_as_it_stands(_LABELS), "Values of each node label.")
-    claims: Any = take(_as_it_stands(many(TEXT).schema), "Names of templates of resource claims.")
-    tolerations: Any = take(_as_it_stands(_OBJECTS), "Tolerations of the pod.")
-    scheduler: Any = take(_as_it_stands(TEXT.schema), "The pod's scheduler.", key="schedulerName")
-    runtime_class: Any = take(_as_it_stands(TEXT.schema), "The pod's runtime class.", key="runtimeClassName")
+    limits: Any = optional(_as_it_stands(_SCALARS), "The container's resources.", {"acme.example/card": 1})
+    annotations: Any = optional(_as_it_stands(_SCALARS), "Annotations of the pod, without those of the webhook.")
+    labels: Any = optional(_as_it_stands(_SCALARS), "Labels of the pod.")
+    env: Any = optional(_as_it_stands(_SCALARS), "Environment of the container.")
+    node_affinity: Any = optional(_as_it_stands(_LABELS), "Values of each node label.")
+    claims: Any = optional(_as_it_stands(list_of(TEXT).schema), "Names of templates of resource claims.")
+    tolerations: Any = optional(_as_it_stands(_OBJECTS), "Tolerations of the pod.")
+    scheduler: Any = optional(_as_it_stands(TEXT.schema), "The pod's scheduler.", key="schedulerName")
+    runtime_class: Any = optional(_as_it_stands(TEXT.schema), "The pod's runtime class.", key="runtimeClassName")
 
 
 def _expected(read: _Expected, _: Section, __: Scope) -> Mapping[str, Any] | None:
@@ -137,7 +156,7 @@ def _expected(read: _Expected, _: Section, __: Scope) -> Mapping[str, Any] | Non
     return {key: value for key, value in values if value is not None} or None
 
 
-_EXPECTATIONS: Final = form(_Expected, after=_expected)
+_EXPECTATIONS: Final = form(_Expected, complete=_expected)
 EXPECTED: Final = tuple(_EXPECTATIONS.schema["properties"])
 """What an example may expect; each section that is given is compared whole."""
 
@@ -151,16 +170,16 @@ _POD: Final = Shape(
 class Example:
     """A request and what has to come of it: either `refused`, or `expected` by section (`limits`, ...)."""
 
-    name: str = take(TEXT, "What messages call it.", default="")
-    ask: Mapping[str, str] = need(
-        Shape(each(TEXT).read, ASK, {}),
+    name: str = optional(TEXT, "What messages call it.", default="")
+    ask: Mapping[str, str] = required(
+        Shape(map_of(TEXT).read, ASK, {}),
         "The shorthand, by the keys of labels; values are quoted.",
         {"gpu": "0.3", "gpu-model": "T4"},
     )
-    pod: Mapping[str, Any] = take(_POD, "What else the pod has.", {"spec": {"hostIPC": True}})
-    refused: str | None = take(FILLED, "A part of the message that refuses it.")
-    expected: Mapping[str, Any] | None = inline(_EXPECTATIONS)
-    at: Location = found(place)
+    pod: Mapping[str, Any] = optional(_POD, "What else the pod has.", {"spec": {"hostIPC": True}})
+    refused: str | None = optional(FILLED, "A part of the message that refuses it.")
+    expected: Mapping[str, Any] | None = embedded(_EXPECTATIONS)
+    at: Location = derived(place)
 
 
 def _titled(example: Example, section: Section, scope: Scope) -> Example:
@@ -179,7 +198,7 @@ _ONE_OUTCOME: Final = [
     {"required": ["refused"]},
     {"type": "object", "anyOf": [{"required": [key]} for key in EXPECTED]},
 ]
-_EXAMPLE: Final = form(Example, Rule({"oneOf": _ONE_OUTCOME}), after=_titled)
+_EXAMPLE: Final = form(Example, Rule({"oneOf": _ONE_OUTCOME}), complete=_titled)
 
 
 # Its nodes, partitions and parameters
@@ -192,39 +211,39 @@ def _values(node: Node, scope: Scope) -> tuple[str, ...]:
     return tuple(HOLED.read(each, scope) for each in (node.elements() if isinstance(node.value, list) else [node]))
 
 
-_LABEL_VALUES: Final[Schema] = {"anyOf": [HOLED.schema, many(HOLED).schema, {"type": "null"}]}
+_LABEL_VALUES: Final[Schema] = {"anyOf": [HOLED.schema, list_of(HOLED).schema, {"type": "null"}]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
     """How a back end's nodes are recognised; `labels` without values may have any."""
 
-    labels: Mapping[str, tuple[str, ...]] = take(
-        each(Shape(_values, _LABEL_VALUES), LABELS),
+    labels: Mapping[str, tuple[str, ...]] = optional(
+        map_of(Shape(_values, _LABEL_VALUES), LABELS),
         "Labels that each of its nodes has: a value, a list of possible values, or nothing for any value.",
         {"acme.example/mode": "shared"},
     )
-    annotations: tuple[str, ...] = take(
-        many(TEXT),
+    annotations: tuple[str, ...] = optional(
+        list_of(TEXT),
         "Annotations that its system writes on its nodes. One of them shows `gpu-webhook survey` that it is there.",
         ["acme.example/registered"],
     )
-    devices: str | None = take(
+    devices: str | None = optional(
         _KEY, "The label, or the resource, that says how many cards a node has.", "acme.example/cards"
     )
-    replicas: int = take(whole(), "How often its resource counts each card.", 10, default=1)
-    required: bool = take(FLAG, "It serves only if such a node is known. Otherwise nodes may come later.")
+    replicas: int = optional(whole(), "How often its resource counts each card.", 10, default=1)
+    required: bool = optional(FLAG, "It serves only if such a node is known. Otherwise nodes may come later.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitions:
     """Which hardware partitions a back end has: all of its cards', or those that match one of `only`."""
 
-    spelling: Mapping[str, str] = take(
-        each(TEXT), "Spellings of profiles that differ from the catalogue's.", key="names"
+    spelling: Mapping[str, str] = optional(
+        map_of(TEXT), "Spellings of profiles that differ from the catalogue's.", key="names"
     )
-    only: tuple[str, ...] = take(
-        many(TEXT), "The profiles it has, if these are not all. `*` is any text.", ["1g.*"], default=("*",)
+    only: tuple[str, ...] = optional(
+        list_of(TEXT), "The profiles it has, if these are not all. `*` is any text.", ["1g.*"], default=("*",)
     )
 
 
@@ -232,16 +251,16 @@ class Partitions:
 class Parameter:
     """A value that a site may change, and by what `gpu-webhook survey` sees it."""
 
-    default: Any = need(ANYTHING, "The value unless the Cluster document sets another.")
-    description: Any = take(ANYTHING, "What for.")
-    label: str | None = take(
+    default: Any = required(ANYTHING, "The value unless the Cluster document sets another.")
+    description: Any = optional(ANYTHING, "What for.")
+    label: str | None = optional(
         TEXT,
         "A node label with the value. `gpu-webhook survey` sets what it sees there. If the default is empty, it"
         " does so only to keep pods off the nodes of other back ends.",
         "acme.example/replicas",
     )
-    also: tuple[str, ...] = take(
-        many(TEXT),
+    also: tuple[str, ...] = optional(
+        list_of(TEXT),
         "Other names in use for it. `gpu-webhook survey` sets the resource, the device class or the plugin's"
         " runtime class that it sees.",
         ["acme.example/card.shared"],
@@ -257,7 +276,7 @@ def _parameter(node: Node) -> Parameter:
 
 PARAMETERS: Final = Shape(
     lambda node, _: {name: _parameter(one) for name, one in node.items()},
-    each(form(Parameter)).schema,
+    map_of(form(Parameter)).schema,
     dict[str, Parameter](),
 )
 """Parameters by name; their values are put in before a document is read, see `forms/inheritance`."""
@@ -275,65 +294,68 @@ class Backend:
     `card` is the one that its models (in lower case) have in common, `profiles` are all that its cards can have.
     """
 
-    name: str = found(document)
-    at: Location = found(place)
-    description: str = need(TEXT, "One line for people.", "shares of NVIDIA cards, by HAMi")
-    extends: str | None = take(
+    name: str = derived(document)
+    at: Location = derived(place)
+    description: str = required(TEXT, "One line for people.", "shares of NVIDIA cards, by HAMi")
+    extends: str | None = optional(
         TEXT,
         "Another back end, whose spec this one takes over. Mappings are merged, lists (as `modes`) replaced, and"
         " an empty value deletes. Examples are not inherited.",
         "nvidia-gpu",
     )
-    vendors: frozenset[str] = take(
-        some(VENDOR), "Whose cards it serves, as the catalogues spell them. `[]` means any vendor.", ["nvidia"]
+    vendors: frozenset[str] = optional(
+        set_of(VENDOR), "Whose cards it serves, as the catalogues spell them. `[]` means any vendor.", ["nvidia"]
     )
-    models: frozenset[str] = take(
+    models: frozenset[str] = optional(
         MODELS, "The only card models it serves. If they are alike, a share becomes a size without `gpu-model`."
     )
-    sharing: frozenset[str] = need(some(word(SHARINGS)), "What `gpu-sharing` may say.", ["exclusive", "fractional"])
-    parameters: Mapping[str, Parameter] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
-    partitions: Partitions | None = take(
+    sharing: frozenset[str] = required(
+        set_of(word(SHARINGS)), "What `gpu-sharing` may say.", ["exclusive", "fractional"]
+    )
+    parameters: Mapping[str, Parameter] = optional(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
+    partitions: Partitions | None = optional(
         form(Partitions),
         "`{}` if it serves hardware partitions. A share or a size gets the smallest profile that is large enough.",
         {},
     )
-    unenforced: tuple[str, ...] = take(
-        many(word(("memory", "compute"))),
+    unenforced: tuple[str, ...] = optional(
+        list_of(word(("memory", "compute"))),
         "What the system counts and does not limit. The pod's author is warned.",
         ["memory", "compute"],
     )
-    writers: tuple[str, ...] = take(
-        many(USERS),
+    writers: tuple[str, ...] = optional(
+        list_of(USERS),
         "Users that belong to the system, as globs. On a running pod only they may change the annotations and"
         " labels that the system reads or `reserves`. If none are listed, service accounts outside of tenants'"
         " namespaces may write what it `reserves`. Users of Kubernetes, as `system:kube-scheduler`, always may.",
         ["system:serviceaccount:kai-scheduler:*"],
     )
-    other_devices: tuple[str, ...] = take(
-        many(TEXT),
+    other_devices: tuple[str, ...] = optional(
+        list_of(TEXT),
         "Resources of its vendor, as globs, that are no GPUs. Any other resource in the domain of a back end's"
         " resource is taken for a GPU, also if the back end is disabled.",
         ["acme.example/nic*"],
     )
-    constraints: tuple[str, ...] = take(
-        many(TEXT), "Annotations and labels, as globs, that restrict a pod to some devices and that no mode writes."
+    constraints: tuple[str, ...] = optional(
+        list_of(TEXT),
+        "Annotations and labels, as globs, that restrict a pod to some devices and that no mode writes.",
     )
-    modes: Sequence[Mode] = need(
-        many(MODE, "needs at least one mode"),
+    modes: Sequence[Mode] = required(
+        list_of(MODE, "needs at least one mode"),
         "Ways to serve a request. The first whose `when` matches is taken. If none matches, the request is refused.",
     )
-    inject: Injection = take(
+    inject: Injection = optional(
         form(Injection), "What a pod gets beside resources, whatever the mode.", default=Injection()
     )
-    companions: Companions | None = inline(COMPANIONS)
-    nodes: Nodes = take(form(Nodes), "How its nodes are recognised.", default=Nodes())
-    request_only: Literal["repair", "refuse"] = take(
+    companions: Companions | None = embedded(COMPANIONS)
+    nodes: Nodes = optional(form(Nodes), "How its nodes are recognised.", default=Nodes())
+    request_only: Literal["repair", "refuse"] = optional(
         word(("repair", "refuse")),
         "A resource in requests without a limit: `repair` (the default) or `refuse`.",
         default="repair",
     )
-    examples: Sequence[Example] = need(
-        many(shared("example", _EXAMPLE), "needs at least one example, so that somebody sees the rule work"),
+    examples: Sequence[Example] = required(
+        list_of(defined("example", _EXAMPLE), "needs at least one example, so that somebody sees the rule work"),
         "Executed whenever the rules are loaded.",
         [{"ask": {"gpu": "1"}, "limits": {"acme.example/card": 1}}],
         default=(),
@@ -389,11 +411,131 @@ def _of_others(models: Iterable[str], backend: Backend, known: Known) -> Iterato
             yield f"{card.model} is made by {card.vendor}, and the back end serves {vendors}"
 
 
-BACKEND: Final = form(Backend, after=_consistent)
+BACKEND: Final = form(Backend, complete=_consistent)
 SHARED: Final[Mapping[str, Schema]] = {
     **modes.SHARED,
     "example": _EXAMPLE.schema,
     "toleration": _TOLERATION.schema,
-    **outputs.SHARED,
+    **modes.SHARED_BY_OUTPUTS,
 }
 """What a back end has often, by the name of its schema."""
+
+
+# A back end beside the catalogues: its cards, and its modes with what they inherit, some of them many times over.
+
+_PROFILE: Final = "{profile}"
+_MEMORY: Final = "{memory}"
+_CARD: Final = frozenset({"product", "model"})
+"""Words that name a card."""
+
+
+def complete(backend: Backend, devices: Mapping[str, Card]) -> Backend:
+    """The back end with its cards and all of its modes."""
+    modes: Sequence[Mode] = [_inheriting(each, backend) for mode in backend.modes for each in _of_sizes(mode)]
+    backend = _with_cards(backend, devices)
+    profiles: frozenset[str] = frozenset()
+    if backend.partitions is not None:
+        cards = [card for card in {card.model: card for card in devices.values()}.values() if backend.serves(card)]
+        modes = list(_of_profiles(modes, cards, backend.partitions))
+        profiles = frozenset(name for card in cards for name in card.profiles if _among(backend.partitions, name))
+    owns = frozenset(name for mode in modes for name in mode.amounts)
+    return replace(backend, modes=modes, profiles=profiles, owns=owns)
+
+
+def _with_cards(backend: Backend, devices: Mapping[str, Card]) -> Backend:
+    """The back end with the card that its models have in common."""
+    cards = [devices[model] for model in sorted(backend.models)]
+    alike = {(card.memory, card.tflops, tuple(card.profiles)) for card in cards}
+    return replace(backend, card=cards[0] if len(alike) == 1 else None)
+
+
+def _inheriting(mode: Mode, backend: Backend) -> Mode:
+    """The mode with what its back end injects and demands whatever the mode, and what is known of its numbers."""
+    outputs = mode.outputs.over(backend.inject.outputs)
+    numbers = {key: output for key, output in outputs.node_affinity.items() if output.is_number}
+    found = [output for output in (*mode.amounts.values(), *numbers.values()) if output.what]
+    return replace(
+        mode,
+        outputs=outputs,
+        companions=mode.companions.over(backend.companions) if mode.companions else backend.companions,
+        selects=_selects(mode, outputs),
+        node_numbers=numbers,
+        pool={
+            key: output
+            for key, output in outputs.node_affinity.items()
+            if not (output.words and _CARD.issuperset(output.words))
+        },
+        verbs=frozenset(output.what for output in found),
+        loosely=_loosely(outputs),
+        all_cores=any((output.what, output.absent) == ("cores", "whole") for output in found),
+    )
+
+
+def _selects(mode: Mode, outputs: Outputs) -> str | None:
+    written = [*outputs.annotations.values(), *outputs.labels.values(), *outputs.node_affinity.values(), *mode.claims]
+    words = {word for output in written for word in output.words}
+    return next((word for word in ("product", "model") if word in words), "model" if mode.when.models else None)
+
+
+def _loosely(outputs: Outputs) -> str | None:
+    written = [*outputs.annotations.values(), *outputs.labels.values()]
+    if any("lookalikes" in output.words for output in written):
+        return None
+    return next((output.what for output in written if isinstance(output, Amount) and output.substring), None)
+
+
+def _of_sizes(mode: Mode) -> Iterator[Mode]:
+    """The mode once for each of its sizes, or as it is."""
+    if not mode.sizes:
+        yield mode
+    for number, size in mode.sizes:
+        limits = {name.replace(_MEMORY, str(number)): output for name, output in mode.limits.items()}
+        yield replace(mode, size=size, sizes=(), limits=limits, amounts={**limits, **_slots(mode)})
+
+
+def _slots(mode: Mode) -> Mapping[str, Output]:
+    return {name: output for name, output in mode.amounts.items() if isinstance(name, Slot)}
+
+
+def _among(partitions: Partitions, name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in partitions.only)
+
+
+def _of_profiles(modes: Iterable[Mode], devices: Sequence[Card], partitions: Partitions) -> Iterator[Mode]:
+    """The modes, each that differs from profile to profile once for every profile of the devices.
+
+    That is one whose resources or claims are named after it, or, where the back end has only one kind of card,
+    whose amounts are the profile's.
+    """
+    profiles = {name: profile for device in devices for name, profile in device.profiles.items()}
+    known = [profile for name, profile in profiles.items() if _among(partitions, name)]
+    for mode in modes:
+        sized = any(output.what == "memory" for output in mode.amounts.values())
+        if any(_PROFILE in name for name in (*mode.limits, *(str(claim.value) for claim in mode.claims))):
+            yield from (_named(mode, profile.name, partitions.spelling) for profile in known)
+        elif mode.when.devices == "profile" and len(devices) == 1 and sized:
+            yield from (_sized(mode, profile) for profile in known)
+        else:
+            yield mode
+
+
+def _named(mode: Mode, name: str, spelling: Mapping[str, str]) -> Mode:
+    # A resource name holds no plus sign: 1g.10gb+me is 1g.10gb.me there [NVIDIA/k8s-device-plugin internal/rm/rm.go].
+    written = spelling.get(name, name).replace("+", ".")
+    limits = {resource.replace(_PROFILE, written): output for resource, output in mode.limits.items()}
+    amounts = {**limits, **_slots(mode)}
+    claims = [replace(claim, value=str(claim.value).replace(_PROFILE, written)) for claim in mode.claims]
+    return replace(mode, profile=name, limits=limits, amounts=amounts, claims=claims)
+
+
+def _sized(mode: Mode, profile: Profile) -> Mode:
+    """The mode with the amount of memory that a profile's template has."""
+
+    def fixed(output: Output) -> Output:
+        if not isinstance(output, Amount) or output.what != "memory":
+            return output
+        return replace(output, fit=(ceil(profile.memory / output.unit),), step=1, minimum=None, maximum=None)
+
+    limits = {name: fixed(output) for name, output in mode.limits.items()}
+    amounts = {name: fixed(output) for name, output in mode.amounts.items()}
+    return replace(mode, profile=profile.name, limits=limits, amounts=amounts)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Final
 
-from webhook.core.forms.document import Location, Section
-from webhook.core.forms.form import Group, Rule, form, found, key, need, place, take
-from webhook.core.forms.shape import FLAG, POSITIVE, TEXT, Scope, each, many, size, whole
+from webhook.core import request
+from webhook.core.forms.document import Location, Node, Section
+from webhook.core.forms.form import Group, Rule, derived, form, key, optional, place, required
+from webhook.core.forms.shape import FLAG, POSITIVE, TEXT, Scope, Shape, list_of, map_of, size, whole
+from webhook.core.kube.quantity import Fraction, QuantityError
+
+# A `DeviceCatalog`: card models of one vendor, with what sizes and names they have.
 
 _SIZE: Final = size(("Mi", "Gi"), "16Gi or 15360Mi")
 
@@ -18,11 +22,11 @@ _SIZE: Final = size(("Mi", "Gi"), "16Gi or 15360Mi")
 class Profile:
     """A hardware partition of a card."""
 
-    name: str = found(key)
-    memory: int = need(_SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
-    memory_slices: int = need(whole(), "How many of the card's memory slices it takes.", key="slices")
-    compute_slices: int = need(whole(), "How many of the card's compute slices it takes.", key="compute")
-    most: int = take(whole(), "How many of these one card can hold; 1 if left out.", default=1)
+    name: str = derived(key)
+    memory: int = required(_SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
+    memory_slices: int = required(whole(), "How many of the card's memory slices it takes.", key="slices")
+    compute_slices: int = required(whole(), "How many of the card's compute slices it takes.", key="compute")
+    most: int = optional(whole(), "How many of these one card can hold; 1 if left out.", default=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,23 +38,23 @@ class Card:
 
     vendor: str = ""
     virtual: bool = False
-    at: Location = found(place)
-    model: str = need(TEXT, "The name that `gpu-model` asks for.", "A100-80GB")
-    aliases: tuple[str, ...] = take(many(TEXT), "Other names that `gpu-model` may use.", ["A100"])
-    names: tuple[str, ...] = take(
-        many(TEXT),
+    at: Location = derived(place)
+    model: str = required(TEXT, "The name that `gpu-model` asks for.", "A100-80GB")
+    aliases: tuple[str, ...] = optional(list_of(TEXT), "Other names that `gpu-model` may use.", ["A100"])
+    names: tuple[str, ...] = optional(
+        list_of(TEXT),
         "Product names as the driver reports them; node labels have them with dashes for spaces.",
         ["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"],
     )
-    nominal: int = need(_SIZE, "Nominal memory, as in the data sheet.", "80Gi", key="memory")
-    memory: int = take(
+    nominal: int = required(_SIZE, "Nominal memory, as in the data sheet.", "80Gi", key="memory")
+    memory: int = optional(
         _SIZE, "Memory as the driver reports it. Sizes are compared with it.", "81920Mi", key="usable", default=0
     )
-    tflops: Fraction | None = take(POSITIVE, "Dense FP16 TFLOPS, for `gpu-tflops`.", 65, 312)
-    memory_slices: int = need(whole(), "Slices of memory.", key="slices.memory", default=0)
-    compute_slices: int = need(whole(), "Slices of compute.", key="slices.compute", default=0)
-    profiles: Mapping[str, Profile] = take(
-        each(form(Profile)),
+    tflops: Fraction | None = optional(POSITIVE, "Dense FP16 TFLOPS, for `gpu-tflops`.", 65, 312)
+    memory_slices: int = required(whole(), "Slices of memory.", key="slices.memory", default=0)
+    compute_slices: int = required(whole(), "Slices of compute.", key="slices.compute", default=0)
+    profiles: Mapping[str, Profile] = optional(
+        map_of(form(Profile)),
         "The partitions that the card can be cut into, by name, the smallest first.",
         {"1g.10gb": {"memory": "9856Mi", "slices": 1, "compute": 1, "most": 7}},
     )
@@ -69,7 +73,7 @@ def _checked(device: Card, section: Section, _: Scope) -> Card:
 
 _SLICES: Final = Group("The number of slices of a card that can be partitioned.", ({"memory": 8, "compute": 7},))
 DEVICE: Final = form(
-    Card, Rule({"dependentRequired": {"profiles": ["slices"]}}), groups={"slices": _SLICES}, after=_checked
+    Card, Rule({"dependentRequired": {"profiles": ["slices"]}}), groups={"slices": _SLICES}, complete=_checked
 )
 
 
@@ -77,13 +81,13 @@ DEVICE: Final = form(
 class DeviceCatalog:
     """Card models of one vendor."""
 
-    vendor: str = need(TEXT, "The vendor of these cards, as `vendors` of a back end names it.", "nvidia", "amd")
-    devices: tuple[Card, ...] = take(many(DEVICE), "The card models.", default=())
-    virtual: bool = take(
+    vendor: str = required(TEXT, "The vendor of these cards, as `vendors` of a back end names it.", "nvidia", "amd")
+    devices: tuple[Card, ...] = optional(list_of(DEVICE), "The card models.", default=())
+    virtual: bool = optional(
         FLAG, "The devices are parts of cards that a virtual machine sees as whole cards. They share the compute."
     )
-    resources: tuple[str, ...] = take(
-        many(TEXT),
+    resources: tuple[str, ...] = optional(
+        list_of(TEXT),
         "Resources of these cards, as globs in lower case, that no back end uses. Nothing can count them.",
         ["acme.example/*", "*/acme[0-9]*"],
     )
@@ -96,3 +100,74 @@ def by_name(catalog: DeviceCatalog) -> dict[str, Card]:
     """The devices of a catalogue, by lower-case model, alias and product name."""
     devices = [replace(device, vendor=catalog.vendor, virtual=catalog.virtual) for device in catalog.devices]
     return {name.lower(): device for device in devices for name in (device.model, *device.aliases, *device.names)}
+
+
+# Names in a document that stand for what other documents define.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a document can name.
+
+    backends      those that there is a rule for, and of them the `enabled` ones
+    parametrised  all rules that may have parameters
+    devices       card models by lower-case name and alias
+    asking        annotations and labels in which back ends are asked for devices
+    """
+
+    backends: Collection[str]
+    enabled: Collection[str] = ()
+    parametrised: Collection[str] = ()
+    devices: Mapping[str, Card]
+    asking: Collection[str] = ()
+
+
+def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> Shape[str]:
+    """One of these names; `complaint` is said of another."""
+
+    def read(node: Node, scope: Scope) -> str:
+        if node.text() not in (known := names(scope.known)):
+            raise node.problem(f'{complaint} "{node.value}"{scope.nearest(node.text(), known)}', unknown=True)
+        return node.text()
+
+    return TEXT.reading(read)
+
+
+def enabled_by(where: str) -> Shape[str]:
+    """A back end that `where` enables."""
+
+    def read(node: Node, scope: Scope) -> str:
+        known, name = scope.known, node.text()
+        if name not in known.enabled:
+            hint = "; add it there" if name in known.backends else scope.nearest(name, known.enabled)
+            raise node.problem(f'{where} does not enable "{name}"{hint}', unknown=True)
+        return name
+
+    return TEXT.reading(read)
+
+
+def _model(node: Node, scope: Scope) -> str:
+    devices: Mapping[str, Card] = scope.known.devices
+    if node.text().lower() not in devices:
+        models = {device.model for device in devices.values()}
+        message = f'no catalogue knows the model "{node.value}"{scope.nearest(node.text(), models)}'
+        raise node.problem(message, unknown=True)
+    return devices[node.text().lower()].model
+
+
+def _profile(node: Node, scope: Scope) -> str:
+    profiles = {profile for device in scope.known.devices.values() for profile in device.profiles}
+    with contextlib.suppress(QuantityError):
+        if (profile := request.profile(node.text())) in profiles:
+            return profile
+    message = f'no catalogue has the profile "{node.value}"{scope.nearest(node.text(), profiles)}'
+    raise node.problem(message, unknown=True)
+
+
+BACKEND: Final = one_of("no rule defines the back end", lambda known: known.backends)
+PARAMETRISED: Final = one_of("no rule defines the back end", lambda known: known.parametrised)
+VENDOR: Final = one_of(
+    "no catalogue is of the vendor", lambda known: {device.vendor for device in known.devices.values()}
+)
+MODEL: Final = TEXT.reading(_model)
+PROFILE: Final = TEXT.reading(_profile)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.core.forms.document import Location, Node, Section, nearest
-from webhook.core.forms.form import Group, Rule, document, form, found, inline, need, place, take
-from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, many, pattern, word
-from webhook.core.request.shorthand import KEYS
+from webhook.core.forms.form import Group, Rule, derived, document, embedded, form, optional, place, required
+from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, list_of, map_of, pattern, word
+from webhook.core.request import KEYS
 from webhook.core.rules.backend import A_PARAMETER, ASK, PARAMETERS, PARAMETERS_ARE, Backend, Parameter
-from webhook.core.rules.modes import Mode, When
-from webhook.core.rules.outputs import LIMIT, Output
+from webhook.core.rules.modes import LIMIT, Mode, Output, When
 
 CONTAINER: Final = "{container}"
 _EMPTY: Final = "needs at least one entry"
@@ -33,17 +32,19 @@ def _prefix(node: Node) -> str:
 _ADDRESS: Final = pattern(
     r"^[^{]{2,}\{container\}$", f"has to end in {CONTAINER}, as vendor.example/claim-{CONTAINER}", _prefix
 )
-_FIELD: Final[Shape[Field]] = replace(FILLED.reading(lambda node, _: tuple(node.filled().split("."))), blank=())
+_FIELD: Final[Shape[Field]] = replace(FILLED.reading(lambda node, _: tuple(node.filled().split("."))), fallback=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectKind:
     """A kind of object in the Kubernetes API, in whichever of its versions a cluster has it."""
 
-    kind: str = need(FILLED, "The kind of the objects.", "ElasticGPUClaim")
-    group: str = need(FILLED, "Their API group.", "acme.example")
-    versions: tuple[str, ...] = need(many(FILLED, _EMPTY), "Versions of it, the preferred one first.", ["v1alpha1"])
-    plural: str = need(FILLED, "Their name in URLs.", "elasticgpuclaims")
+    kind: str = required(FILLED, "The kind of the objects.", "ElasticGPUClaim")
+    group: str = required(FILLED, "Their API group.", "acme.example")
+    versions: tuple[str, ...] = required(
+        list_of(FILLED, _EMPTY), "Versions of it, the preferred one first.", ["v1alpha1"]
+    )
+    plural: str = required(FILLED, "Their name in URLs.", "elasticgpuclaims")
 
     @property
     def name(self) -> str:
@@ -56,11 +57,11 @@ _KIND: Final = form(ObjectKind)
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    devices: str = need(
+    devices: str = required(
         word(("whole", "part")), "What these resources ask for: `whole` devices, or a `part` of each."
     )
-    resources: Mapping[str, Output] = need(
-        each(LIMIT), "The resources of a claim. A verb of `limits` says what each means."
+    resources: Mapping[str, Output] = required(
+        map_of(LIMIT), "The resources of a claim. A verb of `limits` says what each means."
     )
 
 
@@ -73,24 +74,24 @@ def _read_asks(node: Node, scope: Scope) -> Mapping[str, str]:
     for key, value in node.items():
         if key not in KEYS:
             raise value.problem(f'"{key}" is no key of the shorthand{nearest(key, KEYS)}')
-    return each(TEXT).read(node, scope)
+    return map_of(TEXT).read(node, scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimExample:
     """What a claim's resources have to mean: the shorthand that they are, or a part of why they are refused."""
 
-    name: str = take(TEXT, "What messages call it.", default="")
-    resources: Mapping[str, Any] = need(
+    name: str = optional(TEXT, "What messages call it.", default="")
+    resources: Mapping[str, Any] = required(
         Shape(lambda node, _: {key: one.plain() for key, one in node.items()}, {"type": "object"}, {}),
         "The resources of the claim.",
         {"acme.example/compute": 50},
     )
-    asks: Mapping[str, str] | None = take(
+    asks: Mapping[str, str] | None = optional(
         Shape(_read_asks, ASK), "What it means in the shorthand, by the keys of labels."
     )
-    refused: str | None = take(FILLED, "A part of the message that refuses it.")
-    at: Location = found(place)
+    refused: str | None = optional(FILLED, "A part of the message that refuses it.")
+    at: Location = derived(place)
 
 
 def _titled(example: ClaimExample, section: Section, _: Scope) -> ClaimExample:
@@ -111,39 +112,39 @@ class ClaimSourceSpec:
     with its `limits` and `requests`. `aliases` are `names` the other way round: by the other name of a resource.
     """
 
-    name: str = found(document)
-    at: Location = found(place)
-    description: str = need(TEXT, "One line for people.")
-    parameters: Mapping[str, Parameter] = take(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
-    prefixes: tuple[str, ...] = need(
-        many(_ADDRESS, _EMPTY),
+    name: str = derived(document)
+    at: Location = derived(place)
+    description: str = required(TEXT, "One line for people.")
+    parameters: Mapping[str, Parameter] = optional(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
+    prefixes: tuple[str, ...] = required(
+        list_of(_ADDRESS, _EMPTY),
         "Annotations of pods that name a claim for a container.",
         ["acme.example/claim-{container}"],
         key="annotations",
     )
-    claims: ObjectKind = inline(_KIND, "claims", default=ObjectKind(kind="", group="", versions=(), plural=""))
-    resources: Field = need(
+    claims: ObjectKind = embedded(_KIND, "claims", default=ObjectKind(kind="", group="", versions=(), plural=""))
+    resources: Field = required(
         _FIELD, "The field with what is asked for.", "spec.resources", key="claims.resources", default=()
     )
-    classed: Sequence[Field] = take(
-        many(_FIELD), "Fields that may name the class. The first that is there counts.", key="claims.class"
+    classed: Sequence[Field] = optional(
+        list_of(_FIELD), "Fields that may name the class. The first that is there counts.", key="claims.class"
     )
-    classes: ObjectKind | None = inline(_KIND, "classes")
-    provisioned: Sequence[Field] = need(
-        many(_FIELD, _EMPTY),
+    classes: ObjectKind | None = embedded(_KIND, "classes")
+    provisioned: Sequence[Field] = required(
+        list_of(_FIELD, _EMPTY),
         "Fields that may name the provisioner.",
         ["provisioner"],
         key="classes.provisioner",
         default=(),
     )
-    reads: Sequence[Mode] = need(
-        many(form(_Read, after=_mode), _EMPTY), "What resources of a claim mean. The first that fits is taken."
+    reads: Sequence[Mode] = required(
+        list_of(form(_Read, complete=_mode), _EMPTY), "What resources of a claim mean. The first that fits is taken."
     )
-    names: Mapping[str, tuple[str, ...]] = take(
-        each(many(TEXT)), "Other spellings of resources, by the one under `reads`."
+    names: Mapping[str, tuple[str, ...]] = optional(
+        map_of(list_of(TEXT)), "Other spellings of resources, by the one under `reads`."
     )
-    examples: Sequence[ClaimExample] = need(
-        many(form(ClaimExample, _ONE_OUTCOME, after=_titled), _EMPTY),
+    examples: Sequence[ClaimExample] = required(
+        list_of(form(ClaimExample, _ONE_OUTCOME, complete=_titled), _EMPTY),
         "Executed whenever the rules are loaded.",
         default=(),
     )
@@ -173,9 +174,9 @@ class ClaimSourceSpec:
 
 
 def _aliased(source: ClaimSourceSpec, section: Section, scope: Scope) -> ClaimSourceSpec:
-    names = Section(section.node, []).take("names", lambda node: node, None)
+    names = Section(section.node, []).optional("names", lambda node: node, None)
     owned = source.reader.owns
-    return replace(source, aliases=scope.attempt(lambda: _aliases(names, owned), {}) if names else {})
+    return replace(source, aliases=scope.try_read(lambda: _aliases(names, owned), {}) if names else {})
 
 
 def _aliases(names: Node, owned: frozenset[str]) -> Mapping[str, str]:
@@ -191,7 +192,7 @@ def _aliases(names: Node, owned: frozenset[str]) -> Mapping[str, str]:
 
 
 _GROUPS: Final = {
-    "claims": Group("The objects that pods name, and the fields of a request.", needed=True),
+    "claims": Group("The objects that pods name, and the fields of a request.", required=True),
     "classes": Group("The objects that say who provides for a claim."),
 }
-CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_GROUPS, after=_aliased)
+CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_GROUPS, complete=_aliased)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from webhook.core.forms.document import Location, Node, Problem, Section
-from webhook.core.forms.form import Group, document, form, found, need, place, take
+from webhook.core.forms.form import Group, derived, document, form, optional, place, required
 from webhook.core.forms.inheritance import Parameters
-from webhook.core.forms.shape import ANYTHING, FLAG, TEXT, Scope, Shape, each, either, many, some, word
-from webhook.core.rules.names import BACKEND, MODEL, PARAMETRISED, enabled_by
+from webhook.core.forms.shape import ANYTHING, FLAG, TEXT, Scope, Shape, any_schema, list_of, map_of, set_of, word
+from webhook.core.rules.catalog import BACKEND, MODEL, PARAMETRISED, enabled_by
 from webhook.core.rules.protection import ACCESS, FATE, Access
 
 
@@ -19,7 +19,7 @@ def _ranks(node: Node, scope: Scope) -> Mapping[str, int]:
     ranks: dict[str, int] = {}
     for rank, tier in enumerate(node.elements()):
         for name in tier.elements() if isinstance(tier.value, list) else [tier]:
-            if BACKEND.noted(name, scope) in ranks:
+            if BACKEND.read_or_report(name, scope) in ranks:
                 scope.problems.append(Problem(name.at, name.path, f'"{name.text()}" stands here a second time'))
             ranks.setdefault(name.text(), rank)
     return ranks
@@ -27,12 +27,12 @@ def _ranks(node: Node, scope: Scope) -> Mapping[str, int]:
 
 def _parameters(node: Node, scope: Scope) -> Mapping[str, Parameters]:
     for name, values in node.items():
-        PARAMETRISED.noted(replace(values, value=name), scope)
+        PARAMETRISED.read_or_report(replace(values, value=name), scope)
     return {name: dict(values.items()) for name, values in node.items()}
 
 
-_RANKS: Final = Shape(_ranks, {"type": "array", "items": either(TEXT, many(TEXT))}, {})
-_PARAMETERS: Final = each(each(ANYTHING)).reading(_parameters)
+_RANKS: Final = Shape(_ranks, {"type": "array", "items": any_schema(TEXT, list_of(TEXT))}, {})
+_PARAMETERS: Final = map_of(map_of(ANYTHING)).reading(_parameters)
 _DEVICE: Final = TEXT.reading(lambda node, scope: str(MODEL.read(node, scope) and node.value))
 _DEFAULT: Final = enabled_by("spec.backends")
 
@@ -50,11 +50,11 @@ class Cluster:
     that no policy selects, None: everything, until there is a policy. `observe`: see `Tenancy.observing`.
     """
 
-    name: str = found(document)
-    at: Location = found(place)
-    exempt_at: Location = found(lambda spec, _: spec.keys.get("systemNamespaces", spec.at), default=Location("", 0))
+    name: str = derived(document)
+    at: Location = derived(place)
+    exempt_at: Location = derived(lambda spec, _: spec.keys.get("systemNamespaces", spec.at), default=Location("", 0))
     backends: tuple[str, ...] = ()
-    tiers: Mapping[str, int] = need(
+    tiers: Mapping[str, int] = required(
         _RANKS,
         "Names of back ends, the preferred ones first. A back end that is not listed serves no pod. Of an inner"
         " list the first one that has nodes is taken. `[]` is a cluster without GPUs.",
@@ -62,52 +62,52 @@ class Cluster:
         key="backends",
         default_factory=dict,
     )
-    whole: str | None = take(TEXT, "For whole devices.", key="defaults.whole")
-    part: str | None = take(TEXT, "For shares and sizes.", key="defaults.part")
-    device: str | None = take(
+    whole: str | None = optional(TEXT, "For whole devices.", key="defaults.whole")
+    part: str | None = optional(TEXT, "For shares and sizes.", key="defaults.part")
+    device: str | None = optional(
         _DEVICE,
         "The model of the card, if all nodes have the same: shares become sizes without `gpu-model`.",
         "A100-80GB",
     )
-    parameters: Mapping[str, Parameters] = take(
+    parameters: Mapping[str, Parameters] = optional(
         _PARAMETERS,
         "By back end, values for the parameters that it declares.",
         {"nvidia-gpu": {"runtimeClassName": "nvidia"}},
     )
-    unknown_value: Literal["warn", "refuse"] = take(
+    unknown_value: Literal["warn", "refuse"] = optional(
         word(("warn", "refuse")),
         'What `gpu: "true"` or another value that is no request means: `warn` (the default) leaves it alone.',
         default="warn",
     )
-    unknown_devices: Literal["warn", "deny"] | None = take(
+    unknown_devices: Literal["warn", "deny"] | None = optional(
         word(("warn", "deny")),
         "What becomes of a pod with a resource that looks like a GPU and that no rule knows: it is admitted with"
         " a warning (`warn`), or refused (`deny`). If left out, it is refused in namespaces that have a quota,"
         " and in those that may not use GPUs.",
     )
-    device_access: Access | None = take(word(ACCESS), f"{FATE} If left out, what policies say.")
-    other_devices: tuple[str, ...] = take(
-        many(TEXT),
+    device_access: Access | None = optional(word(ACCESS), f"{FATE} If left out, what policies say.")
+    other_devices: tuple[str, ...] = optional(
+        list_of(TEXT),
         "Resources, as globs, that look like GPUs and are none. Each back end lists those of its vendor. Also"
         " templates of resource claims without GPUs, which no quota counts then.",
         ["acme.example/nic*", "acme.example/gpu-licence"],
         ["resourceclaimtemplates/channel-*"],
     )
-    system_namespaces: frozenset[str] = take(
-        some(TEXT),
+    system_namespaces: frozenset[str] = optional(
+        set_of(TEXT),
         "Namespaces of device plugins and the like. Their pods are neither changed nor judged.",
         [KUBERNETES, "gpu-operator"],
     )
-    provisioners: Mapping[str, str] = take(
-        each(TEXT), "Which back end serves the claims of a class, by the provisioner that the class names."
+    provisioners: Mapping[str, str] = optional(
+        map_of(TEXT), "Which back end serves the claims of a class, by the provisioner that the class names."
     )
-    without_policy: Literal["allow", "deny"] | None = take(
+    without_policy: Literal["allow", "deny"] | None = optional(
         word(("allow", "deny")),
         "What may ask for GPUs in a namespace that no TenantPolicy selects: everything (`allow`) or nothing"
         " (`deny`). If left out, everything until there is a policy.",
         key="namespacesWithoutPolicy",
     )
-    observe: bool = take(
+    observe: bool = optional(
         FLAG, "`true`: pods are neither changed nor refused. Users get warnings that tell what would happen."
     )
 
@@ -127,10 +127,10 @@ class Cluster:
 def _ordered(cluster: Cluster, section: Section, scope: Scope) -> Cluster:
     enabled = replace(scope, known=replace(scope.known, enabled=cluster.tiers.keys()))
     for key in ("defaults", "provisioners"):
-        for _, node in Section(section.node, []).take(key, lambda node: list(node.items()), []):
-            _DEFAULT.noted(node, enabled)
+        for _, node in Section(section.node, []).optional(key, lambda node: list(node.items()), []):
+            _DEFAULT.read_or_report(node, enabled)
     return replace(cluster, backends=tuple(cluster.tiers))
 
 
 _DEFAULTS: Final = Group("Which back end is tried first.", ({"whole": "nvidia-gpu", "part": "hami-vgpu"},))
-CLUSTER: Final = form(Cluster, groups={"defaults": _DEFAULTS}, after=_ordered)
+CLUSTER: Final = form(Cluster, groups={"defaults": _DEFAULTS}, complete=_ordered)

@@ -2,34 +2,184 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import NamedTuple, TypeVar
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from webhook.core.forms import inheritance
-from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, Section, nearest
-from webhook.core.forms.inheritance import Parameters
-from webhook.core.forms.labels import MAX_NAME, is_subdomain
-from webhook.core.forms.shape import Scope
-from webhook.core.rules import catalog, expand, index
-from webhook.core.rules.backend import BACKEND, Backend
-from webhook.core.rules.built_in_workloads import BUILT_IN, by_kind
-from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog
+from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, Section, nearest, of_json
+from webhook.core.forms.form import Form
+from webhook.core.forms.inheritance import PARAMETER, Parameters, inheriting, parametrised
+from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
+from webhook.core.forms.shape import ANYTHING, FILLED, Schema, described, reference, word
+from webhook.core.rules import catalog
+from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
+from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog, Known
 from webhook.core.rules.claim_source import CLAIM_SOURCE
-from webhook.core.rules.cluster import CLUSTER, Cluster
-from webhook.core.rules.exemption import EXEMPTION
-from webhook.core.rules.names import Known
+from webhook.core.rules.cluster import CLUSTER
 from webhook.core.rules.protection import PROTECTION, Protected, Protection
-from webhook.core.rules.rulebook import ClaimSource, Rulebook
-from webhook.core.rules.schema import KINDS
-from webhook.core.rules.tenancy import Tenancy
-from webhook.core.rules.tenant_policy import TENANT_POLICY
-from webhook.core.rules.workload import WORKLOAD, Kinds, Workload, Workloads
+from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
+from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
+from webhook.core.rules.workload import BUILT_IN, WORKLOAD, Kinds, Workload, Workloads, by_kind
+
+# Every kind of document, and the JSON Schema of them that `gpu-webhook schema` prints for editors.
+
+WIDTH: Final = 120
+DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Kind(NamedTuple):
+    """A kind of document: what it is for, the schema of its spec, and whether it is an object in a cluster, too."""
+
+    meaning: str
+    spec: Schema
+    is_object: bool = False
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "Backend": Kind(
+        "One way a vendor exposes GPUs: what a request becomes, and what else a pod needs.",
+        {"if": {"required": ["extends"]}, "then": reference("extendingBackend"), "else": reference("backend")},
+    ),
+    "ClaimSource": Kind(
+        "Objects that pods name instead of asking themselves, and what stands in them.", reference("claimSource")
+    ),
+    "Cluster": Kind(
+        "Which back ends this cluster has, in what order, and the defaults. There is exactly one.", CLUSTER.schema
+    ),
+    "DeviceCatalog": Kind("Card models of one vendor: names, memory, compute, partitions.", DEVICE_CATALOG.schema),
+    "Exemption": Kind(
+        "Who is spared some rules of policies, until when, and who answers for it.", EXEMPTION.schema, is_object=True
+    ),
+    "Protection": Kind(
+        "What of a pod gives devices that it does not ask for, or lifts a limit on those that it has.",
+        PROTECTION.schema,
+    ),
+    "TenantPolicy": Kind(
+        "What one tenant may ask of GPUs, and how much it may hold. Its name is the tenant's.",
+        TENANT_POLICY.schema,
+        is_object=True,
+    ),
+    "Workload": Kind(
+        "Where objects of a kind keep the templates of their pods, and how many pods each makes.", WORKLOAD.schema
+    ),
+}
+_PARTS: Final[Mapping[str, Schema]] = {
+    **SHARED,
+    "backend": BACKEND.schema,
+    "extendingBackend": inheriting(BACKEND.schema),
+    "claimSource": CLAIM_SOURCE.schema,
+}
+_OBJECT_NAME: Final = FILLED.schema | {"pattern": f"^{SUBDOMAIN}$", "maxLength": MAX_NAME}
+_VERSION: Final = described("The version of the rule language.", word((API_VERSION,)).schema)
+_HEAD: Final = ("apiVersion", "kind", "metadata", "spec")
+
+
+def schema(kind: str | None = None) -> dict[str, Any]:
+    """The schema of documents of one kind, or of any document by its `kind`."""
+    if kind is not None:
+        return _complete({"$schema": DRAFT, "title": kind, **_document(kind)})
+    whole = {
+        "$schema": DRAFT,
+        "title": "Rules of gpu-webhook",
+        "type": "object",
+        "properties": {
+            "apiVersion": _VERSION,
+            "kind": described("Which kind of rule this is.", word(KINDS).schema),
+            "metadata": {},
+            "spec": {},
+        },
+        "required": [*_HEAD],
+        "allOf": [
+            {"if": {"required": ["kind"], "properties": {"kind": {"const": name}}}, "then": _document(name)}
+            for name in KINDS
+        ],
+    }
+    return _complete(whole)
+
+
+def _complete(schema: Schema) -> Schema:
+    """The schema with the parts that it refers to, and those that these refer to."""
+    parts = {name: parametrised(part) for name, part in _PARTS.items()} | {"parameter": PARAMETER}
+    found: dict[str, Schema] = {}
+    missing = _references(schema)
+    while missing:
+        found |= {name: parts[name] for name in missing}
+        missing = _references(found) - found.keys()
+    return {**schema, "$defs": {name: found[name] for name in parts if name in found}} if found else schema
+
+
+def _references(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return {name for element in schema for name in _references(element)}
+    if not isinstance(schema, dict):
+        return set()
+    own = {str(schema["$ref"]).removeprefix(reference("")["$ref"])} if "$ref" in schema else set()
+    return own | {name for value in schema.values() for name in _references(value)}
+
+
+def schema_text(value: Any, indent: str = "") -> str:
+    """A schema as JSON, whatever fits on one line."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(flat) < WIDTH or not isinstance(value, dict | list):
+        return flat
+    inner = f"{indent}  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(f"{inner}{schema_text(entry, inner)}" for entry in value) + f"\n{indent}]"
+    entries = (f"{inner}{json.dumps(key)}: {schema_text(entry, inner)}" for key, entry in value.items())
+    return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
+
+
+def _document(name: str) -> Schema:
+    kind = KINDS[name]
+    metadata = {
+        "name": described(
+            "The name that other rules and `gpu-backend` use.", _OBJECT_NAME if kind.is_object else FILLED.schema
+        ),
+        "annotations": described("Notes of yours; they mean nothing here.", ANYTHING.schema),
+        "labels": described("Marks of yours; they mean nothing here.", ANYTHING.schema),
+    }
+    whole = {
+        "apiVersion": _VERSION,
+        "kind": described(kind.meaning, word((name,)).schema),
+        "metadata": described("The document's name.", _mapping(metadata, "name")),
+        "spec": described("What the document says.", kind.spec),
+    }
+    return described(kind.meaning, _mapping(whole, *_HEAD))
+
+
+def _mapping(properties: Mapping[str, Schema], *needs: str) -> Schema:
+    return {"type": "object", "properties": properties, "additionalProperties": False, "required": [*needs]}
+
+
+# All documents together: heads, names, and the references between them.
 
 T = TypeVar("T")
 
 _NAMED = f"write a-z, 0-9 and -, at most {MAX_NAME} characters, as vision-team"
+_NOTHING_SET: Final[Parameters] = {}
+
+
+class Memory:
+    """What was made of documents before, for as long as they and everything it depends on are the same objects.
+
+    Values are found by the identity of what they were made of (names by their text), which is kept alive with them.
+    Nothing changes a document after it was parsed. At most `size` values are kept, those that were used last.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size: Final = size
+        self._values: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
+
+    def recall(self, make: Callable[..., T], *inputs: object) -> T:
+        """What `make(*inputs)` returns; `make` is a pure function. What it raises is not kept."""
+        key = (make, *((value if isinstance(value, str | tuple | frozenset) else id(value)) for value in inputs))
+        _, value = self._values.pop(key, None) or (inputs, make(*inputs))
+        self._values[key] = inputs, value
+        if len(self._values) > self.size:
+            del self._values[next(iter(self._values))]
+        return value
 
 
 class Loaded(NamedTuple):
@@ -45,31 +195,50 @@ class Loaded(NamedTuple):
     workloads: Sequence[Workload]
 
 
-def read(documents: Iterable[Node], digest: str) -> Loaded:
-    """Everything the documents say; raises DocumentError with all that is wrong with them, in order."""
+def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
+    """Everything the documents say; raises DocumentError with all that is wrong with them, in order.
+
+    A document is not read again if `memory` has what was made of it.
+    """
     problems: list[Problem] = []
     causes: list[Problem] = []  # what others name and cannot be found stands before those that name it
     specs = _by_kind(documents, causes)
     _exactly_one_cluster(specs["Cluster"], causes)
-    catalogs = [DEVICE_CATALOG.of(*one, causes) for one in specs["DeviceCatalog"].items()]
-    here = _Documents(specs, _devices(catalogs, causes), problems)
-    cluster = here.cluster()
+    reader = _Reader(specs, problems, memory)
+
+    catalogs = reader.all_of("DeviceCatalog", DEVICE_CATALOG, problems=causes)
+    devices, twice = memory.recall(_devices, *catalogs)
+    causes += twice
+    names = tuple(specs["Backend"])
+    known = memory.recall(_known, names, (), (*names, *specs["ClaimSource"]), frozenset(), devices)
+    cluster = next(iter(reader.all_of("Cluster", CLUSTER, known)), None)
     set_here = cluster.parameters if cluster else {}
-    backends, sources = here.backends(set_here), here.sources(set_here)
-    tenancy = here.tenancy(cluster, backends) if cluster else Tenancy()
-    workloads, protections = here.workloads(), here.protections()
+    backends = reader.backends(set_here, devices)
+    sources = reader.sources(set_here)
+    enabled = cluster.backends if cluster else ()
+    tenants = memory.recall(_known, names, enabled, (), asking(backends), devices)
+    policies = reader.all_of("TenantPolicy", TENANT_POLICY, tenants)
+    exemptions = reader.all_of("Exemption", EXEMPTION)
+    workloads = reader.all_of("Workload", WORKLOAD)
+    protections = reader.all_of("Protection", PROTECTION, known)
+    problems += _protected_twice(protections)
     kinds = _kinds(workloads, sources, problems)
     if causes or problems or cluster is None:
         raise DocumentError(*sorted(set(causes)), *sorted(set(problems)))
-    rulebook = index.index(cluster, {one.name: one for one in backends}, here.devices, digest, sources)
-    uncounted = tuple(dict.fromkeys(glob for one in catalogs for glob in one.resources))
-    written = _Documents(specs, here.devices, [])
-    return Loaded(
-        replace(rulebook, tenancy=tenancy, uncounted=uncounted, workloads=kinds, protections=protections),
-        [written.backend(one.name, {}) if one.parametrised else one for one in backends],
-        written.sources({}),
-        workloads,
+
+    rulebook = replace(
+        index(cluster, {backend.name: backend for backend in backends}, devices, digest, sources),
+        tenancy=Tenancy(
+            policies=tuple(policies),
+            exemptions=tuple(exemptions),
+            without_policy=cluster.without_policy,
+            observing=cluster.observe,
+        ),
+        uncounted=tuple(dict.fromkeys(glob for catalog in catalogs for glob in catalog.resources)),
+        workloads=kinds,
+        protections=protections,
     )
+    return Loaded(rulebook, reader.backends({}, devices), reader.sources({}), workloads)
 
 
 def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, dict[str, Node]]:
@@ -77,11 +246,11 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
     named: dict[tuple[str, str], Location] = {}
     for document in documents:
         section = Section(document, problems)
-        version = section.need("apiVersion", lambda node: node.word((API_VERSION,)), "")
-        kind = section.need("kind", lambda node: node.word(KINDS), "")
-        name = section.need("metadata", lambda node: _name(node, problems), "")
-        spec = section.need("spec", lambda node: node, document)
-        section.done()
+        version = section.required("apiVersion", lambda node: node.word((API_VERSION,)), "")
+        kind = section.required("kind", lambda node: node.word(KINDS), "")
+        name = section.required("metadata", lambda node: _name(node, problems), "")
+        section.required("spec", lambda node: node, document)
+        section.refuse_other_keys()
         if not version or not kind or not name:
             continue
         at = document.value["metadata"].value["name"].at
@@ -91,37 +260,61 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
         if first is not at:
             message = f'{kind} "{name}" is defined already, at {first.line_only}'
             problems.append(Problem(at, "metadata.name", message))
-        specs[kind][name] = spec
+        specs[kind][name] = document.value.get("spec", document)
     return specs
 
 
 def _name(node: Node, problems: list[Problem]) -> str:
     section = Section(node, problems)
-    name = section.need("name", lambda node: node.filled(), "")
+    name = section.required("name", lambda node: node.filled(), "")
     for notes in ("annotations", "labels"):
-        section.take(notes, lambda node: node, node)
-    section.done()
+        section.optional(notes, lambda node: node, node)
+    section.refuse_other_keys()
     return name
 
 
-def _exactly_one_cluster(found: Mapping[str, Node], problems: list[Problem]) -> None:
-    if not found:
+def _exactly_one_cluster(clusters: dict[str, Node], problems: list[Problem]) -> None:
+    """Complain of none, and of all but the first, which are not read."""
+    if not clusters:
         missing = "no Cluster document: nothing says which back ends this cluster has; gpu-webhook survey prints one"
         raise DocumentError(*(problems or [Problem(Location("rules", 1), "", missing)]))
-    for spec in list(found.values())[1:]:
-        first = next(iter(found.values())).at.line_only
-        problems.append(Problem(spec.at, "", f"a second Cluster document; the first is at {first}"))
+    first, *others = clusters
+    for name in others:
+        message = f"a second Cluster document; the first is at {clusters[first].at.line_only}"
+        problems.append(Problem(clusters.pop(name).at, "", message))
 
 
-def _devices(catalogs: Iterable[DeviceCatalog], problems: list[Problem]) -> dict[str, Card]:
-    found: dict[str, Card] = {}
+def _devices(*catalogs: DeviceCatalog) -> tuple[Mapping[str, Card], Sequence[Problem]]:
+    """The cards of all catalogues by name, and a problem for each that two of them have."""
+    devices: dict[str, Card] = {}
+    problems: list[Problem] = []
     for each in catalogs:
         for name, device in catalog.by_name(each).items():
-            if name in found:
-                first = found[name].at.line_only
+            if name in devices:
+                first = devices[name].at.line_only
                 problems.append(Problem(device.at, "spec.devices", f'"{name}" is a device already, at {first}'))
-            found[name] = device
-    return found
+            devices[name] = device
+    return devices, problems
+
+
+def _known(
+    backends: tuple[str, ...],
+    enabled: tuple[str, ...],
+    parametrised: tuple[str, ...],
+    asking: frozenset[str],
+    devices: Mapping[str, Card],
+) -> Known:
+    return Known(backends=backends, enabled=enabled, parametrised=parametrised, asking=asking, devices=devices)
+
+
+def _protected_twice(protections: Iterable[Protection]) -> Iterator[Problem]:
+    first: dict[tuple[str, str], Protected] = {}
+    for protection in protections:
+        for section, protected in protection.protected():
+            other = first.setdefault((section, protected.name), protected)
+            if other is not protected:
+                message = f'"{protected.name}" is protected already, by {other.rule}'
+                yield Problem(protected.at, f"spec.{section}", message)
 
 
 def _kinds(workloads: Iterable[Workload], sources: Iterable[ClaimSource], problems: list[Problem]) -> Workloads:
@@ -140,79 +333,160 @@ def _kinds(workloads: Iterable[Workload], sources: Iterable[ClaimSource], proble
 
 
 @dataclass(frozen=True, slots=True)
-class _Documents:
-    """The specs of all documents by kind and name, the cards they are read with, and what is wrong with them."""
+class _Reader:
+    """Reads documents, whose specs it has by kind and name, and collects what is wrong with them."""
 
     specs: Mapping[str, Mapping[str, Node]]
-    devices: Mapping[str, Card]
     problems: list[Problem]
+    memory: Memory
 
-    def cluster(self) -> Cluster | None:
-        parametrised = self.specs["Backend"].keys() | self.specs["ClaimSource"].keys()
-        names = Known(backends=self.specs["Backend"].keys(), parametrised=parametrised, devices=self.devices)
-        return next((CLUSTER.of(*one, self.problems, names) for one in self.specs["Cluster"].items()), None)
+    def all_of(
+        self, kind: str, form: Form[T], known: Known | None = None, problems: list[Problem] | None = None
+    ) -> list[T]:
+        """All documents of a kind, which may use the `known` names."""
+        made = [self.memory.recall(_made, form, name, spec, known) for name, spec in self.specs[kind].items()]
+        (self.problems if problems is None else problems).extend(wrong for _, found in made for wrong in found)
+        return [value for value, _ in made]
 
-    def backends(self, set_here: Mapping[str, Parameters]) -> list[Backend]:
-        return self._each("Backend", lambda name: self.backend(name, set_here.get(name, {})))
-
-    def backend(self, name: str, set_here: Parameters) -> Backend:
-        own, whole = self.specs["Backend"][name], inheritance.merged(name, self.specs["Backend"])
-        self.problems.extend(inheritance.unused(own, whole))
-        spec = self._resolved(name, whole, set_here)
-        known = Known(backends=self.specs["Backend"].keys(), devices=self.devices)
-        backend = replace(BACKEND.of(name, spec, self.problems, known), parametrised=bool(set_here))
-        return expand.complete(backend, self.devices)
+    def backends(self, set_here: Mapping[str, Parameters], devices: Mapping[str, Card]) -> list[Backend]:
+        """The back ends with these parameters, without those that cannot be read at all."""
+        backends = []
+        for name in self.specs["Backend"]:
+            try:
+                lineage = inheritance.lineage(name, self.specs["Backend"])
+                parameters = set_here.get(name, _NOTHING_SET)
+                backend, wrong = self.memory.recall(_backend, name, devices, parameters, *lineage)
+            except DocumentError as error:
+                self.problems.extend(error.problems)
+            else:
+                self.problems.extend(wrong)
+                backends.append(backend)
+        return backends
 
     def sources(self, set_here: Mapping[str, Parameters]) -> list[ClaimSource]:
-        return self._each("ClaimSource", lambda name: self._source(name, set_here.get(name, {})))
+        """The sources of claims likewise."""
+        sources = []
+        for name, spec in self.specs["ClaimSource"].items():
+            try:
+                source, wrong = self.memory.recall(_source, name, set_here.get(name, _NOTHING_SET), spec)
+            except DocumentError as error:
+                self.problems.extend(error.problems)
+            else:
+                self.problems.extend(wrong)
+                sources.append(source)
+        return sources
 
-    def _source(self, name: str, set_here: Parameters) -> ClaimSource:
-        own = self.specs["ClaimSource"][name]
-        self.problems.extend(inheritance.unused(own, own))
-        spec = self._resolved(name, own, set_here)
-        source = CLAIM_SOURCE.of(name, spec, self.problems)
-        known = {each.name: getattr(source, each.name) for each in fields(source)}
-        return ClaimSource(**known, words=index.alone(source.reader, {}))
 
-    def workloads(self) -> list[Workload]:
-        return [WORKLOAD.of(*one, self.problems) for one in self.specs["Workload"].items()]
+# What a document becomes, and what is wrong with it: of these inputs alone, so that it can be remembered.
 
-    def protections(self) -> list[Protection]:
-        known = Known(backends=self.specs["Backend"].keys(), devices=self.devices)
-        found = [PROTECTION.of(*one, self.problems, known) for one in self.specs["Protection"].items()]
-        first: dict[tuple[str, str], Protected] = {}
-        for section, one in ((section, one) for each in found for section, one in each.protected()):
-            other = first.setdefault((section, one.name), one)
-            if other is not one:
-                message = f'"{one.name}" is protected already, by {other.rule}'
-                self.problems.append(Problem(one.at, f"spec.{section}", message))
-        return found
 
-    def tenancy(self, cluster: Cluster, backends: Iterable[Backend]) -> Tenancy:
-        known = Known(
-            backends=self.specs["Backend"].keys(),
-            enabled=cluster.backends,
-            devices=self.devices,
-            asking=index.asking(backends),
-        )
-        return Tenancy(
-            policies=tuple(
-                TENANT_POLICY.of(*one, self.problems, known) for one in self.specs["TenantPolicy"].items()
-            ),
-            exemptions=tuple(EXEMPTION.of(*one, self.problems) for one in self.specs["Exemption"].items()),
-            without_policy=cluster.without_policy,
-            observing=cluster.observe,
-        )
+def _made(form: Form[T], name: str, spec: Node, known: Known | None) -> tuple[T, Sequence[Problem]]:
+    problems: list[Problem] = []
+    return form.read_spec(name, spec, problems, known), problems
 
-    def _each(self, kind: str, read: Callable[[str], T]) -> list[T]:
-        """All documents of a kind, without those that cannot be read at all."""
-        found = (Scope(self.problems).attempt(partial(read, name), None) for name in self.specs[kind])
-        return [one for one in found if one is not None]
 
-    def _resolved(self, name: str, spec: Node, set_here: Parameters) -> Node:
-        defaults = inheritance.declared(spec)
+def _backend(
+    name: str, devices: Mapping[str, Card], set_here: Parameters, *lineage: Node
+) -> tuple[Backend, Sequence[Problem]]:
+    spec, problems = _resolved(name, lineage[0], inheritance.merged(lineage), set_here)
+    backend = BACKEND.read_spec(name, spec, problems, Known(backends=(), devices=devices))
+    return complete(replace(backend, parametrised=bool(set_here)), devices), problems
+
+
+def _source(name: str, set_here: Parameters, spec: Node) -> tuple[ClaimSource, Sequence[Problem]]:
+    resolved, problems = _resolved(name, spec, spec, set_here)
+    source = CLAIM_SOURCE.read_spec(name, resolved, problems)
+    known = {each.name: getattr(source, each.name) for each in fields(source)}
+    return ClaimSource(**known, words=with_backend_alone(source.reader, {})), problems
+
+
+def _resolved(name: str, own: Node, whole: Node, set_here: Parameters) -> tuple[Node, list[Problem]]:
+    """The whole spec with its parameters put in, and what is wrong with these; raises DocumentError."""
+    problems = [*inheritance.unused(own, whole)]
+    try:
+        defaults = inheritance.declared(whole)
         for parameter, node in set_here.items():
             if parameter not in defaults:
                 message = f'{name} has no parameter "{parameter}"{nearest(parameter, defaults)}'
-                self.problems.append(Problem(node.at, node.path, message))
-        return inheritance.substituted(spec, {**defaults, **set_here})
+                problems.append(Problem(node.at, node.path, message))
+        return inheritance.substituted(whole, {**defaults, **set_here}), problems
+    except DocumentError as error:
+        raise DocumentError(*problems, *error.problems) from None
+
+
+# Policies and exemptions as they are read from a cluster: objects, each of which may be broken by itself.
+
+POLICY_KINDS: Final = {"tenantpolicies": "TenantPolicy", "exemptions": "Exemption"}
+"""Our own kinds of objects that people write, by their resources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Generic[T]):
+    """An object that cannot be used, and what stands in for it: for a policy one that denies all devices.
+
+    The stand-in selects the same namespaces with the same priority, as far as these can be read, so that
+    a broken policy sets no tenant free. A broken exemption has no stand-in, None.
+    """
+
+    problems: tuple[Problem, ...]
+    instead: T | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FromCluster(Generic[T]):
+    """What objects say, by name: those that can be used, and those that cannot."""
+
+    read: Mapping[str, T] = field(default_factory=dict)
+    broken: Mapping[str, Broken[T]] = field(default_factory=dict)
+
+
+def policies_from(objects: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> FromCluster[TenantPolicy]:
+    """Decoded TenantPolicy objects; of each, only its name and spec are looked at."""
+    known = Known(
+        backends=rulebook.backends.keys(),
+        enabled=rulebook.cluster.backends,
+        devices=rulebook.devices,
+        asking=asking(rulebook.backends.values()),
+    )
+    return _each(objects, "TenantPolicy", TENANT_POLICY, denying, known)
+
+
+def exemptions_from(objects: Iterable[Mapping[str, Any]], _: Rulebook) -> FromCluster[Exemption]:
+    """Decoded Exemption objects; they name nothing that rules define, and are asked for like policies."""
+    return _each(objects, "Exemption", EXEMPTION, lambda *_: None)
+
+
+def _each(
+    objects: Iterable[Mapping[str, Any]],
+    kind: str,
+    form: Form[T],
+    instead: Callable[[T, tuple[Problem, ...]], T | None],
+    known: Known | None = None,
+) -> FromCluster[T]:
+    fine: dict[str, T] = {}
+    broken: dict[str, Broken[T]] = {}
+    for one in objects:
+        name = one["metadata"]["name"]
+        problems: list[Problem] = []
+        made = form.read_spec(name, of_json(one.get("spec") or {}, Location(f"{kind}/{name}", 0)), problems, known)
+        if problems:
+            said = tuple(sorted(set(problems)))
+            broken[name] = Broken(said, instead(made, said))
+        else:
+            fine[name] = made
+    return FromCluster(fine, broken)
+
+
+def denying(policy: TenantPolicy, problems: tuple[Problem, ...]) -> TenantPolicy:
+    """A policy for the same namespaces that admits no device, and says what is wrong with the one it stands for.
+
+    A key that is misspelt is often why another is missing.
+    """
+    first = min(problems, key=lambda problem: "unknown key" not in problem.message)
+    return TenantPolicy(
+        name=policy.name,
+        rule=policy.rule,
+        namespaces=policy.namespaces,
+        priority=policy.priority,
+        broken=f"{first.path}: {first.message}",
+    )

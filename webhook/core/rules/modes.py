@@ -4,33 +4,322 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from functools import partial
+from typing import ClassVar, Final
 
-from webhook.core.forms.document import Location, Node, Section
-from webhook.core.forms.form import Form, Group, Rule, form, found, inline, need, origin, place, take
+from webhook.core.forms import labels
+from webhook.core.forms.document import Location, Node, Section, inside, nearest
+from webhook.core.forms.form import Form, Group, Rule, derived, embedded, form, optional, origin, place, required
 from webhook.core.forms.shape import (
     FILLED,
     FLAG,
     TEXT,
+    Schema,
     Scope,
     Shape,
-    each,
-    either,
-    many,
+    any_schema,
+    defined,
+    list_of,
+    map_of,
     pattern,
-    shared,
-    some,
-    strict,
+    set_of,
+    unspoilt,
     whole,
     word,
 )
-from webhook.core.request.request import DEVICES, PREFIX
-from webhook.core.request.shorthand import SHARINGS
-from webhook.core.rules.names import MODEL
-from webhook.core.rules.outputs import ABSENT, ASKING, HOLED, LIMIT, OUTPUTS, Constant, Output, Outputs, constant
-from webhook.core.rules.vocabulary import EXCLUSIONS, Slot, SlotKind, holes, memory_unit
+from webhook.core.request import DEVICES, PREFIX, SHARINGS
+from webhook.core.rules import verbs
+from webhook.core.rules.catalog import MODEL
+from webhook.core.rules.verbs import (
+    EXCLUSIONS,
+    HOLES,
+    LABEL_VERB,
+    NUMBERS,
+    UNITS,
+    VERB,
+    VERBS,
+    WORDS,
+    Amount,
+    Slot,
+    SlotKind,
+    any_verb,
+    computed,
+    filled,
+    holes,
+    memory_unit,
+    number,
+)
+
+# What a rule writes: numbers under limits, text in annotations, labels, env and node affinity.
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that a rule writes as it stands; strings may have holes (`{model}`).
+
+    Several for node affinity: the label has one of them, or where there is none, it must not be there.
+    """
+
+    value: str | int | tuple[str, ...]
+    at: Location
+    enforce: bool = False
+    rule: str = ""
+    what: ClassVar = ""
+    unit_name: ClassVar = ""
+    digits: ClassVar = 0
+    absent: ClassVar = None
+    most: ClassVar = False
+    is_number: ClassVar = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The values, with their holes."""
+        return self.value if isinstance(self.value, tuple) else (str(self.value),)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What of the request it says: the holes in it."""
+        return tuple(hole for text in self.texts for hole in holes(text))
+
+    def wrote(self, value: object) -> bool:
+        """Whether it is a value of this rule, as it stands."""
+        return value in self.texts
+
+    @property
+    def number(self) -> int:
+        """The value of a limit, where the form of rules lets nothing but whole numbers pass."""
+        if not isinstance(self.value, int):
+            raise TypeError(f"{self.at}: {self.value!r} is no number")
+        return self.value
+
+
+Output = Amount | Constant
+"""Both have the same properties, as far as they mean something of either: a constant computes nothing (`what`)."""
+
+
+# Names that Kubernetes takes
+
+
+def _legal_name(node: Node, _: Scope) -> str:
+    if node.text() and not labels.is_subdomain(filled(node.text())):
+        raise node.problem(f'"{node.text()}" is no name of an object; write a-z, 0-9, - and dots, as gpu-scheduler')
+    return node.text()
+
+
+def _legal_variable(node: Node, _: Scope) -> str:
+    if not _VARIABLE.fullmatch(filled(node.text())):
+        raise node.problem(f'"{node.text()}" is no name of a variable; write letters, digits and _, as GPU_MODE')
+    return node.text()
+
+
+_VARIABLE: Final = re.compile("[-._a-zA-Z][-._a-zA-Z0-9]*")
+OBJECT: Final = TEXT.reading(_legal_name)
+VARIABLES: Final = Shape(_legal_variable, {})
+LABELS: Final = Shape(lambda node, _: labels.key(node, filled), {})
+ANNOTATIONS: Final = Shape(lambda node, _: labels.key(node, lambda text: filled(text).lower()), {})
+"""The names of objects and variables, and the keys of labels and annotations, with holes."""
+
+
+def values_of_labels(found: Mapping[str, Output], path: str, scope: Scope) -> None:
+    """Complain of texts that no label can have as its value."""
+    for key, output in found.items():
+        for text in output.texts if isinstance(output, Constant) else ():
+            scope.try_read(partial(labels.value, Node(text, output.at, inside(path, key)), filled), "")
+
+
+# Constants, and text with holes
+
+
+def _outputs_holed(node: Node, _: Scope) -> str:
+    """A text, whose holes are all of those that there are, or a number as its text."""
+    if _is_number(node):
+        return str(node.value)
+    value = node.text()
+    for hole in holes(value):
+        if hole not in HOLES:
+            known = ", ".join(f"{{{name}}}" for name in HOLES)
+            raise node.problem(f'unknown hole "{{{hole}}}"{nearest(hole, HOLES)}; there are {known}')
+    return value
+
+
+def _is_number(node: Node) -> bool:
+    """Whether a whole number stands where text belongs, as a parameter that is a number elsewhere may."""
+    return isinstance(node.value, int) and not isinstance(node.value, bool)
+
+
+def _text_schema(form: str, mistake: str) -> Schema:
+    return pattern(form, mistake).schema | {"type": ["string", "integer"]}
+
+
+_KNOWN: Final = f"only these holes are known: {', '.join(f'{{{name}}}' for name in HOLES)}"
+_NO_OTHER_HOLE: Final = rf"(?![\s\S]*\{{(?!({'|'.join(HOLES)})\}})[A-Za-z]+\}})"
+_NO_VERB: Final = rf"(?!({'|'.join(VERBS)})$)"
+
+HOLED: Final = Shape(_outputs_holed, _text_schema(f"^{_NO_OTHER_HOLE}", _KNOWN), "")
+"""Text with holes; a whole number is its text."""
+
+_TEXT: Final = _text_schema(f"^{_NO_OTHER_HOLE}{_NO_VERB}", f"{_KNOWN}; and a verb is written as {{model: {{}}}}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Enforced:
+    value: str = required(HOLED, "The text, which may have holes.")
+    enforce: bool = optional(
+        FLAG, "In env it replaces the pod's own value; as an annotation or label, another value is refused."
+    )
+
+
+def constant(value: str | int | tuple[str, ...], node: Node, scope: Scope) -> Constant:
+    """The value that stands at a node."""
+    return Constant(value, node.at, rule=origin(node, scope))
+
+
+def _enforced(read: _Enforced, section: Section, scope: Scope) -> Constant:
+    return replace(constant(read.value, section.node, scope), enforce=read.enforce)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Absent:
+    absent: bool = required(
+        Shape(FLAG.read, {"type": "boolean", "enum": [True]}, fallback=False), "It must not be there."
+    )
+
+
+def _none(read: _Absent, section: Section, scope: Scope) -> Constant:
+    if not read.absent:
+        section.complain("absent can only be true")
+    return constant((), section.node, scope)
+
+
+_ENFORCED: Final = unspoilt(form(_Enforced, complete=_enforced))
+ABSENT: Final = unspoilt(form(_Absent, complete=_none))
+"""`{absent: true}`: the label or annotation must not be there."""
+
+
+# What stands under limits, annotations, labels, env and nodeAffinity
+
+
+def _limit(node: Node, scope: Scope) -> Output:
+    if _is_number(node):
+        return constant(node.integer(1), node, scope)
+    if isinstance(node.value, str):
+        return NUMBERS[node.word([*UNITS])].read(replace(node, value={}, keys={}), scope)
+    verb = next(iter(node.value)) if isinstance(node.value, dict) and len(node.value) == 1 else ""
+    if verb in WORDS:
+        raise node.problem(f'"{verb}" is text, and a limit is a number; use one of {", ".join(UNITS)}')
+    made = computed(node, scope)
+    if made.digits:
+        raise dict(node.items())[verb].problem("digits are for text: a resource is a whole number")
+    return made
+
+
+def _written(node: Node, scope: Scope) -> Output:
+    if node.value in VERBS:
+        raise node.problem(f"is a verb here only as {{{node.value}: {{}}}}")
+    if isinstance(node.value, str) or _is_number(node):
+        return constant(_outputs_holed(node, scope), node, scope)
+    if isinstance(node.value, dict) and "value" in node.value:
+        return _ENFORCED.read(node, scope)
+    return computed(node, scope)
+
+
+def _selected(node: Node, scope: Scope) -> Output:
+    if isinstance(node.value, dict) and "absent" in node.value:
+        return ABSENT.read(node, scope)
+    if isinstance(node.value, list):
+        return constant(tuple(_outputs_holed(element, scope) for element in node.elements()), node, scope)
+    read = _written(node, scope)
+    if isinstance(read, Amount) and read.form == "name":
+        raise node.problem("node labels hold no spaces: use form: label")
+    return read
+
+
+# Other verbs are excluded outside of the alternatives: an editor then says of a slip that it is no verb, and not that
+# a number was expected.
+_LIMIT: Final[Schema] = {
+    "anyOf": [whole().schema, word(UNITS).schema, any_verb({verb: number(verb, digits=False) for verb in UNITS})],
+    "propertyNames": word(UNITS).schema,
+    "minProperties": 1,
+    "maxProperties": 1,
+}
+LIMIT: Final[Shape[Output]] = defined("limit", Shape(_limit, {}))
+"""A number: a verb, or a whole number as it stands."""
+
+WRITTEN: Final[Shape[Output]] = Shape(_written, {"anyOf": [_TEXT, defined("verb", VERB).schema, _ENFORCED.schema]})
+"""A value under `annotations`, `labels` and `env`: text with holes, a verb, or `{value: ..., enforce: true}`."""
+
+SELECTED: Final[Shape[Output]] = Shape(
+    _selected,
+    {
+        "anyOf": [
+            _TEXT,
+            list_of(HOLED).schema,
+            ABSENT.schema,
+            defined("nodeLabelVerb", LABEL_VERB).schema,
+            _ENFORCED.schema,
+        ]
+    },
+)
+"""A value under `nodeAffinity`: one text, a list of them, a verb, or `{absent: true}`."""
+
+
+# What a mode, or a back end whatever the mode, writes beside limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What is written beside limits, by key."""
+
+    annotations: Mapping[str, Output] = optional(
+        map_of(WRITTEN, ANNOTATIONS),
+        "Annotations of the pod: text, which may have holes as `{model}`, or a verb. In a mode the key of a"
+        " number may have the hole `{container}`, the container's name.",
+        {"acme.example/placement": {"placement": {}}},
+    )
+    labels: Mapping[str, Output] = optional(
+        map_of(WRITTEN, LABELS), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
+    )
+    env: Mapping[str, Output] = optional(
+        map_of(WRITTEN, VARIABLES),
+        "Environment of the container: text, a verb, or `{value: ..., enforce: true}`.",
+        {"NVIDIA_VISIBLE_DEVICES": {"value": "void", "enforce": True}},
+    )
+    node_affinity: Mapping[str, Output] = optional(
+        map_of(SELECTED, LABELS),
+        "Labels that the node has to have: a text, a list of texts of which one is enough, a verb, or `{absent:"
+        " true}`.",
+        {"acme.example/model": {"product": {}}},
+    )
+
+    def over(self, general: Outputs) -> Outputs:
+        """These and the general ones, without those that write nothing, as a parameter that is empty makes them."""
+        joined = {one.name: {**getattr(general, one.name), **getattr(self, one.name)} for one in fields(self)}
+        return Outputs(**{section: _writing(outputs) for section, outputs in joined.items()})
+
+
+def _writing(outputs: Mapping[str, Output]) -> dict[str, Output]:
+    return {key: output for key, output in outputs.items() if not isinstance(output, Constant) or output.value != ""}
+
+
+def _legal(outputs: Outputs, section: Section, scope: Scope) -> Outputs:
+    values_of_labels(outputs.labels, f"{section.node.path}.labels", scope)
+    values_of_labels(outputs.node_affinity, f"{section.node.path}.nodeAffinity", scope)
+    return outputs
+
+
+OUTPUTS: Final = form(Outputs, complete=_legal)
+
+
+SHARED_BY_OUTPUTS: Final[Mapping[str, Schema]] = {**verbs.SHARED, "limit": _LIMIT}
+
+_A_NUMBER: Final = {"type": "object", "anyOf": [{"required": [verb]} for verb in UNITS]}
+ASKING: Final[Schema] = {"not": {"type": "object", "additionalProperties": {"not": _A_NUMBER}}}
+"""Holds for a mapping in which some value is a number that a rule computes."""
+
+
+# A mode of a `Backend`: which requests it is for, what it writes, and what it needs of the rest of the pod.
 
 # Which requests
 
@@ -46,14 +335,14 @@ def _count(node: Node, scope: Scope) -> tuple[int, int | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Range:
-    low: int = take(whole(), "At least so many.", key="min", default=1)
-    high: int | None = take(whole(), "At most so many.", key="max")
+    low: int = optional(whole(), "At least so many.", key="min", default=1)
+    high: int | None = optional(whole(), "At most so many.", key="max")
 
 
-_RANGE: Final = form(_Range, after=lambda read, *_: (read.low, read.high))
-_COUNT: Final = Shape(_count, either(whole(), _RANGE))
-_DIMENSIONS: Final = some(word(("share", "memory", "cores", "profile", "model")))
-MODELS: Final = some(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
+_RANGE: Final = form(_Range, complete=lambda read, *_: (read.low, read.high))
+_COUNT: Final = Shape(_count, any_schema(whole(), _RANGE))
+_DIMENSIONS: Final = set_of(word(("share", "memory", "cores", "profile", "model")))
+MODELS: Final = set_of(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
 """Card models by the names of the catalogue, in lower case."""
 
 
@@ -65,10 +354,12 @@ class Unless(str):
 
 @dataclass(frozen=True, kw_only=True)
 class _Unless:
-    value: str = need(TEXT, "The value that it must not have; without the annotation the mode is meant.", key="not")
+    value: str = required(
+        TEXT, "The value that it must not have; without the annotation the mode is meant.", key="not"
+    )
 
 
-_UNLESS: Final = strict(form(_Unless, after=lambda read, *_: Unless(read.value)))
+_UNLESS: Final = unspoilt(form(_Unless, complete=lambda read, *_: Unless(read.value)))
 
 
 def _annotation(node: Node, scope: Scope) -> str | None:
@@ -81,7 +372,7 @@ def _annotation(node: Node, scope: Scope) -> str | None:
     return node.text()
 
 
-_ANNOTATION: Final[Shape[str | None]] = Shape(_annotation, either(TEXT, ABSENT, _UNLESS))
+_ANNOTATION: Final[Shape[str | None]] = Shape(_annotation, any_schema(TEXT, ABSENT, _UNLESS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +383,18 @@ class When:
     `key` for whatever value.
     """
 
-    devices: str | None = take(
+    devices: str | None = optional(
         word(DEVICES), "`whole` devices, a `part` of each, a `profile` (a hardware partition), or a `claim`."
     )
-    count: tuple[int, int | None] = take(
+    count: tuple[int, int | None] = optional(
         _COUNT, "The number of devices, or `{min: 2, max: 4}`.", 1, {"min": 2}, default=(1, None)
     )
-    has: frozenset[str] = take(_DIMENSIONS, "Requests that say all of these.", ["memory"])
-    lacks: frozenset[str] = take(_DIMENSIONS, "Requests that say none of these.", ["cores"])
-    models: frozenset[str] = take(MODELS, "Requests for one of these card models.", ["A100-80GB"])
-    sharing: str | None = take(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
-    annotations: Mapping[str, str | None] = take(
-        each(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
+    has: frozenset[str] = optional(_DIMENSIONS, "Requests that say all of these.", ["memory"])
+    lacks: frozenset[str] = optional(_DIMENSIONS, "Requests that say none of these.", ["cores"])
+    models: frozenset[str] = optional(MODELS, "Requests for one of these card models.", ["A100-80GB"])
+    sharing: str | None = optional(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
+    annotations: Mapping[str, str | None] = optional(
+        map_of(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
         "Pods with these annotations. `{absent: true}`: without it. `{not: a}`: without it, or with another value.",
     )
     annotated: frozenset[str] = frozenset()
@@ -142,7 +433,7 @@ def _with_annotations(when: When, _: Section, __: Scope) -> When:
     return replace(when, annotated=annotated, unannotated=frozenset(unannotated))
 
 
-WHEN: Final = form(When, after=_with_annotations)
+WHEN: Final = form(When, complete=_with_annotations)
 
 
 # What it needs of the rest of the pod
@@ -150,9 +441,9 @@ WHEN: Final = form(When, after=_with_annotations)
 
 @dataclass(frozen=True, kw_only=True)
 class _Requires:
-    host_ipc: bool = take(FLAG, "The pod has to have `hostIPC: true`.", key="hostIPC")
-    run_as_user: int | None = take(whole(0), "The container has to run as this user.", 1000)
-    host_path: str | None = take(FILLED, "The container has to mount a volume with this path of the host.")
+    host_ipc: bool = optional(FLAG, "The pod has to have `hostIPC: true`.", key="hostIPC")
+    run_as_user: int | None = optional(whole(0), "The container has to run as this user.", 1000)
+    host_path: str | None = optional(FILLED, "The container has to mount a volume with this path of the host.")
 
 
 def _required(read: _Requires, _: Section, __: Scope) -> Mapping[str, str]:
@@ -160,11 +451,11 @@ def _required(read: _Requires, _: Section, __: Scope) -> Mapping[str, str]:
     return {key: str(value) for key, value in wanted.items() if value is not None}
 
 
-REQUIRES: Final = form(_Requires, after=_required)
+REQUIRES: Final = form(_Requires, complete=_required)
 
 
 def _all_on_one(section: Section) -> None:
-    if section.numbers("devices").get("devices", 1) > 1:
+    if section.integers("devices").get("devices", 1) > 1:
         section.complain("devices can only be 1: all containers of the pod share one device")
 
 
@@ -200,26 +491,26 @@ class Companions:
     `requires` is by the words of `plan.pod_requirements.REQUIRABLE`, `forbids` has those of `vocabulary.EXCLUSIONS`.
     """
 
-    requires: Mapping[str, str] = take(
+    requires: Mapping[str, str] = optional(
         REQUIRES,
         "What the pod's author has to write. The webhook does not add it, because it lowers security.",
         default={},
     )
-    forbids: tuple[str, ...] = take(many(word(EXCLUSIONS)), "What the pod must not have.", ["privileged"])
-    reserved: tuple[str, ...] = take(
-        many(_KEYS_OF_OTHERS),
+    forbids: tuple[str, ...] = optional(list_of(word(EXCLUSIONS)), "What the pod must not have.", ["privileged"])
+    reserved: tuple[str, ...] = optional(
+        list_of(_KEYS_OF_OTHERS),
         "Annotations, as globs, that only the system's own scheduler may write.",
         ["ALIYUN_COM_GPU_MEM_*"],
         key="reserves",
     )
-    containers: int | None = take(whole(), "How many containers of a pod are served.", key="perPod.containers")
-    one_device: bool = take(
+    containers: int | None = optional(whole(), "How many containers of a pod are served.", key="perPod.containers")
+    one_device: bool = optional(
         _ONE,
         "1: all containers of a pod share one device, and have to fit on it.",
         key="perPod.devices",
         default=False,
     )
-    rule: str = found(origin, default="")
+    rule: str = derived(origin, default="")
 
     def reserves(self, key: str) -> bool:
         """Whether only the back end's own scheduler may write an annotation."""
@@ -245,7 +536,7 @@ _PER_POD: Final = Group(
 COMPANIONS: Final = form(
     Companions,
     groups={"perPod": _PER_POD},
-    after=lambda read, *_: None if read == Companions(rule=read.rule) else read,
+    complete=lambda read, *_: None if read == Companions(rule=read.rule) else read,
 )
 
 
@@ -277,8 +568,10 @@ def _bytes(node: Node) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sizes:
-    unit: int = need(pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "The unit of the size.")
-    most: int = need(whole(), "The largest size.", key="max")
+    unit: int = required(
+        pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "The unit of the size."
+    )
+    most: int = required(whole(), "The largest size.", key="max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,30 +589,30 @@ class Mode:
     `loosely` is `selects` if the system also takes cards whose names only contain the text.
     """
 
-    name: str = take(TEXT, "What messages call it.", "whole cards", default="")
-    when: When = take(
+    name: str = optional(TEXT, "What messages call it.", "whole cards", default="")
+    when: When = optional(
         WHEN, "Which requests it is for. If left out, all.", {"devices": "part", "count": 1}, default=When()
     )
-    limits: Mapping[str, Output] = take(
-        each(LIMIT, _RESOURCE),
+    limits: Mapping[str, Output] = optional(
+        map_of(LIMIT, _RESOURCE),
         "Extended resources of the container: a whole number, or a verb. `{profile}` in a name stands for each"
         " partition of the catalogue, `{memory}` for each of `sizes`.",
         {"acme.example/memory": {"memory": {"unit": "MiB", "round": "up"}}},
     )
-    outputs: Outputs = inline(OUTPUTS, default=Outputs())
-    claims: Sequence[Constant] = take(
-        many(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
+    outputs: Outputs = embedded(OUTPUTS, default=Outputs())
+    claims: Sequence[Constant] = optional(
+        list_of(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
         "Names of templates of resource claims (DRA). The container gets a claim of each.",
         ["gpu-{profile}"],
     )
-    sizes: Sequence[tuple[int, int]] = take(
-        form(_Sizes, after=lambda read, *_: [(each, each * (read.unit or 1)) for each in range(1, read.most + 1)]),
+    sizes: Sequence[tuple[int, int]] = optional(
+        form(_Sizes, complete=lambda read, *_: [(each, each * (read.unit or 1)) for each in range(1, read.most + 1)]),
         "The mode stands for one mode of each size up to `max`. `{memory}` in the name of a resource is the size.",
         {"unit": "GiB", "max": 96},
         default=(),
     )
-    companions: Companions | None = inline(COMPANIONS)
-    at: Location = found(place)
+    companions: Companions | None = embedded(COMPANIONS)
+    at: Location = derived(place)
     profile: str | None = None
     size: int | None = None
     amounts: Mapping[str, Output] = field(default_factory=dict)
@@ -349,7 +642,7 @@ def _complete(mode: Mode, section: Section, _: Scope) -> Mode:
     own = mode.outputs
     _holed(own, section)
     amounts = {**mode.limits, **_numbers("annotation", own.annotations), **_numbers("label", own.labels)}
-    if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.given()):
+    if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.present()):
         section.complain('asks for no device: it needs the key "limits", "claims", or a number under annotations')
     constants = {key: one for key, one in own.annotations.items() if isinstance(one, Constant) and one.enforce}
     enforced = frozenset(f"{key}={output.value}" for key, output in constants.items())
@@ -364,6 +657,6 @@ _ASKS: Final = {
         {"required": ["labels"], "properties": {"labels": ASKING}},
     ]
 }
-_MODE: Final[Form[Mode]] = form(Mode, Rule({"allOf": [_ASKS]}), after=_complete)
+_MODE: Final[Form[Mode]] = form(Mode, Rule({"allOf": [_ASKS]}), complete=_complete)
 SHARED: Final = {"mode": _MODE.schema}
-MODE: Final[Shape[Mode]] = shared("mode", _MODE)
+MODE: Final[Shape[Mode]] = defined("mode", _MODE)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args
 
 from webhook.core.forms.document import Location, Node
-from webhook.core.forms.form import document, form, found, key, line, need, place, take
-from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, many, word
-from webhook.core.rules.names import BACKEND, VENDOR
+from webhook.core.forms.form import derived, document, form, key, line, optional, place, required
+from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, list_of, map_of, word
+from webhook.core.rules.catalog import BACKEND, VENDOR
+
+# A `Protection`: what of a pod gives devices that it does not ask for, or lifts a limit on those that it has.
 
 Access = Literal["warn", "deny", "remove"]
 """What becomes of a pod that would get by a protected name what it does not ask for."""
@@ -51,20 +53,20 @@ class Protected:
     A value that is taken from elsewhere is compared as `fieldRef PATH`, `configMapKeyRef NAME` and the like.
     """
 
-    name: str = found(key)
-    rule: str = found(line)
-    at: Location = found(place)
-    gives: str = need(
+    name: str = derived(key)
+    rule: str = derived(line)
+    at: Location = derived(place)
+    gives: str = required(
         FILLED, "What a pod gets by it. Messages name the field of the pod before it.", "gives any card"
     )
-    harmless: tuple[str, ...] = take(
-        many(_GLOB),
+    harmless: tuple[str, ...] = optional(
+        list_of(_GLOB),
         "Values with which it gives nothing. A `*` at the end is any text. If a policy says `remove`, the first"
         " one replaces the value of a container without a GPU.",
         ["void", "none"],
     )
-    backends: Mapping[str, tuple[str, ...]] = take(
-        each(many(_GLOB), BACKEND),
+    backends: Mapping[str, tuple[str, ...]] = optional(
+        map_of(list_of(_GLOB), BACKEND),
         "Values that a container may have if this back end serves it.",
         {"acme": ["configMapKeyRef *"]},
     )
@@ -75,39 +77,41 @@ class Protected:
         return any(matches(glob, value) for glob in globs)
 
 
-_BY_NAME: Final = each(form(Protected), _FILLED)
+_BY_NAME: Final = map_of(form(Protected), _FILLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
     """What of a pod gives devices, of one vendor or of all, or lifts limits."""
 
-    name: str = found(document)
-    description: str = take(TEXT, "One line for people.", default="")
-    source: str = take(FILLED, "Where it is described.", default="")
-    vendors: tuple[str, ...] = take(
-        many(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
+    name: str = derived(document)
+    description: str = optional(TEXT, "One line for people.", default="")
+    source: str = optional(FILLED, "Where it is described.", default="")
+    vendors: tuple[str, ...] = optional(
+        list_of(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
     )
-    env: Mapping[str, Protected] = take(
+    env: Mapping[str, Protected] = optional(
         _BY_NAME,
         "Environment variables of containers. A `*` at the end of a name is any text.",
         {"ACME_VISIBLE_DEVICES": {"gives": "gives any card of the node", "harmless": ["none"]}},
     )
-    annotations: Mapping[str, Protected] = take(_BY_NAME, "Annotations of pods.")
-    labels: Mapping[str, Protected] = take(_BY_NAME, "Labels of pods.")
-    runtime_classes: Mapping[str, Protected] = take(
+    annotations: Mapping[str, Protected] = optional(_BY_NAME, "Annotations of pods.")
+    labels: Mapping[str, Protected] = optional(_BY_NAME, "Labels of pods.")
+    runtime_classes: Mapping[str, Protected] = optional(
         _BY_NAME, "Runtime classes that a pod without a GPU may not name.", key="runtimeClasses"
     )
-    mount_paths: Mapping[str, Protected] = take(
+    mount_paths: Mapping[str, Protected] = optional(
         _BY_NAME, "Paths at which, and below which, a container may mount nothing.", key="mountPaths"
     )
-    host_paths: Mapping[str, Protected] = take(
+    host_paths: Mapping[str, Protected] = optional(
         _BY_NAME, "Paths of a node that no volume may have, with the paths below them and their parent directories.",
         key="hostPaths",
     )  # fmt: skip
-    capabilities: Mapping[str, Protected] = take(_BY_NAME, "Capabilities that no container may add, without `CAP_`.")
-    flags: Mapping[str, Protected] = take(
-        each(form(Protected), word(FLAGS)),
+    capabilities: Mapping[str, Protected] = optional(
+        _BY_NAME, "Capabilities that no container may add, without `CAP_`."
+    )
+    flags: Mapping[str, Protected] = optional(
+        map_of(form(Protected), word(FLAGS)),
         "Settings that may not be `true`: `privileged`, `hostProcess`, and in a pod with a runtime class `hostPID`.",
     )
 
@@ -122,3 +126,66 @@ SECTIONS: Final = tuple(
     each.name for each in fields(Protection) if each.name not in {"name", "description", "source", "vendors"}
 )
 """The fields with protected names."""
+
+
+# The protected names of all Protections, indexed: which entry a name, or a path, falls under.
+
+
+class ProtectedNames:
+    """The protected names of one section, of all Protections."""
+
+    def __init__(self, found: Mapping[str, Protected]) -> None:
+        self.exact: Final = {name: one for name, one in found.items() if not name.endswith(ANY)}
+        self.heads: Final = [one for name, one in found.items() if name.endswith(ANY)]
+        self.beginnings: Final = tuple(one.name[:-1] for one in self.heads)
+        self._starts: Final = (*self.exact, *self.beginnings)
+        self._depth: Final = max((name.count("/") for name in found), default=0)
+        self._inside: Final[dict[str, list[Protected]]] = {}
+        for name, one in found.items():
+            for parent in parents(name):
+                self._inside.setdefault(parent, []).append(one)
+
+    @property
+    def every(self) -> list[str]:
+        """All names, as Protections have them."""
+        return [*self.exact, *(one.name for one in self.heads)]
+
+    def find(self, name: str) -> Protected | None:
+        """The entry for a name, or None."""
+        if name in self.exact:
+            return self.exact[name]
+        if not name.startswith(self.beginnings):
+            return None
+        return next(one for one in self.heads if matches(one.name, name))
+
+    def may_hold(self, path: str) -> bool:
+        """Whether a path, in any spelling, may be one of the names, or below one. It is quick; its no is sure."""
+        odd = "//" in path or "/." in path or not path.startswith("/")
+        return path.startswith(self._starts) or (odd and bool(self._starts))
+
+    def below(self, path: str) -> Iterator[Protected]:
+        """The entries for a path that it is, or is below."""
+        steps = path.split("/", self._depth + 1)[: self._depth + 1]
+        upward = ("/".join(steps[:count]) for count in range(len(steps), 1, -1))
+        yield from (self.exact[each] for each in upward if each in self.exact)
+        if path.startswith(self.beginnings):
+            yield from (one for one in self.heads if matches(one.name, path))
+
+    def at_path(self, path: str) -> Iterator[Protected]:
+        """The same, and those that are below the path."""
+        yield from self.below(path)
+        yield from self._inside.get(path, ())
+
+
+def protected_names(protections: Sequence[Protection]) -> Mapping[str, ProtectedNames]:
+    """The protected names by section; no two Protections have the same."""
+    return {
+        section: ProtectedNames({name: one for each in protections for name, one in getattr(each, section).items()})
+        for section in SECTIONS
+    }
+
+
+def parents(path: str) -> list[str]:
+    """The folders that an absolute path is in."""
+    steps = path.split("/")
+    return ["/".join(steps[:count]) or "/" for count in range(len(steps) - 1, 0, -1)]

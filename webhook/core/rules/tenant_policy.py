@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final, Literal
 
+from webhook.core import request
 from webhook.core.forms.document import Node, Problem, Section
-from webhook.core.forms.form import Group, any_of, document, form, found, inline, line, need, take
+from webhook.core.forms.form import Group, any_of, derived, document, embedded, form, line, optional, required
 from webhook.core.forms.labels import ANNOTATION_KEYS, COMPARISON, KEYS, SELECTOR, VALUE, Expression
-from webhook.core.forms.shape import TEXT, Scope, Shape, each, either, many, pattern, size, some, whole, word
+from webhook.core.forms.shape import (
+    FILLED,
+    TEXT,
+    Scope,
+    Shape,
+    any_schema,
+    list_of,
+    map_of,
+    pattern,
+    set_of,
+    size,
+    whole,
+    word,
+)
+from webhook.core.kube import fields as times
 from webhook.core.kube import quantity
+from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
-from webhook.core.request import shorthand
-from webhook.core.rules.names import BACKEND, MODEL, PROFILE, VENDOR, enabled_by
+from webhook.core.rules.catalog import BACKEND, MODEL, PROFILE, VENDOR, enabled_by
 from webhook.core.rules.protection import ACCESS, FATE, Access
 from webhook.core.violations import ACTIONS, Action
+
+# A `TenantPolicy`: whom it is for, what they may ask, and how much they may hold.
 
 RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")
 """The rules of a policy, each with an action of its own."""
@@ -60,7 +77,7 @@ def _number(node: Node, _: Scope) -> Fraction:
 def _some(node: Node, scope: Scope) -> int:
     _SIZE.read(node, scope)
     try:
-        return shorthand.memory(node.text())
+        return request.memory(node.text())
     except quantity.QuantityError as error:
         raise node.problem(f"{error.message}; {error.fix}") from None
 
@@ -73,86 +90,86 @@ def _of_pods(value: Shape[str], keys: Shape[str]) -> Shape[Mapping[str, str]]:
 
     def harmless(node: Node, scope: Scope) -> str:
         key = keys.read(node, scope)
-        is_ours = re.search(shorthand.LIKE_A_KEY, key) is not None
+        is_ours = re.search(request.LIKE_A_KEY, key) is not None
         if is_ours or key in scope.known.asking:
             hint = "what is meant where a pod does not say stands in defaults"
             raise node.problem(f'"{key}" asks for devices; {hint}', unknown=not is_ours)
         return key
 
-    return each(value, Shape(harmless, {**keys.schema, "not": {"pattern": shorthand.LIKE_A_KEY}}))
+    return map_of(value, Shape(harmless, {**keys.schema, "not": {"pattern": request.LIKE_A_KEY}}))
 
 
 _NAMED: Final = 'write the name of a namespace, or a pattern with * or ?, as "vision-*"'
-GLOBS: Final = many(pattern(f"^{_GLOB.pattern}$", _NAMED, _glob), _EMPTY)
+GLOBS: Final = list_of(pattern(f"^{_GLOB.pattern}$", _NAMED, _glob), _EMPTY)
 """Names of namespaces, with `*` and `?`."""
 
 _WHOLE_OR_PART: Final = (whole(0, 999_999_999), pattern(f"^{_NUMBER.pattern}$", 'write 2, or "0.5" in quotes'))
-_AMOUNT: Final = Shape(_number, either(*_WHOLE_OR_PART))
+_AMOUNT: Final = Shape(_number, any_schema(*_WHOLE_OR_PART))
 _SIZE: Final = size(("Gi", "Mi"), "40Gi or 40960Mi")
 _ACTION: Final[Shape[Action]] = word(ACTIONS)
 _OWN: Final = "What becomes of a pod that breaks this rule, if not what the policy says."
-_SHARING: Final = word(shorthand.SHARINGS)
+_SHARING: Final = word(request.SHARINGS)
 
 
 def _listed(element: Shape[str]) -> Shape[frozenset[str]]:
-    return some(element, f"{_EMPTY}; leave it out to say nothing")
+    return set_of(element, f"{_EMPTY}; leave it out to say nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespaces:
     """Which namespaces: those whose name matches one of the globs, and those with the labels of the selector."""
 
-    names: tuple[str, ...] = take(
+    names: tuple[str, ...] = optional(
         GLOBS, "Names, where * stands for any characters and ? for one.", ["vision-dev", "vision-*"]
     )
-    selector: Sequence[Expression] | None = take(
+    selector: Sequence[Expression] | None = optional(
         SELECTOR, "Labels of the namespaces; all of it has to hold. `{}` selects all."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
-    devices: Fraction | None = take(_AMOUNT, "How many devices; a share counts as a fraction.", 2, "0.5")
-    memory: int | None = take(_SIZE, "Memory of all the devices together, with its unit.", "40Gi")
+    devices: Fraction | None = optional(_AMOUNT, "How many devices; a share counts as a fraction.", 2, "0.5")
+    memory: int | None = optional(_SIZE, "Memory of all the devices together, with its unit.", "40Gi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling(_Limits):
     """The most that one container, or one pod, may ask; None: anything. `memory` is in bytes."""
 
-    cores: Fraction | None = take(
+    cores: Fraction | None = optional(
         _AMOUNT, "Percent of a device's compute, of all devices together; 100 is all of one.", 100, 200
     )
-    action: Action = take(_ACTION, _OWN, key="enforcementAction", default="deny", absent=None)
-    rule: str = found(line, default="")
+    action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
+    rule: str = derived(line, default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
     """A list of what may, or may not, be used, in each respect that it names (an empty set: says nothing)."""
 
-    backends: frozenset[str] = take(_listed(BACKEND), "Back ends, by name.", ["hami-vgpu"])
-    vendors: frozenset[str] = take(_listed(VENDOR), "Vendors, as catalogues name them.", ["nvidia"])
-    models: frozenset[str] = take(_listed(MODEL), "Card models, by name or alias.", ["A100-80GB"])
-    sharing: frozenset[str] = take(_listed(_SHARING), "Ways of sharing a device.", ["fractional"])
-    profiles: frozenset[str] = take(_listed(PROFILE), "Partitions, by name.", ["1g.10gb"])
-    action: Action = take(_ACTION, _OWN, key="enforcementAction", default="deny", absent=None)
-    rule: str = found(line, default="")
+    backends: frozenset[str] = optional(_listed(BACKEND), "Back ends, by name.", ["hami-vgpu"])
+    vendors: frozenset[str] = optional(_listed(VENDOR), "Vendors, as catalogues name them.", ["nvidia"])
+    models: frozenset[str] = optional(_listed(MODEL), "Card models, by name or alias.", ["A100-80GB"])
+    sharing: frozenset[str] = optional(_listed(_SHARING), "Ways of sharing a device.", ["fractional"])
+    profiles: frozenset[str] = optional(_listed(PROFILE), "Partitions, by name.", ["1g.10gb"])
+    action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
+    rule: str = derived(line, default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
     """What is meant where a pod does not say; `memory` is that of a bare `gpu: 1`."""
 
-    backend: str | None = take(
+    backend: str | None = optional(
         TEXT.reading(lambda node, scope: BACKEND.read(node, scope) and _ENABLED.read(node, scope)),
         "The back end that serves them.",
         "hami-vgpu",
     )
-    model: str | None = take(MODEL, "The card model.", "A100-80GB")
-    sharing: str | None = take(_SHARING, "The way of sharing a device.")
-    memory: int | None = take(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
-    rule: str = found(line, default="")
+    model: str | None = optional(MODEL, "The card model.", "A100-80GB")
+    sharing: str | None = optional(_SHARING, "The way of sharing a device.")
+    memory: int | None = optional(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
+    rule: str = derived(line, default="")
 
 
 def _amounts(limits: _Limits, _: Section, __: Scope) -> Tally:
@@ -169,7 +186,7 @@ def _models(node: Node, scope: Scope) -> Tally:
     spelled: dict[str, str] = {}
     for name, amounts in _OF_MODELS.read(node, scope).items():
         at = Node(name, node.keys.get(name, node.at), node.path)
-        model = scope.attempt(partial(MODEL.read, at, scope), "")
+        model = scope.try_read(partial(MODEL.read, at, scope), "")
         if model and spelled.setdefault(model, name) != name:
             message = f'"{name}" and "{spelled[model]}" are the same model, {model}'
             scope.problems.append(Problem(at.at, at.path, message))
@@ -177,12 +194,12 @@ def _models(node: Node, scope: Scope) -> Tally:
     return held
 
 
-_OF_MODELS: Final = each(form(_Limits, any_of("devices", "memory"), after=_amounts), minProperties=1)
+_OF_MODELS: Final = map_of(form(_Limits, any_of("devices", "memory"), complete=_amounts), minProperties=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hard(_Limits):
-    models: Tally = take(
+    models: Tally = optional(
         _OF_MODELS.reading(_models),
         "The same of single card models, by name or alias.",
         {"A100-80GB": {"devices": 4, "memory": "320Gi"}},
@@ -193,12 +210,12 @@ class _Hard(_Limits):
 class Quota:
     """What all live pods of the tenant may hold together."""
 
-    hard: Tally = inline(form(_Hard, after=lambda hard, *at: {**_amounts(hard, *at), **hard.models}))
-    action: Action = take(_ACTION, _OWN, key="enforcementAction", default="deny", absent=None)
-    rule: str = found(line, default="")
+    hard: Tally = embedded(form(_Hard, complete=lambda hard, *at: {**_amounts(hard, *at), **hard.models}))
+    action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
+    rule: str = derived(line, default="")
 
 
-_NAMESPACES: Final = form(Namespaces, any_of("names", "selector"), blank=Namespaces())
+_NAMESPACES: Final = form(Namespaces, any_of("names", "selector"), fallback=Namespaces())
 _CEILING: Final = form(Ceiling, any_of("devices", "memory", "cores"))
 _KINDS: Final = form(Kinds, any_of("backends", "vendors", "models", "sharing", "profiles"))
 _DEFAULTS: Final = form(Defaults, any_of("backend", "model", "sharing", "memory"))
@@ -218,60 +235,62 @@ class TenantPolicy:
     labels or annotations; rules have their own. With `dryrun` nothing is put on any pod, and no default holds.
     """
 
-    name: str = found(document)
-    rule: str = found(line)
+    name: str = derived(document)
+    rule: str = derived(line)
     broken: str = ""
-    priority: int = take(
+    priority: int = optional(
         whole(-MAX_PRIORITY, MAX_PRIORITY),
         "Of several policies that select a namespace the one with the highest priority holds; where two are as"
         " high, no GPU pod is admitted there. 0 if left out.",
         default=0,
     )
-    action: Action = take(
+    action: Action = optional(
         _ACTION,
         "What becomes of a pod that breaks a rule: it is refused (`deny`, the default), admitted with a warning"
         " to its user (`warn`), or only logged and counted (`dryrun`).",
         key="enforcementAction",
         default="deny",
     )
-    namespaces: Namespaces = need(_NAMESPACES, "Which namespaces the tenant has, by name, by label, or by either.")
-    container: Ceiling | None = take(_CEILING, "Of each container.", key="ceilings.container")
-    pod: Ceiling | None = take(_CEILING, "Of all containers together.", key="ceilings.pod")
-    allowed: Kinds | None = take(
+    namespaces: Namespaces = required(
+        _NAMESPACES, "Which namespaces the tenant has, by name, by label, or by either."
+    )
+    container: Ceiling | None = optional(_CEILING, "Of each container.", key="ceilings.container")
+    pod: Ceiling | None = optional(_CEILING, "Of all containers together.", key="ceilings.pod")
+    allowed: Kinds | None = optional(
         _KINDS, "What may be used; a list that is not there allows all.", {"models": ["A100-80GB"]}
     )
-    forbidden: Kinds | None = take(
+    forbidden: Kinds | None = optional(
         _KINDS, "What may not be used, even if it is allowed.", {"sharing": ["time-sliced"]}
     )
-    defaults: Defaults = take(
+    defaults: Defaults = optional(
         _DEFAULTS, "What is meant where a pod does not say.", {"backend": "hami-vgpu"}, default=Defaults()
     )
-    affinity: Sequence[Mapping[str, Any]] = take(
-        many(COMPARISON.reading(_in_a_pod)),
+    affinity: Sequence[Mapping[str, Any]] = optional(
+        list_of(COMPARISON.reading(_in_a_pod)),
         "Labels of the nodes that the tenant's GPU pods may run on; all of it has to hold.",
         [{"key": "pool", "operator": "In", "values": ["vision"]}],
     )
-    labels: Mapping[str, str] = take(
+    labels: Mapping[str, str] = optional(
         _of_pods(VALUE, KEYS),
         "Labels that the tenant's GPU pods get.",
         {"scheduler.example/queue": "vision"},
     )
-    annotations: Mapping[str, str] = take(
+    annotations: Mapping[str, str] = optional(
         _of_pods(TEXT, ANNOTATION_KEYS),
         "Annotations that the tenant's GPU pods get.",
         {"scheduler.example/queue-name": "vision"},
     )
-    unknown_devices: Literal["warn", "deny"] | None = take(
+    unknown_devices: Literal["warn", "deny"] | None = optional(
         word(("warn", "deny")),
         "What becomes of a pod with a resource that looks like a GPU and that no rule knows, or, under a quota, with"
         " a resource claim: it is admitted with a warning (`warn`), or refused (`deny`). If left out, what the"
         " Cluster document says, and else what becomes of a pod that is over the quota.",
     )
-    device_access: Access | None = take(
+    device_access: Access | None = optional(
         word(ACCESS),
         f"{FATE} If left out, what the Cluster document says, and else what becomes of a pod that is over the quota.",
     )
-    quota: Quota | None = take(
+    quota: Quota | None = optional(
         _QUOTA, "The most that all live pods of the tenant may hold together.", {"devices": 16, "memory": "640Gi"}
     )
 
@@ -288,4 +307,87 @@ _CEILINGS: Final = Group(
     ({"container": {"devices": 2, "memory": "40Gi"}},),
     (any_of("container", "pod"),),
 )
-TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, after=_with_action)
+TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, complete=_with_action)
+
+
+# An `Exemption`: who is spared which rules of policies, until when, and who answers for it.
+
+
+def _time(node: Node) -> float:
+    try:
+        return times.parse_time(node.text())
+    except ValueError as error:
+        raise node.problem(str(error)) from None
+
+
+TIME: Final[Shape[float]] = pattern(
+    f"^{times.TIME_FORM}$", "write day, time and zone, as 2027-01-31T00:00:00Z", _time
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exemption:
+    """Who is spared some rules of policies until a time: `expires`, in seconds since 1970 (UTC)."""
+
+    name: str = derived(document)
+    rule: str = derived(line)
+    namespaces: tuple[str, ...] = required(
+        GLOBS, "Names, where * stands for any characters and ? for one.", ["vision-dev"]
+    )
+    users: tuple[str, ...] = optional(
+        list_of(FILLED, _EMPTY),
+        "Names of users, where * stands for any characters; if left out, everybody who may create pods there.",
+        ["system:serviceaccount:ci:*"],
+    )
+    lifts: frozenset[str] = required(
+        set_of(word(LIFTED), _EMPTY),
+        "Which rules are lifted. Where several exemptions hold for a pod, only what all of them lift.",
+        ["quota"],
+    )
+    owner: str = required(FILLED, "Whom to ask about it.", "ml-platform@example.com")
+    reason: str = required(FILLED, "Why it is there.", "the yearly retraining")
+    expires: float = required(TIME, "Until when it holds, with the zone.", "2027-01-31T00:00:00Z")
+
+    def covers(self, namespace: str) -> bool:
+        """Whether it is for pods of a namespace."""
+        return any(fnmatchcase(namespace, glob) for glob in self.namespaces)
+
+
+EXEMPTION: Final = form(Exemption)
+
+
+# All tenant policies and exemptions that are in force together.
+
+UNREADABLE: Final = "the policies of this cluster cannot be read now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenancy:
+    """All policies and exemptions, and what is known of namespaces.
+
+    `labels` are those of each namespace; `without_policy`: what a namespace may do that no policy selects; None:
+    anything as long as there is no policy at all.
+    `watched`: every namespace of the cluster is in `labels`; a namespace that is missing was created a moment ago.
+    `observing`: nothing is changed or refused, and users are told what would be. `unknown`: why none of this can be
+    relied on now, if so; clients that ask for a GPU are told to retry.
+    """
+
+    policies: Sequence[TenantPolicy] = ()
+    exemptions: Sequence[Exemption] = ()
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    without_policy: Literal["allow", "deny"] | None = None
+    observing: bool = False
+    unknown: str = ""
+    watched: bool = False
+    cache: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What `membership` has found out, for as long as this is in force."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether a namespace that no policy selects may not use GPUs."""
+        return bool(self.policies) if self.without_policy is None else self.without_policy == "deny"
+
+    @property
+    def silent(self) -> bool:
+        """Whether all of this has nothing to say about any pod."""
+        return not (self.policies or self.unknown or self.without_policy == "deny")

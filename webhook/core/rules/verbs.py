@@ -2,30 +2,138 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, make_dataclass, replace
-from fractions import Fraction
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from webhook.core.forms.document import Location, Node, Section, nearest
-from webhook.core.forms.form import Rule, form, origin, take
+from webhook.core.forms.form import Rule, form, optional, origin
 from webhook.core.forms.shape import (
     FLAG,
     TEXT,
     Schema,
     Scope,
     Shape,
-    each,
-    either,
-    many,
+    any_schema,
+    defined,
+    described,
+    list_of,
+    map_of,
     pattern,
-    says,
-    shared,
-    strict,
+    unspoilt,
     whole,
     word,
 )
-from webhook.core.rules.vocabulary import PERCENT, UNITS, VERBS, WORDS, memory_unit, unit_of
+from webhook.core.kube import quantity
+from webhook.core.kube.quantity import Fraction
+
+# The words of the rule language, and the units that its numbers come in.
+
+PERCENT: Final = "percent"
+QUANTITY: Final = "quantity"
+TFLOPS: Final = "tflops"
+
+UNITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "count": ("",),
+    "memory": (PERCENT, QUANTITY, "bytes", "MiB", "GiB"),
+    "cores": (PERCENT, TFLOPS),
+    "share": (PERCENT,),
+}
+"""What a rule can write as a number, with the units of each.
+
+Memory may also be counted in blocks (`256MiB`), cores and shares in parts of a device (`parts: 16`).
+"""
+
+WORDS: Final = ("model", "product", "lookalikes", "profile", "placement", "container")
+"""What a rule can write as text instead of as a number."""
+
+VERBS: Final = (*UNITS, *WORDS)
+
+HOLES: Final = ("profile", "product", "model", "container", "memory", "claim")
+"""What a string of a rule may leave open, as `{model}`. A string whose hole has nothing to fill it is not written."""
+
+EXCLUSIONS: Final = ("privileged", "nodeName", "initContainers")
+"""What a rule can forbid a pod."""
+
+_BLOCK = re.compile(r"([1-9][0-9]{0,5})?(MiB|GiB)")
+_HOLE = re.compile(r"\{([A-Za-z]+)\}")
+
+
+SlotKind = Literal["annotation", "label"]
+
+METADATA: Final[tuple[tuple[str, SlotKind], ...]] = (("labels", "label"), ("annotations", "annotation"))
+"""Where a slot may be: the section of a pod's metadata, and what one entry of it is called."""
+
+
+CONTAINER: Final = "{container}"
+"""Stands in the key of an annotation for the name of the container that it is for."""
+
+
+class Slot(str):
+    """The name, among those of resources, of a number that stands in an annotation or label of the pod.
+
+    `key` is that of the rule, which may name the container, as `acme.example/{container}.memory`.
+    """
+
+    __slots__ = ("key", "kind")
+
+    kind: SlotKind
+    key: str
+
+    def __new__(cls, kind: SlotKind, key: str) -> Self:
+        """Name the number under `key`."""
+        self = super().__new__(cls, f"{kind} {key}")
+        self.kind, self.key = kind, key
+        return self
+
+    @property
+    def head(self) -> str:
+        """How the key begins, as far as it is the same for all containers."""
+        return self.key.partition(CONTAINER)[0]
+
+    @property
+    def per_container(self) -> bool:
+        """Whether the key names the container that the number is for."""
+        return CONTAINER in self.key
+
+    def named(self, container: str) -> str:
+        """The key for a container."""
+        return self.key.replace(CONTAINER, container)
+
+    def container(self, key: str) -> str | None:
+        """The container that a key of this slot names; None if it is not of this slot, or names none."""
+        head, hole, tail = self.key.partition(CONTAINER)
+        if not hole or len(key) <= len(head) + len(tail) or not (key.startswith(head) and key.endswith(tail)):
+            return None
+        return key[len(head) : len(key) - len(tail)]
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return self.kind, self.key
+
+
+def memory_unit(name: str) -> int | None:
+    """The bytes of one `MiB`, `GiB` or `256MiB`; None for what is no such unit."""
+    match = _BLOCK.fullmatch(name)
+    return int(match[1] or 1) * (quantity.GIB if match[2] == "GiB" else quantity.MIB) if match else None
+
+
+def unit_of(verb: str, name: str) -> Fraction:
+    """What one of a unit is: bytes for memory, percent for cores and shares, or of the card's memory."""
+    return Fraction((verb == "memory" and memory_unit(name)) or 1)
+
+
+def holes(template: str) -> list[str]:
+    """The names of the holes in a text, known or not."""
+    return _HOLE.findall(template)
+
+
+def filled(template: str) -> str:
+    """The text with a letter in each hole, to be looked at as a name."""
+    return _HOLE.sub("x", template)
+
+
+# The verbs of a rule: what computes a value of a request, as `{memory: {unit: MiB, round: up}}`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,29 +192,31 @@ _BLOCKS: Final = pattern(
 )
 _MEMORY_UNIT: Final = Shape(
     lambda node, _: node.text() if memory_unit(str(node.value)) else node.word(UNITS["memory"]),
-    either(word(UNITS["memory"]), _BLOCKS),
+    any_schema(word(UNITS["memory"]), _BLOCKS),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    unit: str = take(word(UNITS["count"]), "Devices have no unit.", default="")
-    round: str = take(
+    unit: str = optional(word(UNITS["count"]), "Devices have no unit.", default="")
+    round: str = optional(
         word(("exact", "up")),
         "`exact` (the default) refuses a value that is not legal. `up` takes the next legal value, with a warning"
         " that shows both.",
         default="exact",
     )
-    lenient: bool = take(
+    lenient: bool = optional(
         FLAG,
         "With `round: up`: the system itself rounds up, so values in between are legal on a container.",
         key="roundsItself",
     )
-    step: int = take(whole(), "Legal values are multiples of it.", default=1)
-    minimum: int | None = take(whole(), "The least legal value. `round: up` raises a smaller one to it.", key="min")
-    maximum: int | None = take(whole(), "The greatest legal value.", key="max")
-    fit: tuple[int, ...] = take(
-        many(whole(), "needs at least one value"),
+    step: int = optional(whole(), "Legal values are multiples of it.", default=1)
+    minimum: int | None = optional(
+        whole(), "The least legal value. `round: up` raises a smaller one to it.", key="min"
+    )
+    maximum: int | None = optional(whole(), "The greatest legal value.", key="max")
+    fit: tuple[int, ...] = optional(
+        list_of(whole(), "needs at least one value"),
         "The legal values as a list, instead of step, min and max. The smallest that is enough is taken.",
         [1, 2, 4, 8],
     )
@@ -118,23 +228,23 @@ class _Options:
 
 @dataclass(frozen=True, kw_only=True)
 class _Count(_Options):
-    absent: int | None = take(whole(), "The key may be missing. It then means this number.", 1)
+    absent: int | None = optional(whole(), "The key may be missing. It then means this number.", 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part(_Options):
-    unit: str = take(word(UNITS["share"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
-    parts: int | None = take(whole(), "How many parts make a device, instead of a unit.", 16)
-    per: str = take(
+    unit: str = optional(word(UNITS["share"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
+    parts: int | None = optional(whole(), "How many parts make a device, instead of a unit.", 16)
+    per: str = optional(
         word(("device", "total")),
         "`device` (the default), or `total`: the value of a device times their number.",
         default="device",
     )
-    absent: str | None = take(
+    absent: str | None = optional(
         word(("whole", "none")),
         "The key may be missing. It then means all of the device (`whole`), or no limit (`none`).",
     )
-    most: bool = take(
+    most: bool = optional(
         FLAG,
         "The value is the most that a container may take. Other keys may promise less; the larger amount counts."
         " For keys that only authors of pods write.",
@@ -143,12 +253,12 @@ class _Part(_Options):
 
 @dataclass(frozen=True, kw_only=True)
 class _Cores(_Part):
-    unit: str = take(word(UNITS["cores"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
+    unit: str = optional(word(UNITS["cores"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Memory(_Part):
-    unit: str = take(
+    unit: str = optional(
         _MEMORY_UNIT,
         "What 1 stands for. `percent` (the default) is of the card's memory; with any other unit a share needs a"
         " known card. `quantity` is text as `8Gi`. `256MiB` is a block.",
@@ -161,15 +271,15 @@ class _Memory(_Part):
 
 @dataclass(frozen=True, kw_only=True)
 class _Digits:
-    digits: int = take(whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0)
+    digits: int = optional(whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0)
 
 
 def _consistent(section: Section) -> None:
     """Complain of options that cannot hold together: what they make could not be read back."""
-    given = section.numbers("step", "min", "max")
-    if "roundsItself" in section.given() and "round" not in section.given():
+    given = section.integers("step", "min", "max")
+    if "roundsItself" in section.present() and "round" not in section.present():
         section.complain("roundsItself is about values in between, so it needs round: up")
-    if "fit" in section.given() and given:
+    if "fit" in section.present() and given:
         section.complain(f"fit lists every value; remove {', '.join(given)}")
     step, low, high = given.get("step") or 1, given.get("min", 1), given.get("max")
     if "min" in given and low % step:
@@ -218,31 +328,31 @@ def number(verb: str, *, digits: bool) -> Shape[Amount]:
     options = {"count": _Count, "memory": _Memory, "cores": _Cores, "share": _Part}[verb]
     bases = (_Digits, options) if digits else (options,)
     made = make_dataclass("Options", (), bases=bases, frozen=True, kw_only=True)
-    return strict(form(made, _CONSISTENT, _OR_NOTHING, after=lambda *read: _amount(verb, *read)))
+    return unspoilt(form(made, _CONSISTENT, _OR_NOTHING, complete=lambda *read: _amount(verb, *read)))
 
 
 # Verbs that are text
 
 
 _ONE_OR_MORE: Final[Shape[tuple[str, ...]]] = Shape(
-    lambda node, scope: many(TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),),
-    either(TEXT, many(TEXT)),
+    lambda node, scope: list_of(TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),),
+    any_schema(TEXT, list_of(TEXT)),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Word:
-    form: Literal["label", "name"] = take(
+    form: Literal["label", "name"] = optional(
         word(("label", "name")),
         "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
         default="label",
     )
-    values: Mapping[str, tuple[str, ...]] = take(
-        each(_ONE_OR_MORE),
+    values: Mapping[str, tuple[str, ...]] = optional(
+        map_of(_ONE_OR_MORE),
         "Other words for it. For node affinity several, as a list.",
         {"topology": "topology-aware"},
     )
-    substring: bool = take(
+    substring: bool = optional(
         FLAG,
         "Of models and product names: the system takes every card whose name contains the text. A container"
         " counts as all of these models, unless the mode also writes `lookalikes`.",
@@ -251,7 +361,7 @@ class _Word:
 
 @dataclass(frozen=True, kw_only=True)
 class _LabelWord(_Word):
-    form: Literal["label", "name"] = take(
+    form: Literal["label", "name"] = optional(
         word(("label",)),
         "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
         default="label",
@@ -265,7 +375,7 @@ def _text(verb: str, options: type[_Word]) -> Shape[Amount]:
             what=verb, at=section.node.at, rule=rule, form=read.form, values=read.values, substring=read.substring
         )
 
-    return strict(form(options, _OR_NOTHING, after=made))
+    return unspoilt(form(options, _OR_NOTHING, complete=made))
 
 
 # A verb in a mapping of its own
@@ -306,7 +416,8 @@ def computed(node: Node, scope: Scope) -> Amount:
 def any_verb(verbs: Mapping[str, Shape[Amount]]) -> Schema:
     """A mapping with any of these verbs, and their options."""
     known = {
-        verb: says(MEANINGS.get(verb, ""), shape.schema, *_EXAMPLES.get(verb, ())) for verb, shape in verbs.items()
+        verb: described(MEANINGS.get(verb, ""), shape.schema, *_EXAMPLES.get(verb, ()))
+        for verb, shape in verbs.items()
     }
     return {"type": "object", "properties": known}
 
@@ -318,10 +429,10 @@ def _one_of(verbs: Mapping[str, Shape[Amount]]) -> Shape[Amount]:
 NUMBERS: Final = {verb: number(verb, digits=True) for verb in UNITS}
 _TEXTS: Final = {verb: _text(verb, _Word) for verb in WORDS}
 _VERBS: Final = {**NUMBERS, **_TEXTS}
-_NUMBERS_BY_NAME: Final = {verb: shared(f"{verb}Options", shape) for verb, shape in NUMBERS.items()}
-VERB: Final = _one_of(_NUMBERS_BY_NAME | {verb: shared("wordOptions", shape) for verb, shape in _TEXTS.items()})
+_NUMBERS_BY_NAME: Final = {verb: defined(f"{verb}Options", shape) for verb, shape in NUMBERS.items()}
+VERB: Final = _one_of(_NUMBERS_BY_NAME | {verb: defined("wordOptions", shape) for verb, shape in _TEXTS.items()})
 LABEL_VERB: Final = _one_of(
-    _NUMBERS_BY_NAME | {verb: shared("nodeLabelOptions", shape) for verb, shape in _TEXTS.items()}
+    _NUMBERS_BY_NAME | {verb: defined("nodeLabelOptions", shape) for verb, shape in _TEXTS.items()}
 )
 
 SHARED: Final[Mapping[str, Schema]] = {

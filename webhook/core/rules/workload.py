@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from webhook.core.forms.document import Location, Node, Section
-from webhook.core.forms.form import Rule, document, form, found, need, place, take
-from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, each, either, many, pattern, whole
-from webhook.core.kube.paths import Path
+from webhook.core.forms.document import API_VERSION, Location, Node, Section
+from webhook.core.forms.form import Rule, derived, document, form, optional, place, required
+from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, any_schema, list_of, map_of, pattern, whole
+from webhook.core.kube.fields import Path
+
+# A `Workload`: where objects of a kind keep the templates of their pods, and how many pods each template makes.
 
 EACH: Final = "[]"
 """The step to each element of a list."""
@@ -42,23 +44,23 @@ def text(path: Path) -> str:
     return "".join(EACH if step == EACH else f".{step}" for step in path).removeprefix(".")
 
 
-PATH: Final[Shape[Path]] = replace(pattern(_FORM, _MISTAKE, _steps), blank=())
-_PATHS: Final = many(PATH, _EMPTY)
+PATH: Final[Shape[Path]] = replace(pattern(_FORM, _MISTAKE, _steps), fallback=())
+_PATHS: Final = list_of(PATH, _EMPTY)
 
 
 def _one_or_more(node: Node, scope: Scope) -> tuple[Path, ...]:
     return _PATHS.read(node, scope) if isinstance(node.value, list) else (PATH.read(node, scope),)
 
 
-ALTERNATIVES: Final[Shape[tuple[Path, ...]]] = Shape(_one_or_more, either(PATH, _PATHS), ())
+ALTERNATIVES: Final[Shape[tuple[Path, ...]]] = Shape(_one_or_more, any_schema(PATH, _PATHS), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Among:
     """Which elements of a list a number is of: those that list the name of the pods."""
 
-    names: Path = need(PATH, "The field of an element with the names.", "memberNames")
-    name: Path = need(PATH, "The field with the name of the pods.", "spec.groups[].name")
+    names: Path = required(PATH, "The field of an element with the names.", "memberNames")
+    name: Path = required(PATH, "The field with the name of the pods.", "spec.groups[].name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +70,16 @@ class Factor:
     `most` limits it. With `among` the fields are in a list of their own.
     """
 
-    fields: tuple[Path, ...] = need(
+    fields: tuple[Path, ...] = required(
         ALTERNATIVES, "The field with the number. Of several fields the first that is there.", "spec.replicas"
     )
-    absent: int = take(whole(0), "The number if no field is there. 1 if left out.", default=1)
-    over: Path = take(PATH, "A field with a divisor. The result is rounded down.", "spec.perNode", default=())
-    less: int = take(whole(0), "What is then subtracted, such as the leader of a group.", default=0)
-    most: Path = take(PATH, "A field with the maximum.", "spec.completions", default=())
-    among: Among | None = take(form(Among), "The number is in another list, in the elements that name these pods.")
+    absent: int = optional(whole(0), "The number if no field is there. 1 if left out.", default=1)
+    over: Path = optional(PATH, "A field with a divisor. The result is rounded down.", "spec.perNode", default=())
+    less: int = optional(whole(0), "What is then subtracted, such as the leader of a group.", default=0)
+    most: Path = optional(PATH, "A field with the maximum.", "spec.completions", default=())
+    among: Among | None = optional(
+        form(Among), "The number is in another list, in the elements that name these pods."
+    )
 
     @property
     def paths(self) -> Iterable[Path]:
@@ -92,15 +96,15 @@ def _read_factor(node: Node, scope: Scope) -> Factor:
     return Factor(fields=(PATH.read(node, scope),))
 
 
-FACTOR: Final[Shape[Factor]] = Shape(_read_factor, either(PATH, FACTOR_KEYS), None)
+FACTOR: Final[Shape[Factor]] = Shape(_read_factor, any_schema(PATH, FACTOR_KEYS), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
     """An extended resource of a container, told by two fields of it."""
 
-    name: Path = need(PATH, "The field with its name.", "gpu.name")
-    quantity: Path = need(PATH, "The field with its amount.", "gpu.quantity")
+    name: Path = required(PATH, "The field with its name.", "gpu.name")
+    quantity: Path = required(PATH, "The field with its amount.", "gpu.quantity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,39 +114,41 @@ class PodPlace:
     `times` are multiplied with each other; what `note` says is told with the number.
     """
 
-    template: tuple[Path, ...] = take(
+    template: tuple[Path, ...] = optional(
         ALTERNATIVES,
         "The field with the pod template. Of several fields the first that is there.",
         "spec.groups[].template",
         default=(),
     )
-    spec: tuple[Path, ...] = take(
+    spec: tuple[Path, ...] = optional(
         ALTERNATIVES,
         "Instead of a template: the field with the fields of a pod's spec.",
         "spec.pod",
         default=(),
     )
-    defaults: tuple[Path, ...] = take(many(PATH), "Fields with defaults for the pod's spec.", ["spec.podDefaults"])
-    metadata: tuple[Path, ...] = take(
-        many(PATH), "Fields with further labels and annotations of the pods. The first wins.", ["metadata"]
+    defaults: tuple[Path, ...] = optional(
+        list_of(PATH), "Fields with defaults for the pod's spec.", ["spec.podDefaults"]
     )
-    containers: tuple[Path, ...] = take(
-        many(PATH),
+    metadata: tuple[Path, ...] = optional(
+        list_of(PATH), "Fields with further labels and annotations of the pods. The first wins.", ["metadata"]
+    )
+    containers: tuple[Path, ...] = optional(
+        list_of(PATH),
         "Fields with a container or a list of them, if not `containers` of the spec. Without a container there is"
         " no pod.",
     )
-    unnamed: str = take(FILLED, "The name of a container that has none.", default="main")
-    resources: Path = take(
+    unnamed: str = optional(FILLED, "The name of a container that has none.", default="main")
+    resources: Path = optional(
         PATH, "The field of a container with its resources.", "computeResources", default=("resources",)
     )
-    device: Quantity | None = take(form(Quantity), "Fields of a container that name a resource and its amount.")
-    times: tuple[Factor, ...] = take(
-        many(FACTOR), "Numbers whose product is the number of pods at a time.", ["spec.replicas"]
+    device: Quantity | None = optional(form(Quantity), "Fields of a container that name a resource and its amount.")
+    times: tuple[Factor, ...] = optional(
+        list_of(FACTOR), "Numbers whose product is the number of pods at a time.", ["spec.replicas"]
     )
-    makes: int = take(
+    makes: int = optional(
         whole(0), "The number of pods before it is multiplied. 0 for a template that other objects use.", default=1
     )
-    note: str = take(FILLED, "What the number leaves out, in a sentence.", default="")
+    note: str = optional(FILLED, "What the number leaves out, in a sentence.", default="")
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -176,7 +182,7 @@ _ONE_ROOT: Final = Rule(
     {"oneOf": [{"required": ["template"]}, {"type": "object", "required": ["spec"]}]},
     lambda section: (
         None
-        if not isinstance(section.node.value, dict) or len({"template", "spec"} & set(section.given())) == 1
+        if not isinstance(section.node.value, dict) or len({"template", "spec"} & set(section.present())) == 1
         else section.complain("needs either template: or spec:")
     ),
 )
@@ -192,18 +198,20 @@ class WorkloadExample:
     `limits` are those of all containers of a pod together.
     """
 
-    name: str = take(TEXT, "What messages call it.", default="")
-    object: Mapping[str, Any] = need(
+    name: str = optional(TEXT, "What messages call it.", default="")
+    object: Mapping[str, Any] = required(
         _PLAIN, "The object, without its apiVersion and kind.", {"spec": {"replicas": 2, "template": {"spec": {}}}}
     )
-    pods: Mapping[str, int] | None = take(
-        each(whole(0)), "How many pods each template makes, by its field path.", {"spec.template": 2}, default=None
+    pods: Mapping[str, int] | None = optional(
+        map_of(whole(0)), "How many pods each template makes, by its field path.", {"spec.template": 2}, default=None
     )
-    limits: Mapping[str, Mapping[str, Any]] = take(
-        each(_PLAIN), "Limits of the containers, by the same field path.", {"spec.template": {"acme.example/card": 1}}
+    limits: Mapping[str, Mapping[str, Any]] = optional(
+        map_of(_PLAIN),
+        "Limits of the containers, by the same field path.",
+        {"spec.template": {"acme.example/card": 1}},
     )
-    refused: str | None = take(FILLED, "A part of the message that says what cannot be read.")
-    at: Location = found(place)
+    refused: str | None = optional(FILLED, "A part of the message that says what cannot be read.")
+    at: Location = derived(place)
 
 
 def _either(example: WorkloadExample, section: Section, _: Scope) -> WorkloadExample:
@@ -219,13 +227,13 @@ _ONE_OUTCOME: Final = Rule({"oneOf": [{"required": ["refused"]}, {"type": "objec
 class Kinds:
     """Kinds of objects in one API group, in versions that are alike; in every version, if none is named."""
 
-    group: str = need(FILLED, "Their API group.", "acme.example")
-    kinds: tuple[str, ...] = need(
-        many(FILLED, _EMPTY),
+    group: str = required(FILLED, "Their API group.", "acme.example")
+    kinds: tuple[str, ...] = required(
+        list_of(FILLED, _EMPTY),
         "The kinds. `*` is every other kind of the group, for kinds without pods.",
         ["Training"],
     )
-    versions: tuple[str, ...] = take(many(FILLED), "The versions with these fields. If left out, all.", ["v1"])
+    versions: tuple[str, ...] = optional(list_of(FILLED), "The versions with these fields. If left out, all.", ["v1"])
 
 
 _NO_KINDS: Final = Kinds(group="", kinds=())
@@ -238,21 +246,21 @@ class Workload:
     `created_by` is the user who creates the pods, if it is always the same.
     """
 
-    name: str = found(document, default="")
-    at: Location = found(place, default=Location("Kubernetes", 0))
-    description: str = take(TEXT, "One line for people.", default="")
-    source: str = take(FILLED, "Where the kinds are defined, at a version.", default="")
-    objects: Kinds = need(
-        form(Kinds, blank=_NO_KINDS), "Which objects.", {"group": "acme.example", "kinds": ["Training"]}
+    name: str = derived(document, default="")
+    at: Location = derived(place, default=Location("Kubernetes", 0))
+    description: str = optional(TEXT, "One line for people.", default="")
+    source: str = optional(FILLED, "Where the kinds are defined, at a version.", default="")
+    objects: Kinds = required(
+        form(Kinds, fallback=_NO_KINDS), "Which objects.", {"group": "acme.example", "kinds": ["Training"]}
     )
-    created_by: str = take(
+    created_by: str = optional(
         FILLED, "The user who creates the pods.", "system:serviceaccount:kube-system:job-controller", default=""
     )
-    pods: Sequence[PodPlace] = need(
-        many(form(PodPlace, _ONE_ROOT, after=_same_elements)), "Where their pods are. `[]`: they hold none."
+    pods: Sequence[PodPlace] = required(
+        list_of(form(PodPlace, _ONE_ROOT, complete=_same_elements)), "Where their pods are. `[]`: they hold none."
     )
-    examples: Sequence[WorkloadExample] = take(
-        many(form(WorkloadExample, _ONE_OUTCOME, after=_either)), "Executed whenever the rules are loaded."
+    examples: Sequence[WorkloadExample] = optional(
+        list_of(form(WorkloadExample, _ONE_OUTCOME, complete=_either)), "Executed whenever the rules are loaded."
     )
 
     @property
@@ -265,7 +273,7 @@ _EXAMPLES: Final = Rule(
     {"anyOf": [{"properties": {"pods": {"maxItems": 0}}}, {"type": "object", "required": ["examples"]}]},
     lambda section: (
         section.complain('says where pods are, and needs the key "examples"')
-        if section.given() and _holds(section.node) and "examples" not in section.given()
+        if section.present() and _holds(section.node) and "examples" not in section.present()
         else None
     ),
 )
@@ -298,3 +306,68 @@ def find(workloads: Workloads, api_version: str, kind: str) -> Workload | None:
     known = workloads.get((group, kind)) or workloads.get((group, ANY))
     versions = known.objects.versions if known else ()
     return known if not versions or version in versions else None
+
+
+# The kinds of Kubernetes itself, as `Workload` documents would say them: those that make pods, and all others.
+
+_CONTROLLER: Final = "system:serviceaccount:kube-system:{}-controller"
+_JOB: Final = Factor(fields=(steps("spec.parallelism"),), most=steps("spec.completions"))
+_CRON_JOB: Final = Factor(
+    fields=(steps("spec.jobTemplate.spec.parallelism"),), most=steps("spec.jobTemplate.spec.completions")
+)
+_REPLICAS: Final = Factor(fields=(steps("spec.replicas"),))
+_ON_EACH_NODE: Final = "counted once; there is one on each node that it fits"
+
+WITH_PODS: Final = (
+    Workload(objects=Kinds(group="", kinds=("Pod",)), pods=(PodPlace(template=((),)),)),
+    Workload(objects=Kinds(group="", kinds=("PodTemplate",)), pods=(PodPlace(template=(("template",),)),)),
+    *(
+        Workload(
+            objects=Kinds(group=group, kinds=(kind,)),
+            created_by=_CONTROLLER.format(controller),
+            pods=(PodPlace(template=(steps(path),), times=times, note=note),),
+        )
+        for group, kind, controller, path, times, note in (
+            ("", "ReplicationController", "replication", "spec.template", (_REPLICAS,), ""),
+            ("apps", "Deployment", "replicaset", "spec.template", (_REPLICAS,), ""),
+            ("apps", "StatefulSet", "statefulset", "spec.template", (_REPLICAS,), ""),
+            ("apps", "DaemonSet", "daemon-set", "spec.template", (), _ON_EACH_NODE),
+            ("apps", "ReplicaSet", "replicaset", "spec.template", (_REPLICAS,), ""),
+            ("batch", "Job", "job", "spec.template", (_JOB,), ""),
+            ("batch", "CronJob", "job", "spec.jobTemplate.spec.template", (_CRON_JOB,), ""),
+        )
+    ),
+)
+
+CORE: Final = (
+    "Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "LimitRange", "Namespace", "Node",
+    "PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "Secret", "Service", "ServiceAccount",
+)  # fmt: skip
+"""The kinds of the core group without pods, by name: an object that says no group is one of these, or is unknown."""
+
+GROUPS: Final = (
+    "admission.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io",
+    "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "certificates.k8s.io",
+    "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io", "networking.k8s.io", "node.k8s.io", "policy", "rbac.authorization.k8s.io",
+    "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io", "storagemigration.k8s.io",
+    API_VERSION.partition("/")[0],
+)  # fmt: skip
+"""The other API groups of Kubernetes 1.36, and ours: their kinds hold no pods."""
+
+WITHOUT_PODS: Final = (
+    Workload(objects=Kinds(group="", kinds=CORE), pods=()),
+    Workload(objects=Kinds(group="apps", kinds=("ControllerRevision",)), pods=()),
+    *(Workload(objects=Kinds(group=group, kinds=(ANY,)), pods=()) for group in GROUPS),
+)
+
+
+def by_kind(found: Workload) -> Iterator[tuple[tuple[str, str], Workload]]:
+    """The workload by the group and name of each of its kinds."""
+    for kind in found.objects.kinds:
+        yield (found.objects.group, kind), found
+
+
+BUILT_IN: Final[Workloads] = {
+    key: workload for each in (*WITH_PODS, *WITHOUT_PODS) for key, workload in by_kind(each)
+}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.core import acme
-from webhook.core.registration.policies import resource_quotas, validating
+from webhook.core.registration.policies import render_resource_quotas, render_validating
 
 MODES = """\
 modes:
@@ -49,7 +49,7 @@ def exemption(spec: str) -> str:
 
 def rendered(policies: str, modes: str = MODES) -> dict[str, dict[str, Any]]:
     files = {"other.yaml": NOT_ENABLED, "protect.yaml": PROTECTION, "tenants.yaml": policies}
-    objects = validating.render(acme.rulebook(modes, files))
+    objects = render_validating(acme.rulebook(modes, files))
     return {
         f"{each['kind'].removeprefix('ValidatingAdmission')} {each['metadata']['name']}": each for each in objects
     }
@@ -62,7 +62,7 @@ def variable(policy: dict[str, Any], name: str) -> str:
 
 def quotas(policies: str, modes: str = MODES) -> list[tuple[str, dict[str, str]]]:
     rulebook = acme.rulebook(modes, {"tenants.yaml": policies})
-    return [(each["metadata"]["namespace"], each["spec"]["hard"]) for each in resource_quotas.render(rulebook)]
+    return [(each["metadata"]["namespace"], each["spec"]["hard"]) for each in render_resource_quotas(rulebook)]
 
 
 def test_without_a_tenant_only_shorthand_and_what_is_ours_is_looked_at() -> None:

@@ -1,0 +1,412 @@
+"""A pod of one GPU system, rewritten for another: understood by the rule of the one, translated by that of the other.
+
+What the first system needed beside resources goes as well: its scheduler, tolerations, node labels, annotations, as
+far as its rule would write them; what the pod's author added stays. What the other system gives or guards otherwise
+is said in warnings (`differences`), and what cannot be understood is refused: a conversion never gives less, or
+something else, without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from webhook.cli import explanation, untranslate
+from webhook.cli.explanation import NOWHERE, Explanation, Setting
+from webhook.cli.untranslate import Unread
+from webhook.core.backends import cards
+from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.decision import denied
+from webhook.core.interpret import extended_resources
+from webhook.core.interpret.interpret import ContainerRequest, interpret
+from webhook.core.interpret.locations import CONTAINER, NOTE, annotation, claimed
+from webhook.core.kube import node_affinity, patch, pod
+from webhook.core.kube.fields import field_path
+from webhook.core.kube.pod import Pod
+from webhook.core.kube.quantity import Fraction, show, show_size, shown
+from webhook.core.plan import choose, inject, plan
+from webhook.core.plan.choose import Assignment
+from webhook.core.plan.inject import NodeSelection
+from webhook.core.plan.plan import Plan
+from webhook.core.policy import unknown_devices
+from webhook.core.request import PREFIX, Devices, FieldValue, GpuRequest
+from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.rulebook import Rulebook, with_every_backend, with_only
+from webhook.core.rules.verbs import METADATA
+from webhook.core.violations import Refusal, Violation
+
+# What a pod gets otherwise of another back end: each difference is a sentence that names both sides.
+
+ALL: Final = Fraction(1)
+"""All of a device's memory."""
+
+LISTED: Final = 6
+"""How many models a warning names."""
+
+
+def between(
+    before: Sequence[Assignment], after: Sequence[Assignment], lost: Iterable[Unread], rulebook: Rulebook
+) -> Iterator[str]:
+    """What differs of what each container gets; `lost` is what its pod said and nothing says any more."""
+    there = {one.demand.container.name: one for one in after}
+    for one in before:
+        other = there.get(one.demand.container.name)
+        if other is not None:
+            yield from _cards(one, other, rulebook)
+            yield from _amounts(one, other)
+            yield from _isolation(one, other)
+    names = " and ".join(dict.fromkeys(one.backend.name for one in after))
+    yield from (f"{one} is lost: {names} has nothing that says it" for one in lost)
+
+
+# Cards
+
+
+def promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
+    """The models that a container gets though it names none: those of its mode, or of a back end with one kind."""
+    if served.mode.when.models:
+        return tuple(rulebook.devices[name].model for name in sorted(served.mode.when.models))
+    return (served.backend.card.model,) if served.backend.card is not None else ()
+
+
+def _cards(before: Assignment, after: Assignment, rulebook: Rulebook) -> Iterator[str]:
+    one, other = _possible(before, rulebook), _possible(after, rulebook)
+    yield from _virtual(one, other, after)
+    if other.keys() <= one.keys():
+        return
+    vendors = [sorted({card.vendor for card in each.values()}) for each in (one, other)]
+    src, dst = before.backend.name, after.backend.name
+    if not set(vendors[1]) <= set(vendors[0]):
+        yield (
+            f"{dst} has cards of {_listed(vendors[1])}, {src} of {_listed(vendors[0])}: "
+            "programs for the ones may not run on the others"
+        )
+        return
+    more = {model: card for model, card in other.items() if model not in one}
+    yield f"{src} gives {_named(one)}; {dst} may give {_named(more)}"
+
+
+def _virtual(one: Mapping[str, Card], other: Mapping[str, Card], after: Assignment) -> Iterator[str]:
+    if all(card.virtual for card in other.values()) and not all(card.virtual for card in one.values()):
+        yield f"a device of {after.backend.name} is a virtual card: it shares the compute of a card with neighbours"
+
+
+def _possible(served: Assignment, rulebook: Rulebook) -> Mapping[str, Card]:
+    """The cards that a container may get, by model."""
+    asked = served.request.models or promised(served, rulebook)
+    named = [rulebook.devices[model.lower()] for model in asked]
+    named += inject.taken_for(served.request.models, [served.mode], rulebook)
+    able = named or cards.card_served(served.backend, rulebook)
+    return {card.model: card for card in able if served.request.profile in {None, *card.profiles}}
+
+
+def _named(models: Mapping[str, Card]) -> str:
+    if len(models) > LISTED:
+        return f"{len(models)} models, as {next(iter(models))}"
+    return _listed([f"{name} ({show_size(card.memory)})" for name, card in models.items()])
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+# Amounts and isolation
+
+
+def _amounts(before: Assignment, after: Assignment) -> Iterator[str]:
+    """Compute that was open and is limited, and a number of devices that nobody rounded."""
+    if before.demand.request is not None:
+        return
+    both = "share" in after.mode.verbs and before.request.cores is not None
+    if both and before.request.cores != 100 * (before.request.memory_share or 0):
+        yield f"{after.backend.name} gives one part of memory and compute: the larger of both"
+    limited = "share" in after.mode.verbs or "cores" in _written(after) or after.request.profile is not None
+    if before.request.devices == "part" and before.request.cores is None and limited:
+        src, dst = before.backend.name, after.backend.name
+        yield f"{src} does not limit compute here, and {dst} does{_limit(after)}"
+
+
+def _written(served: Assignment) -> set[str]:
+    return {output.what for name, output in served.mode.amounts.items() if name in served.amounts}
+
+
+def _limit(served: Assignment) -> str:
+    return f": to {show(served.request.cores)}%" if served.request.cores is not None else ""
+
+
+def _isolation(before: Assignment, after: Assignment) -> Iterator[str]:
+    """A hardware partition that becomes a share."""
+    if _is_cut(before) and not _is_cut(after) and after.request.devices == "part":
+        src, dst = before.backend.name, after.backend.name
+        yield f"a share of {dst} is no hardware partition, by which {src} keeps memory and compute apart"
+
+
+def _is_cut(served: Assignment) -> bool:
+    """Whether a container has a hardware partition."""
+    kinds = served.backend.sharing - {"exclusive"}
+    return served.mode.when.devices == "profile" or (served.request.devices == "part" and kinds == {"partitioned"})
+
+
+# What stays on the pod, and what both systems have
+
+
+def has_as_well(said: Unread, before: Sequence[Assignment], rulebook: Rulebook) -> bool:
+    """Whether the other back end reads the same annotation or label in the same way."""
+    if any(untranslate.constrains(said.key, target) for target in rulebook.enabled):
+        return True
+    lines = [mode.outputs.annotations.get(said.key) for target in rulebook.enabled for mode in target.modes]
+    without = not any(one.request.models for one in before)
+    return without and any(line is not None and untranslate.is_about_models(line) for line in lines)
+
+
+def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Iterator[str]:
+    """What stays on the pod and only other back ends read: keys of annotations, labels and node labels."""
+    own = _keys(one.backend for one in planned)
+    others = _all_keys(rulebook)
+    for section, _ in METADATA:
+        for key, value in getattr(after, section).items():
+            if key in others and key not in own:
+                readers = _listed(others[key])
+                stays = f"{shown(str(value))} stays, which only {readers} reads"
+                yield f"{field_path(('metadata', section, key))}: {stays}"
+    for key in node_affinity.keys(after):
+        if key in others and key not in own:
+            yield f"the pod still selects nodes by {key}, as {_listed(others[key])} does"
+
+
+def _keys(backends: Iterable[Backend]) -> Mapping[str, Sequence[str]]:
+    """The annotations, labels and node labels that rules write, each with the back ends that do."""
+    found: dict[str, dict[str, Any]] = {}
+    for backend in backends:
+        for mode in backend.modes:
+            outputs = mode.outputs
+            for key in (*outputs.annotations, *outputs.labels, *outputs.node_affinity):
+                found.setdefault(key, {})[backend.name] = None
+    return {key: [*names] for key, names in found.items()}
+
+
+def _all_keys(rulebook: Rulebook) -> Mapping[str, Sequence[str]]:
+    """The keys of every loaded rule; made once for each rulebook."""
+    known: Mapping[str, Sequence[str]] | None = rulebook.cache.get(_all_keys)
+    if known is None:
+        known = rulebook.cache[_all_keys] = _keys(rulebook.backends.values())
+    return known
+
+
+# A pod of one GPU system, rewritten for another: understood by the rule of the one, translated by that of the other.
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """From one back end, or whichever a pod is for, to another. `known` has the first, `wanted` the other."""
+
+    known: Rulebook
+    wanted: Rulebook
+
+    def of(self, understood: Explanation, setting: Setting = NOWHERE) -> Explanation:
+        """The pod of an explanation, rewritten."""
+        # Its request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
+        codes = [one.code for one in understood.decision.violations if not one.code.startswith(("GPU1", "GPU5"))]
+        planned = understood.planned
+        if codes or planned is None or not planned.assignments:
+            return understood
+        seen = pod.read(understood.before)
+        try:
+            read = [_completed(one, seen, self.known) for one in planned.assignments]
+            return self._rewritten(
+                understood, replace(planned, assignments=[one.served for one in read]), read, setting
+            )
+        except Refusal as refusal:
+            return replace(understood, decision=denied(refusal.violations), after=understood.before, planned=None)
+
+    def _rewritten(
+        self, understood: Explanation, was: Plan, read: Sequence[untranslate.Completed], setting: Setting
+    ) -> Explanation:
+        seen = pod.read(understood.before)
+        unread = [one for each in read for one in each.unread]
+        kept = [one for one in unread if has_as_well(one, was.assignments, self.wanted)]
+        neutral = _neutral(seen, was.assignments, kept, self.wanted)
+        bare = pod.read(neutral, understood.namespace)
+        planned = _planned(bare, was.assignments, self.wanted)
+        before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)
+        found = list(unknown_devices.violations(unknown_devices.find(bare, self.wanted), bare))
+        if found or planned.violations:
+            refused = denied(found or planned.violations, planned.warnings)
+            return explanation.with_candidates(replace(before, decision=refused), self.wanted)
+        lost = [one for one in unread if one not in kept]
+        said = [*planned.warnings, *(note for each in read for note in each.notes)]
+        said += [*between(was.assignments, planned.assignments, lost, self.wanted)]
+        operations = patch.to_patch(planned.edits, neutral)
+        after = _without_notes(patch.applied(operations, neutral))
+        judged = explanation.explain_pod(understood.title, after, understood.namespace, self.wanted, setting)
+        said += [
+            *left(pod.read(after), planned.assignments, self.wanted),
+            *judged.decision.warnings,
+        ]
+        decision = judged.decision._replace(warnings=list(dict.fromkeys(said)))
+        if decision.allowed:
+            decision = decision._replace(patch=operations, backends=planned.backends)
+            before = replace(before, after=after, charges=judged.charges)
+        return explanation.with_candidates(replace(before, decision=decision), self.wanted)
+
+
+def convert(
+    document: Mapping[str, Any],
+    target: str,
+    rulebook: Rulebook,
+    source: str | None = None,
+    setting: Setting = NOWHERE,
+) -> list[Explanation]:
+    """Each pod of a document as the back end `target` would have it; `source` says whose resources it has.
+
+    Without `source` all back ends are asked, those of the cluster first. Raises KeyError for unknown names.
+    """
+    known = with_every_backend(rulebook) if source is None else with_only(source, rulebook)
+    conversion = Conversion(known, replace(with_only(target, rulebook), tenancy=rulebook.tenancy))
+    return [conversion.of(one, setting) for one in explanation.explain(document, known, setting)]
+
+
+# What the pod asks
+
+
+def _completed(served: Assignment, seen: Pod, rulebook: Rulebook) -> untranslate.Completed:
+    """What a container asks, with all that its pod says; a device is what it is on the nodes that the pod selects."""
+    if served.demand.request is not None:
+        return untranslate.Completed(served, list(untranslate.own(served.backend, seen)))
+    try:
+        for one in _on_its_nodes(served, seen, rulebook):
+            return one
+        return untranslate.complete(served, seen, rulebook)
+    except CannotExpressError as reason:
+        path = extended_resources.where(served.demand.container, next(iter(served.demand.extended.amounts)))
+        violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix)
+        raise Refusal(replace(violation, rule=served.backend.rule)) from reason
+
+
+def _on_its_nodes(served: Assignment, seen: Pod, rulebook: Rulebook) -> Iterator[untranslate.Completed]:
+    """The container as each back end reads it to whose nodes the pod is bound, and a device is a part of one."""
+    reach = NodeSelection(seen, rulebook)
+    for one in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
+        try:
+            done = untranslate.complete(one, seen, rulebook) if isinstance(one, Assignment) else None
+        except CannotExpressError:
+            continue
+        if done and done.served.request.devices != "whole" and reach.binds_to(done.served):
+            yield done
+
+
+def _carried(served: Assignment, rulebook: Rulebook) -> GpuRequest:
+    """What a container asks, in neutral form. Where compute alone is limited, all of the memory is asked.
+
+    A partition of the same name on another card is another one, so it is asked of the first back end's card.
+    """
+    request = served.demand.request or served.request
+    if served.demand.request is None and request.devices == "part":
+        sized = request.memory is not None or request.memory_share is not None
+        request = request if sized else replace(request, memory_share=ALL)
+    if request.profile is not None and not request.models:
+        request = replace(request, models=_promised(served, rulebook))
+    return replace(request, annotations=frozenset())
+
+
+def _promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
+    """The models that the first back end gives without a word, which have to be asked of another."""
+    own = served.backend.name in rulebook.orders["whole"]
+    return () if own else promised(served, rulebook)
+
+
+# The pod without its first system, and with the other
+
+
+def _neutral(seen: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rulebook: Rulebook) -> dict[str, Any]:
+    """The pod without anything of the system it is for but what it asked in shorthand, and what is kept."""
+    bare = untranslate.bare(seen, served)
+    metadata = dict(bare.get("metadata") or {})
+    named = tuple(prefix for source in rulebook.sources for prefix in source.prefixes)
+    owners = [one.backend for one in served]
+    staying = {one.key for one in kept}
+    for section in ("annotations", "labels"):
+        left = metadata.get(section) or {}
+        said = {key: value for key, value in left.items() if not (_about_backend(key) or key.startswith(named))}
+        said = {k: v for k, v in said.items() if not any(untranslate.constrains(k, owner) for owner in owners)}
+        said |= {key: value for key, value in getattr(seen, section).items() if key in staying}
+        if all(one.request.claim is None for one in served):
+            said = _without_claims(said)
+        metadata = untranslate.with_value(metadata, section, said) if section in metadata else metadata
+    return {**bare, "metadata": metadata}
+
+
+def _without_claims(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels or annotations without the words for claims, which ask in resources by now."""
+    own = annotation("gpu-claim", "")
+    return {k: v for k, v in said.items() if k not in {"gpu-claim", PREFIX + "claim"} and not k.startswith(own)}
+
+
+def _about_backend(key: str) -> bool:
+    """Whether a key names the system that served the pod so far, or notes what it did."""
+    own = key.startswith((annotation("gpu-backend", ""), claimed("")))
+    return own or key in {NOTE, CONTAINER, "gpu-backend", PREFIX + "backend"}
+
+
+def _planned(bare: Pod, served: Sequence[Assignment], rulebook: Rulebook) -> Plan:
+    """The plan with the cards that the first back end gives; with any, if the other cannot select these."""
+    planned = _plan(bare, {one.demand.container.name: one for one in served}, rulebook, same_cards=True)
+    if any(violation.code != "GPU303" for violation in planned.violations) or not planned.violations:
+        return planned
+    other = _plan(bare, {one.demand.container.name: one for one in served}, rulebook, same_cards=False)
+    return planned if other.violations else other
+
+
+def _plan(bare: Pod, served: Mapping[str, Assignment], rulebook: Rulebook, *, same_cards: bool) -> Plan:
+    found = interpret(bare, rulebook)
+    found.asked = [
+        _asking(one, served.get(one.container.name), rulebook, same_cards=same_cards) for one in found.asked
+    ]
+    return plan.make(bare, rulebook, interpretation=found)
+
+
+def _asking(
+    bare: ContainerRequest, served: Assignment | None, rulebook: Rulebook, *, same_cards: bool
+) -> ContainerRequest:
+    """What a container asks of the other back end: the shorthand that it still has, or what it asked of the first."""
+    if served is None:
+        return bare
+    request = _carried(served, rulebook)
+    if bare.request is not None:
+        shorthand = replace(bare.request, models=request.models)
+        return replace(bare, request=shorthand)
+    if same_cards and not request.models:
+        request = replace(request, models=_promised(served, rulebook))
+    stated = {**bare.stated, **_stated(request, served.demand)}
+    request = replace(request, annotations=bare.annotations, stated=stated)
+    return replace(bare, request=request, stated=stated, persist={})
+
+
+def _stated(request: GpuRequest, asked: ContainerRequest) -> Mapping[str, FieldValue]:
+    """Where each part of a request is written: in the first resource that the container has."""
+    values = {
+        "gpu": Devices(request.count, request.share),
+        "gpu-memory": request.memory,
+        "gpu-cores": None if request.cores == 100 * (request.memory_share or 0) else request.cores,
+        "gpu-profile": request.profile,
+        "gpu-model": request.models or None,
+        "gpu-placement": request.placement,
+    }
+    first = next(iter(asked.extended.amounts), None)
+    path, text = "spec.containers", str(request)
+    if first is not None:
+        path, text = extended_resources.where(asked.container, first), asked.extended.texts[first]
+    return {key: FieldValue(value, path, text) for key, value in values.items() if value is not None}
+
+
+def _without_notes(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The pod without the notes of a translation, unless its own annotations ask in shorthand."""
+    metadata = raw.get("metadata") or {}
+    present = metadata.get("annotations") or {}
+    notes = {NOTE, CONTAINER}
+    own = any(PREFIX in key and key not in notes for key in present)
+    kept = {key: value for key, value in present.items() if own or key not in notes}
+    return {**raw, "metadata": untranslate.with_value(metadata, "annotations", kept)}

@@ -1,0 +1,69 @@
+"""What commands have in common: exit codes, the error of wrong usage, and options with what their values mean."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from webhook.server import settings
+
+# What commands have in common: exit codes, the error of wrong usage, and options with what their values mean.
+
+FINE: Final = 0
+NOT_FINE: Final = 1
+FAILED: Final = 2
+MAX_PORT: Final = 65535
+
+
+class UsageError(Exception):
+    """What was asked cannot be done; the message is for the person who typed it."""
+
+
+def rules_option(command: argparse.ArgumentParser) -> None:
+    """Where the rule files are."""
+    command.add_argument(
+        "--rules",
+        type=Path,
+        default=settings.default_rules(),
+        metavar="DIR",
+        help="rule files (default: %(default)s)",
+    )
+
+
+def around(command: argparse.ArgumentParser, what: str) -> None:
+    """Files with objects beside those that are asked about; `what` these may be."""
+    command.add_argument("--with", dest="around", action="append", default=[], metavar="FILE", help=what)
+
+
+def output_option(command: argparse.ArgumentParser) -> None:
+    """For people or for scripts."""
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: %(default)s")
+
+
+def surroundings_option(command: argparse.ArgumentParser) -> None:
+    """Where the watcher leaves what the cluster has."""
+    command.add_argument("--surroundings", type=Path, metavar="FILE", help="the file that gpu-webhook watch writes")
+
+
+def address(bind: str, option: str = "--bind") -> tuple[str, int]:
+    """The host and port that an option gives; raises UsageError."""
+    host, _, port = bind.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > MAX_PORT:
+        raise UsageError(f"{option} {bind}: write HOST:PORT, as 127.0.0.1:8443")
+    return host.strip("[]"), int(port)
+
+
+# What commands read, files or standard input, and the JSON that they print.
+
+
+def read_content(file: str, most: int = -1) -> tuple[bytes, str]:
+    """The content of a file, and its name; `-` is standard input, of which at most so many bytes are read."""
+    return (sys.stdin.buffer.read(most), "standard input") if file == "-" else (Path(file).read_bytes(), file)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))

@@ -1,0 +1,140 @@
+"""The commands that write objects for the API server: render webhooks, render policies."""
+
+from __future__ import annotations
+
+import argparse
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from webhook.cli import options
+from webhook.cli.options import FINE, UsageError
+
+# The commands that write objects for the API server: render webhooks, render policies.
+
+
+def render_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook render` takes."""
+    from webhook.core.rules import cluster
+
+    command.add_argument(
+        "what",
+        choices=("webhooks", "policies"),
+        help="webhooks: both webhook configurations; policies: what the API server refuses even without them",
+    )
+    options.rules_option(command)
+    command.add_argument(
+        "--namespace",
+        default=cluster.OWN,
+        metavar="NAME",
+        help="where the server runs (default: %(default)s)",
+    )
+    command.add_argument(
+        "--active",
+        action="store_true",
+        help="activate the webhooks at once, without gpu-webhook-certs and before replicas answer",
+    )
+    command.add_argument(
+        "--ca-bundle",
+        type=Path,
+        metavar="FILE",
+        help="CA certificates (PEM), if you issue the server's certificate",
+    )
+    options.around(
+        command, "policies: TenantPolicies and Exemptions beside those among the rules, as kubectl prints them"
+    )
+    command.add_argument(
+        "--mutating",
+        action="store_true",
+        help="policies: and one that writes into containers without a GPU that they have none (Kubernetes 1.36)",
+    )
+    command.set_defaults(command=_render)
+
+
+def _render(given: argparse.Namespace) -> int:
+    return _webhooks(given) if given.what == "webhooks" else _policies(given)
+
+
+def _policies(given: argparse.Namespace) -> int:
+    from webhook.cli import snapshot
+    from webhook.core.registration import policies
+    from webhook.files import rule_files
+
+    rulebook, tenants = rule_files.load(given.rules), snapshot.TenantObjects()
+    for file in given.around:
+        tenants.parse(*options.read_content(file))
+    tenancy, problems = tenants.tenancy(rulebook)
+    for problem in problems:
+        raise UsageError(f"{problem.tenant}: {problem.message}")
+    if tenancy.observing:
+        raise UsageError("spec.observe of the Cluster document is true: the webhook refuses nothing, so nor may this")
+    rulebook = replace(rulebook, tenancy=tenancy)
+    count = f"{len(tenancy.policies)} TenantPolicies and {len(tenancy.exemptions)} Exemptions"
+    print(f"# Printed by `gpu-webhook render policies`, of {count}. Changed ones have to be rendered again.")
+    made = [*policies.render_validating(rulebook, given.namespace), *policies.render_resource_quotas(rulebook)]
+    print(yaml_text([*made, *(policies.render_mutating(rulebook) if given.mutating else ())]), end="")
+    return FINE
+
+
+def _webhooks(given: argparse.Namespace) -> int:
+    from webhook.core.registration import configurations
+    from webhook.files import rule_files
+
+    try:
+        objects = configurations.both(rule_files.load(given.rules), given.namespace)
+    except configurations.NotExemptError as error:
+        raise UsageError(str(error)) from error
+    if given.ca_bundle is not None:
+        bundle = _bundle(given.ca_bundle)
+        objects = [configurations.trusting(each, bundle) for each in objects]
+    print("# Printed by `gpu-webhook render webhooks`.")
+    if not given.active:
+        print(f"# The certificate program copies the rules in {configurations.WANTED} when replicas answer.")
+        objects = [configurations.inactive(each) for each in objects]
+    print(yaml_text(objects), end="")
+    return FINE
+
+
+def _bundle(file: Path) -> bytes:
+    try:
+        content = file.read_bytes()
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode("ascii"))
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageError(f"--ca-bundle={file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--ca-bundle={file} is not PEM") from error
+    return content
+
+
+# Objects for the API server as YAML that people read: long text as a block, short lists on one line.
+
+WIDTH: Final = 100
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style, with leaves such as `[a, b]` on one line; nothing is referred to by an anchor."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _sequence(dumper: _Dumper, data: Sequence[Any]) -> yaml.Node:
+    flat = all(isinstance(element, str) for element in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
+
+
+def _text(dumper: _Dumper, data: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+
+_Dumper.add_representer(list, _sequence)
+_Dumper.add_representer(str, _text)
+
+
+def yaml_text(objects: Iterable[Mapping[str, Any]]) -> str:
+    """The objects as one YAML stream."""
+    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=WIDTH, allow_unicode=True)

@@ -1,0 +1,41 @@
+"""A table for a terminal, and the numbers in it, each kind in one unit so that columns compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from webhook.core.backends.charge import Measure
+from webhook.core.kube.quantity import GIB, Fraction, shown
+
+
+def short(exact: Fraction) -> str:
+    """A number with at most two decimals, which are shown only where there are some."""
+    return f"{float(exact):.2f}".rstrip("0").rstrip(".")
+
+
+def memory(measure: Measure) -> str:
+    """Memory in one unit, so that columns compare; a star where some is missing from the sum."""
+    if measure.unsized and not measure.memory:
+        return "?"
+    text = f"{measure.memory / GIB:.1f}".removesuffix(".0")
+    return f"{text}Gi{'*' if measure.unsized else ''}"
+
+
+def gib(amount: Fraction) -> str:
+    """Memory in one unit, so that columns compare."""
+    return f"{float(amount / GIB):.1f}".removesuffix(".0") + "Gi"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> Iterator[str]:
+    """Columns, the first `texts` of them aligned to the left; nothing where there are no rows."""
+    if not rows:
+        return
+    lines = [headings, *([shown(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    yield ""
+    for line in lines:
+        cells = (
+            cell.ljust(width) if column < texts else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()

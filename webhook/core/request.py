@@ -1,0 +1,426 @@
+"""The neutral form of a request: what one container asks for, whatever back end serves it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, Final, NamedTuple
+
+from webhook.core.forms import labels
+from webhook.core.kube.quantity import Fraction, QuantityError, decimal, show, show_size, shown, size
+
+# The neutral form of a request: what one container asks for, whatever back end serves it.
+
+PREFIX: Final = "gpu-webhook.io/"
+"""The one prefix of every label, annotation and resource that belongs to this webhook."""
+
+
+DEVICES: Final = ("whole", "part", "profile", "claim")
+"""The ways to ask for devices. A rule's modes are for one of them each (`when: devices`)."""
+
+ASKING: Final = ("gpu", "gpu-memory", "gpu-cores", "gpu-tflops", "gpu-profile", "gpu-claim")
+"""The keys that ask for a GPU by themselves; the others only qualify a request."""
+
+
+class FieldValue(NamedTuple):
+    """A value, the field path where it was written, and its text there."""
+
+    value: Any
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f'{self.path} says "{self.text}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The meaning of `gpu`: a count of devices, whole or with a share (0 < share < 1) of each."""
+
+    count: int
+    share: Fraction | None = None
+
+    def __str__(self) -> str:
+        if self.share is None:
+            return str(self.count)
+        return show(self.share) if self.count == 1 else f"{self.count}x{show(self.share)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRequest:
+    """What one container asks for.
+
+    count       devices, at least 1
+    share       the part of each device (0 < share < 1); None for whole devices and for sizes
+    memory      bytes per device; overrides the share's memory
+    memory_share     memory as a part of one device, if it is not given in bytes
+    cores       compute percent per device (0 < cores <= 100); None: not limited
+    tflops      compute in TFLOPS per device; becomes cores when the card is known
+    profile     a hardware partition by name
+    models      catalogue names, of which any will do
+    claim       a template of resource claims by name
+    annotations those of the pod that a rule depends on, as `key` and as `key=value`
+    stated      where each part was written, by the short name of its key (`gpu`, `gpu-memory`, ...)
+    """
+
+    count: int = 1
+    share: Fraction | None = None
+    memory: int | None = None
+    memory_share: Fraction | None = None
+    cores: Fraction | None = None
+    tflops: Fraction | None = None
+    profile: str | None = None
+    claim: str | None = None
+    models: tuple[str, ...] = ()
+    sharing: str | None = None
+    placement: str | None = None
+    annotations: frozenset[str] = frozenset()
+    stated: Mapping[str, FieldValue] = field(default_factory=dict, compare=False)
+
+    @property
+    def devices(self) -> str:
+        """Which of DEVICES the request is: `whole`, `part`, `profile` or `claim`."""
+        if self.profile is not None:
+            return "profile"
+        if self.claim is not None:
+            return "claim"
+        sized = self.memory is not None or self.memory_share is not None or self.tflops is not None
+        return "part" if sized or self.cores is not None else "whole"
+
+    def has(self) -> set[str]:
+        """The dimensions that the request has, in the words of a rule's `has:`."""
+        names = ("share", "memory", "cores", "profile")
+        given = {name for name in names if getattr(self, name) is not None}
+        if self.memory_share is not None and self.memory_share < 1:
+            given.add("share")
+        return given | {"model"} if self.models else given
+
+    def path(self) -> str:
+        """The field path that a message about the whole request points at."""
+        return next((self.stated[key].path for key in ASKING if key in self.stated), "spec.containers")
+
+    def __str__(self) -> str:
+        """The request in shorthand: `gpu=2x0.5 gpu-memory=8Gi`."""
+        return " ".join([f"{key}={value}" for key, value in self._shorthand()])
+
+    def _shorthand(self) -> Iterator[tuple[str, str]]:
+        share = self.share or self.memory_share
+        if share is not None or self.count != 1 or self.devices == "whole":
+            yield "gpu", str(Devices(self.count, share))
+        if self.memory is not None:
+            yield "gpu-memory", show_size(self.memory)
+        if self.cores is not None and (share is None or "gpu-cores" in self.stated):
+            yield "gpu-cores", show(self.cores)
+        if self.tflops is not None:
+            yield "gpu-tflops", show(self.tflops)
+        if self.profile is not None:
+            yield "gpu-profile", self.profile
+        if self.claim is not None:
+            yield "gpu-claim", self.claim
+        if self.models:
+            yield "gpu-model", ",".join(self.models)
+        if self.sharing is not None:
+            yield "gpu-sharing", self.sharing
+
+
+def build(stated: Mapping[str, FieldValue], annotations: frozenset[str] = frozenset()) -> GpuRequest | None:
+    """The request of the given keys together; None if they ask for no GPU.
+
+    `stated` is by short key, with values already parsed (`shorthand.KEYS`). A share is that part of the memory *and*
+    of the compute; an explicit size replaces one of them. `annotations` are those that some rule depends on.
+    """
+    said = {key: entry.value for key, entry in stated.items()}
+    if said.keys().isdisjoint(ASKING) or ("gpu" in said and said["gpu"] is None):
+        return None
+    devices: Devices = said.get("gpu") or Devices(1)
+    memory, tflops = said.get("gpu-memory"), said.get("gpu-tflops")
+    by_share = 100 * devices.share if devices.share is not None and tflops is None else None
+    return GpuRequest(
+        count=devices.count,
+        share=devices.share,
+        memory=memory,
+        memory_share=devices.share if memory is None else None,
+        cores=said.get("gpu-cores") or by_share,
+        tflops=tflops,
+        profile=said.get("gpu-profile"),
+        claim=said.get("gpu-claim"),
+        models=said.get("gpu-model") or (),
+        sharing=said.get("gpu-sharing"),
+        placement=said.get("gpu-placement"),
+        annotations=annotations,
+        stated=stated,
+    )
+
+
+# The keys of the shorthand, each with the parser of its value.
+
+MAX_DEVICES: Final = 1024
+"""No node has more devices, time-slicing replicas included; a larger number is a typing error."""
+
+SHARINGS: Final = ("exclusive", "fractional", "partitioned", "time-sliced", "mps")
+PLACEMENTS: Final = ("binpack", "spread", "topology")
+
+ANY_AMOUNT: Final = "write 1, 2, 0.5, 2x0.5 or none"
+AMOUNTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("half", "a-half"), "0.5"),
+    **dict.fromkeys(("quarter", "a-quarter"), "0.25"),
+    **dict.fromkeys(("one", "single", "full", "whole", "any", "entire"), "1"),
+    "two": "2",
+    "three": "3",
+    "four": "4",
+    "six": "6",
+    "eight": "8",
+    **dict.fromkeys(("all", "max", "auto"), "1, or another number of GPUs"),
+    "": "1, or none for no GPU",
+}
+"""Words that can only be meant as a number of GPUs, each with what to write instead."""
+
+MAX_MODELS: Final = 32
+MAX_MEMORY: Final = 4 << 40
+"""Bytes. No node's GPUs have more together, so a larger amount is a mistake, perhaps in the unit."""
+
+_DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
+_ALMOST = re.compile(r"(?=.{1,12}$)(?:([0-9]+)/([1-9][0-9]*)|([0-9]*)[.,]([0-9]+))")
+_PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
+_ATTRIBUTE = re.compile(r"(.+?)\.(me|gfx|me\.all)")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
+
+
+class SizeError(QuantityError):
+    """The text is a size of memory, which another key is for; `size` is how that writes it."""
+
+    def __init__(self, message: str, size: str) -> None:
+        super().__init__(message, f"remove it, and add {pasteable('gpu-memory', size)}")
+        self.size = size
+
+
+def devices(text: str) -> Devices | None:
+    """`2`, `0.3`, `30%`, `2x0.5`; `0` and `none` are no request, None."""
+    if text.lower() == "none":
+        return None
+    match = _DEVICES.fullmatch(_percent_as_decimal(text))
+    if match is None:
+        raise not_devices(text, f'"{shown(text)}" is not a number of GPUs')
+    whole, _, decimals = match[2].partition(".")
+    each = Fraction(int(whole + decimals), 10 ** len(decimals))
+    return devices_from(int(match[1] or 1), each, explicit=match[1] is not None)
+
+
+def not_devices(text: str, message: str) -> QuantityError:
+    """The error for what is no number of GPUs, with what to write instead."""
+    with suppress(QuantityError):
+        return SizeError(message, show_size(memory(text)))
+    return QuantityError(message, _instead(text))
+
+
+def _instead(text: str) -> str:
+    """How to write what is no number of GPUs, as far as it tells what is meant."""
+    if text.lower() in AMOUNTS:
+        return f"write {AMOUNTS[text.lower()]}"
+    match = _ALMOST.fullmatch(text)
+    if match is None:
+        return ANY_AMOUNT
+    part = Fraction(int(match[1]), int(match[2])) if match[2] else Fraction(f"{match[3] or 0}.{match[4]}")
+    known = 0 < part <= MAX_DEVICES and (part < 1 or part.denominator == 1)
+    return f"write {show(round(part, 6))}" if known else ANY_AMOUNT
+
+
+def devices_from(times: int, each: Fraction, *, explicit: bool = False) -> Devices | None:
+    """`times` x `each` devices: whole ones, or a share of each; refuses 1.5, which no back end can serve."""
+    above, below = each.numerator, each.denominator
+    if above == 0 and not explicit:
+        return None
+    if not 0 < times <= MAX_DEVICES or times * above > MAX_DEVICES * below:
+        raise QuantityError(f"no pod gets {show(times * each)} GPUs", f"write 1 to {MAX_DEVICES}")
+    if above == 0:
+        raise QuantityError("a share of 0 is nothing", "write none for no GPU")
+    if above < below:
+        return Devices(times, each)
+    if below == 1:
+        return Devices(times * above)
+    low, cards = above // below, -(-above // below)
+    raise QuantityError(
+        f"{show(each)} is neither a share of one GPU nor a whole number",
+        f"ask for {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * each / cards), 1000))}",
+    )
+
+
+def _percent_as_decimal(text: str) -> str:
+    """`30%` as `0.3`, and `2x30%` as `2x0.3`; anything else as it is."""
+    match = _PERCENT.fullmatch(text) if text.endswith("%") else None
+    if match is None:
+        return text
+    if int(match[2]) > 100:
+        raise QuantityError(f"{match[2]}% is more than one GPU", "write a number of GPUs, as 2, or 2x50%")
+    return f"{match[1]}{int(match[2]) // 100}.{int(match[2]) % 100:02d}"
+
+
+def memory(text: str) -> int:
+    """`8Gi` or `8192Mi`, per device."""
+    amount = size(text)
+    if amount == 0:
+        raise QuantityError("0 is no memory", "leave the key out for all of it")
+    if amount > MAX_MEMORY:
+        raise QuantityError(f"no GPU has {shown(text)} of memory", "write a smaller size, as 8Gi")
+    return amount
+
+
+def cores(text: str) -> Fraction:
+    """Compute percent per device, `30` or `30%`."""
+    try:
+        percent = decimal(text.removesuffix("%"))
+    except QuantityError as error:
+        raise QuantityError(error.message, "write 1 to 100") from None
+    return cores_from(percent)
+
+
+def cores_from(percent: Fraction) -> Fraction:
+    """Compute percent per device, from 1 to 100."""
+    if not 1 <= percent <= 100:
+        raise QuantityError(f"{show(percent)} is not a percentage of one GPU", "write 1 to 100")
+    return percent
+
+
+def tflops(text: str) -> Fraction:
+    """Dense FP16 TFLOPS per device, `20`."""
+    amount = decimal(text)
+    if amount == 0:
+        raise QuantityError("0 is no compute", "leave the key out for all of it")
+    return amount
+
+
+def names(text: str) -> tuple[str, ...]:
+    """One name or a comma-separated list: `A100-80GB` or `A100-40GB, A100-80GB`."""
+    if text.count(",") >= MAX_MODELS:
+        raise QuantityError(f"a list of more than {MAX_MODELS} models", "name fewer, or leave it out for any")
+    return tuple(dict.fromkeys(name(part.strip()) for part in text.split(",")))
+
+
+def name(text: str) -> str:
+    """A name of a model, a back end or an object."""
+    if not _NAME.fullmatch(text):
+        raise QuantityError(f'"{shown(text)}" is not a name', "write a name of letters and digits, as A10")
+    return text
+
+
+def claim(text: str) -> str:
+    """The name of a claim or a claim template: a DNS subdomain."""
+    return _object(text, "my-claim")
+
+
+def container(text: str) -> str:
+    """The name of a container."""
+    return _object(text, "main")
+
+
+def _object(text: str, example: str) -> str:
+    if not labels.is_subdomain(text):
+        raise QuantityError(f'"{shown(text)}" is not a name', f"write a name of a-z, 0-9, - and dots, as {example}")
+    return text
+
+
+def profile(text: str) -> str:
+    """A partition: `1g.10gb`, `vir02`, `1g.10gb+me` (in a label, which cannot hold `+`, `1g.10gb.me`)."""
+    match = _ATTRIBUTE.fullmatch(name(text))
+    return f"{match[1]}+{match[2]}" if match else text
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """A parser that accepts one of these words, in any capitals, with or without dashes."""
+    spelled = {_letters(word): word for word in words}
+
+    def parse(text: str) -> str:
+        if _letters(text) in spelled:
+            return spelled[_letters(text)]
+        known = ", ".join(words[:-1])
+        raise QuantityError(f'"{shown(text)}" is not one of its values', f"write {known} or {words[-1]}")
+
+    return parse
+
+
+def _letters(text: str) -> str:
+    return text.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "gpu": devices,
+    "gpu-memory": memory,
+    "gpu-cores": cores,
+    "gpu-model": names,
+    "gpu-profile": profile,
+    "gpu-sharing": one_of(*SHARINGS),
+    "gpu-backend": name,
+    "gpu-claim": claim,
+    "gpu-container": container,
+    "gpu-tflops": tflops,
+    "gpu-placement": one_of(*PLACEMENTS),
+}
+"""Every key in its short form, with the parser of its value."""
+
+CHOICES: Final = frozenset({"gpu-sharing", "gpu-placement"})
+"""Keys whose value is one of a few words."""
+
+LIKE_A_KEY: Final = "^gpu$|^gpu-|" + PREFIX.replace(".", r"\.")
+"""A regular expression for labels and annotations that are keys of the shorthand, or may become some."""
+
+QUALIFIERS: Final = frozenset({"gpu-model", "gpu-sharing", "gpu-backend", "gpu-placement"})
+"""Keys that qualify a request without an amount. Written for the whole pod they hold for all its containers."""
+
+EXAMPLES: Final[Mapping[str, str]] = {
+    "gpu": 'gpu: "1"',
+    "gpu-memory": "gpu-memory: 8Gi",
+    "gpu-cores": 'gpu-cores: "30"',
+    "gpu-model": "gpu-model: NAME",
+    "gpu-profile": "gpu-profile: NAME",
+    "gpu-sharing": f"gpu-sharing: {SHARINGS[0]} (or {', '.join(SHARINGS[1:])})",
+    "gpu-backend": "gpu-backend: NAME",
+    "gpu-claim": "gpu-claim: NAME",
+    "gpu-container": "gpu-container: NAME",
+    "gpu-tflops": 'gpu-tflops: "20"',
+    "gpu-placement": f"gpu-placement: {PLACEMENTS[0]} (or {', '.join(PLACEMENTS[1:])})",
+}
+"""An example of every key, for messages about a value that means nothing."""
+
+
+_STRING = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*|[0-9]+(?:\.[0-9]+)?(?:[KMGT]i?|k)|[0-9]+[a-z]\.[0-9]+gb(?:[.+a-z]*)")
+_KEYWORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+
+
+def pasteable(key: str, text: str) -> str:
+    """`gpu: "1"`, `gpu-memory: 8Gi`: a line of YAML whose value is a string, as labels and annotations need it."""
+    if _STRING.fullmatch(text) and text.lower() not in _KEYWORDS:
+        return f"{key}: {text}"
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{key}: "{quoted}"'
+
+
+def is_plain_key(kind: str, key: str) -> bool:
+    """Whether a `label` or `annotation` is a key without our prefix; other plain annotations belong to back ends."""
+    return key in KEYS if kind == "label" else key == "gpu"
+
+
+def is_key(kind: str, key: str) -> bool:
+    """Whether a `label` or `annotation` is of the shorthand; known keys or not, and of one container or the pod."""
+    return is_plain_key(kind, key) or (key.startswith(PREFIX) if kind == "label" else PREFIX in key)
+
+
+# What to write instead of a request that cannot be served, as a fix says it: to be pasted, and complete.
+
+WHOLE: Final = {"gpu": "1"}
+
+
+def ask_for(words: Mapping[str, str], request: GpuRequest) -> str:
+    """`ask for gpu: "1" instead of gpu-profile`: the keys to write, and those of the request that have to go."""
+    wish = " and ".join(pasteable(key, text) for key, text in words.items())
+    wish = wish if request.claim is None else f"what the claim has, as {wish},"
+    gone = [_written(key, request) for key in ASKING if key in request.stated and key not in words]
+    return f"ask for {wish} instead of {' and '.join(gone)}" if gone else f"ask for {wish}"
+
+
+def _written(key: str, request: GpuRequest) -> str:
+    """The key as its author wrote it: the name of a resource, which may be another than that of the key."""
+    path = request.stated[key].path
+    return path.rpartition("limits")[2].strip('[".]') if "limits" in path else key

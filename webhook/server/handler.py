@@ -1,0 +1,448 @@
+"""The admission lane: the answer to each HTTP request, as a function of its method, path and body.
+
+    POST /mutate, /validate, /templates, /policies     an AdmissionReview in, an AdmissionReview out
+    GET  /healthz                                      the process answers
+    GET  /readyz                                       it knows its rules and policies, and is not shutting down
+    GET  /metrics                                      counters for Prometheus
+
+Only three reviews ever wait: that of a pod that a quota counts, for the ledger; that of a Binding, for its pod; and
+that of a TenantPolicy, for what its tenant uses.
+Sockets, deadlines and framing are in `webhook.server.connection`. Decisions about a pod are in `webhook.core`, which
+is passed in as `judges`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from math import inf
+from time import monotonic, perf_counter, time
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
+
+from webhook.core import projection, review
+from webhook.core.decision import Decision, Reservation, denied
+from webhook.core.kube import fields
+from webhook.core.policy import device_access, totals, updates
+from webhook.core.quota import ledger as ledgers
+from webhook.core.quota import tally
+from webhook.core.quota.ledger import Answered, Ask, Ledger, is_namespace, is_of_a_pod, names_a_pod
+from webhook.core.quota.tally import Tally
+from webhook.core.review import AdmissionRequest
+from webhook.core.rules.load import POLICY_KINDS
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
+from webhook.core.violations import Refusal
+from webhook.server import advice
+from webhook.telemetry import logs, metrics
+
+# Remembers decisions: pods with equal projections get equal decisions while a rulebook is in force.
+
+Judge = Callable[[AdmissionRequest, Rulebook], Decision]
+
+Key = tuple[str, str, tuple[str, int] | None, bytes]
+"""The judge's name, the namespace, the user and the second if they may decide, and the projection as JSON."""
+
+REMEMBERED: Final = 512
+"""How many decisions: at most 2 MiB of projections, and the decisions themselves."""
+
+LONGEST: Final = 4 * 1024
+"""The longest projection that is remembered, in bytes. An ordinary pod has about 600."""
+
+_SHOWN: Final = device_access.MIRROR.encode()
+
+
+class Memo:
+    """Returns a remembered decision, or calls the judge. A denial is not remembered: it may be long."""
+
+    def __init__(self) -> None:
+        self._rulebook: Rulebook | None = None
+        self._known: dict[Key, Decision] = {}
+
+    def decide(self, name: str, judge: Judge, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
+        """The decision about one request, by `judge` or from memory; `name` is the judge's name in the key."""
+        if request.operation != "CREATE" or request.old_pod is not None or not request.is_of_a_pod:
+            return judge(request, rulebook)
+        try:
+            projected = projection.project(request, rulebook)
+        except Refusal:
+            return judge(request, rulebook)  # which words the refusal, or in observe mode the warning
+        key = _key(name, projected, rulebook)
+        if rulebook is not self._rulebook:
+            self._rulebook, self._known = rulebook, {}
+        decision = self._known.get(key) if key is not None else None
+        if decision is None:
+            decision = judge(projected, rulebook)
+            self._remember(key, decision)
+        if decision.reservation is None:
+            return decision
+        return decision._replace(reservation=_memo_named(decision.reservation, request))
+
+    def _remember(self, key: Key | None, decision: Decision) -> None:
+        """Keep a decision; if there is no room, forget the oldest."""
+        if key is None or not decision.allowed:
+            return
+        if len(self._known) >= REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[key] = decision
+
+
+def _key(name: str, request: AdmissionRequest, rulebook: Rulebook) -> Key | None:
+    """The key of a decision; None for a projection that is too large, or nested too deep to be compared."""
+    if not 0 < len(request.text) <= LONGEST:
+        return None
+    return name, request.namespace, _moment(request, rulebook), request.text
+
+
+def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | None:
+    """The user and the second, if an exemption may hold for the namespace or a kubelet may show the pod; or None."""
+    holds = any(exemption.covers(request.namespace) for exemption in rulebook.tenancy.exemptions)
+    return (request.user, int(request.at)) if holds or _SHOWN in request.text else None
+
+
+def _memo_named(reservation: Reservation, request: AdmissionRequest) -> Reservation:
+    """The reservation of an equal projection, with this pod's name, UID and author."""
+    metadata: Mapping[str, Any] = (request.pod or {}).get("metadata") or {}
+    ask = reservation.ask._replace(
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        author=request.author,
+        created=_memo_seconds(metadata.get("creationTimestamp")),
+    )
+    return replace(reservation, ask=ask)
+
+
+def _memo_seconds(stamp: Any) -> float:
+    """A time of the API server in seconds since 1970; 0 if there is none."""
+    try:
+        return fields.parse_time(stamp)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+# Reservations of a server that is not attached to a cluster, and what the server needs of either kind.
+
+
+class Reserves(Protocol):
+    """Says whether a pod is within its tenant's quota, and reserves for it.
+
+    `OfflineReservations`, or `webhook.cluster.reservations.Reservations` in a cluster.
+    """
+
+    def draw(self, tenant: str, ask: Ask) -> Answered | None:
+        """Admit from the replica's escrow, without a write; None where it does not suffice. Not for a dry run."""
+
+    async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:
+        """Reserve in the ledger, before `deadline` (of the monotonic clock)."""
+
+    async def preview(self, tenant: str, ask: Ask, deadline: float) -> Answered:
+        """What would become of an ask; writes nothing."""
+
+    def known(self) -> Iterator[tuple[str, Ledger]]:
+        """The ledgers that were used of late, by tenant."""
+
+
+_NEW: Final = Ledger(view=1)
+
+
+class OfflineReservations:
+    """Reserves in memory, to try the server without a cluster: an admitted pod counts for good."""
+
+    def __init__(self, limits: Callable[[str], Tally], ledgers: Mapping[str, Ledger] = MappingProxyType({})) -> None:
+        self._limits = limits
+        self._ledgers = dict(ledgers)
+
+    def draw(self, tenant: str, ask: Ask) -> Answered:
+        """Reserve, at once."""
+        answered = self._answered(tenant, ask)
+        self._ledgers[tenant] = answered.ledger
+        return answered
+
+    async def reserve(self, tenant: str, ask: Ask, deadline: float) -> Answered:  # noqa: ARG002 - it never waits
+        """Reserve, at once."""
+        return self.draw(tenant, ask)
+
+    async def preview(self, tenant: str, ask: Ask, deadline: float) -> Answered:  # noqa: ARG002 - it never waits
+        """What would become of an ask, and the ledger as it would be then."""
+        return self._answered(tenant, ask)
+
+    def _answered(self, tenant: str, ask: Ask) -> Answered:
+        known, hard = self._ledgers.get(tenant, _NEW), self._limits(tenant)
+        if known.hard is not hard or ask.namespace not in known.held:
+            known = replace(known, hard=hard, held={ask.namespace: {}, **known.held})
+        after, [outcome] = ledgers.reserve(known, [ask])
+        return Answered(outcome, after)
+
+    def known(self) -> Iterator[tuple[str, Ledger]]:
+        """The ledgers, by tenant."""
+        return iter(self._ledgers.items())
+
+
+# The admission lane: the answer to each HTTP request, as a function of its method, path and body.
+
+TEXT: Final = b"text/plain; charset=utf-8"
+JSON: Final = b"application/json"
+PAGES: Final = (b"/healthz", b"/readyz", b"/metrics")
+NEVER_LOADED: Final = "the rules were never loaded: no review can be answered; the log of this pod says why"
+FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, and the log of this pod has its trace"
+
+DEEP: Final = "the review is nested deeper than any object of Kubernetes"
+
+NO_POD: Final = "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
+
+MARGIN_SECONDS: Final = 0.5
+"""Of the API server's timeout, the part that is kept for sending the answer."""
+
+_TIMEOUT = re.compile(rb"[?&]timeout=([0-9]{1,4})s(?:&|$)")
+
+log = logging.getLogger(__name__)
+
+
+class UnreadError(Exception):
+    """A stored pod or ledger cannot be read now; the message says why."""
+
+
+class Answer(NamedTuple):
+    """One HTTP response."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: bytes = TEXT
+    allow: bytes = b""
+    """The methods a 405 must name."""
+
+
+ReadPod = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
+ReadUsage = Callable[[str], Awaitable[Ledger]]
+
+
+class _Reviewed(NamedTuple):
+    """A review that has a decision: its path, request and rulebook, and when it began."""
+
+    name: str
+    request: review.AdmissionRequest
+    rulebook: Rulebook
+    started: float
+
+
+class Lane:
+    """Answers requests; one for each process. The worker and `quotas` set its public attributes while it serves."""
+
+    def __init__(self, judges: Mapping[str, Judge], rulebook: Rulebook | None, lines: logs.Lines) -> None:
+        self.judges = {f"/{name}".encode(): (name, judge) for name, judge in judges.items()}
+        self.rules = rulebook
+        """What the rule files and the nodes say."""
+        self.tenancy: Callable[[Rulebook], Tenancy] = _of_files
+        """The policies to add to the rules."""
+        self.rulebook = rulebook
+        """The rules with the policies: what is in force."""
+        self.draining = False
+        self.good_until = inf
+        """Until when (monotonic) the policies may be used: a process that was paused has missed changes."""
+        self.not_ready = ""
+        """Why it is not ready yet; empty if it is."""
+        self.on_quota_decision: Callable[[review.AdmissionRequest, Decision], None] | None = None
+        """Called with every decision that a ledger had a part in."""
+        self.read_pod: ReadPod | None = None
+        """Reads the pod of a Binding by namespace and name, None if there is none; raises UnreadError. Without a
+        cluster there is no such reader, and nothing counts stored pods."""
+        self.read_usage: ReadUsage | None = None
+        """Reads the ledger of a tenant; raises UnreadError."""
+        self.metrics = metrics.Metrics(judges)
+        self.ledger: Reserves = OfflineReservations(self.limits)
+        self._memo = Memo()
+        self._lines = lines
+
+    def use(self, rules: Rulebook | None) -> None:
+        """Answer by these rules, and the policies as they are now."""
+        self.rules = rules
+        self.rulebook = rules and replace(rules, tenancy=self.tenancy(rules))
+
+    def answer(self, method: bytes, target: bytes, body: bytes) -> Answer | Awaitable[Answer]:
+        """Answer one whole request. The answer is awaitable if a quota counts the pod of a review."""
+        path = target.partition(b"?")[0]
+        if path in self.judges:
+            if method != b"POST":
+                return self._not_allowed(path, b"POST")
+            name, judge = self.judges[path]
+            return self._review(name, judge, body, target)
+        if path not in PAGES:
+            there = b" ".join((*self.judges, *PAGES)).decode()
+            return self.refuse(HTTPStatus.NOT_FOUND, f"{_shown(path)} is not here; there are: {there}")
+        if method not in (b"GET", b"HEAD"):
+            return self._not_allowed(path, b"GET, HEAD")
+        return self._page(path)
+
+    def refuse(self, status: HTTPStatus, text: str) -> Answer:
+        """The answer with an HTTP error: one line of text, counted and logged."""
+        self.metrics.refused[(str(status.value),)] += 1
+        log.warning("refused with %d: %s", status, text)
+        return Answer(status, f"{text}\n".encode())
+
+    def _not_allowed(self, path: bytes, methods: bytes) -> Answer:
+        text = f"{_shown(path)} answers {methods.decode()} only"
+        return self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, text)._replace(allow=methods)
+
+    def _review(self, name: str, judge: Judge, body: bytes, target: bytes) -> Answer | Awaitable[Answer]:
+        """Decode, decide, encode."""
+        rulebook = self.rulebook
+        if rulebook is None:
+            return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, NEVER_LOADED)
+        if monotonic() > self.good_until:
+            rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, unknown=UNREADABLE))
+        started = perf_counter()
+        request = None
+        gc.disable()  # a review makes no cycles, and each part of a large one would be looked at several times
+        try:
+            request = review.decode(body, time())
+            reviewed = _Reviewed(name, request, rulebook, started)
+            if waiting := self._waiting(reviewed, judge, target):
+                return waiting
+            decision = self._memo.decide(name, judge, request, rulebook)
+            if decision.reservation is None:
+                return self._tell(reviewed, decision)
+            return self._count(reviewed, decision, decision.reservation, target)
+        except (review.NotAReviewError, RecursionError) as error:
+            text = DEEP if isinstance(error, RecursionError) else " ".join(str(error).split())
+            return self.refuse(HTTPStatus.BAD_REQUEST, text)
+        except Exception as error:  # noqa: BLE001 - any exception here is a fault of this program: `_failed` answers
+            return self._failed(name, request, error)
+        finally:
+            gc.enable()
+
+    def _waiting(self, reviewed: _Reviewed, judge: Judge, target: bytes) -> Awaitable[Answer] | None:
+        """The answer to a review that needs to read something of the cluster first."""
+        request = reviewed.request
+        if self.read_pod is not None and request.is_a_binding and _is_named(request):
+            return self._bind(reviewed, judge, self.read_pod, target)
+        of_a_policy = POLICY_KINDS.get(request.resource) == "TenantPolicy" and is_namespace(request.object_name)
+        if self.read_usage is not None and of_a_policy:
+            return self._advise(reviewed, self.read_usage, target)
+        return None
+
+    def _count(
+        self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes
+    ) -> Answer | Awaitable[Answer]:
+        """Admit from the escrow at once if possible; else reserve in the ledger."""
+        if not is_of_a_pod(wanted.ask):
+            return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
+        drawn = None if reviewed.request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
+        if drawn is None:
+            return self._reserve(reviewed._replace(request=_named(reviewed.request)), decision, wanted, target)
+        return self._conclude(reviewed, decision, wanted, drawn)
+
+    async def _reserve(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
+        try:
+            ask = self.ledger.preview if reviewed.request.dry_run else self.ledger.reserve
+            answered = await ask(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
+            return self._conclude(reviewed, decision, wanted, answered)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._failed(reviewed.name, reviewed.request, error)
+
+    async def _bind(self, reviewed: _Reviewed, judge: Judge, read_pod: ReadPod, target: bytes) -> Answer:
+        """Judge a Binding together with its pod."""
+        request = reviewed.request
+        try:
+            async with asyncio.timeout(_seconds(target)):
+                pod = await read_pod(request.namespace, request.object_name)
+            return self._tell(reviewed, judge(request._replace(old_pod=pod), reviewed.rulebook))
+        except (UnreadError, TimeoutError) as error:
+            return self._tell(
+                reviewed, denied([updates.unread(str(error) or "the API server did not answer in time")])
+            )
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._failed(reviewed.name, request, error)
+
+    async def _advise(self, reviewed: _Reviewed, read_usage: ReadUsage, target: bytes) -> Answer:
+        """Judge a policy together with what its tenant uses, if that can be read in time."""
+        request, known = reviewed.request, {}
+        try:
+            with suppress(UnreadError, TimeoutError):
+                async with asyncio.timeout(_seconds(target)):
+                    known = {request.object_name: await read_usage(request.object_name)}
+            return self._tell(reviewed, advice.of_policy(request, reviewed.rulebook, known))
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._failed(reviewed.name, request, error)
+
+    def _conclude(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
+        final = totals.reserved(decision, wanted, answered.outcome, answered.ledger)
+        if self.on_quota_decision is not None and not reviewed.request.dry_run:
+            self.on_quota_decision(reviewed.request, final)
+        return self._tell(reviewed, final)
+
+    def _failed(self, name: str, request: review.AdmissionRequest | None, error: Exception) -> Answer:
+        """The answer to a review on which this program failed."""
+        log.error("review %s failed on /%s", request and request.uid, name, exc_info=error)
+        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED)
+
+    def _tell(self, reviewed: _Reviewed, decision: Decision) -> Answer:
+        answer = review.encode(reviewed.request.uid, decision)
+        seconds = perf_counter() - reviewed.started
+        self._record(reviewed.name, reviewed.request, decision, reviewed.rulebook, seconds)
+        return Answer(HTTPStatus.OK, answer, JSON)
+
+    def limits(self, tenant: str) -> tally.Tally:
+        """The quota of a tenant by the rule files, for a server without a cluster."""
+        policies = self.rulebook.tenancy.policies if self.rulebook else ()
+        return next((each.quota.hard for each in policies if each.name == tenant and each.quota), tally.NOTHING)
+
+    def _record(
+        self, name: str, request: review.AdmissionRequest, decision: Decision, rulebook: Rulebook, seconds: float
+    ) -> None:
+        self.metrics.count(name, request.operation, decision, seconds)
+        now = datetime.now(UTC)
+        line = logs.decision_line(name, request, decision, seconds=seconds, digest=rulebook.digest, now=now)
+        self._lines.write(line)
+
+    def _page(self, path: bytes) -> Answer:
+        if path == b"/metrics":
+            self.metrics.lines_dropped = self._lines.dropped
+            digest = "" if self.rulebook is None else self.rulebook.digest
+            return Answer(HTTPStatus.OK, metrics.render(self.metrics, digest), metrics.CONTENT_TYPE)
+        return self._readiness() if path == b"/readyz" else Answer(HTTPStatus.OK, b"ok\n")
+
+    def _readiness(self) -> Answer:
+        """Whether it answers reviews, and by which rules."""
+        if self.draining:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"leaving\n")
+        if self.rulebook is None:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{NEVER_LOADED}\n".encode())
+        if self.not_ready:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.not_ready}\n".encode())
+        return Answer(HTTPStatus.OK, f"ok, rules {self.rulebook.digest}\n".encode())
+
+
+def _of_files(rules: Rulebook) -> Tenancy:
+    """The policies that stand in the rule files."""
+    return rules.tenancy
+
+
+def _is_named(request: review.AdmissionRequest) -> bool:
+    """Whether the names in a Binding can be those of a pod: they become part of a path."""
+    return names_a_pod(request.namespace, request.object_name)
+
+
+def _named(request: review.AdmissionRequest) -> review.AdmissionRequest:
+    """A request with as much of its pod as a log line and an event read: any number may wait for a ledger."""
+    metadata = (request.pod or {}).get("metadata") or {}
+    kept = {key: metadata[key] for key in ("generateName", "ownerReferences") if key in metadata}
+    return request._replace(pod={"metadata": kept}, old_pod=None)
+
+
+def _seconds(target: bytes) -> float:
+    """How long an answer may take, by the `?timeout=` of the API server's call."""
+    found = _TIMEOUT.search(target)
+    seconds = float(found[1] if found else review.TIMEOUT_SECONDS)
+    return max(seconds - MARGIN_SECONDS, seconds / 2)
+
+
+def _shown(path: bytes) -> str:
+    """The beginning of a path, escaped: the sender may write anything."""
+    return path[:100].decode("ascii", "backslashreplace")
