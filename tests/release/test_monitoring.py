@@ -20,7 +20,7 @@ def _families() -> dict[str, str]:
     """The names of all metrics, with their types; those of two programs as their source has them."""
     page = metrics.render(metrics.Metrics(["mutate"]), "").decode()
     served = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
-    settled = re.findall(r'metrics\.family\("(\w+)"', (ROOT / "webhook" / "settler" / "page.py").read_text())
+    settled = re.findall(r'metrics\.family\("(\w+)"', (ROOT / "webhook" / "settler" / "settler.py").read_text())
     issuing = [
         name for name, _ in re.findall(r'\("(\w+)", "(gauge|counter)"', (ROOT / "certs" / "turns.py").read_text())
     ]
