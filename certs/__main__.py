@@ -1,6 +1,6 @@
 """`gpu-webhook-certs`, or `python -m certs`: the certificate program's command line.
 
-`rotate` and `activate` run in a cluster (`certs/program.py`). `self-signed` keeps a good pair in a directory: it
+`rotate` and `activate` run in a cluster (`program`). `self-signed` keeps a good pair in a directory: it
 leaves a good one alone, and replaces one that is missing, broken, mismatched, for other names or about to expire.
 """
 
@@ -11,8 +11,8 @@ import fcntl
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -26,25 +26,11 @@ KEY: Final = "tls.key"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, or 1 with a line that says what could not be done."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] in (["rotate"], ["activate"]):
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] in (["rotate"], ["activate"]):
         from certs import program  # noqa: PLC0415 - the client costs 0.5 s, which `make run` must not pay
 
-        return program.main(given)
-    options = _parser().parse_args(given)
-    names = [*LOOPBACK, *options.name]
-    try:
-        with _alone_in(options.directory):
-            reason = keep(options.directory, names, datetime.now(UTC))
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"certs: no certificate could be written to {options.directory}: {error}\n")
-        return 1
-    if reason is not None:
-        sys.stderr.write(f"certs: made a new certificate in {options.directory}: {reason}\n")
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
+        return program.main(words)
     parser = argparse.ArgumentParser(prog="gpu-webhook-certs", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="command")
     commands.add_parser("rotate", help="keep the CA, the CA bundles and the serving certificate of an installation")
@@ -54,7 +40,22 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--name", action="append", default=[], help="a DNS name or IP address, besides those of loopback"
     )
-    return parser
+    options = parser.parse_args(words)
+    try:
+        options.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(options.directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # Two starts at once must not leave the key of one beside the certificate of the other.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            reason = keep(options.directory, [*LOOPBACK, *options.name], datetime.now(UTC))
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"certs: no certificate could be written to {options.directory}: {error}\n")
+        return 1
+    if reason is not None:
+        sys.stderr.write(f"certs: made a new certificate in {options.directory}: {reason}\n")
+    return 0
 
 
 def keep(directory: Path, names: Sequence[str], now: datetime) -> str | None:
@@ -64,7 +65,9 @@ def keep(directory: Path, names: Sequence[str], now: datetime) -> str | None:
     except FileNotFoundError:
         reason: str | None = "there was none"
     else:
-        reason = issue.check(present, now, names) or issue.due(present.certificate, now)
+        reason = issue.check(present, now, names)
+        if reason is None and issue.elapsed(present.certificate, now) >= issue.RENEW_AT:
+            reason = f"it expires on {issue.expires(present.certificate):%Y-%m-%d}"
     if reason is not None:
         pair = issue.self_signed(names, now)
         replace(directory / KEY, pair.key, mode=0o600)
@@ -86,18 +89,6 @@ def replace(path: Path, content: bytes, *, mode: int) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
-
-
-@contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Two starts at once must not leave the key of one beside the certificate of the other."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 if __name__ == "__main__":

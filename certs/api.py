@@ -14,16 +14,54 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientTimeout
 from kubernetes.aio import client, config
 
+from certs import issue
+
 Object = Mapping[str, Any]
+
+OURS: Final = ".gpu-webhook.io"
+"""What the names of our webhooks end in. Others in the same configurations are left alone."""
 
 SECONDS: Final = 10.0
 """For one request; the API server waits for a webhook for 5 s."""
+
+
+class Site:
+    """The names and paths of everything this program reads and writes."""
+
+    def __init__(self, namespace: str = "gpu-webhook-system") -> None:
+        secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        configurations = "/apis/admissionregistration.k8s.io/v1"
+        self.namespace = namespace
+        self.service = self.configuration = "gpu-webhook"
+        self.program = "gpu-webhook-certs"
+        """The Deployment of this program, and its Lease."""
+        self.names = issue.service_names(self.service, namespace)
+        """What a leaf serves."""
+        self.authorities = f"{secrets}/{self.service}-ca"
+        """The Secret with the keys of the CAs. No serving pod mounts it."""
+        self.serving = f"{secrets}/{self.service}-tls"
+        """The Secret that replicas mount."""
+        self.deployment = f"/apis/apps/v1/namespaces/{namespace}/deployments/{self.service}"
+        self.configurations = {
+            kind: f"{configurations}/{kind}webhookconfigurations/{self.configuration}"
+            for kind in ("mutating", "validating")
+        }
+
+
+class Address(NamedTuple):
+    """An IP address and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class ApiError(Exception):
@@ -45,9 +83,28 @@ _ERRORS: Final[Mapping[int, type[ApiError]]] = {
 }
 
 
-class _Answer(NamedTuple):
-    found: Object
+class Answer(NamedTuple):
+    """What an API server answers to a request: an object, and the values of the header `Warning`."""
+
+    content: Object
     warnings: Sequence[str]
+
+
+class Store(Protocol):
+    """Where the Secrets and configurations are: `Api`."""
+
+    @property
+    def now(self) -> datetime:
+        """The time of the API server that answered last."""
+
+    async def find(self, path: str) -> Object | None:
+        """One object, as it is now, or None if there is none."""
+
+    async def put(self, path: str, changed: Object, present: Object | None) -> Object:
+        """Compare and swap: create the object, or replace it if nobody has written it since `present` was read."""
+
+    async def patch(self, path: str, operations: Sequence[Object]) -> None:
+        """A JSON Patch; one that has a field which the API server does not know, and would drop, is refused."""
 
 
 class Api:
@@ -57,7 +114,7 @@ class Api:
         self.connected = connected
         # Kept here because a pod's configuration gets the Service's again whenever it is asked for the token.
         self._url: str = url or connected.configuration.host
-        self._told = (datetime.min.replace(tzinfo=UTC), 0.0)
+        self._date = (datetime.min.replace(tzinfo=UTC), 0.0)
 
     @property
     def now(self) -> datetime:
@@ -65,28 +122,27 @@ class Api:
 
         API servers decide whether a certificate is valid, by their clocks. This machine's may be wrong.
         """
-        at, heard = self._told
-        return at + timedelta(seconds=monotonic() - heard)
+        date, heard = self._date
+        return date + timedelta(seconds=monotonic() - heard)
 
-    def of(self, address: str, port: int) -> Api:
+    def of(self, host: str, port: int) -> Api:
         """The API server at an address; its certificate is expected to be for the name that the cluster has."""
         settings = copy.copy(self.connected.configuration)
         settings.tls_server_name = settings.tls_server_name or urlsplit(self._url).hostname
-        url = f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
-        return Api(client.ApiClient(settings), url)
+        return Api(client.ApiClient(settings), f"https://{Address(host, port)}")
 
     async def find(self, path: str) -> Object | None:
         """One object, as it is now, or None if there is none."""
         try:
-            return await self.send("GET", path)
+            return (await self.send("GET", path)).content
         except MissingError:
             return None
 
-    async def put(self, path: str, made: Object, present: Object | None) -> Object:
+    async def put(self, path: str, changed: Object, present: Object | None) -> Object:
         """Compare and swap: create the object, or replace it if nobody has written it since `present` was read."""
         if present is None:
-            return await self.send("POST", path.rpartition("/")[0], made)
-        return await self.send("PUT", path, made)
+            return (await self.send("POST", path.rpartition("/")[0], changed)).content
+        return (await self.send("PUT", path, changed)).content
 
     async def patch(self, path: str, operations: Sequence[Object]) -> None:
         """A JSON Patch; one that has a field which the API server does not know, and would drop, is refused."""
@@ -94,44 +150,38 @@ class Api:
 
     async def send(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
-    ) -> Object:
-        """One request; returns the object in the answer, and raises ApiError for every answer that is none."""
-        return (await self._exchange(method, path, body, content_type)).found
-
-    async def warnings(self, method: str, path: str, body: object) -> Sequence[str]:
-        """The warnings in the answer to one request: values of the header `Warning`; raises ApiError like `send`."""
-        return (await self._exchange(method, path, body)).warnings
-
-    async def _exchange(
-        self, method: str, path: str, body: object, content_type: str = "application/json"
-    ) -> _Answer:
+    ) -> Answer:
+        """One request; raises ApiError for every answer that is no object."""
         headers = {"Accept": "application/json", "Content-Type": content_type}
         url, limits = self._url + path, ClientTimeout(SECONDS)
         try:
             await self.connected.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
             sent = await self.connected.call_api(method, url, headers, body, _request_timeout=limits)
-            async with sent.response as answer:
-                content = await answer.read()
-            if "Date" in answer.headers:
-                self._told = parsedate_to_datetime(answer.headers["Date"]), monotonic()
-            found = _object(content)
+            async with sent.response as response:
+                text = await response.read()
+            if "Date" in response.headers:
+                self._date = parsedate_to_datetime(response.headers["Date"]), monotonic()
+            content = json.loads(text)
+            if not isinstance(content, dict):
+                raise ValueError(f"the answer is no object: {text[:100]!r}")  # noqa: TRY004, TRY301 - of a value
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             raise ApiError(f"{method} {path} failed: {str(error) or repr(error):.300}") from None
-        if answer.status >= HTTPStatus.BAD_REQUEST:
-            kind = _ERRORS.get(answer.status, ApiError)
-            raise kind(f"{method} {path} was answered with {answer.status}: {found.get('message', '')!s:.300}")
-        return _Answer(found, answer.headers.getall("Warning", ()))
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            kind = _ERRORS.get(response.status, ApiError)
+            raise kind(f"{method} {path} was answered with {response.status}: {content.get('message', '')!s:.300}")
+        return Answer(content, response.headers.getall("Warning", ()))
 
     async def close(self) -> None:
         """End all connections."""
         await self.connected.close()  # type: ignore[no-untyped-call]  # the library leaves it so
 
 
-def _object(content: bytes) -> Object:
-    found = json.loads(content)
-    if not isinstance(found, dict):
-        raise ValueError(f"the answer is no object: {content[:100]!r}")  # noqa: TRY004 - of a value, not of a caller
-    return found
+def additions(present: Object, values: Mapping[str, Any]) -> Sequence[Object]:
+    """The JSON Patch that adds values, by their paths, if the object has not changed since it was read."""
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": present["metadata"]["resourceVersion"]},
+        *({"op": "add", "path": path, "value": value} for path, value in values.items()),
+    ]
 
 
 async def connect() -> Api:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -44,22 +43,20 @@ _UNREADABLE: Final = (
 )
 """What the library raises for certificates and keys that are not as ours are: others may write anything."""
 
-_NO_USE: Final = dict.fromkeys(
-    (
-        "digital_signature",
-        "content_commitment",
-        "key_encipherment",
-        "data_encipherment",
-        "key_agreement",
-        "key_cert_sign",
-        "crl_sign",
-        "encipher_only",
-        "decipher_only",
-    ),
-    False,
+_USES: Final = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
 )
-_SIGNS_HANDSHAKES: Final = x509.KeyUsage(**{**_NO_USE, "digital_signature": True})
-_SIGNS_CERTIFICATES: Final = x509.KeyUsage(**{**_NO_USE, "key_cert_sign": True, "crl_sign": True})
+
+Extensions = Sequence[tuple[x509.ExtensionType, bool]]
+"""Extensions of a certificate, each with whether a client must understand it."""
 
 
 class Pair(NamedTuple):
@@ -77,65 +74,60 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
 
 def self_signed(names: Iterable[str], now: datetime, lifetime: timedelta = LIFETIME) -> Pair:
     """A new key and a certificate for it that serves `names` (DNS names and IP addresses)."""
-    key = _new_key()
-    builder = _builder("gpu-webhook", key, now, now + lifetime).issuer_name(_name("gpu-webhook"))
-    return _signed(_serving(builder, names), key, key)
+    return _made("gpu-webhook", now, now + lifetime, _serving(names))
 
 
 def authority(now: datetime, lifetime: timedelta) -> Pair:
     """A new CA, which signs serving certificates and no other CA."""
-    key = _new_key()
-    builder = _builder("gpu-webhook-ca", key, now, now + lifetime).issuer_name(_name("gpu-webhook-ca"))
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    return _signed(builder.add_extension(_SIGNS_CERTIFICATES, critical=True), key, key)
+    signs = x509.KeyUsage(**{use: use in {"key_cert_sign", "crl_sign"} for use in _USES})
+    extensions = [(x509.BasicConstraints(ca=True, path_length=0), True), (signs, True)]
+    return _made("gpu-webhook-ca", now, now + lifetime, extensions)
 
 
 def leaf(signer: Pair, names: Iterable[str], now: datetime, lifetime: timedelta) -> Pair:
     """A new key and a certificate of `signer` for it that serves `names`; it does not outlive the signer."""
-    key, by = _new_key(), _loaded(signer.certificate)
-    signing = serialization.load_pem_private_key(signer.key, password=None)
-    if not isinstance(signing, ec.EllipticCurvePrivateKey):
+    ca, key = _loaded(signer.certificate), serialization.load_pem_private_key(signer.key, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise TypeError("the CA's key is not one of an elliptic curve")
-    end = min(now + lifetime, by.not_valid_after_utc)
-    builder = _serving(_builder("gpu-webhook", key, now, end), names).issuer_name(by.subject)
-    whose = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
-    return _signed(builder.add_extension(whose, critical=False), key, signing)
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+    extensions = [*_serving(names), (identifier, False)]
+    return _made("gpu-webhook", now, min(now + lifetime, ca.not_valid_after_utc), extensions, (ca.subject, key))
 
 
-def _new_key() -> ec.EllipticCurvePrivateKey:
-    return ec.generate_private_key(ec.SECP256R1())
+def _serving(names: Iterable[str]) -> Extensions:
+    """What a serving certificate is for (RFC 5280, section 4.2.1)."""
+    return [
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (x509.KeyUsage(**{use: use == "digital_signature" for use in _USES}), True),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.SubjectAlternativeName(list(map(_general_name, dict.fromkeys(names)))), False),
+    ]
 
 
-def _builder(subject: str, key: ec.EllipticCurvePrivateKey, now: datetime, end: datetime) -> x509.CertificateBuilder:
-    """What every certificate has: whose it is, a serial number, its time."""
-    return x509.CertificateBuilder(
-        subject_name=_name(subject),
+def _made(
+    common_name: str,
+    now: datetime,
+    end: datetime,
+    extensions: Extensions,
+    signer: tuple[x509.Name, ec.EllipticCurvePrivateKey] | None = None,
+) -> Pair:
+    """A new key and a certificate for it; without a signer it signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    issuer, signing_key = signer or (subject, key)
+    builder = x509.CertificateBuilder(
+        issuer_name=issuer,
+        subject_name=subject,
         public_key=key.public_key(),
         serial_number=x509.random_serial_number(),
         not_valid_before=now - CLOCK_SKEW,
         not_valid_after=end,
     ).add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-
-
-def _serving(builder: x509.CertificateBuilder, names: Iterable[str]) -> x509.CertificateBuilder:
-    """What a serving certificate is for (RFC 5280, section 4.2.1), and whether a client must understand that."""
-    alternatives = x509.SubjectAlternativeName(list(map(_general_name, dict.fromkeys(names))))
-    server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_SIGNS_HANDSHAKES, critical=True)
-    return builder.add_extension(server, critical=False).add_extension(alternatives, critical=False)
-
-
-def _signed(
-    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey
-) -> Pair:
-    made = builder.sign(by, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    form = serialization.PrivateFormat.PKCS8
-    return Pair(made, key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical=critical)
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    certificate = builder.sign(signing_key, hashes.SHA256()).public_bytes(pem)
+    return Pair(certificate, key.private_bytes(pem, form, serialization.NoEncryption()))
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -149,9 +141,13 @@ def check(pair: Pair, at: datetime, names: Iterable[str] = ()) -> str | None:
     """Why a pair is not good at a time, or None: it can be read, fits together, serves `names`, and is valid."""
     try:
         certificate = _loaded(pair.certificate)
-        key = serialization.load_pem_private_key(pair.key, password=None)
-        matching = certificate.public_key() == key.public_key()
-        missing = [name for name in names if _general_name(name) not in _alternatives(certificate)]
+        matching = (
+            certificate.public_key() == serialization.load_pem_private_key(pair.key, password=None).public_key()
+        )
+        missing = list(names)
+        if missing:
+            served = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            missing = [name for name in missing if _general_name(name) not in served]
     except _UNREADABLE as error:
         return f"it cannot be read: {error}"
     if not matching:
@@ -163,18 +159,13 @@ def check(pair: Pair, at: datetime, names: Iterable[str] = ()) -> str | None:
 
 def check_authority(pair: Pair, at: datetime) -> str | None:
     """Why a CA is not good at a time, or None: it signs what we ask it to."""
-    bad = check(pair, at)
-    if bad is not None:
-        return bad
-    try:
-        leaf(pair, (), at, timedelta())
-    except _UNREADABLE as error:
-        return str(error)
-    return None
-
-
-def _alternatives(certificate: x509.Certificate) -> x509.SubjectAlternativeName:
-    return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    reason = check(pair, at)
+    if reason is None:
+        try:
+            leaf(pair, (), at, timedelta())
+        except _UNREADABLE as error:
+            reason = str(error)
+    return reason
 
 
 def _untimely(certificate: x509.Certificate, at: datetime) -> str | None:
@@ -201,13 +192,6 @@ def elapsed(certificate: bytes, at: datetime) -> float:
     return (at - began) / max(expires(certificate) - began, timedelta(seconds=1))
 
 
-def due(certificate: bytes, at: datetime) -> str | None:
-    """Why a good certificate should be renewed, or None."""
-    if elapsed(certificate, at) < RENEW_AT:
-        return None
-    return f"it expires on {expires(certificate):%Y-%m-%d}"
-
-
 def anchor(certificate: bytes, authorities: Iterable[bytes]) -> bytes | None:
     """The one of `authorities` that signed a certificate; itself, if it is among them and signed itself."""
     for candidate in authorities:
@@ -219,29 +203,22 @@ def anchor(certificate: bytes, authorities: Iterable[bytes]) -> bytes | None:
     return None
 
 
+def split(bundle: bytes, at: datetime | None = None) -> Sequence[bytes]:
+    """The certificates of a bundle in PEM, if a time is given those that are valid then; none if it is no bundle."""
+    try:
+        certificates = _load(bundle)
+    except _UNREADABLE:
+        return []
+    valid = (certificate for certificate in certificates if at is None or _untimely(certificate, at) is None)
+    return [certificate.public_bytes(serialization.Encoding.PEM) for certificate in valid]
+
+
 def _loaded(certificate: bytes) -> x509.Certificate:
-    with _strict():
-        return x509.load_pem_x509_certificate(certificate)
+    return _load(certificate)[0]
 
 
-@contextmanager
-def _strict() -> Iterator[None]:
+def _load(bundle: bytes) -> Sequence[x509.Certificate]:
     """What the next version of the library refuses to read, as a serial number below one, is an error today."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", CryptographyDeprecationWarning)
-        yield
-
-
-def certificates(bundle: bytes) -> Sequence[bytes]:
-    """The certificates of a bundle, each in PEM; none if it is no bundle."""
-    try:
-        with _strict():
-            found = x509.load_pem_x509_certificates(bundle)
-    except _UNREADABLE:
-        return ()
-    return tuple(each.public_bytes(serialization.Encoding.PEM) for each in found)
-
-
-def split(bundle: bytes, at: datetime) -> Sequence[bytes]:
-    """The certificates of a bundle that are valid at a time."""
-    return [each for each in certificates(bundle) if _untimely(_loaded(each), at) is None]
+        return x509.load_pem_x509_certificates(bundle)

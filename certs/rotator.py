@@ -1,184 +1,204 @@
-"""The duty of rotation: read everything, ask `rotation.plan` what is next, do the first thing that can be done."""
+"""The duty of rotation: read everything, ask `rotation.plan` what is next, and write it.
+
+What is stored is read leniently and written whole. What cannot be read counts as missing: an operator may have
+deleted it, or have written anything into it.
+
+A webhook configuration that somebody deleted is created again as it was last seen: without it pods are admitted
+unseen, and nobody notices. Who uninstalls deletes this program as well, which then ends before the time is over. Who
+wants to be without a configuration for a while stops this program first.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextlib
+import copy
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
-from time import monotonic
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
-from certs import issue, rotation, stored
-from certs.api import ApiError, Object
-from certs.copies import Copies
+from certs import activation, issue, rotation
+from certs.api import OURS, ApiError, Object, Site, Store, additions
 from certs.issue import Pair
-from certs.problem import Problem
-from certs.rotation import Action, Authorities, Forget, Publish, Serve, State, Terms
-from certs.stored import Site
-from certs.turns import Status, Turn
+from certs.rotation import Action, Authorities, Publish, Replace, Serve, State, Terms
+from certs.turns import Problem, Status, Turn
 
-PATIENCE_SECONDS: Final = 20.0
-"""How long API servers are asked to accept a leaf while the one that is being served is not good."""
+GONE: Final = timedelta(seconds=30)
+"""How long a configuration is missing before it is created again; `kubectl delete -k` ends this program sooner."""
+
+_OF_ONE_LIFE: Final = frozenset({"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"})
 
 log = logging.getLogger(__name__)
 
 
-class Store(Protocol):
-    """Where the Secrets and configurations are: `api.Api`."""
-
-    @property
-    def now(self) -> datetime:
-        """The time by which certificates are judged."""
-
-    async def find(self, path: str) -> Object | None:
-        """One object, or None."""
-
-    async def put(self, path: str, made: Object, present: Object | None) -> Object:
-        """Compare and swap; returns the object as it is stored."""
-
-    async def patch(self, path: str, operations: Sequence[Object]) -> None:
-        """A JSON Patch."""
+def pair(secret: Object | None, certificate: str = "tls.crt", key: str = "tls.key") -> Pair | None:
+    """A certificate and its key in a Secret, if both are there."""
+    values = Pair(_value(secret, certificate), _value(secret, key))
+    return values if all(values) else None
 
 
-class Witness(Protocol):
-    """Who sees what API servers accept, and what replicas serve: `witness.Network`."""
-
-    async def refusals(self, leaf: Pair, configurations: Collection[str]) -> Sequence[Problem]:
-        """Which API servers do not accept a leaf for these configurations."""
-
-    async def others(self, signer: bytes) -> Sequence[Problem]:
-        """Which replicas do not serve a leaf of this CA."""
+def authorities(secret: Object | None) -> Authorities:
+    """What the Secret of CAs says. Each of its values may be lost without the others, and old versions have fewer."""
+    trusted = issue.split(_value(secret, "trusted.crt"))
+    return Authorities(pair(secret, "ca.crt", "ca.key"), pair(secret, "next.crt", "next.key"), trusted)
 
 
-class _Seen(NamedTuple):
-    """Everything that one turn has read."""
+def bundles(configuration: Object) -> Iterator[tuple[int, str, bytes]]:
+    """The place, the name and the CA bundle of each of our webhooks in a configuration."""
+    for place, hook in enumerate(configuration.get("webhooks") or ()):
+        if hook["name"].endswith(OURS):
+            yield place, hook["name"], _decoded(hook["clientConfig"].get("caBundle"))
+
+
+def bundles_changed(configuration: Object) -> datetime:
+    """When a CA bundle in a configuration was last changed, as the API server notes of every writer's fields."""
+    metadata = configuration["metadata"]
+    written = [fields["time"] for fields in metadata.get("managedFields") or () if "f:caBundle" in str(fields)]
+    return max(map(datetime.fromisoformat, (metadata["creationTimestamp"], *written)))
+
+
+def _value(secret: Object | None, key: str) -> bytes:
+    return _decoded(((secret or {}).get("data") or {}).get(key))
+
+
+def _decoded(text: str | None) -> bytes:
+    try:
+        return base64.b64decode(text or "")
+    except binascii.Error:
+        return b""
+
+
+class Stored(NamedTuple):
+    """The objects as one turn has read them."""
 
     configurations: Mapping[str, Object]
     serving: Object | None
-    known: Object | None
+    authorities: Object | None
     at: datetime
-
-    @property
-    def state(self) -> State:
-        """What `plan` is asked about."""
-        bundles = {
-            name: frozenset(bundle for _, _, bundle in stored.bundles(each))
-            for name, each in self.configurations.items()
-        }
-        found = stored.found(self.serving, self.configurations, self.at)
-        return State(bundles, stored.pair(self.serving), found, stored.authorities(self.known))
 
 
 class Rotator:
-    """Keeps the CA, the bundles and the serving certificate of one installation."""
+    """Keeps the CAs, the bundles and the serving certificate of one installation."""
 
-    def __init__(self, api: Store, witness: Witness, site: Site, terms: Terms, status: Status) -> None:
+    def __init__(self, api: Store, site: Site, terms: Terms, status: Status) -> None:
         self._api = api
-        self._witness = witness
         self._site = site
         self._terms = terms
         self._status = status
-        self._copies = Copies()
-        self._waiting_since: float | None = None
+        self._last: dict[str, Object] = {}
+        self._missing_since: dict[str, datetime] = {}
 
     async def turn(self) -> Turn:
-        """Do one thing, if there is one that can be done; raises ApiError if the cluster cannot be read."""
-        seen = await self._read()
-        problems = await self._recreate(seen)
-        state = seen.state
-        self._status.expiry = dict(_expiry(state))
-        for action in rotation.plan(state, self._site.names, self._terms, seen.at):
-            name = type(action).__name__.lower()
-            blocked = await self._status.attempt(name, action.why, self._do(action, seen, state))
-            if not blocked:
-                return Turn(problems, acted=True)
-            problems += blocked
-        return Turn(problems)
-
-    async def _read(self) -> _Seen:
-        """What is stored; `rotation.State` says why in this order."""
-        found = {kind: await self._api.find(path) for kind, path in self._site.configurations.items()}
-        configurations = {kind: each for kind, each in found.items() if each is not None}
+        """Do what is next; raises ApiError if the cluster cannot be read."""
+        configurations: dict[str, Object] = {}
+        for kind, path in self._site.configurations.items():
+            configuration = await self._api.find(path)
+            if configuration is not None:
+                configurations[kind] = configuration
         serving = await self._api.find(self._site.serving)
-        known = await self._api.find(self._site.authorities)
-        return _Seen(configurations, serving, known, self._api.now)
+        secret = await self._api.find(self._site.authorities)  # the last: `rotation.State` says why
+        stored = Stored(configurations, serving, secret, self._api.now)
+        state = State(
+            bundles={
+                kind: frozenset(bundle for _, _, bundle in bundles(configuration))
+                for kind, configuration in configurations.items()
+            },
+            changed=max(map(bundles_changed, configurations.values()), default=stored.at),
+            serving=pair(serving),
+            beside=_value(serving, "ca.crt"),
+            authorities=authorities(secret),
+        )
+        pairs = {"authority": state.authorities.signer, "leaf": state.serving}
+        self._status.expiry = {
+            name: issue.expires(certificate.certificate)
+            for name, certificate in pairs.items()
+            if certificate and issue.split(certificate.certificate)
+        }
+        problems = await self._recreate(stored, state.authorities)
+        acted = False
+        for action in rotation.plan(state, self._site.names, self._terms, stored.at):
+            write = self._write(action, stored, state.authorities)
+            problem = await self._status.attempt(action.name, action.why, write)
+            problems += [problem] if problem else []
+            acted |= problem is None
+        return Turn(problems, acted)
 
-    async def _recreate(self, seen: _Seen) -> list[Problem]:
-        """Create each missing configuration again, if it is time."""
-        self._copies.look(seen.configurations, seen.at)
-        return [
-            Problem("configuration", kind, await self._recreated(kind, path, seen))
-            for kind, path in self._site.configurations.items()
-            if kind not in seen.configurations
-        ]
-
-    async def _recreated(self, kind: str, path: str, seen: _Seen) -> str:
-        """What there is to say about a missing configuration."""
-        missing = f"there is no {kind} webhook configuration {self._site.configuration}: pods are admitted unseen."
-        if not self._copies.known(kind):
-            return f"{missing} This program has not seen it and cannot create it: apply the manifests"
-        made = self._copies.due(kind, b"".join(stored.authorities(seen.known).certificates), seen.at)
-        if made is None:
-            return (
-                f"{missing} It will be created again; who wants to be without it stops {self._site.own_service} first"
-            )
-        try:
-            created = await self._api.put(path, made, None)
-            await self._api.patch(path, self._copies.ownership(kind, created))
-        except ApiError as error:
-            self._status.actions["recreate", "failed"] += 1
-            return f"{missing} It cannot be created again: {error}"
-        self._status.actions["recreate", "done"] += 1
-        log.warning("recreate: the %s webhook configuration was deleted, and is there again", kind)
-        return f"the {kind} webhook configuration {self._site.configuration} was deleted"
-
-    # One action
-
-    async def _do(self, action: Action, seen: _Seen, state: State) -> Sequence[Problem]:
+    async def _write(self, action: Action, stored: Stored, present: Authorities) -> None:
+        """One compare-and-swap; raises ApiError."""
         match action:
-            case Publish():
-                path = self._site.configurations[action.configuration]
-                operations = stored.publication(seen.configurations[action.configuration], action.bundle)
-                await self._api.patch(path, operations)
-                return []
-            case Serve():
-                return await self._serve(action, seen, state.authorities)
-            case Forget():
-                others = await self._witness.others(action.signer)
-                if others:
-                    return others
-        known = rotation.step(state.authorities, action, self._terms, seen.at)
-        path, data = self._site.authorities, stored.authorities_data(known)
-        await self._api.put(path, stored.secret(path, "Opaque", seen.known, data), seen.known)
-        return []
+            case Publish(configuration=kind, bundle=bundle):
+                configuration, encoded = stored.configurations[kind], base64.b64encode(bundle).decode()
+                others = [place for place, _, published in bundles(configuration) if published != bundle]
+                values = {f"/webhooks/{place}/clientConfig/caBundle": encoded for place in others}
+                await self._api.patch(self._site.configurations[kind], additions(configuration, values))
+            case Serve(signer=signer):
+                leaf = issue.leaf(signer, self._site.names, stored.at, self._terms.leaf)
+                data = {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": b"".join(present.certificates)}
+                await self._put(self._site.serving, "kubernetes.io/tls", data, stored.serving)
+            case Replace():
+                data = {"trusted.crt": b"".join(action.trusted)}
+                for name, authority in action.pairs(self._terms.authority, stored.at).items():
+                    data |= {f"{name}.crt": authority.certificate, f"{name}.key": authority.key}
+                await self._put(self._site.authorities, "Opaque", data, stored.authorities)
 
-    async def _serve(self, action: Serve, seen: _Seen, authorities: Authorities) -> Sequence[Problem]:
-        made = issue.leaf(action.signer, self._site.names, seen.at, self._terms.leaf)
-        refusals = await self._witness.refusals(made, seen.configurations)
-        if refusals and not self._impatient(action):
-            return refusals
-        if refusals:
-            log.error("a leaf is served that API servers were not seen to accept, as the present one is not good")
-        self._waiting_since = None
-        path = self._site.serving
-        bundle = b"".join(authorities.certificates)
-        data = {"tls.crt": made.certificate, "tls.key": made.key, "ca.crt": bundle}
-        await self._api.put(path, stored.secret(path, "kubernetes.io/tls", seen.serving, data), seen.serving)
-        return []
+    async def _put(self, path: str, kind: str, data: Mapping[str, bytes], present: Object | None) -> None:
+        """Write a Secret.
 
-    def _impatient(self, action: Serve) -> bool:
-        """Whether API servers were asked for long enough, while what they have now is not good anyway."""
-        if not action.anyway:
-            self._waiting_since = None
-            return False
-        self._waiting_since = self._waiting_since or monotonic()
-        return monotonic() - self._waiting_since > PATIENCE_SECONDS
+        Keys that are not ours stay: a Secret that cert-manager left is of a kind that demands two of its own.
+        """
+        name = path.rpartition("/")[2]
+        labels = {"app.kubernetes.io/name": self._site.program}
+        secret = present or {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": self._site.namespace, "labels": labels},
+            "type": kind,
+        }
+        encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        await self._api.put(path, {**secret, "data": {**(secret.get("data") or {}), **encoded}}, present)
 
+    async def _recreate(self, stored: Stored, present: Authorities) -> list[Problem]:
+        """Create each configuration again that has been missing for a while; returns what there is to say of it."""
+        self._last |= stored.configurations
+        missing = [kind for kind in self._site.configurations if kind not in stored.configurations]
+        self._missing_since = {kind: min(stored.at, self._missing_since.get(kind, stored.at)) for kind in missing}
+        problems = []
+        for kind in missing:
+            name = f"{kind} webhook configuration {self._site.configuration}"
+            text = f"there is no {name}: pods are admitted unseen."
+            if kind not in self._last:
+                text += " This program has not seen it and cannot create it: apply the manifests"
+            elif stored.at - self._missing_since[kind] < GONE:
+                text += f" It will be created again; who wants to be without it stops {self._site.program} first"
+            else:
+                try:
+                    await self._create(kind, b"".join(present.certificates))
+                except ApiError as error:
+                    self._status.actions["recreate", "failed"] += 1
+                    text += f" It cannot be created again: {error}"
+                else:
+                    self._status.actions["recreate", "done"] += 1
+                    log.warning("recreate: the %s webhook configuration was deleted, and is there again", kind)
+                    text = f"the {name} was deleted"
+            problems.append(Problem("configuration", kind, text))
+        return problems
 
-def _expiry(state: State) -> Mapping[str, datetime]:
-    pairs = {"authority": state.authorities.signer, "leaf": state.serving}
-    return {name: issue.expires(pair.certificate) for name, pair in pairs.items() if pair and _readable(pair)}
+    async def _create(self, kind: str, bundle: bytes) -> None:
+        """Create a configuration as it was last seen, inactive: the activator gives the rules in its order.
 
-
-def _readable(pair: Pair) -> bool:
-    return bool(issue.certificates(pair.certificate))
+        Its fields get their former managers. Otherwise they would all be this program's: the next server-side apply
+        would be a conflict, and a webhook that a later version no longer has would stay.
+        """
+        last, path = self._last[kind], self._site.configurations[kind]
+        configuration: Object = copy.deepcopy(last)
+        for place, _, _ in bundles(last):
+            configuration["webhooks"][place]["clientConfig"]["caBundle"] = base64.b64encode(bundle).decode()
+        with contextlib.suppress(activation.UnreadableError):
+            configuration = activation.deactivated(configuration)
+        metadata = {key: value for key, value in last["metadata"].items() if key not in _OF_ONE_LIFE}
+        created = await self._api.put(path, {**configuration, "metadata": metadata}, None)
+        now = created["metadata"]["creationTimestamp"]
+        managers = [{**fields, "time": now} for fields in last["metadata"].get("managedFields", ())]
+        await self._api.patch(path, additions(created, {"/metadata/managedFields": managers}))

@@ -1,18 +1,17 @@
-"""One turn after the other: each duty of this program reads what there is, and does what is next."""
+"""One turn after the other: each duty reads what there is and does what is next; the metrics say what came of it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
 from certs.api import ApiError, ConflictError
-from certs.problem import Problem
 
 IDLE_SECONDS: Final = 15.0
 """Between two turns while all is well. Clocks that jump, machines that were suspended, and objects that somebody
@@ -30,6 +29,34 @@ REPEAT_SECONDS: Final = 60.0
 log = logging.getLogger(__name__)
 
 
+class Problem(NamedTuple):
+    """What keeps an action from being done, or is not as it should be, for the log and the metrics.
+
+    It is the same as long as `what` and `whose` are; `why` may change with every look.
+    """
+
+    what: str
+    """`cluster`, `configuration`, `write`, `inactive` or `rollout`."""
+
+    whose: str
+    why: str
+
+
+class Turn(NamedTuple):
+    """What came of one turn."""
+
+    problems: Sequence[Problem] = ()
+    acted: bool = False
+    """Whether something was written."""
+
+
+class Duty(Protocol):
+    """Something that this program keeps as it should be: `rotator.Rotator`, `activation.Activator`."""
+
+    async def turn(self) -> Turn:
+        """Do what can be done now; raises ApiError if the cluster cannot be read."""
+
+
 @dataclass(slots=True)
 class Status:
     """What the page of metrics tells."""
@@ -44,32 +71,39 @@ class Status:
     turned: float = field(default_factory=monotonic)
     """When the last turn ended (monotonic)."""
 
-    async def attempt(self, action: str, why: str, doing: Awaitable[Sequence[Problem]]) -> Sequence[Problem]:
-        """Do an action, and count it; returns what is in its way, or nothing if it is done."""
+    async def attempt(self, action: str, why: str, write: Awaitable[object]) -> Problem | None:
+        """Do an action, and count it; returns what is in its way, or None if it is done."""
         try:
-            blocked = await doing
+            await write
         except ApiError as error:
             self.actions[action, "conflict" if isinstance(error, ConflictError) else "failed"] += 1
-            return [Problem("write", action, f"{action} ({why}): {error}")]
-        if not blocked:
-            self.actions[action, "done"] += 1
-            log.info("%s: %s", action, why)
-        return blocked
+            return Problem("write", action, f"{action} ({why}): {error}")
+        self.actions[action, "done"] += 1
+        log.info("%s: %s", action, why)
+        return None
 
-
-class Turn(NamedTuple):
-    """What came of one turn."""
-
-    problems: Sequence[Problem] = ()
-    acted: bool = False
-    """Whether something was written."""
-
-
-class Duty(Protocol):
-    """Something that this program keeps as it should be: `rotator.Rotator`, `activator.Activator`."""
-
-    async def turn(self) -> Turn:
-        """Do one thing, if there is one that can be done; raises ApiError if the cluster cannot be read."""
+    def metrics(self) -> Iterator[str]:
+        """The page in the text format of Prometheus."""
+        families: Mapping[tuple[str, str, str], Mapping[str, object]] = {
+            ("expiry_timestamp_seconds", "gauge", "When certificates end."): {
+                f'{{certificate="{certificate}"}}': f"{end.timestamp():.0f}"
+                for certificate, end in sorted(self.expiry.items())
+            },
+            ("actions_total", "counter", "Writes, and attempts at them."): {
+                f'{{action="{action}",result="{result}"}}': count
+                for (action, result), count in sorted(self.actions.items())
+            },
+            ("problems", "gauge", "What is not as it should be, or keeps an action from being done."): {
+                f'{{what="{what}"}}': count
+                for what, count in sorted(Counter(problem.what for problem in self.problems).items())
+            },
+            ("turn_age_seconds", "gauge", "Since the last turn."): {"": f"{monotonic() - self.turned:.3f}"},
+        }
+        for (name, kind, text), values in families.items():
+            yield f"# HELP gpu_webhook_certs_{name} {text}"
+            yield f"# TYPE gpu_webhook_certs_{name} {kind}"
+            for labels, value in values.items():
+                yield f"gpu_webhook_certs_{name}{labels} {value}"
 
 
 class Turns:
@@ -78,7 +112,7 @@ class Turns:
     def __init__(self, status: Status, duties: Sequence[Duty]) -> None:
         self.status = status
         self._duties = duties
-        self._said: dict[tuple[str, str], float] = {}
+        self._logged: dict[tuple[str, str], float] = {}
 
     async def run(self, leading: asyncio.Event, idle_seconds: float = IDLE_SECONDS) -> None:
         """Take turns while `leading` is set; never returns."""
@@ -91,31 +125,27 @@ class Turns:
             await asyncio.sleep(min(pause, idle_seconds))
 
     async def turn(self) -> bool:
-        """One turn of each duty. Returns whether something was written."""
-        turns = [await _taken(duty) for duty in self._duties]
-        problems = dict[tuple[str, str], Problem]()
-        for each in (each for turn in turns for each in turn.problems):
-            problems.setdefault(each[:2], each)  # two duties may find the same one
-        self._tell([*problems.values()])
-        return any(turn.acted for turn in turns)
+        """One turn of each duty. Logs what is new, and what is still there after a while.
 
-    def _tell(self, problems: Sequence[Problem]) -> None:
-        """Log what is new, and what is still there after a while."""
+        What cannot be read for one duty, such as a Secret, keeps no other from its turn.
+        Returns whether something was written.
+        """
+        acted, problems = False, dict[tuple[str, str], Problem]()
+        for duty in self._duties:
+            try:
+                turn = await duty.turn()
+            except ApiError as error:
+                turn = Turn([Problem("cluster", "", str(error))])
+            acted |= turn.acted
+            for problem in turn.problems:
+                problems.setdefault(problem[:2], problem)  # two duties may find the same one
         now = monotonic()
         if self.status.problems and not problems:
             log.info("all is well again")
-        for each in problems:
-            if now - self._said.get(each[:2], -REPEAT_SECONDS) >= REPEAT_SECONDS:
-                self._said[each[:2]] = now
-                log.warning("%s", each.why)
-        present = {each[:2] for each in problems}
-        self._said = {key: at for key, at in self._said.items() if key in present}
-        self.status.problems = problems
-
-
-async def _taken(duty: Duty) -> Turn:
-    """What cannot be read for one duty, such as a Secret, keeps no other from its turn."""
-    try:
-        return await duty.turn()
-    except ApiError as error:
-        return Turn([Problem("cluster", "", str(error))])
+        self._logged = {key: logged for key, logged in self._logged.items() if key in problems}
+        for key, problem in problems.items():
+            if now - self._logged.get(key, -REPEAT_SECONDS) >= REPEAT_SECONDS:
+                self._logged[key] = now
+                log.warning("%s", problem.why)
+        self.status.problems = [*problems.values()]
+        return acted

@@ -1,12 +1,14 @@
-"""Which rules our webhooks lack, and the patch that gives them."""
+"""Which rules our webhooks lack, the patch that gives them, and whether an old replica may still answer."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from jsonpatch import JsonPatch
 
-from certs import activation, ping
+from certs import activation
+from certs.api import additions
 from tests.cluster.webhook import configurations, shipped
 from webhook.core.decision import pinged
 
@@ -29,8 +31,7 @@ def test_a_webhook_without_its_rules_is_inactive_and_others_are_left_alone() -> 
     rules = activation.inactive(configuration)
 
     assert rules == {1: RULES}
-    assert activation.names(configuration, rules) == "mutate.gpu-webhook.io"
-    changed = JsonPatch(activation.operations(configuration, rules)).apply(configuration)
+    changed = JsonPatch(additions(configuration, {"/webhooks/1/rules": rules[1]})).apply(configuration)
     assert changed["webhooks"] == [other, {**mine, "rules": RULES}]
     assert activation.inactive(changed) == {}
 
@@ -64,7 +65,7 @@ def test_a_deactivated_configuration_lacks_exactly_what_is_wanted() -> None:
 
 
 def test_a_configuration_that_was_written_since_is_not_patched() -> None:
-    assert activation.operations(stored(None), {})[0] == {
+    assert additions(stored(None), {})[0] == {
         "op": "test",
         "path": "/metadata/resourceVersion",
         "value": "7",
@@ -116,11 +117,44 @@ def test_an_annotation_that_is_no_object_of_lists_is_unreadable(annotation: str)
 def test_every_shipped_webhook_is_active_or_becomes_so() -> None:
     made = [hook["name"] for each in shipped() for hook in each["webhooks"] if "rules" in hook]
 
-    assert made == ["ping.gpu-webhook.io", "probe.gpu-webhook.io"] * 2
+    assert made == ["ping.gpu-webhook.io"] * 2
     assert all("rules" in hook for each in configurations() for hook in each["webhooks"])
 
 
 def test_replicas_say_what_the_certificate_program_listens_for() -> None:
     said = [warning for path in ("mutate", "validate") for warning in pinged(path).warnings]
 
-    assert said == [*ping.ANSWERS.values()]
+    assert said == [*activation.ANSWERS.values()]
+
+
+NOW = datetime(2026, 11, 23, 12, 1, tzinfo=UTC)
+SPEC = {"template": {"spec": {"terminationGracePeriodSeconds": 40}}}
+DONE = {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3}
+
+
+def progressing(at: str) -> Any:
+    available = {"type": "Available", "lastUpdateTime": "2026-11-23T12:01:00Z"}
+    return {"conditions": [available, {"type": "Progressing", "lastUpdateTime": at}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "left"),
+    [
+        pytest.param(None, "its controller has not seen the change yet", id="not seen at all"),
+        pytest.param({**DONE, "observedGeneration": 1}, "its controller has not seen the change yet", id="not seen"),
+        pytest.param({**DONE, "updatedReplicas": 1}, "1 of 3 replicas are of the new version", id="one is new"),
+        pytest.param({**DONE, "updatedReplicas": None}, "0 of 3 replicas are of the new version", id="none is new"),
+        pytest.param(DONE | progressing("2026-11-23T12:00:21Z"), "the last old replica has 40 s to end", id="leaves"),
+        pytest.param(DONE | progressing("2026-11-23T12:00:20Z"), "", id="it has ended"),
+        pytest.param({**DONE, "availableReplicas": 1}, "", id="one that is new and away is no old one"),
+    ],
+)
+def test_an_old_replica_is_left_until_all_are_new_and_the_last_old_one_has_ended(status: Any, left: str) -> None:
+    shown = {key: value for key, value in (status or {}).items() if value is not None}
+    made = {"metadata": {"generation": 2}, "spec": SPEC} | ({} if status is None else {"status": shown})
+
+    assert activation.unfinished(made, NOW) == left
+
+
+def test_where_replicas_are_of_no_deployment_nothing_is_waited_for() -> None:
+    assert activation.unfinished(None, NOW) == ""

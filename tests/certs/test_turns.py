@@ -3,13 +3,11 @@
 import json
 from collections.abc import Sequence
 
-from certs import endpoints
-from certs.activation import WANTED
-from certs.activator import Activator
+from certs import activation
+from certs.activation import WANTED, Activator
 from certs.api import ApiError, Object
-from certs.problem import Problem
 from certs.rotator import Rotator
-from certs.turns import Duty, Status, Turns
+from certs.turns import Duty, Problem, Status, Turns
 from tests.certs.town import SITE, TERMS, Town
 
 MUTATING, VALIDATING = SITE.configurations.values()
@@ -19,10 +17,7 @@ RULES = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "r
 class Answering(Town):
     """A town whose replicas answer every API server."""
 
-    async def unanswered(self, _: str) -> Sequence[Problem]:
-        return []
-
-    async def unmutated(self) -> Sequence[Problem]:
+    async def ask(self, _webhook: str, _configuration: str) -> Sequence[Problem]:
         return []
 
     @property
@@ -38,7 +33,7 @@ class Answering(Town):
     def turn(self, *duties: Duty) -> Sequence[Problem]:
         """The problems after a turn of each duty."""
         status = Status()
-        turning = Turns(status, [*duties, Activator(self, self, SITE, status)]).turn()
+        turning = Turns(status, [*duties, Activator(self, self.ask, SITE, status)]).turn()
         while True:
             try:
                 turning.send(None)
@@ -50,7 +45,7 @@ class Sealed(Answering):
     """A town whose Secrets cannot be read: what decrypts them is away."""
 
     async def find(self, path: str) -> Object | None:
-        if path.startswith(SITE.secrets):
+        if "/secrets/" in path:
             raise ApiError(path)
         return await super().find(path)
 
@@ -59,7 +54,7 @@ def test_webhooks_get_their_rules_while_no_secret_can_be_read() -> None:
     town = Sealed()
     town.want(RULES)
 
-    problems = town.turn(Rotator(town, town, SITE, TERMS, Status()))
+    problems = town.turn(Rotator(town, SITE, TERMS, Status()))
 
     assert problems == [Problem("cluster", "", SITE.serving)]
     assert town.rules == RULES
@@ -98,7 +93,7 @@ def test_what_two_duties_find_is_told_once() -> None:
     town = Answering()
     del town.objects[VALIDATING]
 
-    problems = town.turn(Rotator(town, town, SITE, TERMS, Status()))
+    problems = town.turn(Rotator(town, SITE, TERMS, Status()))
 
     assert [each[:2] for each in problems] == [("configuration", "validating")]
     assert "This program has not seen it" in problems[0].why
@@ -107,5 +102,5 @@ def test_what_two_duties_find_is_told_once() -> None:
 def test_an_endpoint_without_a_port_is_no_address() -> None:
     named = {"endpoints": [{"addresses": ["192.0.2.1"]}], "ports": [{"name": "https"}]}
 
-    assert [*endpoints.addresses(named)] == []
-    assert [*endpoints.addresses({**named, "ports": [{"name": "https", "port": 6443}]})] == [("192.0.2.1", 6443)]
+    assert [*activation.addresses(named)] == []
+    assert [*activation.addresses({**named, "ports": [{"name": "https", "port": 6443}]})] == [("192.0.2.1", 6443)]

@@ -3,7 +3,7 @@
 A rotator goes on by one request at a time, when a test says so, and may never go on again: a crash.
 """
 
-from collections.abc import Collection, Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -13,19 +13,19 @@ from typing import Any
 
 from jsonpatch import JsonPatch, JsonPatchTestFailed
 
-from certs import issue, stored
-from certs.api import ApiError, ConflictError, Object
+from certs import issue, rotator
+from certs.api import ApiError, ConflictError, Object, Site
 from certs.issue import Pair
-from certs.problem import Problem
-from certs.rotation import Terms
+from certs.rotation import Authorities, Terms
 from certs.rotator import Rotator
-from certs.stored import Site
 from certs.turns import Status, Turns
 
 SITE = Site()
-TERMS = Terms(authority=timedelta(days=60), leaf=timedelta(days=30))
+TERMS = Terms(authority=timedelta(days=120), leaf=timedelta(days=30))
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=UTC)
-PATHS = (*SITE.configurations.values(), SITE.serving, SITE.authorities)
+CONFIGURATIONS = tuple(SITE.configurations.values())
+PATHS = (*CONFIGURATIONS, SITE.serving, SITE.authorities)
+NAMES = ("mutate.gpu-webhook.io", "ping.gpu-webhook.io", "somebody-elses.example.com")
 
 
 @coroutine
@@ -36,7 +36,7 @@ def _pause() -> Generator[None]:
 
 @cache
 def vouched(leaf: bytes, bundle: bytes) -> bool:
-    return issue.anchor(leaf, issue.certificates(bundle)) is not None
+    return issue.anchor(leaf, issue.split(bundle)) is not None
 
 
 @dataclass
@@ -45,24 +45,37 @@ class Town:
 
     at: datetime = BEGAN
     objects: dict[str, Object] = field(default_factory=dict)
-    history: dict[str, list[Object]] = field(default_factory=lambda: {path: [] for path in PATHS})
+    history: dict[str, list[tuple[datetime, Object]]] = field(default_factory=lambda: {path: [] for path in PATHS})
+    lag: timedelta = TERMS.overlap
+    """The longest that an API server takes to hear of a configuration."""
+
     servers: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
-    """By API server and configuration: how much of the history it knows."""
+    """By API server and configuration: how much of the history it has heard of before that."""
 
     replicas: list[int] = field(default_factory=lambda: [0, 0, 0])
-    """How much of the history of the serving Secret each has mounted."""
+    """How much of the history of the serving Secret each has mounted, which may take for ever."""
 
     versions: Any = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
-        for path in SITE.configurations.values():
-            names = ("mutate.gpu-webhook.io", stored.PROBE, "somebody-elses.example.com")
-            self.store(path, {"metadata": {}, "webhooks": [{"name": name, "clientConfig": {}} for name in names]})
+        for path in CONFIGURATIONS:
+            self.store(path, {"metadata": {}, "webhooks": [{"name": name, "clientConfig": {}} for name in NAMES]})
 
     def store(self, path: str, made: Object) -> None:
-        """Write an object, as any program may."""
-        self.objects[path] = {**made, "metadata": {**made["metadata"], "resourceVersion": str(next(self.versions))}}
-        self.history[path].append(self.objects[path])
+        """Write an object, as any program may; an API server notes when somebody changed a bundle."""
+        metadata = {"creationTimestamp": self.at.isoformat(), **made["metadata"]}
+        metadata["resourceVersion"] = str(next(self.versions))
+        before = self.objects.get(path)
+        if before is None or [*rotator.bundles(before)] != [*rotator.bundles(made)]:
+            others = [fields for fields in metadata.get("managedFields", ()) if "f:caBundle" not in str(fields)]
+            written = {"manager": "any", "time": self.at.isoformat(), "fieldsV1": {"f:caBundle": {}}}
+            metadata["managedFields"] = [*others, written]
+        self.objects[path] = {**made, "metadata": metadata}
+        self.history[path].append((self.at, self.objects[path]))
+
+    @property
+    def authorities(self) -> Authorities:
+        return rotator.authorities(self.objects[SITE.authorities])
 
     # What a rotator asks
 
@@ -74,14 +87,13 @@ class Town:
         await _pause()
         return self.objects.get(path)
 
-    async def put(self, path: str, made: Object, present: Object | None) -> Object:
+    async def put(self, path: str, changed: Object, present: Object | None) -> Object:
         await _pause()
-        found = self.objects.get(path)
-        if (found or {}).get("metadata", {}).get("resourceVersion") != _version(present):
+        if _version(self.objects.get(path)) != _version(present):
             raise ConflictError(path)
-        if made.get("type") == "kubernetes.io/tls" and not {"tls.crt", "tls.key"} <= made["data"].keys():
+        if changed.get("type") == "kubernetes.io/tls" and not {"tls.crt", "tls.key"} <= changed["data"].keys():
             raise ApiError(path)
-        self.store(path, made)
+        self.store(path, changed)
         return self.objects[path]
 
     async def patch(self, path: str, operations: Sequence[Object]) -> None:
@@ -91,30 +103,23 @@ class Town:
         except (KeyError, JsonPatchTestFailed):
             raise ConflictError(path) from None
 
-    async def refusals(self, leaf: Pair, configurations: Collection[str]) -> Sequence[Problem]:
-        found = []
-        for server in range(len(self.servers)):
-            await _pause()
-            bundles = self.bundles(server, stored.PROBE)
-            if len(bundles) < len(configurations) or not all(vouched(leaf.certificate, each) for each in bundles):
-                found.append(Problem("api-server", str(server), ""))
-        return found
-
-    async def others(self, signer: bytes) -> Sequence[Problem]:
-        found = []
-        for replica in range(len(self.replicas)):
-            await _pause()
-            served = self.served(replica)
-            if served is not None and issue.anchor(served.certificate, [signer]) is None:
-                found.append(Problem("replica", str(replica), ""))
-        return found
-
     # What API servers and replicas do
 
     def hear(self, server: int, path: str) -> None:
         """An API server hears of the next version of a configuration."""
-        known = self.servers[server]
-        known[path] = min(known.get(path, 0) + 1, len(self.history[path]))
+        self.servers[server][path] = min(self.heard(server, path) + 1, len(self.history[path]))
+
+    def heard(self, server: int, path: str) -> int:
+        """How much of the history of a configuration an API server has heard of."""
+        return max(self._before(path, self.lag), self.servers[server].get(path, 0))
+
+    def hear_all_before(self, lag: timedelta) -> None:
+        """All API servers hear of everything that is older."""
+        for number, server in enumerate(self.servers):
+            server |= {path: max(self._before(path, lag), self.heard(number, path)) for path in CONFIGURATIONS}
+
+    def _before(self, path: str, lag: timedelta) -> int:
+        return sum(at <= self.at - lag for at, _ in self.history[path])
 
     def mount(self, replica: int) -> None:
         """A kubelet writes the newest Secret for its replica."""
@@ -122,33 +127,31 @@ class Town:
 
     def everybody_hears(self) -> None:
         for server in self.servers:
-            server |= {path: len(self.history[path]) for path in SITE.configurations.values()}
+            server |= {path: len(self.history[path]) for path in CONFIGURATIONS}
         for replica in range(len(self.replicas)):
             self.mount(replica)
 
-    def bundles(self, server: int, hook: str) -> list[bytes]:
-        """What an API server verifies a webhook with, in each configuration that it knows."""
-        known = [(path, upto) for path, upto in self.servers[server].items() if upto]
-        return [
-            bundle
-            for path, upto in known
-            for _, name, bundle in stored.bundles(self.history[path][upto - 1])
-            if name == hook
-        ]
-
     def served(self, replica: int) -> Pair | None:
         """The newest good pair that a replica has ever mounted: it keeps what is good."""
-        mounted = (stored.pair(each) for each in reversed(self.history[SITE.serving][: self.replicas[replica]]))
-        return next((each for each in mounted if each and issue.certificates(each.certificate)), None)
+        mounted = self.history[SITE.serving][: self.replicas[replica]]
+        pairs = (rotator.pair(secret) for _, secret in reversed(mounted))
+        return next((pair for pair in pairs if pair and issue.split(pair.certificate)), None)
 
     def refused(self) -> list[tuple[int, int]]:
         """Each API server that would refuse what a replica serves, and the replica."""
+        trusted = [
+            (server, bundle)
+            for server in range(len(self.servers))
+            for path in CONFIGURATIONS
+            for _, configuration in self.history[path][: self.heard(server, path)][-1:]
+            for _, _, bundle in [*rotator.bundles(configuration)][:1]
+        ]
         return [
             (server, replica)
             for replica in range(len(self.replicas))
             if (pair := self.served(replica)) is not None and issue.split(pair.certificate, self.at)
-            for server in range(len(self.servers))
-            if not all(vouched(pair.certificate, each) for each in self.bundles(server, "mutate.gpu-webhook.io"))
+            for server, bundle in trusted
+            if not vouched(pair.certificate, bundle)
         ]
 
 
@@ -162,7 +165,7 @@ class Walker:
     def __init__(self, town: Town) -> None:
         self._town = town
         self.status = Status()
-        self._turns = Turns(self.status, [Rotator(town, town, SITE, TERMS, self.status)])
+        self._turns = Turns(self.status, [Rotator(town, SITE, TERMS, self.status)])
         self._turn: Coroutine[Any, Any, bool] | None = None
 
     def walk(self) -> bool | None:
@@ -188,14 +191,20 @@ class Walker:
         self.__init__(self._town)  # type: ignore[misc]  # a new process
 
 
-def settle(town: Town, walker: Walker, turns: int = 30) -> int:
-    """Take turns, while everybody hears of everything, until there is nothing to do; returns how many."""
-    for taken in range(turns):
+def settle(town: Town, walker: Walker) -> int:
+    """Take turns, while everybody hears of everything, until nothing was done for longer than GRACE.
+
+    Returns in which turn the last thing was done.
+    """
+    last = 0
+    for taken in range(40):
         town.everybody_hears()
         town.at += timedelta(seconds=10)
-        if not walker.whole_turn() and not walker.status.problems:
-            return taken
-    raise AssertionError([each.why for each in walker.status.problems])
+        if walker.whole_turn() or walker.status.problems:
+            last = taken + 1
+        if taken >= last + 7:
+            return last
+    raise AssertionError([problem.why for problem in walker.status.problems])
 
 
 def installed() -> Town:

@@ -20,8 +20,7 @@ from typing import Any
 
 import yaml
 
-from certs.endpoints import Address
-from certs.stored import Site
+from certs.api import Site
 from tests.cluster.accounts import BASE, NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
@@ -160,10 +159,9 @@ class Installation:
     def lay_out(self) -> None:
         """What the manifests have for the Services, and the addresses of the API servers."""
         self.client.in_namespace(NAMESPACE)
-        for manifest in ("deployment.yaml", "certs.yaml"):
-            for each in yaml.safe_load_all((BASE / manifest).read_text()):
-                if each["kind"] == "Service":
-                    self.client.apply(each)
+        for each in yaml.safe_load_all((BASE / "deployment.yaml").read_text()):
+            if each["kind"] == "Service":
+                self.client.apply(each)
         self.publish()
 
     def publish(self) -> None:
@@ -188,12 +186,6 @@ class Installation:
             }
         )
 
-    def bind(self, number: int) -> Address:
-        """A new address for the certificate program's own endpoint, one of its Service."""
-        port = free_port()
-        self.slice(SITE.own_service, NAMESPACE, number, port)
-        return Address(here(), port)
-
     @contextmanager
     def issuer(
         self,
@@ -204,21 +196,19 @@ class Installation:
         rights: str | None = "certs.yaml",
     ) -> Iterator[Issuer]:
         """Run the certificate program, with the rights that a manifest gives it, or that it has already (None)."""
-        host, port = self.bind(number)
-        told = f"127.0.0.1:{free_port()}"
+        port = free_port()
         process = self.planes[0].processes.start(
             f"certs-{number}-{port}",
             *image.command,
             mode,
-            f"--bind={host}:{port}",
-            f"--metrics={told}",
+            f"--metrics=127.0.0.1:{port}",
             *options,
             env={
                 "KUBECONFIG": str(kubeconfig_of(self.planes[0], ACCOUNT, *([rights] if rights else []))),
                 **image.env,
             },
         )
-        made = Issuer(process, f"http://{told}/metrics")
+        made = Issuer(process, f"http://127.0.0.1:{port}/metrics")
         try:
             until(made.is_up, "the certificate program is up", within=60)
             yield made

@@ -25,7 +25,7 @@ PROGRAM = Path(sys.executable).with_name("gpu-webhook")
 MANIFEST = ROOT / "manifests" / "base" / "webhook-configurations.yaml"
 MUTATE = "mutate.gpu-webhook.io"
 VALIDATE = "validate.gpu-webhook.io"
-OF_LEASES = frozenset({"active.gpu-webhook.io", "ping.gpu-webhook.io", "probe.gpu-webhook.io"})
+OF_LEASES = frozenset({"active.gpu-webhook.io", "ping.gpu-webhook.io"})
 """What only the certificate program has called."""
 
 _CALLED = re.compile(

@@ -21,13 +21,10 @@ NAME: Final = "gpu-webhook"
 """Of both configurations, and of the Service. Mutating configurations run in the order of their names. Ours comes
 before those of the back ends (hami, kai, koordinator, volcano), which see the pod as we translated it."""
 
-CERTS: Final = "gpu-webhook-certs"
-"""The Service of the certificate program (`certs/`)."""
-
 LABELS: Final = "gpu-webhook.io/"
 """Leases of the certificate program have a label that begins so and ends in the first word of a webhook's name.
-`probe` calls that program, which so sees which API servers have the present CA bundle. `ping` calls a replica, so
-that it sees which of them reach one; and so does `active`, once pods are brought to be mutated."""
+`ping` calls a replica, so that this program sees which API servers reach one; and so does `active`, once pods are
+brought to be mutated."""
 
 WANTED: Final = "gpu-webhook.io/rules"
 """The annotation with the rules that the certificate program copies when replicas answer (`certs/activation.py`)."""
@@ -35,7 +32,7 @@ WANTED: Final = "gpu-webhook.io/rules"
 WARNING_SECONDS: Final = 2
 """A warning that comes too late stands in the status and the events of the object, too: nobody waits long for it."""
 
-_ALWAYS_ACTIVE: Final = frozenset({"ping.gpu-webhook.io", "probe.gpu-webhook.io"})
+_ALWAYS_ACTIVE: Final = "ping.gpu-webhook.io"
 _PODS: Final = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 _SUBRESOURCES: Final = {**_PODS, "resources": ["pods/ephemeralcontainers", "pods/resize", "pods/status"]}
 """A rule on pods covers no subresource: each that is looked at is named."""
@@ -135,7 +132,7 @@ def _custom(rulebook: Rulebook) -> Iterator[dict[str, Any]]:
 def inactive(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration as it is applied: webhooks of pods without rules, which stand in the annotation WANTED."""
     hooks = configuration["webhooks"]
-    wanted = {hook["name"]: hook["rules"] for hook in hooks if hook["name"] not in _ALWAYS_ACTIVE}
+    wanted = {hook["name"]: hook["rules"] for hook in hooks if hook["name"] != _ALWAYS_ACTIVE}
     lines = ",\n  ".join(f"{json.dumps(name)}: {_lines(rules)}" for name, rules in wanted.items())
     metadata = {**configuration["metadata"], "annotations": {WANTED: f"{{\n  {lines}\n}}"}}
     without = [
@@ -160,15 +157,14 @@ def _lines(rules: Sequence[Any]) -> str:
 def _of_leases(configuration: str, path: str, namespace: str) -> Iterator[dict[str, Any]]:
     """The webhooks that only the certificate program has called, by Leases of its own."""
     if configuration == "mutating":
-        yield _of_lease("active", NAME, f"/{path}", namespace)
-    yield _of_lease("ping", NAME, f"/{path}", namespace)
-    yield _of_lease("probe", CERTS, f"/probe/{configuration}", namespace)
+        yield _of_lease("active", path, namespace)
+    yield _of_lease("ping", path, namespace)
 
 
-def _of_lease(name: str, service: str, path: str, namespace: str) -> dict[str, Any]:
+def _of_lease(name: str, path: str, namespace: str) -> dict[str, Any]:
     return {
         "name": f"{name}.gpu-webhook.io",
-        "clientConfig": {"service": {"namespace": namespace, "name": service, "port": 443, "path": path}},
+        "clientConfig": {"service": {"namespace": namespace, "name": NAME, "port": 443, "path": f"/{path}"}},
         "rules": [_rule(_LEASES, ["CREATE"])],
         "matchPolicy": "Equivalent",
         "namespaceSelector": {"matchLabels": {NAME_LABEL: namespace}},
