@@ -21,7 +21,8 @@ def _families() -> dict[str, str]:
     page = metrics.render(metrics.Metrics(["mutate"]), "").decode()
     served = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
     settled = re.findall(r'metrics\.family\("(\w+)"', (ROOT / "webhook" / "settler" / "settler.py").read_text())
-    issuing = re.findall(r'_head\("(\w+)"', (ROOT / "certs" / "page.py").read_text())
+    turns = (ROOT / "certs" / "turns.py").read_text()
+    issuing = [name for name, _ in re.findall(r'\("(\w+)", "(gauge|counter)"', turns)]
     others = [f"gpu_webhook_{name}" for name in settled] + [f"gpu_webhook_certs_{name}" for name in issuing]
     assert len(others) > 10
     kinds = {True: "counter", False: "gauge"}
