@@ -41,7 +41,7 @@ ROTATIONS = 1000 if SOAK else 50
 FAST = ("--leaf-lifetime=90s", "--ca-lifetime=6m", "--renew-at=0.025", "--overlap=2s", "--idle=0.2s")
 """A leaf is due after 2.3 s, a CA after 4.5 s, and both are valid for long."""
 
-STEADY = ("--overlap=2s", "--idle=1s")
+STEADY = ("--overlap=5s", "--idle=1s")
 DAY = timedelta(days=1)
 
 
