@@ -205,7 +205,7 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
         try:
             answer = pasted.answer(asked, loaded.rulebook, there)
             explanations, problems = (
-                answer.found,
+                answer.explanations,
                 [*answer.problems, *(Problem("", advice_line) for advice_line in answer.advice)],
             )
         except UnreadableError as unreadable:
@@ -241,7 +241,7 @@ def _api(app: Flask, rules: LoadedRules, standings: Standings) -> None:
             answered = pasted.answer(_pasted(body, request.args), rulebook, there)
         except UnreadableError as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
-        return _json(contract(answered.found))
+        return _json(contract(answered.explanations))
 
 
 def _inventory(app: Flask, rules: LoadedRules, source: Source) -> None:
