@@ -335,7 +335,7 @@ def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
 
     # The resources, claims and variables of each container.
     for container in pod.containers:
-        _, listed, index = container.path
+        listed, index = str(container.path[1]), container.path[2]
         here = [assignment for assignment in served if assignment.demand.container.path == container.path]
         raw = dict(spec[listed][index])
         resources = dict(raw.get("resources") or {})
