@@ -130,7 +130,9 @@ def test_a_mistake_in_what_is_around_is_said_with_its_line(client: FlaskClient) 
 
 
 def test_what_the_api_server_refuses_is_refused_here_too(client: FlaskClient) -> None:
-    assert 'GPU007 the API server refuses this: "Demo" is no name of an object' in explained(client, pod("1", "Demo"))
+    labelled = pod("1").replace('"gpu": "1"', '"gpu": "1", "team": "a b"')
+
+    assert 'GPU007 the API server refuses this: "a b" is no value of a label' in explained(client, labelled)
 
 
 def test_back_ends_that_are_not_enabled_are_folded_away_unless_one_is_asked_about(client: FlaskClient) -> None:

@@ -47,7 +47,7 @@ def test_what_is_removed_has_its_rule() -> None:
 def test_a_mapping_that_becomes_empty_stays_readable() -> None:
     before = {"limits": {"gpu": "1"}}
 
-    assert changed(Remove(("limits", "gpu"), "r:1"), before=before) == ["-limits:", "-  gpu: '1'", "+limits: {}"]
+    assert changed(Remove(("limits", "gpu"), "r:1"), before=before) == ["-limits:", "-  gpu: '1'  r:1", "+limits: {}"]
 
 
 def test_elements_are_added_at_the_end_each_with_its_rule() -> None:

@@ -9,6 +9,7 @@ something else, without a word.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -122,18 +123,11 @@ def _amounts(before: Assignment, after: Assignment) -> Iterator[str]:
     both = "share" in after.mode.verbs and before.request.cores is not None
     if both and before.request.cores != 100 * (before.request.memory_share or 0):
         yield f"{after.backend.name} gives one part of memory and compute: the larger of both"
-    limited = "share" in after.mode.verbs or "cores" in _written(after) or after.request.profile is not None
+    written = {output.what for name, output in after.mode.amounts.items() if name in after.amounts}
+    limited = "share" in after.mode.verbs or "cores" in written or after.request.profile is not None
     if before.request.devices == "part" and before.request.cores is None and limited:
-        src, dst = before.backend.name, after.backend.name
-        yield f"{src} does not limit compute here, and {dst} does{_limit(after)}"
-
-
-def _written(served: Assignment) -> set[str]:
-    return {output.what for name, output in served.mode.amounts.items() if name in served.amounts}
-
-
-def _limit(served: Assignment) -> str:
-    return f": to {show(served.request.cores)}%" if served.request.cores is not None else ""
+        limit = f": to {show(after.request.cores)}%" if after.request.cores is not None else ""
+        yield f"{before.backend.name} does not limit compute here, and {after.backend.name} does{limit}"
 
 
 def _is_cut(served: Assignment) -> bool:
@@ -157,7 +151,9 @@ def has_as_well(unread: Unread, before: Sequence[Assignment], rulebook: Rulebook
 def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Iterator[str]:
     """What stays on the pod and only other back ends read: keys of annotations, labels and node labels."""
     own = _keys(assignment.backend for assignment in planned)
-    others = _all_keys(rulebook)
+    others: Mapping[str, Sequence[str]] | None = rulebook.cache.get(left)
+    if others is None:  # made once for each rulebook
+        others = rulebook.cache[left] = _keys(rulebook.backends.values())
     for section, _ in METADATA:
         for key, value in getattr(after, section).items():
             if key in others and key not in own:
@@ -178,14 +174,6 @@ def _keys(backends: Iterable[Backend]) -> Mapping[str, Sequence[str]]:
             for key in (*outputs.annotations, *outputs.labels, *outputs.node_affinity):
                 keys.setdefault(key, {})[backend.name] = None
     return {key: [*names] for key, names in keys.items()}
-
-
-def _all_keys(rulebook: Rulebook) -> Mapping[str, Sequence[str]]:
-    """The keys of every loaded rule; made once for each rulebook."""
-    keys: Mapping[str, Sequence[str]] | None = rulebook.cache.get(_all_keys)
-    if keys is None:
-        keys = rulebook.cache[_all_keys] = _keys(rulebook.backends.values())
-    return keys
 
 
 # A pod of one GPU system, rewritten for another: understood by the rule of the one, translated by that of the other.
@@ -275,25 +263,19 @@ def _completed(served: Assignment, pod: Pod, rulebook: Rulebook) -> untranslate.
     if served.demand.request is not None:
         return untranslate.Completed(served, list(untranslate.own(served.backend, pod)))
     try:
-        for completed in _on_its_nodes(served, pod, rulebook):
-            return completed
+        # Each back end to whose nodes the pod is bound, where a device is a part of one.
+        reach = NodeSelection(pod, rulebook)
+        for candidate in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
+            if isinstance(candidate, Assignment):
+                with suppress(CannotExpressError):
+                    completed = untranslate.complete(candidate, pod, rulebook)
+                    if completed.served.request.devices != "whole" and reach.binds_to(completed.served):
+                        return completed
         return untranslate.complete(served, pod, rulebook)
     except CannotExpressError as reason:
         path = extended_resources.where(served.demand.container, next(iter(served.demand.extended.amounts)))
         violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix)
         raise Refusal(replace(violation, rule=served.backend.rule)) from reason
-
-
-def _on_its_nodes(served: Assignment, pod: Pod, rulebook: Rulebook) -> Iterator[untranslate.Completed]:
-    """The container as each back end reads it to whose nodes the pod is bound, and a device is a part of one."""
-    reach = NodeSelection(pod, rulebook)
-    for candidate in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
-        try:
-            done = untranslate.complete(candidate, pod, rulebook) if isinstance(candidate, Assignment) else None
-        except CannotExpressError:
-            continue
-        if done and done.served.request.devices != "whole" and reach.binds_to(done.served):
-            yield done
 
 
 def _carried(served: Assignment, rulebook: Rulebook) -> GpuRequest:
@@ -327,9 +309,14 @@ def _neutral(pod: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rul
     owners = [assignment.backend for assignment in served]
     staying = {unread.key for unread in kept}
     for section in ("annotations", "labels"):
-        left = metadata.get(section) or {}
-        entries = {key: value for key, value in left.items() if not (_about_backend(key) or key.startswith(named))}
-        entries = {k: v for k, v in entries.items() if not any(untranslate.constrains(k, owner) for owner in owners)}
+        entries = {
+            key: value
+            for key, value in (metadata.get(section) or {}).items()
+            # What names the system that served the pod so far, notes what it did, or is a constraint of it.
+            if not key.startswith((annotation("gpu-backend", ""), claimed(""), *named))
+            and key not in {NOTE, CONTAINER, "gpu-backend", PREFIX + "backend"}
+            and not any(untranslate.constrains(key, owner) for owner in owners)
+        }
         entries |= {key: value for key, value in getattr(pod, section).items() if key in staying}
         if all(assignment.request.claim is None for assignment in served):
             # Labels or annotations without the words for claims, which ask in resources by now.
@@ -341,32 +328,21 @@ def _neutral(pod: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rul
     return {**bare, "metadata": metadata}
 
 
-def _about_backend(key: str) -> bool:
-    """Whether a key names the system that served the pod so far, or notes what it did."""
-    own = key.startswith((annotation("gpu-backend", ""), claimed("")))
-    return own or key in {NOTE, CONTAINER, "gpu-backend", PREFIX + "backend"}
-
-
 def _planned(bare: Pod, served: Sequence[Assignment], rulebook: Rulebook) -> Plan:
     """The plan with the cards that the first back end gives; with any, if the other cannot select these."""
-    planned = _plan(
-        bare, {assignment.demand.container.name: assignment for assignment in served}, rulebook, same_cards=True
-    )
-    if any(violation.code != "GPU303" for violation in planned.violations) or not planned.violations:
-        return planned
-    other = _plan(
-        bare, {assignment.demand.container.name: assignment for assignment in served}, rulebook, same_cards=False
-    )
-    return planned if other.violations else other
-
-
-def _plan(bare: Pod, served: Mapping[str, Assignment], rulebook: Rulebook, *, same_cards: bool) -> Plan:
-    interpretation = interpret(bare, rulebook)
-    interpretation.asked = [
-        _asking(request, served.get(request.container.name), rulebook, same_cards=same_cards)
-        for request in interpretation.asked
-    ]
-    return plan.make(bare, rulebook, interpretation=interpretation)
+    assignments = {assignment.demand.container.name: assignment for assignment in served}
+    plans = []
+    for same_cards in (True, False):
+        interpretation = interpret(bare, rulebook)
+        interpretation.asked = [
+            _asking(request, assignments.get(request.container.name), rulebook, same_cards=same_cards)
+            for request in interpretation.asked
+        ]
+        plans.append(plan.make(bare, rulebook, interpretation=interpretation))
+        violations = plans[0].violations
+        if not violations or any(violation.code != "GPU303" for violation in violations):
+            break
+    return plans[0] if plans[-1].violations else plans[-1]
 
 
 def _asking(

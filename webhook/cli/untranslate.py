@@ -8,10 +8,9 @@ a partition, and a list of product names is a list of models.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from webhook.core.backends import amounts, cards, read_back, translate
@@ -70,35 +69,61 @@ def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
     served = _by_nodes(_by_marks(served, pod), bounds)
     reach = NodeSelection(pod, rulebook)
     if not reach.allows(served):
-        raise _elsewhere(served, reach)
+        nodes = " and ".join(map(str, reach.pool(served)))
+        message = f"a device of {served.backend.name} is on nodes {nodes}, and the pod selects others"
+        fix = "set the parameters of the rule in the Cluster document as those nodes are, or name another back end"
+        raise CannotExpressError("GPU405", message, fix)
+
+    # The cards that every line about models allows, None for any.
     unread: list[Unread] = []
     notes: list[str] = []
     allowed: Sequence[Card] | None = None
-    for line in _said(served, pod, bounds):
+    for line in _lines_about_models(served, pod, bounds):
         meant = {part: _meant(line.output, part, served.backend, rulebook) for part in line.parts}
         unknown = [part for part, among in meant.items() if not among]
         excludes = "lookalikes" in line.output.words
         if unknown or (excludes and allowed is None):
             unread.append(Unread(line.where, line.key, shown(", ".join(unknown or line.parts))))
+        every = {card.model: card for among in meant.values() for card in among}
         if excludes:
-            without = _all(meant.values())
-            allowed = None if allowed is None else [card for card in allowed if card not in without]
+            allowed = None if allowed is None else [card for card in allowed if card not in every.values()]
             continue
-        able = _all(_called(part, cards_, rulebook) for part, cards_ in meant.items())
-        notes += _narrowed(line, able, _all(meant.values()))
-        allowed = able if allowed is None else [card for card in able if card in allowed]
-    told = _Told(allowed, unread, notes)
-    named = served.request.models or tuple(card.model for card in told.allowed or ())
-    named_cards = [rulebook.devices[model.lower()] for model in named]
-    if len(named_cards) == 1:
-        served = _on_card(served, named_cards[0])
-    request = replace(served.request, models=named, placement=_placement(served, pod))
-    card = named_cards[0] if len(named_cards) == 1 else served.card
+        able: dict[str, Card] = {}
+        for part, among in meant.items():
+            # Of the cards whose names hold the part, those that are called so; all of them if none is.
+            called = [card for card in cards.read_model(part, rulebook) if card in among]
+            able |= {card.model: card for card in called or among}
+        if more := len(every) - len(able):
+            others = f"{more} other models whose names hold a part of it are left out"
+            notes.append(f"{line.where} is read as {', '.join(able)}; {others}")
+        allowed = [card for card in able.values() if allowed is None or card in allowed]
+
+    models = served.request.models or tuple(card.model for card in allowed or ())
+    named = [rulebook.devices[model.lower()] for model in models]
+    if len(named) == 1:
+        served = _on_card(served, named[0])
+    request = replace(served.request, models=models, placement=_placement(served, pod))
+    card = named[0] if len(named) == 1 else served.card
     if card is not None and served.mode.when.devices == "profile" and request.devices == "part":
         request = translate.cut_partition(request, card, served.backend)
     served = replace(served, request=request, card=card)
-    others = [*_otherwise(served, pod, rulebook), *own(served.backend, pod), *_excluded(served.mode, pod)]
-    return Completed(served, [*told.unread, *others], told.notes)
+
+    # What the pod says in a line of the rule that the rule would not say for this request.
+    for section, _ in METADATA:
+        present = getattr(pod, section)
+        for key, output in getattr(served.mode.outputs, section).items():
+            computed = output.words and not output.is_number and not is_about_models(output)
+            if key in present and computed and inject.text(output, served, rulebook) != present[key]:
+                unread.append(Unread(field_path(("metadata", section, key)), key, shown(str(present[key]))))
+    unread += own(served.backend, pod)
+    # Expressions on the rule's node labels that do not select a value.
+    for term in node_affinity.terms(pod):
+        for expression in term.get("matchExpressions") or ():
+            key, operator = str(expression.get("key")), str(expression.get("operator"))
+            if key in served.mode.outputs.node_affinity and operator not in _SELECTING:
+                values = shown(", ".join(expression.get("values") or ()))
+                unread.append(Unread("", key, f"the node affinity {key} {operator} {values}"))
+    return Completed(served, unread, notes)
 
 
 def _on_card(served: Assignment, card: Card) -> Assignment:
@@ -182,38 +207,7 @@ def _filling(template: str, value: str) -> Mapping[str, str]:
     return match.groupdict() if match else {}
 
 
-def _elsewhere(served: Assignment, reach: NodeSelection) -> CannotExpressError:
-    nodes = " and ".join(map(str, reach.pool(served)))
-    message = f"a device of {served.backend.name} is on nodes {nodes}, and the pod selects others"
-    fix = "set the parameters of the rule in the Cluster document as those nodes are, or name another back end"
-    return CannotExpressError("GPU405", message, fix)
-
-
 # Models
-
-
-class _Told(NamedTuple):
-    """The cards that every line allows, None for any; and what is said of models that a request cannot say."""
-
-    allowed: Sequence[Card] | None
-    unread: Sequence[Unread]
-    notes: Sequence[str]
-
-
-def _all(groups: Iterable[Sequence[Card]]) -> Sequence[Card]:
-    return list({card.model: card for among in groups for card in among}.values())
-
-
-def _called(name: str, able: Sequence[Card], rulebook: Rulebook) -> Sequence[Card]:
-    """Of the cards whose names hold a part, those that are called so; all of them if none is."""
-    return [card for card in cards.read_model(name, rulebook) if card in able] or able
-
-
-def _narrowed(line: _Line, called: Sequence[Card], meant: Sequence[Card]) -> Iterator[str]:
-    more = len(meant) - len(called)
-    if more:
-        names = ", ".join(card.model for card in called)
-        yield f"{line.where} is read as {names}; {more} other models whose names hold a part of it are left out"
 
 
 class _Line(NamedTuple):
@@ -225,7 +219,7 @@ class _Line(NamedTuple):
     parts: Sequence[str]
 
 
-def _said(served: Assignment, pod: Pod, bounds: Bounds) -> Sequence[_Line]:
+def _lines_about_models(served: Assignment, pod: Pod, bounds: Bounds) -> Sequence[_Line]:
     """The lines that select models, then those that exclude some."""
     outputs, lines = served.mode.outputs, []
     for section, _ in METADATA:
@@ -250,17 +244,14 @@ def _meant(output: Output, text: str, backend: Backend, rulebook: Rulebook) -> S
     """The cards that one name means to the system; where it looks for parts of names, all that have it."""
     part, able = text.lower(), cards.card_served(backend, rulebook)
     if isinstance(output, Amount) and (output.substring or output.what == "lookalikes"):
-        return [card for card in able if part and any(part in name for name in _names(card))]
-    return [card for card in able if any(_is(written, part) for written in cards.texts(output, card))]
-
-
-def _names(card: Card) -> Iterator[str]:
-    """What systems that look for a part of a name look at: a product, perhaps after its vendor."""
-    yield from (f"{card.vendor}-{name}".lower() for name in (*card.names, card.model))
-
-
-def _is(written: str, name: str) -> bool:
-    return written.lower() == name or bool(_filling(written, name))
+        # Systems that look for a part of a name look at a product, perhaps after its vendor.
+        names = {card.model: [f"{card.vendor}-{name}".lower() for name in (*card.names, card.model)] for card in able}
+        return [card for card in able if part and any(part in name for name in names[card.model])]
+    return [
+        card
+        for card in able
+        if any(written.lower() == part or _filling(written, part) for written in cards.texts(output, card))
+    ]
 
 
 # What else is said
@@ -280,16 +271,6 @@ def _placement(served: Assignment, pod: Pod) -> str | None:
     return None
 
 
-def _otherwise(served: Assignment, pod: Pod, rulebook: Rulebook) -> Iterator[Unread]:
-    """What the pod says in a line of the rule that the rule would not say for this request."""
-    for section, _ in METADATA:
-        present = getattr(pod, section)
-        for key, output in getattr(served.mode.outputs, section).items():
-            computed = output.words and not output.is_number and not is_about_models(output)
-            if key in present and computed and inject.text(output, served, rulebook) != present[key]:
-                yield Unread(field_path(("metadata", section, key)), key, shown(str(present[key])))
-
-
 def own(backend: Backend, pod: Pod) -> Iterator[Unread]:
     """The annotations and labels that are constraints of a back end."""
     for section, _ in METADATA:
@@ -303,109 +284,82 @@ def constrains(key: str, backend: Backend) -> bool:
     return any(fnmatchcase(key, pattern) for pattern in backend.constraints)
 
 
-def _excluded(mode: Mode, pod: Pod) -> Iterator[Unread]:
-    """Expressions on the rule's node labels that do not select a value."""
-    for term in node_affinity.terms(pod):
-        for expression in term.get("matchExpressions") or ():
-            key, operator = str(expression.get("key")), str(expression.get("operator"))
-            if key in mode.outputs.node_affinity and operator not in _SELECTING:
-                values = shown(", ".join(expression.get("values") or ()))
-                yield Unread("", key, f"the node affinity {key} {operator} {values}")
-
-
 # A pod without what its back end needed: the inverse of `plan` and `inject`, as far as rules tell.
 
 
 def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
     """The pod as its author might have written it before a back end was chosen, without empty mappings and lists."""
+    modes = [assignment.mode for assignment in served]
+    injected = [assignment.backend.inject for assignment in served]
+
+    # The annotations and labels that neither a rule nor the back end's scheduler wrote.
     metadata = dict(pod.raw.get("metadata") or {})
+    companions = [mode.companions for mode in modes if mode.companions is not None]
     for section in ("annotations", "labels"):
-        # The annotations or labels that neither a rule nor the back end's scheduler wrote.
-        present = metadata.get(section) or {}
         written = [
             {key.replace(CONTAINER, assignment.demand.container.name): output for key, output in outputs.items()}
             for assignment in served
             for outputs in [getattr(assignment.mode.outputs, section)]
         ]
-        companions = [assignment.mode.companions for assignment in served if assignment.mode.companions is not None]
         left = {
             key: value
-            for key, value in present.items()
+            for key, value in (metadata.get(section) or {}).items()
             if not any(key in outputs and outputs[key].wrote(value) for outputs in written)
             and not any(companion.reserves(key) for companion in companions)
         }
         metadata = with_value(metadata, section, left)
+
+    # The fields of the spec that something is injected into; a name is the author's unless a rule writes it.
     spec = dict(pod.spec)
-    for key, left in _fields(pod, served).items():
-        spec = with_value(spec, key, left)
-    for container in pod.containers:
-        path = container.path[1:]
-        here = [assignment for assignment in served if assignment.demand.container.path == container.path]
-        spec = _replaced(spec, path, partial(_container, served=here))
-    return {**pod.raw, "metadata": metadata, "spec": spec}
-
-
-def with_value(holder: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """The mapping with the value, or without the key if the value is empty; the order of keys stays."""
-    return {name: value if name == key else entry for name, entry in holder.items() if name != key or value}
-
-
-def _replaced(holder: Any, path: Sequence[str | int], change: Callable[[Any], Any]) -> Any:
-    if not path:
-        return change(holder)
-    step, rest = path[0], path[1:]
-    if isinstance(step, int):
-        return [_replaced(entry, rest, change) if index == step else entry for index, entry in enumerate(holder)]
-    return {key: _replaced(value, rest, change) if key == step else value for key, value in holder.items()}
-
-
-def _container(raw: Mapping[str, Any], served: Sequence[Assignment]) -> dict[str, Any]:
-    container = dict(raw)
-    resources = dict(container.get("resources") or {})
-    owned = {name for assignment in served for name in assignment.backend.owns}
-    for section in ("limits", "requests"):
-        left = {name: value for name, value in (resources.get(section) or {}).items() if name not in owned}
-        resources = with_value(resources, section, left)
-    names = {
-        name
-        for assignment in served
-        for name in inject.claim_names(assignment.demand.container)
-        if assignment.mode.claims
+    writers = {
+        "schedulerName": [injection.scheduler for injection in injected],
+        "runtimeClassName": [injection.runtime_class for injection in injected],
     }
-    kept = [claim for claim in resources.get("claims") or () if claim.get("name") not in names]
-    env = [entry for entry in container.get("env") or () if not _injected(entry, served)]
-    return with_value(with_value(container, "resources", with_value(resources, "claims", kept)), "env", env)
-
-
-def _injected(variable: Mapping[str, Any], served: Sequence[Assignment]) -> bool:
-    outputs = (assignment.mode.outputs.env for assignment in served)
-    name = variable.get("name")
-    return any(name in env and env[name].wrote(variable.get("value")) for env in outputs if name)
-
-
-def _fields(pod: Pod, served: Sequence[Assignment]) -> Mapping[str, Any]:
-    """What is left of each field of the spec that something is injected into."""
-    spec, injected = pod.spec, [assignment.backend.inject for assignment in served]
+    for key, constants in writers.items():
+        if any(constant and constant.value == spec.get(key) for constant in constants):
+            spec = with_value(spec, key, None)
     tolerations = [dict(toleration) for injection in injected for toleration, _ in injection.tolerations]
-    labels = {key for assignment in served for key in assignment.mode.outputs.node_affinity}
+    node_labels = {key for mode in modes for key in mode.outputs.node_affinity}
     claims = {
         name
         for assignment in served
         if assignment.mode.claims
         for name in inject.claim_names(assignment.demand.container)
     }
-    return {
-        "schedulerName": _unless(spec.get("schedulerName"), [injection.scheduler for injection in injected]),
-        "runtimeClassName": _unless(
-            spec.get("runtimeClassName"), [injection.runtime_class for injection in injected]
-        ),
-        "tolerations": [toleration for toleration in spec.get("tolerations") or () if toleration not in tolerations],
-        "nodeSelector": {key: value for key, value in (spec.get("nodeSelector") or {}).items() if key not in labels},
-        "affinity": node_affinity.without(pod, labels) if spec.get("affinity") else None,
-        "resourceClaims": [claim for claim in spec.get("resourceClaims") or () if claim.get("name") not in claims],
-    }
+    selector = {key: value for key, value in (spec.get("nodeSelector") or {}).items() if key not in node_labels}
+    tolerated = [toleration for toleration in spec.get("tolerations") or () if toleration not in tolerations]
+    claimed = [claim for claim in spec.get("resourceClaims") or () if claim.get("name") not in claims]
+    spec = with_value(with_value(spec, "tolerations", tolerated), "nodeSelector", selector)
+    spec = with_value(spec, "affinity", node_affinity.without(pod, node_labels) if spec.get("affinity") else None)
+    spec = with_value(spec, "resourceClaims", claimed)
+
+    # The resources, claims and variables of each container.
+    for container in pod.containers:
+        listed, index = str(container.path[1]), container.path[2]
+        here = [assignment for assignment in served if assignment.demand.container.path == container.path]
+        raw = dict(spec[listed][index])
+        resources = dict(raw.get("resources") or {})
+        owned = {name for assignment in here for name in assignment.backend.owns}
+        for kind in ("limits", "requests"):
+            left = {name: value for name, value in (resources.get(kind) or {}).items() if name not in owned}
+            resources = with_value(resources, kind, left)
+        names = set(inject.claim_names(container)) if any(assignment.mode.claims for assignment in here) else set()
+        kept = [claim for claim in resources.get("claims") or () if claim.get("name") not in names]
+        raw = with_value(raw, "resources", with_value(resources, "claims", kept))
+        writers_of_env = [assignment.mode.outputs.env for assignment in here]
+        env = [
+            variable
+            for variable in raw.get("env") or ()
+            if not any(
+                (name := variable.get("name")) in outputs and outputs[name].wrote(variable.get("value"))
+                for outputs in writers_of_env
+            )
+        ]
+        raw = with_value(raw, "env", env)
+        spec[listed] = [raw if at == index else other for at, other in enumerate(spec[listed])]
+    return {**pod.raw, "metadata": metadata, "spec": spec}
 
 
-def _unless(present: Any, constants: Iterable[Constant | None]) -> Any:
-    """What the author wrote; None where it is what a rule writes."""
-    return None if any(constant and constant.value == present for constant in constants) else present
+def with_value(holder: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """The mapping with the value, or without the key if the value is empty; the order of keys stays."""
+    return {name: value if name == key else entry for name, entry in holder.items() if name != key or value}

@@ -45,7 +45,15 @@ HEADERS: Final = {
 def refusal(method: str, headers: Headers, bound: str) -> str | None:
     """Why a request is refused, None if it is not; `bound` is the host that the console listens on."""
     host = headers.get("Host", "")
-    if not _is_ours(_name(host), bound):
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        name = ""
+    ours = name == "localhost" or name.endswith(".localhost") or (name and name == bound.lower())
+    if not ours and (address := _address(name)) is not None:  # an address needs no DNS
+        own = _address(bound)
+        ours = address.is_loopback or address == own or (own is not None and own.is_unspecified)
+    if not ours:
         return (
             f'the console answers to the names of this machine, not to "{host[:100]}": '
             "open it as localhost or 127.0.0.1, or start it with --bind and the name you use"
@@ -55,23 +63,6 @@ def refusal(method: str, headers: Headers, bound: str) -> str | None:
     if method not in {"GET", "HEAD"} and not from_here:
         return "the console takes posts from its own page and from programs, not from other web sites"
     return None
-
-
-def _name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
-    except ValueError:
-        return ""
-
-
-def _is_ours(name: str, bound: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost") or (name and name == bound.lower()):
-        return True
-    address = _address(name)
-    if address is None:
-        return False
-    listens_everywhere = (own := _address(bound)) is not None and own.is_unspecified
-    return address.is_loopback or address == own or listens_everywhere  # an address needs no DNS
 
 
 def _address(name: str) -> IPv4Address | IPv6Address | None:
@@ -104,13 +95,15 @@ def create_app(
     rules: Path, bound: str = "127.0.0.1", source: Source | None = None, standings: Standings | None = None
 ) -> Flask:
     """The console over the rule files of a directory; `bound` is the host that it listens on."""
-    source = source or Source()
+    source, standings = source or Source(), standings or Standings()
+    watched = LoadedRules(rules, source.around)
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = pasted.MAX_BYTES + ROOM
     app.config["MAX_FORM_MEMORY_SIZE"] = pasted.MAX_BYTES + ROOM
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     app.jinja_env.filters.update(
-        breakable=_breakable,
+        # A field path that a narrow page can break where a person would.
+        breakable=lambda path: escape(path).replace("[", Markup("<wbr>[")).replace(".", Markup("<wbr>.")),
         place=lambda rule: rule.rpartition("(")[2].removesuffix(")"),  # of `hami-vgpu (hami-vgpu.yaml:48)`
         short=short,
         memory=memory,
@@ -119,22 +112,9 @@ def create_app(
         selection=tenants.selection,
         ends=tenants.ends,
     )
-    watched = LoadedRules(rules, source.around)
-    _guard(app, bound)
-    standings = standings or Standings()
-    _pages(app, watched, standings)
-    _api(app, watched, standings)
-    _inventory(app, watched, source)
-    _tenants(app, watched, standings)
-    return app
 
+    # Every request and every answer.
 
-def _breakable(path: str) -> Markup:
-    """A field path that a narrow page can break where a person would."""
-    return escape(path).replace("[", Markup("<wbr>[")).replace(".", Markup("<wbr>."))
-
-
-def _guard(app: Flask, bound: str) -> None:
     @app.before_request
     def refuse() -> None:
         if reason := refusal(request.method, request.headers, bound):
@@ -162,104 +142,60 @@ def _guard(app: Flask, bound: str) -> None:
             response.headers["Allow"] = ", ".join(allowed)
         return response
 
+    # What is loaded, and pods that are tried.
 
-def _pages(app: Flask, rules: LoadedRules, standings: Standings) -> None:
     @app.get("/")
     def begin() -> str:
-        loaded = rules.now()
-        backend, text = _chosen(loaded)
+        """The form, with what the address asks for: an example of a back end, or a pod to begin with."""
+        loaded = watched.now()
+        text = pasted.TRIES.get(request.args.get("try", ""), pasted.TRIES["share"]).text
+        backend = request.args.get("backend", "")
+        if loaded.rulebook is None or backend not in loaded.rulebook.backends:
+            return _page(loaded, Pasted(text.encode()), standings)
+        examples = loaded.rulebook.backends[backend].examples
+        number = request.args.get("example", type=int)
+        if number is not None and 0 < number <= len(examples):
+            text = pasted.tries_for(examples[number - 1])
         return _page(loaded, Pasted(text.encode(), backend=backend), standings)
 
     @app.post("/")
     def explained() -> str:
-        return _page(
-            rules.now(), _pasted(request.form.get("text", "").encode(errors="replace"), request.form), standings
-        )
+        text = request.form.get("text", "").encode(errors="replace")
+        return _page(watched.now(), _pasted(text, request.form), standings)
 
-
-def _pasted(text: bytes, texts: Mapping[str, str]) -> Pasted:
-    """What stands in the fields of the form, or in the address, beside the text."""
-    fields = {name: texts.get(name, "").strip() for name in ("namespace", "user", "at", "backend")}
-    return Pasted(text, texts.get("around", "").encode(errors="replace"), **fields)
-
-
-def _chosen(loaded: Loaded) -> tuple[str, str]:
-    """What the address asks for: one of the examples of a back end, or of the pods to begin with."""
-    chosen = pasted.TRIES.get(request.args.get("try", ""), pasted.TRIES["share"])
-    backend = request.args.get("backend", "")
-    if loaded.rulebook is None or backend not in loaded.rulebook.backends:
-        return "", chosen.text
-    examples = loaded.rulebook.backends[backend].examples
-    number = request.args.get("example", type=int)
-    if number is None or not 0 < number <= len(examples):
-        return backend, chosen.text
-    return backend, pasted.tries_for(examples[number - 1])
-
-
-def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
-    explanations: Sequence[Explanation] = ()
-    problems: Sequence[Problem] = ()
-    error = None
-    there, unknown = standings.there()
-    if loaded.rulebook is not None:
-        try:
-            answer = pasted.answer(asked, loaded.rulebook, there)
-            explanations, problems = (
-                answer.found,
-                [*answer.problems, *(Problem("", advice_line) for advice_line in answer.advice)],
-            )
-        except UnreadableError as unreadable:
-            error = unreadable
-    return render_template(
-        "page.html",
-        rules=loaded.contract(),
-        unseen=loaded.unseen or unknown,
-        tries=pasted.TRIES,
-        asked=asked,
-        views=[view(explanation) for explanation in explanations[:SHOWN]],
-        hidden=len(explanations[SHOWN:]),
-        denied=sum(not explanation.decision.allowed for explanation in explanations),
-        problems=problems,
-        error=error,
-    )
-
-
-def _api(app: Flask, rules: LoadedRules, standings: Standings) -> None:
     @app.get("/api/rules")
     def what_is_loaded() -> Response:
-        return _json(rules.now().contract())
+        return _json(watched.now().contract())
 
     @app.post("/api/explain")
     def explain() -> Response:
-        rulebook = _usable(rules)
+        rulebook = _usable(watched)
         if len(body := request.get_data()) > pasted.MAX_BYTES:
             raise RequestEntityTooLarge
         there, unknown = standings.there()
         if unknown:
             return _json({"error": unknown}, HTTPStatus.SERVICE_UNAVAILABLE)
         try:
-            answered = pasted.answer(_pasted(body, request.args), rulebook, there)
+            answer = pasted.answer(_pasted(body, request.args), rulebook, there)
         except UnreadableError as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
-        return _json(contract(answered.found))
+        return _json(contract(answer.explanations))
 
+    # The global view, and the tenants.
 
-def _inventory(app: Flask, rules: LoadedRules, source: Source) -> None:
     @app.get("/inventory")
     def what_there_is() -> str:
-        loaded = rules.now()
+        loaded = watched.now()
         sight = source.now(loaded.rulebook) if loaded.rulebook else None
         return render_template("inventory.html", rules=loaded.contract(), unseen=None, sight=sight, most=MOST_ROWS)
 
     @app.get("/api/inventory")
     def the_same_for_scripts() -> Response:
-        return _contract(source.now(_usable(rules)), Overview.contract)
+        return _contract(source.now(_usable(watched)), Overview.contract)
 
-
-def _tenants(app: Flask, rules: LoadedRules, standings: Standings) -> None:
     @app.get("/tenants")
     def who_uses_what() -> str:
-        loaded = rules.now()
+        loaded = watched.now()
         return render_template(
             "tenants.html",
             rules=loaded.contract(),
@@ -274,7 +210,42 @@ def _tenants(app: Flask, rules: LoadedRules, standings: Standings) -> None:
 
     @app.get("/api/tenants")
     def who_uses_what_for_scripts() -> Response:
-        return _contract(standings.now(_usable(rules)), tenants.contract)
+        return _contract(standings.now(_usable(watched)), tenants.contract)
+
+    return app
+
+
+def _pasted(text: bytes, form: Mapping[str, str]) -> Pasted:
+    """The text, with what stands beside it in the fields of the form, or in the address."""
+    fields = {name: form.get(name, "").strip() for name in ("namespace", "user", "at", "backend")}
+    return Pasted(text, form.get("around", "").encode(errors="replace"), **fields)
+
+
+def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
+    """The page with the form, and what becomes of the pods in it."""
+    explanations: Sequence[Explanation] = ()
+    problems: Sequence[Problem] = ()
+    error = None
+    there, unknown = standings.there()
+    if loaded.rulebook is not None:
+        try:
+            answer = pasted.answer(asked, loaded.rulebook, there)
+            explanations = answer.explanations
+            problems = [*answer.problems, *(Problem("", advice) for advice in answer.advice)]
+        except UnreadableError as unreadable:
+            error = unreadable
+    return render_template(
+        "page.html",
+        rules=loaded.contract(),
+        unseen=loaded.unseen or unknown,
+        tries=pasted.TRIES,
+        asked=asked,
+        views=[view(explanation) for explanation in explanations[:SHOWN]],
+        hidden=len(explanations[SHOWN:]),
+        denied=sum(not explanation.decision.allowed for explanation in explanations),
+        problems=problems,
+        error=error,
+    )
 
 
 def _usable(rules: LoadedRules) -> Rulebook:

@@ -72,7 +72,7 @@ def answer(pasted: Pasted, rulebook: Rulebook, there: snapshot.TenantObjects) ->
         answered = explain.answer_question(Question(documents, around, setting, pasted.backend), rulebook, there)
     except files.UnreadableError as error:
         raise UnreadableError(str(error)) from None
-    if not answered.found:
+    if not answered.explanations:
         raise UnreadableError("there is no pod in this, and nothing that makes pods")
     return answered
 
