@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +21,8 @@ from webhook.core.plan import plan
 from webhook.core.plan.choose import Assignment
 from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
-from webhook.core.rules.catalog import Card
-from webhook.core.rules.cluster import Cluster
-from webhook.core.rules.modes import Mode, When
-from webhook.core.rules.rulebook import Rulebook, with_backend_alone
+from webhook.core.rules.modes import When
+from webhook.core.rules.rulebook import Rulebook, with_backend_alone, with_only
 from webhook.core.violations import Refusal
 from webhook.server import settings
 
@@ -44,10 +43,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
     options.output_option(command)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print what is wrong with rule files, or what they hold; NOT_FINE where they cannot be used."""
-    if not given.directory.is_dir():
-        raise UsageError(f"{given.directory} is not a directory")
+    if not arguments.directory.is_dir():
+        raise UsageError(f"{arguments.directory} is not a directory")
     from webhook.cli import policy_advice
     from webhook.cli.table import number
     from webhook.core.policy import membership, unknown_devices
@@ -55,36 +54,32 @@ def run(given: argparse.Namespace) -> int:
     from webhook.files import rule_files
 
     try:
-        rulebook = rule_files.load(given.directory)
-        rule_files.check_installable(given.directory, rulebook.cluster)
+        rulebook = rule_files.load(arguments.directory)
+        rule_files.check_installable(arguments.directory, rulebook.cluster)
     except rule_files.RuleFilesError as error:
-        if given.output == "json":
+        if arguments.output == "json":
             options.print_json(broken(error.problems))
         else:
             print(error)
         return NOT_FINE
-    lost = _losses(rulebook) if given.losses else None
+    lost = None
+    if arguments.losses:
+        backends = rulebook.backends.items()
+        lost = [str(loss) for name, backend in backends for loss in losses(backend, with_only(name, rulebook))]
     own = rulebook.cluster.unlisted(cluster.OWN, fix="add it if the webhook is installed there")
     warnings = [*map(str, own), *doubts(rulebook), *policy_advice.every(rulebook, time.time())]
-    if given.output == "json":
+    if arguments.output == "json":
         more = {} if lost is None else {"losses": lost}
         options.print_json({"fine": True, "problems": [], "warnings": warnings, **more, **counts(rulebook)})
         return FINE
     fine = f"fine, but {number(len(warnings), 'warning')}" if warnings else "all fine"
-    print("\n".join([f"{given.directory}: {describe(counts(rulebook))}: {fine}", *warnings]))
+    print("\n".join([f"{arguments.directory}: {describe(counts(rulebook))}: {fine}", *warnings]))
     if strict := unknown_devices.refused_by_default(rulebook.tenancy, rulebook.cluster):
         print(f"{', '.join(strict)}: {membership.STRICT}")
     if lost:
         print("cannot be recovered from a pod's resources (a pod that states them itself counts as a whole device):")
         print(*(f"  {loss}" for loss in lost), sep="\n")
     return FINE
-
-
-def _losses(rulebook: Rulebook) -> list[str]:
-    from webhook.core.rules.rulebook import with_only
-
-    backends = rulebook.backends.items()
-    return [str(loss) for name, backend in backends for loss in losses(backend, with_only(name, rulebook))]
 
 
 # What a directory of rules holds, or what is wrong with it: in numbers, and in plain values for scripts.
@@ -126,56 +121,57 @@ def contract(rulebook: Rulebook) -> dict[str, Any]:
     others = [rulebook.backends[name] for name in sorted(rulebook.backends.keys() - enabled)]
     devices = {device.model: device for device in rulebook.devices.values()}
     by_size = sorted(devices.values(), key=lambda device: (device.vendor, device.memory, device.model))
+    cluster = rulebook.cluster
     return {
         "fine": True,
         "problems": [],
         "digest": rulebook.digest,
         "counts": counts(rulebook),
-        "cluster": _cluster(rulebook.cluster),
-        "backends": [_backend(backend, enabled) for backend in (*rulebook.enabled, *others)],
-        "devices": [_device(device) for device in by_size],
-    }
-
-
-def _cluster(cluster: Cluster) -> dict[str, Any]:
-    return {
-        "name": cluster.name,
-        "at": cluster.at.line_only,
-        "whole": cluster.whole,
-        "part": cluster.part,
-        "device": cluster.device,
-        "unknownValue": cluster.unknown_value,
-        "systemNamespaces": sorted(cluster.system_namespaces),
-    }
-
-
-def _backend(backend: Backend, enabled: set[str]) -> dict[str, Any]:
-    return {
-        "name": backend.name,
-        "at": backend.at.line_only,
-        "enabled": backend.name in enabled,
-        "description": backend.description,
-        "vendors": sorted(backend.vendors),
-        "sharing": sorted(backend.sharing),
-        "owns": sorted(backend.owns),
-        "modes": [{"name": mode.name, "at": mode.at.line_only} for mode in backend.modes],
-        "examples": [
-            {"name": example.name, "at": example.at.line_only, "ask": dict(example.ask), "refused": example.refused}
-            for example in backend.examples
+        "cluster": {
+            "name": cluster.name,
+            "at": cluster.at.line_only,
+            "whole": cluster.whole,
+            "part": cluster.part,
+            "device": cluster.device,
+            "unknownValue": cluster.unknown_value,
+            "systemNamespaces": sorted(cluster.system_namespaces),
+        },
+        "backends": [
+            {
+                "name": backend.name,
+                "at": backend.at.line_only,
+                "enabled": backend.name in enabled,
+                "description": backend.description,
+                "vendors": sorted(backend.vendors),
+                "sharing": sorted(backend.sharing),
+                "owns": sorted(backend.owns),
+                "modes": [{"name": mode.name, "at": mode.at.line_only} for mode in backend.modes],
+                "examples": [
+                    {
+                        "name": example.name,
+                        "at": example.at.line_only,
+                        "ask": dict(example.ask),
+                        "refused": example.refused,
+                    }
+                    for example in backend.examples
+                ],
+            }
+            for backend in (*rulebook.enabled, *others)
         ],
-    }
-
-
-def _device(device: Card) -> dict[str, Any]:
-    # In mebibytes, as in vendors' own figures, cards can be compared at a glance.
-    memory = quantity.show_size(device.memory) if device.memory % (1 << 20) else f"{device.memory >> 20}Mi"
-    return {
-        "model": device.model,
-        "vendor": device.vendor,
-        "names": list(device.names),
-        "memory": memory,
-        "tflops": None if device.tflops is None else quantity.show(device.tflops),
-        "at": device.at.line_only,
+        "devices": [
+            {
+                "model": device.model,
+                "vendor": device.vendor,
+                "names": list(device.names),
+                # In mebibytes, as in vendors' own figures, cards can be compared at a glance.
+                "memory": quantity.show_size(device.memory)
+                if device.memory % (1 << 20)
+                else f"{device.memory >> 20}Mi",
+                "tflops": None if device.tflops is None else quantity.show(device.tflops),
+                "at": device.at.line_only,
+            }
+            for device in by_size
+        ],
     }
 
 
@@ -187,7 +183,11 @@ def doubts(rulebook: Rulebook) -> Iterator[str]:
     for backend in rulebook.enabled:
         # Modes that no request reaches, that no example shows, or whose way of sharing is not offered.
         alone = with_backend_alone(backend, rulebook.devices)
-        shown = {mode.at for mode in _shown(backend, alone)}
+        shown = set()
+        for example in backend.examples:
+            with suppress(Refusal):
+                planned = plan.make(pod.read(pod_of(example)), alone)
+                shown |= {served.mode.at for served in planned.assignments}
         for mode in reversed({mode.at: mode for mode in reversed(backend.modes)}.values()):
             rule = f"{mode.at.of(backend.name)} spec.modes"
             # The mode before it that takes all of its requests, whatever the card.
@@ -203,16 +203,6 @@ def doubts(rulebook: Rulebook) -> Iterator[str]:
                 yield f'{rule}: no example shows "{mode.name}"'
             if mode.when.sharing is not None and mode.when.sharing not in backend.sharing:
                 yield f'{rule}: nobody can ask for "{mode.name}", as sharing does not list {mode.when.sharing}'
-
-
-def _shown(backend: Backend, alone: Rulebook) -> Iterator[Mode]:
-    """The modes that the examples of a back end come to."""
-    for example in backend.examples:
-        try:
-            planned = plan.make(pod.read(pod_of(example)), alone)
-        except Refusal:
-            continue
-        yield from (served.mode for served in planned.assignments)
 
 
 def _covers(general: When, special: When) -> bool:

@@ -17,10 +17,7 @@ from webhook.core.kube import fields as times
 from webhook.core.request import PREFIX
 from webhook.core.rules.backend import Example
 from webhook.core.rules.rulebook import Rulebook
-from webhook.files import documents
 from webhook.files import documents as files
-
-# Text that was pasted into the page: bytes in, explanations out, or a sentence with the line it is about.
 
 MAX_BYTES: Final = 1 << 20
 """etcd stores no object above 1.5 MiB, and a larger pod is not readable on a page."""
@@ -79,22 +76,18 @@ def answer(pasted: Pasted, rulebook: Rulebook, there: snapshot.TenantObjects) ->
 
 def _parsed(content: bytes, name: str) -> list[Mapping[str, Any]]:
     try:
-        return documents.parse_manifests(content, name, most=MAX_VALUES) if content.strip() else []
+        return files.parse_manifests(content, name, most=MAX_VALUES) if content.strip() else []
     except files.UnreadableError as error:
-        raise _located(str(error), content) from None
-
-
-def _located(message: str, content: bytes) -> UnreadableError:
-    """What is wrong with a manifest, `the text:3:7: is not YAML`, with the line that it is about."""
-    match = _PLACED.fullmatch(message)
-    if match is None:
-        return UnreadableError(message)
-    line, column = int(match["line"]), int(match["column"])
-    lines = content.decode(errors="replace").splitlines()
-    text = f"line {line}, column {column}: {match['message']}"
-    if line > len(lines) or column > MAX_EXCERPT:
-        return UnreadableError(text)
-    return UnreadableError(text, lines[line - 1][:MAX_EXCERPT], " " * (column - 1) + "^")
+        # `the text:3:7: is not YAML`: with the line that it is about.
+        place = _PLACED.fullmatch(str(error))
+        if place is None:
+            raise UnreadableError(str(error)) from None
+        line, column = int(place["line"]), int(place["column"])
+        lines = content.decode(errors="replace").splitlines()
+        message = f"line {line}, column {column}: {place['message']}"
+        if line > len(lines) or column > MAX_EXCERPT:
+            raise UnreadableError(message) from None
+        raise UnreadableError(message, lines[line - 1][:MAX_EXCERPT], " " * (column - 1) + "^") from None
 
 
 # Pods to begin with, for a reader of the page who has none at hand.

@@ -82,7 +82,17 @@ class Source(_Latest[snapshot.ClusterObjects, Overview]):
 
     def __init__(self, file: Path | None = None, around: Path | None = None, *, live: bool = False) -> None:
         self.around = around
-        read = snapshot.read_inventory if live else lambda: _inventory(file, around)
+
+        def read() -> snapshot.ClusterObjects:
+            if live:
+                return snapshot.read_inventory()
+            if file is None and around is None:
+                raise UnreadableError(NO_SOURCE)
+            objects = _parsed(snapshot.ClusterObjects(), file)
+            if file is None and around is not None:
+                objects.nodes += surroundings.read(around).get("nodes", ())
+            return objects
+
         origin = "the cluster" if live else str(file or around or "")
         super().__init__(None if live else file or around, origin, read, counted=live or file is not None)
         self._viewed: tuple[snapshot.ClusterObjects, Rulebook, Overview] | None = None
@@ -112,15 +122,6 @@ class Standings(_Latest[snapshot.TenantObjects, Tenants]):
 
     def _view(self, objects: snapshot.TenantObjects, rulebook: Rulebook) -> Tenants:
         return objects.view(rulebook, time(), live=self._counted)
-
-
-def _inventory(file: Path | None, around: Path | None) -> snapshot.ClusterObjects:
-    if file is None and around is None:
-        raise UnreadableError(NO_SOURCE)
-    objects = _parsed(snapshot.ClusterObjects(), file)
-    if file is None and around is not None:
-        objects.nodes += surroundings.read(around).get("nodes", ())
-    return objects
 
 
 def _parsed(objects: Read, file: Path | None) -> Read:
