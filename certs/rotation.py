@@ -176,7 +176,8 @@ def plan(state: State, names: Iterable[str], terms: Terms, at: datetime) -> Iter
     elif issue.elapsed(state.serving.certificate, at) > terms.renew_at:
         why = f"the serving certificate is due: it expires on {issue.expires(state.serving.certificate):%Y-%m-%d}"
     trusting = bool(bundles) and all(signer.certificate in bundle for bundle in bundles)
-    if why and ((trusting and at - state.changed >= wait) or anchor == signer.certificate or (bad and not published)):
+    unchanged = abs(at - state.changed)  # a change in the future was long ago: the clock was set back
+    if why and ((trusting and unchanged >= wait) or anchor == signer.certificate or (bad and not published)):
         yield Serve(why, signer)
 
     wanted = b"".join(certificates)

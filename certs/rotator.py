@@ -53,10 +53,13 @@ def bundles(configuration: Object) -> Iterator[tuple[int, str, bytes]]:
 
 
 def bundles_changed(configuration: Object) -> datetime:
-    """When a CA bundle in a configuration was last changed, as the API server notes of every writer's fields."""
+    """When a CA bundle in a configuration was last changed, as the API server notes of every writer's fields.
+
+    The time of creation counts only where nothing else is noted: the clock may have been set back since.
+    """
     metadata = configuration["metadata"]
     written = [fields["time"] for fields in metadata.get("managedFields") or () if "f:caBundle" in str(fields)]
-    return max(map(datetime.fromisoformat, (metadata["creationTimestamp"], *written)))
+    return max(map(datetime.fromisoformat, written or (metadata["creationTimestamp"],)))
 
 
 def _value(secret: Object | None, key: str) -> bytes:

@@ -413,6 +413,18 @@ def test_after_any_number_of_faults_at_once_all_is_well_again(events: list[tuple
     well(town)
 
 
+def test_a_key_that_is_spoilt_after_the_clock_was_set_back_is_replaced_before_that_time_has_come_again() -> None:
+    town = installed()
+    walker = Walker(town)
+    SABOTAGE["the clock jumps back a year"](town)
+    settle(town, walker)
+    SABOTAGE["the key is another"](town)
+
+    assert settle(town, walker) == 1
+
+    well(town)
+
+
 # What is planned
 
 
