@@ -29,21 +29,20 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
 
     `alone` is a rulebook with this back end only.
     """
-    yield from failing_examples(backend.examples, partial(_wrong, alone=alone))
+    yield from failing_examples(backend.examples, partial(_mistake, alone=alone))
     for ask, raw in trials(backend, alone):
-        if wrong := _unstable(raw, alone):
+        first = mutate(creating(raw, "example"), alone)
+        if not first.allowed:
+            continue
+        after = patch.applied(first.patch, raw)
+        again, final = mutate(creating(after, "example"), alone), validate(creating(after, "example"), alone)
+        wrong = "is changed when it is seen again" if again.patch else None
+        if refusal := next((decision for decision in (again, final) if not decision.allowed), None):
+            wrong = f"cannot be read back: {refusal.violations[0].message}"
+        if wrong is not None:
             words = " ".join(f"{key}={value}" for key, value in ask.items())
             yield Problem(backend.at, "spec.modes", f"what becomes of {words} {wrong}")
             return
-
-
-def _wrong(example: Example, alone: Rulebook) -> str | None:
-    raw = pod_of(example)
-    try:
-        planned = plan.make(pod.read(raw), alone)
-    except Refusal as error:
-        return f"has a pod that cannot be one: {error.violations[0].message}"
-    return _refusal(example, planned) if planned.violations else _result(example, planned, raw)
 
 
 def trials(backend: Backend, alone: Rulebook) -> Iterator[tuple[Mapping[str, str], Mapping[str, Any]]]:
@@ -53,19 +52,6 @@ def trials(backend: Backend, alone: Rulebook) -> Iterator[tuple[Mapping[str, str
         yield ask, _pod(ask)
     for example in backend.examples:
         yield example.ask, pod_of(example)
-
-
-def _unstable(raw: Mapping[str, Any], alone: Rulebook) -> str | None:
-    """Why the result of a translation does not stand: it is changed or refused when it is seen again."""
-    first = mutate(creating(raw, "example"), alone)
-    if not first.allowed:
-        return None
-    after = patch.applied(first.patch, raw)
-    again = mutate(creating(after, "example"), alone)
-    final = validate(creating(after, "example"), alone)
-    if refusal := next((decision for decision in (again, final) if not decision.allowed), None):
-        return f"cannot be read back: {refusal.violations[0].message}"
-    return "is changed when it is seen again" if again.patch else None
 
 
 def pod_of(example: Example) -> dict[str, Any]:
@@ -88,18 +74,20 @@ def _merged(base: Any, more: Any) -> Any:
     return more
 
 
-def _refusal(example: Example, planned: plan.Plan) -> str | None:
-    messages = "\n".join(map(str, planned.violations))
-    if example.refused is None:
-        return f"is refused: {planned.violations[0].message}"
-    return (
-        None
-        if example.refused in messages
-        else f'is refused, but not with "{example.refused}": {messages.splitlines()[0]}'
-    )
-
-
-def _result(example: Example, planned: plan.Plan, raw: Mapping[str, Any]) -> str | None:
+def _mistake(example: Example, alone: Rulebook) -> str | None:
+    """What becomes of an example instead of what it expects."""
+    raw = pod_of(example)
+    try:
+        planned = plan.make(pod.read(raw), alone)
+    except Refusal as error:
+        return f"has a pod that cannot be one: {error.violations[0].message}"
+    if planned.violations:
+        messages = "\n".join(map(str, planned.violations))
+        if example.refused is None:
+            return f"is refused: {planned.violations[0].message}"
+        if example.refused not in messages:
+            return f'is refused, but not with "{example.refused}": {messages.splitlines()[0]}'
+        return None
     written = sections(patch.applied(patch.to_patch(planned.edits, raw), raw))
     if example.refused is not None:
         return f"is not refused; it becomes {_show(written['limits'])}"
@@ -113,22 +101,18 @@ def sections(after: Mapping[str, Any]) -> dict[str, Any]:
     """What a translation has put on the example's pod, by the sections that an example may expect."""
     spec, metadata = after["spec"], after["metadata"]
     container = spec["containers"][0]
+    terms = fields.at(after, *node_affinity.TERMS) or [{}]
     return {
         "limits": (container.get("resources") or {}).get("limits") or {},
         "env": {variable["name"]: variable["value"] for variable in container.get("env") or ()},
         "annotations": {key: value for key, value in metadata["annotations"].items() if not key.startswith(PREFIX)},
         "claims": [claim["resourceClaimTemplateName"] for claim in spec.get("resourceClaims") or ()],
         "labels": metadata.get("labels") or {},
-        "nodeAffinity": _affinity(spec),
+        "nodeAffinity": {line["key"]: line.get("values", []) for line in terms[0].get("matchExpressions", ())},
         "tolerations": _texts(spec.get("tolerations") or []),
         "schedulerName": spec.get("schedulerName"),
         "runtimeClassName": spec.get("runtimeClassName"),
     }
-
-
-def _affinity(spec: Mapping[str, Any]) -> dict[str, Any]:
-    terms = fields.at({"spec": spec}, *node_affinity.TERMS) or [{}]
-    return {expression["key"]: expression.get("values", []) for expression in terms[0].get("matchExpressions", ())}
 
 
 def _show(value: Any) -> str:

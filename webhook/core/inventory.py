@@ -7,11 +7,11 @@ read backwards. Nothing here gates: a pool scaled to zero advertises nothing, an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from webhook.core.backends import cards as card_models
 from webhook.core.backends.cards import Labels
@@ -20,132 +20,10 @@ from webhook.core.kube import fields, quantity
 from webhook.core.kube.quantity import Fraction, QuantityError
 from webhook.core.quota import tally
 from webhook.core.rules.backend import Backend
-from webhook.core.rules.catalog import Card, Profile
+from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Constant, Mode, Output
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.core.rules.verbs import PERCENT, Amount
-
-# How many cards a node has, from the resources it advertises: the rules read backwards.
-
-
-class Advertised(NamedTuple):
-    """One resource of a node, and a way in which a rule writes it."""
-
-    value: int
-    output: Output
-    mode: Mode
-    replicas: int = 1
-
-
-def advertised_devices(
-    resources: Mapping[str, int], backend: Backend, profile: str | None, cards: Sequence[Card]
-) -> Fraction | None:
-    """How many cards there are; None if nothing tells.
-
-    `cards` are the models they can be of, and `profile` is the partition that all of them are cut into, if one is.
-    """
-    offers = list(_advertised(resources, backend))
-    if profile is not None:
-        return _of_partitions({profile: max(resources.values())}, cards)
-    return next(filter(None, (read(offers, cards) for read in _READERS)), None)
-
-
-def advertised_memory(
-    resources: Mapping[str, int], backend: Backend, card: Card | None, devices: Fraction | None
-) -> int | None:
-    """The memory of all of them: that of the card, else what the node advertises; None if neither is known."""
-    if card is not None and devices is not None:
-        return int(devices * card.memory)
-    offers = list(_advertised(resources, backend))
-    sliced = sum(offered.value * offered.mode.size for offered in offers if offered.mode.size)
-    return sliced or max((size for offered in offers if (size := _bytes(offered))), default=None)
-
-
-def _advertised(resources: Mapping[str, int], backend: Backend) -> Iterator[Advertised]:
-    named: dict[str, set[str | None]] = {}
-    for mode in backend.modes:
-        for name in mode.limits:
-            named.setdefault(name, set()).add(mode.profile)
-    for mode in backend.modes:
-        for name, output in mode.limits.items():
-            if name in resources:
-                # A resource that goes with every partition is not the name of one.
-                own = mode if len(named[name]) == 1 else replace(mode, profile=None)
-                yield Advertised(resources[name], output, own, backend.nodes.replicas)
-
-
-def _by_parts(offers: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
-    """From percents, or slices of time: so much makes a device."""
-    for offered in offers:
-        output = offered.output
-        if isinstance(output, Amount) and (output.what in {"cores", "share"} or _is_percent(output)):
-            return offered.value * output.unit / 100
-    return None
-
-
-def _is_percent(output: Amount) -> bool:
-    return output.what == "memory" and output.unit_name == PERCENT
-
-
-def _by_partitions(offers: Sequence[Advertised], cards: Sequence[Card]) -> Fraction | None:
-    return _of_partitions({offered.mode.profile: offered.value for offered in offers if offered.mode.profile}, cards)
-
-
-def _of_partitions(profiles: Mapping[str, int], cards: Sequence[Card]) -> Fraction | None:
-    """As many cards as these partitions take, if it is the same number on every card that has them."""
-    fitting = [card for card in cards if profiles and profiles.keys() <= card.profiles.keys()]
-    counts = {_cut(profiles, card) for card in fitting}
-    return counts.pop() if len(counts) == 1 else None
-
-
-def _cut(profiles: Mapping[str, int], card: Card) -> Fraction:
-    def cards(slices: Callable[[Profile], int], of: int) -> int:
-        return ceil(Fraction(sum(count * slices(card.profiles[name]) for name, count in profiles.items()), of or 1))
-
-    by_memory = cards(lambda profile: profile.memory_slices, card.memory_slices)
-    return Fraction(max(by_memory, cards(lambda profile: profile.compute_slices, card.compute_slices)))
-
-
-def _by_size(offers: Sequence[Advertised], cards: Sequence[Card]) -> Fraction | None:
-    """From memory, where the card is known: a system rounds each card's down to its unit."""
-    sliced = sum(offered.value * offered.mode.size for offered in offers if offered.mode.size)
-    if sliced and len(cards) == 1:
-        return Fraction(ceil(Fraction(sliced, cards[0].memory)))
-    for offered in offers:
-        if isinstance(offered.output, Amount) and _bytes(offered) and len(cards) == 1:
-            per_device = max(1, cards[0].memory // offered.output.unit)
-            return Fraction(max(1, round(Fraction(offered.value, per_device))))
-    return None
-
-
-def _bytes(offered: Advertised) -> int:
-    """The memory that a value stands for; 0 where it stands for none."""
-    if not isinstance(offered.output, Amount) or offered.output.what != "memory" or _is_percent(offered.output):
-        return 0
-    return int(offered.value * offered.output.unit)
-
-
-def _by_count(offers: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
-    counted = (
-        offered
-        for offered in offers
-        if offered.output.what == "count" and not (offered.mode.profile or offered.mode.size)
-    )
-    return next((Fraction(offered.value, offered.replicas) for offered in counted), None)
-
-
-def _by_constant(offers: Sequence[Advertised], _: Sequence[Card]) -> Fraction | None:
-    """A rule that writes the same for every request: so much makes one."""
-    for offered in offers:
-        if isinstance(offered.output, Constant) and offered.output.number:
-            return Fraction(offered.value, offered.output.number)
-    return None
-
-
-_READERS: Final = (_by_parts, _by_partitions, _by_size, _by_count, _by_constant)
-
-
-# What the nodes of a cluster offer: on which node which back end has how many devices of which card.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,45 +110,6 @@ def read(nodes: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> Inventory:
     return Inventory(nodes=by_name, others=others)
 
 
-def _relevant(
-    raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook
-) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The labels and the advertised amounts that any rule asks for, as text."""
-    meaningful = {
-        key: str(value) for key, value in fields.mapping(raw, "metadata", "labels").items() if key in labels.keys
-    }
-    amounts = fields.mapping(raw, "status", "allocatable") or fields.mapping(raw, "status", "capacity")
-    resources = rulebook.resources
-    return meaningful, {
-        name: quantity.text_of(value) for name, value in amounts.items() if name in resources or name in labels.keys
-    }
-
-
-def surroundings(inventory: Inventory) -> Surroundings:
-    """What the inventory tells the choice of a back end: who has nodes, and who has one card only."""
-    models: dict[str, dict[str | None, Card | None]] = {}
-    for node in inventory.nodes.values():
-        for backend, card in node.cards.items():
-            models.setdefault(backend, {})[card.model if card else None] = card
-    same = {backend: next(iter(cards.values())) for backend, cards in models.items() if len(cards) == 1}
-    return Surroundings(
-        cards={backend: card for backend, card in same.items() if card is not None},
-        present=frozenset(name for node in inventory.nodes.values() for name in node.belongs),
-        exists=_exists([offer for node in inventory.nodes.values() for offer in node.offers.values()]),
-    )
-
-
-def _exists(offers: Sequence[Offer]) -> tally.Tally:
-    """What all of it comes to: in all, and of each card model where every card is known."""
-    devices = [(tally.DEVICES, offer, offer.devices) for offer in offers]
-    memory = [(tally.MEMORY, offer, offer.memory) for offer in offers]
-    complete = [amounts for amounts in (devices, memory) if all(amount is not None for *_, amount in amounts)]
-    every = [(what, offer.card, Fraction(amount or 0)) for amounts in complete for what, offer, amount in amounts]
-    named = all(offer.card is not None for offer in offers)
-    models = [(tally.key(what, card.model), amount) for what, card, amount in every if card is not None and named]
-    return tally.total([{key: amount} for key, amount in (*((what, amount) for what, _, amount in every), *models)])
-
-
 def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[str, Any] | None:
     """A Node object cut down to what any rule asks of it; None if it has no resource that a rule knows.
 
@@ -289,44 +128,114 @@ def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[s
     return node | ({"spec": {"unschedulable": True}} if fields.at(raw, "spec", "unschedulable") is True else {})
 
 
+def _relevant(
+    raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The labels and the advertised amounts that any rule asks for, as text."""
+    present = fields.mapping(raw, "metadata", "labels")
+    amounts = fields.mapping(raw, "status", "allocatable") or fields.mapping(raw, "status", "capacity")
+    names = rulebook.resources.keys() | labels.keys
+    return (
+        {key: str(value) for key, value in present.items() if key in labels.keys},
+        {name: quantity.text_of(value) for name, value in amounts.items() if name in names},
+    )
+
+
 def _ready(raw: Mapping[str, Any]) -> bool:
     """Whether the node says so; one that says nothing of it (a file, cut short) is taken to be."""
-    conditions = fields.at(raw, "status", "conditions")
-    statuses = [
-        condition.get("status")
-        for condition in conditions or ()
-        if isinstance(condition, Mapping) and condition.get("type") == "Ready"
-    ]
-    return not statuses or statuses[0] == "True"
+    for condition in fields.at(raw, "status", "conditions") or ():
+        if isinstance(condition, Mapping) and condition.get("type") == "Ready":
+            return condition.get("status") == "True"
+    return True
+
+
+def surroundings(inventory: Inventory) -> Surroundings:
+    """What the inventory tells the choice of a back end: who has nodes, and who has one card only.
+
+    What exists is given in all, and of each card model where every card is known; nothing where an amount is unknown.
+    """
+    models: dict[str, dict[str | None, Card | None]] = {}
+    for node in inventory.nodes.values():
+        for backend, card in node.cards.items():
+            models.setdefault(backend, {})[card.model if card else None] = card
+    same = {backend: next(iter(cards.values())) for backend, cards in models.items() if len(cards) == 1}
+    offers = [offer for node in inventory.nodes.values() for offer in node.offers.values()]
+    named = all(offer.card is not None for offer in offers)
+    exists: list[tally.Tally] = []
+    for what, amounts in (
+        (tally.DEVICES, [(offer.card, offer.devices) for offer in offers]),
+        (tally.MEMORY, [(offer.card, offer.memory) for offer in offers]),
+    ):
+        if all(amount is not None for _, amount in amounts):
+            for card, amount in amounts:
+                exists.append({what: Fraction(amount or 0)})
+                if card is not None and named:
+                    exists.append({tally.key(what, card.model): Fraction(amount or 0)})
+    return Surroundings(
+        cards={backend: card for backend, card in same.items() if card is not None},
+        present=frozenset(name for node in inventory.nodes.values() for name in node.belongs),
+        exists=tally.total(exists),
+    )
 
 
 def _node(meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: Labels, rulebook: Rulebook) -> Node:
     """What all nodes with these labels and amounts have in common."""
     amounts = {name: _amount(value) for name, value in advertised.items() if name in rulebook.resources}
     left = {name: amount for name, amount in amounts.items() if amount > 0}
-    owners = {name: _owners(name, meaningful, rulebook) for name in left}
+    owners: dict[str, Sequence[Backend]] = {}
+    for name in left:  # whose resource it may be here: the most labels first, then the cluster's order
+        fitting = [owner for owner in rulebook.resources[name].owners if _is_of(owner, meaningful)]
+        owners[name] = sorted(fitting, key=lambda owner: -len(owner.nodes.labels))
     groups: dict[str, dict[str, int]] = {}
     for name, candidates in owners.items():
         if candidates:
             groups.setdefault(candidates[0].name, {})[name] = left[name]
     could = {backend.name: backend for candidates in owners.values() for backend in candidates}
     counted = Counter(could[name].nodes.devices for name in groups)
+    cards = {name: _card(meaningful, backend, labels, rulebook) for name, backend in could.items()}
+
+    offers = {}
+    for name, resources in groups.items():
+        backend, (card, profile) = could[name], cards[name]
+        devices = None
+        key = backend.nodes.devices
+        # A label or resource with the number of cards counts those of another back end on the same node, too.
+        if key is not None and counted[key] == 1 and profile is None:
+            text = meaningful.get(key, "")
+            devices = Fraction((text.isdecimal() and _amount(text)) or _amount(advertised.get(key))) or None
+        models = [card] if card else card_models.card_served(backend, rulebook)
+        advertisements = _advertisements(resources, card_models.for_card(backend, card))
+        if profile is not None:
+            devices = _cut({profile: max(resources.values())}, models)
+        else:
+            devices = devices or _devices(advertisements, models)
+        if card is not None and devices is not None:
+            memory: int | None = int(devices * card.memory)
+        else:
+            sliced = sum(resource.value * resource.mode.size for resource in advertisements if resource.mode.size)
+            memory = sliced or max(filter(None, map(_bytes, advertisements)), default=None)
+        offers[name] = Offer(
+            backend=name, resources=resources, card=card, profile=profile, devices=devices, memory=memory
+        )
+
     return Node(
         name="",
-        offers={
-            name: _offer(_alone(could[name], counted), group, advertised, meaningful, labels, rulebook)
-            for name, group in groups.items()
-        },
-        cards={name: _card(meaningful, backend, labels, rulebook)[0] for name, backend in could.items()},
+        offers=offers,
+        cards={name: card for name, (card, _) in cards.items()},
         belongs=frozenset(
             candidate.name
             for candidates in owners.values()
-            for candidate in candidates
-            if len(candidate.nodes.labels)
-            == len(candidates[0].nodes.labels)  # no label tells it apart from the first
+            for candidate in candidates  # no label tells it apart from the first
+            if len(candidate.nodes.labels) == len(candidates[0].nodes.labels)
         ),
         unclaimed={name: left[name] for name, candidates in owners.items() if not candidates},
     )
+
+
+def _is_of(backend: Backend, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels may be one of the back end's."""
+    wanted = backend.nodes.labels.items()
+    return all(key in labels and (not values or labels[key] in values) for key, values in wanted)
 
 
 def _amount(value: object) -> int:
@@ -337,16 +246,6 @@ def _amount(value: object) -> int:
     with suppress(QuantityError):
         return quantity.size(text)
     return 0
-
-
-def _owners(resource: str, labels: Mapping[str, str], rulebook: Rulebook) -> Sequence[Backend]:
-    """Whose resource it may be on a node with these labels: the most labels first, then the cluster's order."""
-    fitting = [
-        owner
-        for owner in rulebook.resources[resource].owners
-        if all(key in labels and (not values or labels[key] in values) for key, values in owner.nodes.labels.items())
-    ]
-    return sorted(fitting, key=lambda owner: -len(owner.nodes.labels))
 
 
 def _card(
@@ -361,36 +260,89 @@ def _card(
     return card, profile if card is None or profile in card.profiles else None
 
 
-def _offer(
-    backend: Backend,
-    resources: Mapping[str, int],
-    advertised: Mapping[str, Any],
-    meaningful: Mapping[str, str],
-    labels: Labels,
-    rulebook: Rulebook,
-) -> Offer:
-    card, profile = _card(meaningful, backend, labels, rulebook)
-    labelled = _labelled_devices(backend, meaningful, advertised) if profile is None else None
-    cards = [card] if card else card_models.card_served(backend, rulebook)
-    backend = card_models.for_card(backend, card)
-    devices = labelled or advertised_devices(resources, backend, profile, cards)
-    memory = advertised_memory(resources, backend, card, devices)
-    return Offer(
-        backend=backend.name, resources=resources, card=card, profile=profile, devices=devices, memory=memory
-    )
+# How many cards a node has, from the resources it advertises: the rules read backwards
 
 
-def _alone(backend: Backend, counted: Mapping[str | None, int]) -> Backend:
-    """The back end, without a number of cards that counts those of another one on the same node, too."""
-    if counted[backend.nodes.devices] == 1:
-        return backend
-    return replace(backend, nodes=replace(backend.nodes, devices=None))
+class Advertisement(NamedTuple):
+    """One resource of a node, and a way in which a rule writes it."""
+
+    value: int
+    output: Output
+    mode: Mode
+    replicas: int
 
 
-def _labelled_devices(backend: Backend, labels: Mapping[str, str], advertised: Mapping[str, Any]) -> Fraction | None:
-    """What the label, or else the resource, that holds the number of cards says."""
-    key = backend.nodes.devices
-    if key is None:
-        return None
-    text = labels.get(key, "")
-    return Fraction((text.isdecimal() and _amount(text)) or _amount(advertised.get(key))) or None
+def _advertisements(resources: Mapping[str, int], backend: Backend) -> Sequence[Advertisement]:
+    profiles: dict[str, set[str | None]] = {}
+    for mode in backend.modes:
+        for name in mode.limits:
+            profiles.setdefault(name, set()).add(mode.profile)
+    return [
+        # A resource that goes with every partition is not the name of one.
+        Advertisement(
+            resources[name],
+            output,
+            mode if len(profiles[name]) == 1 else replace(mode, profile=None),
+            backend.nodes.replicas,
+        )
+        for mode in backend.modes
+        for name, output in mode.limits.items()
+        if name in resources
+    ]
+
+
+def _devices(advertisements: Sequence[Advertisement], cards: Sequence[Card]) -> Fraction | None:
+    """How many cards of these models there are, by what tells it best; None if nothing does."""
+    for value, output, *_ in advertisements:  # percents, or slices of time: so much makes a device
+        if isinstance(output, Amount) and (output.what in {"cores", "share"} or _is_percent(output)):
+            if devices := value * output.unit / 100:
+                return devices
+            break
+    profiles = {resource.mode.profile: resource.value for resource in advertisements if resource.mode.profile}
+    if whole := _cut(profiles, cards):
+        return whole
+    if len(cards) == 1:  # memory, where the card is known: a system rounds each card's down to its unit
+        if sliced := sum(resource.value * resource.mode.size for resource in advertisements if resource.mode.size):
+            return Fraction(ceil(Fraction(sliced, cards[0].memory)))
+        for resource in advertisements:
+            if isinstance(resource.output, Amount) and _bytes(resource):
+                per_device = max(1, cards[0].memory // resource.output.unit)
+                return Fraction(max(1, round(Fraction(resource.value, per_device))))
+    for value, output, mode, replicas in advertisements:
+        if output.what == "count" and not (mode.profile or mode.size):
+            if value:
+                return Fraction(value, replicas)
+            break
+    for value, output, *_ in advertisements:  # a rule that writes the same for every request: so much makes one
+        if isinstance(output, Constant) and output.number:
+            return Fraction(value, output.number) or None
+    return None
+
+
+def _cut(profiles: Mapping[str, int], cards: Sequence[Card]) -> Fraction | None:
+    """As many cards as these partitions take, if it is the same number on every card that has them."""
+    numbers = set()
+    for card in cards:
+        if profiles and profiles.keys() <= card.profiles.keys():
+            partitions = [(card.profiles[name], count) for name, count in profiles.items()]
+            memory = sum(count * partition.memory_slices for partition, count in partitions)
+            compute = sum(count * partition.compute_slices for partition, count in partitions)
+            numbers.add(
+                max(
+                    ceil(Fraction(memory, card.memory_slices or 1)),
+                    ceil(Fraction(compute, card.compute_slices or 1)),
+                )
+            )
+    return Fraction(numbers.pop()) if len(numbers) == 1 else None
+
+
+def _bytes(resource: Advertisement) -> int:
+    """The memory that a value stands for; 0 where it stands for none."""
+    output = resource.output
+    if not isinstance(output, Amount) or output.what != "memory" or _is_percent(output):
+        return 0
+    return int(resource.value * output.unit)
+
+
+def _is_percent(output: Amount) -> bool:
+    return output.what == "memory" and output.unit_name == PERCENT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -19,7 +19,6 @@ from webhook.core.rules.verbs import METADATA
 from webhook.core.rules.workload import (
     ANY,
     EACH,
-    Among,
     Factor,
     PodPlace,
     Workload,
@@ -103,12 +102,11 @@ def pods(document: Any, workloads: Workloads, kind: str = "", api_version: str =
         for item in document["items"]:
             yield from pods(item, workloads, kind.removesuffix("List"), of)
     else:
-        yield from _of_object(document, kind, find(workloads, api_version, kind), api_version, workloads)
+        yield from _of_object(document, kind, api_version, workloads)
 
 
-def _of_object(
-    document: Object, kind: str, workload: Workload | None, api_version: str, workloads: Workloads
-) -> Iterator[Found]:
+def _of_object(document: Object, kind: str, api_version: str, workloads: Workloads) -> Iterator[Found]:
+    workload = find(workloads, api_version, kind)
     name = fields.at(document, "metadata", "name") or fields.at(document, "metadata", "generateName")
     title = f"{kind or 'an object without a kind'} {name or '(no name)'}"
     namespace = fields.at(document, "metadata", "namespace")
@@ -118,16 +116,19 @@ def _of_object(
         yield bare._replace(wrong=_unknown(kind, api_version, workloads))
         return
     try:
-        found_templates = templates(document, workload)
-        if workload.pods and not found_templates:
-            raise _missing(workload)
+        made = templates(document, workload)
     except Refusal as refusal:
         yield from (bare._replace(wrong=violation) for violation in refusal.violations)
         return
+    if workload.pods and not made:
+        roots = [*dict.fromkeys(text(place.roots[0]) for place in workload.pods)]
+        message = f"no pod stands at {' or '.join(roots)}"
+        fix = "write one there; if the object names another one that has the pods, ask about that"
+        yield bare._replace(wrong=Violation(code=UNREADABLE, path=roots[0], message=message, fix=fix))
     if kind == "Pod" and not live(document):
-        found_templates = [template._replace(number=0, note=OVER) for template in found_templates]
-    for template in found_templates:
-        whose = title if len(found_templates) == 1 or not template.path else f"{title} {path_of(template.path)}"
+        made = [template._replace(number=0, note=OVER) for template in made]
+    for template in made:
+        whose = title if len(made) == 1 or not template.path else f"{title} {path_of(template.path)}"
         number = f" ({template.number} pods)" if template.number != 1 and template.note != OVER else ""
         hints = [*misplaced(document, template)]
         yield bare._replace(
@@ -150,38 +151,30 @@ def _unknown(kind: str, api_version: str, workloads: Workloads) -> Violation:
 
 
 def templates(document: Object, workload: Workload) -> Sequence[Template]:
-    """The pods of an object, in the order of its document; raises Refusal for a field that cannot be read."""
+    """The pods of an object, in the order of its document; raises Refusal for a field that cannot be read.
+
+    Of several roots of a place the first that is there counts, for each element of lists by itself.
+    """
     templates: dict[Path, Template] = {}
-    for template in (template for made in workload.pods for template in _made(document, made)):
-        same = templates.get(template.path)
-        templates[template.path] = (
-            template._replace(number=same.number + template.number, note=same.note) if same else template
-        )
+    for place in workload.pods:
+        elements: set[Path] = set()
+        for root in place.roots:
+            for path, value in _walk(document, root):
+                element = tuple(step for step, name in zip(path, root, strict=True) if name in {EACH, ANY})
+                pod = None if element in elements else _pod(document, place, path, value)
+                if pod is None:
+                    continue
+                elements.add(element)
+                number = place.makes * prod(_number(document, factor, path) for factor in place.times)
+                own = place.template or not place.metadata
+                metadata = (*path, "metadata") if own else _bound(place.metadata[0], path)
+                same = templates.get(path)
+                templates[path] = (
+                    same._replace(number=same.number + number)
+                    if same
+                    else Template(path, pod, number, place.note, metadata)
+                )
     return list(templates.values())
-
-
-def _missing(workload: Workload) -> Refusal:
-    roots = dict.fromkeys(text(made.roots[0]) for made in workload.pods)
-    message = f"no pod stands at {' or '.join(roots)}"
-    fix = "write one there; if the object names another one that has the pods, ask about that"
-    return Refusal(Violation(code=UNREADABLE, path=next(iter(roots)), message=message, fix=fix))
-
-
-def _made(document: Object, made: PodPlace) -> Iterator[Template]:
-    """The pods of one place; of several roots the first that is there counts, for each element of lists by itself."""
-    paths: set[Path] = set()
-    for root in made.roots:
-        for path, value in _walk(document, root):
-            element = tuple(step for step, name in zip(path, root, strict=True) if name in {EACH, ANY})
-            pod = None if element in paths else _pod(document, made, path, value)
-            if pod is not None:
-                paths.add(element)
-                number = made.makes * prod(_number(document, factor, path) for factor in made.times)
-                yield Template(path, pod, number, made.note, _metadata(made, path))
-
-
-def _metadata(made: PodPlace, path: Path) -> Path:
-    return (*path, "metadata") if made.template or not made.metadata else _bound(made.metadata[0], path)
 
 
 def _walk(value: Any, rest: Path, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -223,8 +216,7 @@ def _is(wanted: type[Any], value: Any, path: Path) -> None:
 
 
 def _shown(value: Any) -> str:
-    quoted = f' "{value[:LONGEST_WORD]}"' if isinstance(value, str) else ""
-    return kind_of(value) + quoted
+    return kind_of(value) + (f' "{value[:LONGEST_WORD]}"' if isinstance(value, str) else "")
 
 
 def _unreadable(path: Path, message: str, fix: str) -> Refusal:
@@ -232,64 +224,59 @@ def _unreadable(path: Path, message: str, fix: str) -> Refusal:
     return Refusal(Violation(code=UNREADABLE, path=field, message=f"{field} {message}", fix=fix))
 
 
-def _pod(document: Object, made: PodPlace, path: Path, value: Any) -> Object | None:
+def _pod(document: Object, place: PodPlace, path: Path, value: Any) -> Object | None:
     """The pod that stands at a path, or is put together of the fields beside it; None without any container."""
     _is(dict, value, path)
-    pod: dict[str, Any] = dict(value) if made.template else {"spec": value}
-    for metadata in _objects_beside(document, made.metadata, path):
-        # Metadata with the labels and annotations of further metadata, where its own has none of the key.
-        own = fields.mapping(pod, "metadata")
-        merged = {
-            key: {**fields.mapping(metadata, key), **fields.mapping(own, key)} for key in ("labels", "annotations")
-        }
-        pod["metadata"] = {**own, **{key: entries for key, entries in merged.items() if entries}}
-    for shared in _objects_beside(document, made.defaults, path):
-        pod["spec"] = {**shared, **fields.mapping(pod, "spec")}
-    if not made.containers:
+    pod: dict[str, Any] = dict(value) if place.template else {"spec": value}
+    for roots, is_metadata in ((place.metadata, True), (place.defaults, False)):
+        for root in roots:
+            for beside, shared in _beside(document, root, path):
+                _is(dict, shared, beside)
+                if not is_metadata:
+                    pod["spec"] = {**shared, **fields.mapping(pod, "spec")}
+                    continue
+                # Metadata with the labels and annotations of further metadata, where its own has none of the key.
+                own = fields.mapping(pod, "metadata")
+                merged = {
+                    key: {**fields.mapping(shared, key), **fields.mapping(own, key)}
+                    for key in ("labels", "annotations")
+                }
+                pod["metadata"] = {**own, **{key: entries for key, entries in merged.items() if entries}}
+    if not place.containers:
         return pod
-    stand = [raw for containers in made.containers for raw in _beside(document, containers, path)]
-    pod["spec"] = {**fields.mapping(pod, "spec"), "containers": [_container(made, *raw) for raw in stand]}
-    return pod if stand else None
-
-
-def _objects_beside(document: Object, roots: Iterable[Path], path: Path) -> Iterator[Object]:
-    for root in roots:
-        for place, value in _beside(document, root, path):
-            _is(dict, value, place)
-            yield value
-
-
-def _container(made: PodPlace, path: Path, value: Any) -> Object:
-    """A container as a pod has it."""
-    _is(dict, value, path)
-    container = {"name": made.unnamed, **value}
-    resources = fields.at(value, *made.resources)
-    if resources is not None:
-        container["resources"] = resources
-    if made.device and (name := fields.at(value, *made.device.name)):
-        limits = {str(name): fields.at(value, *made.device.quantity)}
-        container["resources"] = {"limits": {**fields.mapping(container, "resources", "limits"), **limits}}
-    return container
+    containers: list[Object] = []
+    for root in place.containers:
+        for beside, raw in _beside(document, root, path):
+            _is(dict, raw, beside)
+            container = {"name": place.unnamed, **raw}
+            resources = fields.at(raw, *place.resources)
+            if resources is not None:
+                container["resources"] = resources
+            if place.device and (name := fields.at(raw, *place.device.name)):
+                limits = {str(name): fields.at(raw, *place.device.quantity)}
+                container["resources"] = {"limits": {**fields.mapping(container, "resources", "limits"), **limits}}
+            containers.append(container)
+    pod["spec"] = {**fields.mapping(pod, "spec"), "containers": containers}
+    return pod if containers else None
 
 
 def _number(document: Object, factor: Factor, path: Path) -> int:
-    numbers = (number for field in factor.fields for number in _beside(document, field, path))
-    if factor.among:
-        numbers = (number for number in numbers if _is_among(document, factor.among, path, number[0]))
-    number = next((_whole(*number) for number in numbers), factor.absent)
-    divisors = [_whole(*number) for number in (_beside(document, factor.over, path) if factor.over else ())]
-    limits = [_whole(*number) for number in (_beside(document, factor.most, path) if factor.most else ())]
+    """How often a factor multiplies the pods at a path."""
+    number = factor.absent
+    for place, value in (number for field in factor.fields for number in _beside(document, field, path)):
+        if factor.among:  # whether the element that the number is of lists the name of the pods
+            last = max(index for index, step in enumerate(place) if isinstance(step, int))
+            listed = [names for _, names in _walk(document, (*place[: last + 1], *factor.among.names))]
+            named = [name for _, name in _beside(document, factor.among.name, path)]
+            if not any(isinstance(names, list) and name in names for name in named for names in listed):
+                continue
+        number = _whole(place, value)
+        break
+    divisors = [_whole(*divisor) for divisor in (_beside(document, factor.over, path) if factor.over else ())]
+    limits = [_whole(*limit) for limit in (_beside(document, factor.most, path) if factor.most else ())]
     for divisor in divisors:
         number = max(number // max(divisor, 1), 1)
     return min([max(number - factor.less, 0), *limits])
-
-
-def _is_among(document: Object, among: Among, path: Path, number: Path) -> bool:
-    """Whether the element that a number is of lists the name of the pods at a path."""
-    last = max(index for index, step in enumerate(number) if isinstance(step, int))
-    listed = [value for _, value in _walk(document, (*number[: last + 1], *among.names))]
-    named = [name for _, name in _beside(document, among.name, path)]
-    return any(isinstance(names, list) and name in names for name in named for names in listed)
 
 
 def _whole(path: Path, value: Any) -> int:
@@ -317,15 +304,12 @@ def misplaced(workload: Object, template: Template) -> Iterator[str]:
             yield f"{names} {are} of the workload, and its pods do not get {them}. Write {them} in {where}"
 
 
-# The examples of a document
-
-
 def failing(workload: Workload) -> Iterator[Problem]:
-    """A problem for each example that fails."""
-    return failing_examples(workload.examples, partial(_wrong, workload))
+    """A problem for each example of a document that fails."""
+    return failing_examples(workload.examples, partial(_mistake, workload))
 
 
-def _wrong(workload: Workload, example: WorkloadExample) -> str | None:
+def _mistake(workload: Workload, example: WorkloadExample) -> str | None:
     try:
         by_path = {path_of(template.path): template for template in templates(example.object, workload)}
     except Refusal as refusal:
@@ -335,16 +319,11 @@ def _wrong(workload: Workload, example: WorkloadExample) -> str | None:
     if numbers != (example.pods or {}):
         return f"makes {numbers or 'no pods'}"
     for path, wanted in example.limits.items():
-        limits = _limits(by_path[path].pod) if path in by_path else None
+        limits: dict[str, Any] | None = None
+        if path in by_path:
+            containers = fields.objects(fields.at(by_path[path].pod, "spec", "containers"))
+            parts = [fields.mapping(container, "resources", "limits") for container in containers]
+            limits = {key: value for part in parts for key, value in part.items()}
         if limits != wanted:
             return f"has at {path} the limits {limits}"
     return None
-
-
-def _limits(pod: Object) -> Object:
-    containers = fields.objects(fields.at(pod, "spec", "containers"))
-    return {
-        key: value
-        for container in containers
-        for key, value in fields.mapping(container, "resources", "limits").items()
-    }
