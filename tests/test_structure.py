@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import tables
+
 ROOT = Path(__file__).parent.parent
 WEBHOOK = ROOT / "webhook"
 README = (ROOT / "README.md").read_text()
@@ -136,3 +138,10 @@ def test_no_file_is_long() -> None:
     lengths = {file.relative_to(ROOT).as_posix(): len(file.read_text().splitlines()) for file in MODULES}
 
     assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+def test_each_table_of_a_test_is_tried() -> None:
+    modules = [file.with_suffix(".py") for file in (ROOT / "tests").rglob("test_*.yaml")]
+
+    assert {module.name: left for module in modules if (left := [*tables.unused(module)])} == {}
+    assert modules

@@ -6,7 +6,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.cases.served import as_served
 from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
@@ -107,23 +107,7 @@ def test_validate_refuses_less_than_was_asked() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("labels", "limits"),
-    [
-        pytest.param({"gpu": "0.3"}, HAMI, id="what was asked"),
-        pytest.param({"gpu": "0.3"}, HAMI | {"nvidia.com/gpumem-percentage": "50"}, id="more"),
-        pytest.param({"gpu": "0.3"}, {"nvidia.com/gpu": "1"}, id="a whole device"),
-        pytest.param(
-            {"gpu": "1"}, {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "100"}, id="what HAMi's webhook adds"
-        ),
-        pytest.param({"gpu": "0.3"}, {"unknown.example/share": "30"}, id="another replica's back end"),
-        pytest.param(
-            {"gpu": "1", "gpu-model": "unheard-of"}, {"nvidia.com/gpu": "1"}, id="another replica's catalogue"
-        ),
-        pytest.param({"gpu": "true"}, {}, id="a word that means nothing here"),
-        pytest.param({}, {"nvidia.com/gpu": "1"}, id="a back end's own words"),
-    ],
-)
+@tables.rows
 def test_validate_accepts(labels: dict[str, str], limits: dict[str, str]) -> None:
     assert _validated(builders.pod(builders.container(limits=limits), labels=labels, annotations=NOTE)) == ""
 
@@ -139,19 +123,7 @@ def _updated(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[bool,
     return decision.allowed, list(decision.warnings)
 
 
-KEEPS = "the pod keeps the GPU it was created with; create it again for the new shorthand to count"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "warnings"),
-    [
-        pytest.param({"gpu": "0.3"}, {"gpu": "0.3", "team": "vision"}, [], id="another label"),
-        pytest.param({"gpu": "0.3"}, {"gpu": "2"}, [KEEPS], id="another amount"),
-        pytest.param({"gpu": "0.3"}, {}, [KEEPS], id="no amount"),
-        pytest.param({}, {"gpu": "0.3"}, [KEEPS], id="an amount at last"),
-        pytest.param({"gpu": "1.5"}, {"gpu": "1.5"}, [], id="what would be refused today"),
-    ],
-)
+@tables.rows
 def test_an_update_is_never_refused(before: dict[str, str], after: dict[str, str], warnings: list[str]) -> None:
     assert _updated(builders.pod(labels=before), builders.pod(labels=after)) == (True, warnings)
 

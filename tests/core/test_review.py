@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests import tables
 from webhook.core import review
 from webhook.core.decision import Decision, denied
 from webhook.core.review import NotAReviewError
@@ -141,18 +142,7 @@ def test_what_is_no_review_is_named(body: bytes, message: str) -> None:
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        ({}, "the review has no request with a uid"),
-        ({"uid": ""}, "the review has no request with a uid"),
-        ({"uid": 1}, "the review has no request with a uid"),
-        ({"uid": "1", "object": []}, "request.object is not an object"),
-        ({"uid": "1", "oldObject": "x"}, "request.oldObject is not an object"),
-        ({"uid": "1", "operation": 1}, "request.operation is not a string"),
-        ({"uid": "1", "namespace": None}, "request.namespace is not a string"),
-    ],
-)
+@tables.rows
 def test_what_is_wrong_with_a_request_is_named(request_: dict[str, Any], message: str) -> None:
     with pytest.raises(NotAReviewError) as refused:
         review.decode(

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.core.policy.tenants import RULES, ceiling, policy, quota, rules
 from webhook.cli import workload_advice
 from webhook.core import projection
 from webhook.core.decision import Decision
-from webhook.core.kube.node_affinity import TERMS
 from webhook.core.mutate import mutate
 from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
@@ -152,20 +151,7 @@ def test_the_pod_of_these_tests_has_every_field_that_is_read() -> None:
     assert projection.prune(PODS["shorthand"], projection.allow_list(RULES)).keys() == {"metadata", "spec"}
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "shape"),
-    [
-        (("spec", "schedulerName"), [], "a string"),
-        (("spec", "runtimeClassName"), {}, "a string"),
-        (("spec", "tolerations", 0, "tolerationSeconds"), {}, "a whole number"),
-        (("spec", "tolerations", 0, "effect"), [], "a string"),
-        (
-            (*TERMS, 0, "matchExpressions", 0, "operator"),
-            [],
-            "a string",
-        ),
-    ],
-)
+@tables.rows
 def test_a_field_of_another_type_is_refused_by_its_path(path: Steps, value: Any, shape: str) -> None:
     where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from tests import tables
 from tests.core import acme
 from webhook.core.backends import amounts
 from webhook.core.backends.amounts import CannotExpressError
@@ -130,16 +131,6 @@ def test_a_share_of_an_unknown_card_is_a_percentage_all_the_same() -> None:
     assert amounts.express(_amount("{memory: {unit: percent}}"), SHARE, None) == (30, None)
 
 
-@pytest.mark.parametrize(
-    ("verb", "value", "nearest"),
-    [
-        ("{cores: {step: 5, min: 5, max: 100}}", 33, [30, 35]),
-        ("{cores: {step: 5, min: 5, max: 100}}", 150, [100]),
-        ("{cores: {step: 5, min: 5, max: 100}}", 1, [5]),
-        ("{memory: {unit: GiB, fit: [4, 8]}}", 6, [4, 8]),
-        ("{memory: {unit: GiB, fit: [4, 8]}}", 9, [8]),
-        ("count", 0, [1]),
-    ],
-)
+@tables.rows
 def test_the_nearest_values_are_below_and_above(verb: str, value: int, nearest: list[int]) -> None:
     assert amounts.near(_amount(verb), Fraction(value)) == nearest

@@ -12,7 +12,7 @@ takes the driver's name.
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from webhook.core.backends import cards
 from webhook.core.mutate import mutate
 from webhook.core.rules.catalog import Card
@@ -24,67 +24,17 @@ def _read(name: str) -> list[str]:
     return [card.model for card in cards.read_model(name, RULES)]
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("NVIDIA-A100-SXM4-80GB", "A100-80GB"),
-        ("NVIDIA-A100-80GB-PCIe", "A100-80GB"),
-        ("NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", "A100-40GB"),
-        ("NVIDIA-H100-80GB-HBM3", "H100-80GB"),
-        ("NVIDIA-H100-NVL", "H100-94GB"),
-        ("NVIDIA-L4", "L4"),
-        ("NVIDIA-L40S", "L40S"),
-        ("Tesla-T4", "T4"),
-        ("Tesla-T4-SHARED", "T4"),
-        ("Tesla-V100-SXM2-16GB", "V100-16GB"),
-        ("NVIDIA-GeForce-RTX-4090", "RTX-4090"),
-        ("NVIDIA-GeForce-RTX-5090", "RTX-5090"),
-        ("NVIDIA-RTX-A6000", "RTX-A6000"),
-        ("NVIDIA-RTX-6000-Ada-Generation", "RTX-6000-Ada"),
-        ("NVIDIA-L2", "L2"),
-        ("NVIDIA-L20", "L20"),
-        ("NVIDIA-H20", "H20"),
-        ("NVIDIA-H20-3e", "H20-3e"),
-        ("Tesla-P4", "P4"),
-        ("Tesla-P40", "P40"),
-    ],
-)
+@tables.rows
 def test_what_nvidias_feature_discovery_writes_is_read(name: str, model: str) -> None:
     assert _read(name) == [model]
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("AMD_Instinct_MI300X_OAM", "MI300X"),
-        ("AMD_Instinct_MI300X", "MI300X"),
-        ("AMD_Instinct_MI300X_HF", "MI300X"),
-        ("AMD_Instinct_MI300A", "MI300A"),
-        ("AMD_Instinct_MI308X", "MI308X"),
-        ("AMD_Instinct_MI325X", "MI325X"),
-        ("AMD_Instinct_MI350X", "MI350X"),
-        ("AMD_Instinct_MI355X", "MI355X"),
-        ("AMD_Instinct_MI210", "MI210"),
-        ("Instinct_MI210", "MI210"),
-        ("AMD_Instinct_MI250X", "MI250X"),
-    ],
-)
+@tables.rows
 def test_what_amds_node_labeller_writes_is_read(name: str, model: str) -> None:
     assert _read(name) == [model]
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("910A", "Ascend910A"),
-        ("910ProA", "Ascend910ProA"),
-        ("910ProB", "Ascend910ProB"),
-        ("910B2", "Ascend910B2"),
-        ("910B3", "Ascend910B3"),
-        ("910B4", "Ascend910B4"),
-        ("310P3", "Ascend310P"),
-    ],
-)
+@tables.rows
 def test_what_ascend_device_plugin_writes_is_read(name: str, model: str) -> None:
     assert _read(name) == [model]
 
@@ -104,21 +54,7 @@ def test_what_karpenter_writes_of_neuron_devices_is_read(name: str, model: str) 
     assert _read(name) == [model]
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
-        ("nvidia a100 sxm4 80gb", "A100-80GB"),
-        ("a100_80gb", "A100-80GB"),
-        ("A100-SXM4-80GB", "A100-80GB"),
-        ("Tesla T4", "T4"),
-        ("nvidia-tesla-t4", "T4"),
-        ("t4", "T4"),
-        ("GeForce RTX 4090", "RTX-4090"),
-        ("Instinct MI300X OAM", "MI300X"),
-        ("ascend910b3", "Ascend910B3"),
-    ],
-)
+@tables.rows
 def test_capitals_spaces_and_dashes_make_no_difference(name: str, model: str) -> None:
     assert _read(name) == [model]
 
@@ -132,14 +68,7 @@ def test_every_product_name_of_every_catalogue_is_read(card: Card) -> None:
             assert card.model in _read(written)
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [
-        ("A100", ["A100-40GB", "A100-80GB"]),
-        ("v100", ["V100-16GB", "V100-32GB"]),
-        ("H100", ["H100-80GB", "H100-94GB"]),
-    ],
-)
+@tables.rows
 def test_a_name_without_a_size_is_every_size(name: str, sizes: list[str]) -> None:
     assert _read(name) == sizes
 
@@ -158,18 +87,7 @@ def test_an_amount_that_needs_one_size_lists_the_sizes() -> None:
     assert violation.fix == "ask for gpu-model: A100-40GB, A100-80GB, or add gpu-memory: 8Gi"
 
 
-@pytest.mark.parametrize(
-    ("labels", "fix"),
-    [
-        ({"gpu-profile": "1g.6gb"}, "ask for gpu-memory: 5836Mi instead of gpu-profile"),
-        (
-            {"gpu-profile": "1g.10gb", "gpu-model": "A100-40GB"},
-            "ask for gpu-memory: 9856Mi instead of gpu-profile",
-        ),
-        ({"gpu-profile": "vir02"}, 'ask for gpu: "1" instead of gpu-profile'),
-        ({"gpu-claim": "mine"}, 'ask for what the claim has, as gpu: "1", instead of gpu-claim'),
-    ],
-)
+@tables.rows
 def test_where_there_are_no_partitions_the_memory_of_one_is_asked_for(labels: dict[str, str], fix: str) -> None:
     (violation,) = mutate(builders.creating(builders.pod(labels=labels)), RULES).violations
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.core import acme
 from webhook.core.backends import read_back
 from webhook.core.backends.amounts import CannotExpressError
@@ -43,34 +43,7 @@ def test_what_a_back_end_writes_reads_back(backend: str, limits: Mapping[str, in
     assert read_back.understand(limits, BACKENDS[backend])[0] == request_
 
 
-QGPU_CORE = "tke.cloud.tencent.com/qgpu-core"
-QGPU_MEMORY = "tke.cloud.tencent.com/qgpu-memory"
-
-
-@pytest.mark.parametrize(
-    ("backend", "limits", "message", "fix"),
-    [
-        (
-            "tencent-qgpu",
-            {QGPU_CORE: 33, QGPU_MEMORY: 8},
-            f"{QGPU_CORE}: 33 is not a multiple of 5",
-            "write 30 or 35",
-        ),
-        ("tencent-qgpu", {QGPU_CORE: 30}, f"{QGPU_MEMORY} is missing", f"add {QGPU_MEMORY}"),
-        (
-            "hami-vgpu",
-            {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 101},
-            "nvidia.com/gpucores: 101 is more than 100, the most it can express",
-            "write 100",
-        ),
-        (
-            "amd-gpu",
-            {"nvidia.com/gpu": 1},
-            "nvidia.com/gpu does not go together with amd.com/gpu",
-            "remove nvidia.com/gpu",
-        ),
-    ],
-)
+@tables.rows
 def test_what_no_back_end_could_have_written_is_refused_with_what_it_could(
     backend: str, limits: Mapping[str, int], message: str, fix: str
 ) -> None:

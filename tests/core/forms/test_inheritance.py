@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from webhook.core.forms import inheritance
 from webhook.core.forms.document import DocumentError, Node
 from webhook.files import documents
@@ -19,20 +20,7 @@ def _merged(name: str, **texts: str) -> Node:
     return inheritance.merged(inheritance.lineage(name, _specs(**texts)))
 
 
-@pytest.mark.parametrize(
-    ("child", "parent", "merged"),
-    [
-        pytest.param("", "a: 1", {"a": 1}, id="everything is taken over"),
-        pytest.param("a: 2", "a: 1", {"a": 2}, id="a scalar is replaced"),
-        pytest.param("a: [2]", "a: [1, 1]", {"a": [2]}, id="a list is replaced"),
-        pytest.param("a: {c: 2}", "a: {b: 1}", {"a": {"b": 1, "c": 2}}, id="mappings are merged"),
-        pytest.param("a: {b: {d: 2}}", "a: {b: {c: 1}}", {"a": {"b": {"c": 1, "d": 2}}}, id="at any depth"),
-        pytest.param("a: {b: }", "a: {b: 1, c: 1}", {"a": {"c": 1}}, id="an empty value deletes"),
-        pytest.param("a: x", "a: {b: 1}", {"a": "x"}, id="a mapping gives way to a scalar"),
-        pytest.param("a: {b: 1}", "a: x", {"a": {"b": 1}}, id="and a scalar to a mapping"),
-        pytest.param("a: 1", "examples: [x]", {"a": 1}, id="examples are not taken over"),
-    ],
-)
+@tables.rows
 def test_what_a_child_becomes(child: str, parent: str, merged: dict[str, Any]) -> None:
     assert _merged("child", child=f"extends: parent\n{dedent(child)}", parent=parent).plain() == merged
 
@@ -53,20 +41,7 @@ def test_what_is_taken_over_stays_where_it_stands() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("specs", "message"),
-    [
-        (
-            {"one": "extends: tow", "two": "{}"},
-            'one.yaml:1:10: spec.extends: no back end is called "tow" (did you mean "two"?)',
-        ),
-        ({"one": "extends: one"}, "one.yaml:1:10: spec.extends: goes round in a circle: one -> one"),
-        (
-            {"one": "extends: two", "two": "extends: three", "three": "extends: one"},
-            "three.yaml:1:10: spec.extends: goes round in a circle: one -> two -> three -> one",
-        ),
-    ],
-)
+@tables.rows
 def test_what_cannot_be_extended_is_said(specs: dict[str, str], message: str) -> None:
     with pytest.raises(DocumentError) as refused:
         _merged("one", **specs)
@@ -80,19 +55,7 @@ def _substituted(text: str, **values: Any) -> Any:
     return inheritance.substituted(node, parameters).plain()
 
 
-@pytest.mark.parametrize(
-    ("text", "values", "becomes"),
-    [
-        ("a: $(x)", {"x": "text"}, {"a": "text"}),
-        ("a: $(x)", {"x": 5}, {"a": 5}),
-        ("a: $(x)", {"x": True}, {"a": True}),
-        ("a: pre-$(x)-$(y)", {"x": 5, "y": "z"}, {"a": "pre-5-z"}),
-        ("$(x)/gpu: 1", {"x": "vendor.example"}, {"vendor.example/gpu": 1}),
-        ("a: [{b: $(x)}]", {"x": "c"}, {"a": [{"b": "c"}]}),
-        ("a: $(x)", {"x": "$(y)", "y": "z"}, {"a": "$(y)"}),
-        ("a: $x $( x) ${x} {x}", {"x": "c"}, {"a": "$x $( x) ${x} {x}"}),
-    ],
-)
+@tables.rows
 def test_what_a_parameter_becomes(text: str, values: dict[str, Any], becomes: Any) -> None:
     assert _substituted(text, **values) == becomes
 

@@ -6,7 +6,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.cases.served import as_served
 from webhook.cli import convert, explanation
 from webhook.cli.inventory import demand
@@ -214,28 +214,7 @@ def test_where_nobody_watches_claims_that_is_said_and_what_helps() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("resources", "message"),
-    [
-        ({}, "it asks for nothing"),
-        ({"elasticgpu.com/gpu-core": 0}, "it asks for nothing"),
-        ({"cpu": 1}, "the rule knows nothing of cpu"),
-        (
-            {"elasticgpu.com/gpu-core": 150},
-            "elasticgpu.com/gpu-core: 150 is between 100 and 200, the nearest it can express",
-        ),
-        (
-            {"elasticgpu.com/gpu-memory": "8Gi"},
-            'elasticgpu.com/gpu-memory: "8Gi" is not a plain number; it counts units of 1Mi',
-        ),
-        ({"nvidia.com/gpu": "0.5"}, "nvidia.com/gpu is 0.5, and it counts in whole numbers"),
-        (
-            {"elasticgpu.com/gpu-core": 10, "elasticgpu.io/gpu-core": 10},
-            "elasticgpu.com/gpu-core stands there under two names",
-        ),
-        ({"elasticgpu.com/gpu-core": 300_000}, "no pod gets 3000 GPUs"),
-    ],
-)
+@tables.rows
 def test_a_claim_that_means_nothing_is_refused(resources: Mapping[str, Any], message: str) -> None:
     decision = mutated(naming(), claim(resources))
 

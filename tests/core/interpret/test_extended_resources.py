@@ -5,9 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import pytest
-
-from tests import builders
+from tests import builders, tables
 from tests.edited import edited
 from webhook.cli.explanation import explain
 from webhook.core.kube import pod
@@ -131,14 +129,7 @@ def test_who_names_a_back_end_cannot_keep_off_its_nodes_and_count_as_there() -> 
     assert mutate(builders.creating(builders.pod(whole, affinity=affinity)), rules).allowed
 
 
-@pytest.mark.parametrize(
-    ("fraction", "fix"),
-    [
-        ("0.33333333333", "write 0.333333333 or 0.333333334"),
-        ("0.99999999999", "write 0.999999999"),
-        ("0.00000000001", "write 0.000000001"),
-    ],
-)
+@tables.rows
 def test_more_decimals_than_a_system_has_are_refused_in_its_own_unit(fraction: str, fix: str) -> None:
     raw = builders.pod(annotations={"gpu-fraction": fraction})
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import builders
+from tests import builders, tables
 from webhook.core import request
 from webhook.core.forms import document, labels
 from webhook.core.interpret import locations
@@ -23,29 +23,7 @@ def _warnings(raw: Mapping[str, Any]) -> list[str]:
     return [warning for answer in answers for warning in answer.warnings]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "wish"),
-    [
-        ("gpus", "1", 'Write gpu: "1"'),
-        ("GPU", "2", 'Write gpu: "2"'),
-        ("Gpu-Count", "2", 'Write gpu: "2"'),
-        ("gpu-count", "two", 'Write gpu: "1"'),
-        ("gpu_memory", "8Gi", "Write gpu-memory: 8Gi"),
-        ("gpu-mem", "8192", "Write gpu-memory: 8Gi"),
-        ("gpuMem", "24Gi", "Write gpu-memory: 24Gi"),
-        ("gpu-vram", "16Gi", "Write gpu-memory: 16Gi"),
-        ("gpu-core", "50", 'Write gpu-cores: "50"'),
-        ("gpu-type", "T4", "Write gpu-model: T4"),
-        ("gpu-product", "Tesla-T4", "Write gpu-model: Tesla-T4"),
-        ("gpu-fraction", "0.5", 'Write gpu: "0.5"'),
-        ("gpu-percent", "30", 'Write gpu: "0.3"'),
-        ("gpu-mig-profile", "1g.10gb", "Write gpu-profile: 1g.10gb"),
-        ("gpu-share-mode", "mps", "Write gpu-sharing: mps"),
-        ("gpu-modle", "T4", "Did you mean gpu-model: T4?"),
-        ("gpu-tlops", "20", 'Did you mean gpu-tflops: "20"?'),
-        ("gpu-team", "vision", 'It asks for no GPU; a pod asks with gpu: "1"'),
-    ],
-)
+@tables.rows
 def test_a_label_that_begins_with_gpu_gets_a_hint_whether_or_not_a_gpu_is_asked(
     key: str, value: str, wish: str
 ) -> None:
@@ -55,19 +33,7 @@ def test_a_label_that_begins_with_gpu_gets_a_hint_whether_or_not_a_gpu_is_asked(
     assert said in _warnings(builders.pod(builders.container(limits={"nvidia.com/gpu": 1}), labels={key: value}))
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "wish"),
-    [
-        ("gpus", "1", 'Write gpu: "1"'),
-        ("gpu-core", "30%", 'Write gpu-webhook.io/cores: "30%"'),
-        ("gpu_model", "T4", "Write gpu-webhook.io/model: T4"),
-        (
-            "gpu-memory",
-            "8Gi",
-            "It belongs to kai or runai, which this cluster does not enable. Write gpu-webhook.io/memory: 8Gi",
-        ),
-    ],
-)
+@tables.rows
 def test_a_hint_for_an_annotation_names_an_annotation(key: str, value: str, wish: str) -> None:
     said = f"metadata.annotations.{key}: nothing here reads this annotation. {wish}"
 

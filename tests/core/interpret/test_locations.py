@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from webhook.core.interpret import interpret
 from webhook.core.interpret.interpret import Interpretation
 from webhook.core.kube import pod
@@ -28,30 +28,12 @@ def _asked(raw: Mapping[str, Any]) -> dict[str, GpuRequest | None]:
     return {asked.container.name: asked.request for asked in read.asked}
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        {"labels": {"gpu": "0.3"}},
-        {"annotations": {"gpu": "0.3"}},
-        {"annotations": {"gpu-webhook.io/gpu": "30%"}},
-        {"annotations": {"gpu.gpu-webhook.io/main": "0.3"}},
-        {"labels": {"gpu": "0.3"}, "annotations": {"gpu": "30%", "gpu-webhook.io/gpu": "0.30"}},
-    ],
-)
+@tables.rows
 def test_one_request_in_every_form_of_metadata(form: dict[str, Any]) -> None:
     assert _asked(builders.pod(**form)) == {"main": SHARE}
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"gpu": "0.3"},
-        {"gpu": 0.3},
-        {"gpu": "300m"},
-        {"gpu-webhook.io/percent": "30"},
-        {"gpu-webhook.io/gpu": 1, "gpu-webhook.io/percent": 30},
-    ],
-)
+@tables.rows
 def test_one_request_in_every_form_of_resources(limits: dict[str, Any]) -> None:
     assert _asked(builders.pod(builders.container(limits=limits))) == {"main": SHARE}
 
@@ -107,17 +89,7 @@ def test_amounts_of_the_pod_pass_over_a_container_that_says_none() -> None:
 ONE_AND_TWO = (builders.container("one"), builders.container("two"))
 
 
-@pytest.mark.parametrize(
-    ("metadata", "chosen"),
-    [
-        ({"labels": {"gpu": "0.3"}}, "one"),
-        ({"labels": {"gpu": "0.3", "gpu-container": "two"}}, "two"),
-        ({"labels": {"gpu": "0.3"}, "annotations": {"gpu-webhook.io/container": "two"}}, "two"),
-        ({"labels": {"gpu": "0.3"}, "annotations": {"kubectl.kubernetes.io/default-container": "two"}}, "two"),
-        ({"labels": {"gpu": "0.3", "gpu-container": "init"}}, "init"),
-        ({"labels": {"gpu": "0.3"}, "annotations": {"kubectl.kubernetes.io/default-container": "nobody"}}, "one"),
-    ],
-)
+@tables.rows
 def test_what_is_said_of_the_pod_is_for_one_container(metadata: dict[str, Any], chosen: str) -> None:
     raw = builders.pod(*ONE_AND_TWO, initContainers=[builders.container("init")], **metadata)
 
@@ -163,17 +135,7 @@ def test_labels_that_are_meant_as_an_amount_have_to_be_one(text: str) -> None:
     assert [violation.code for violation in _read(builders.pod(labels={"gpu": text})).violations] == ["GPU201"]
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "written"),
-    [
-        ("labels", "gpu", "gpu-memory: 8Gi"),
-        ("annotations", "gpu", "gpu-webhook.io/memory: 8Gi"),
-        ("annotations", "gpu-webhook.io/gpu", "gpu-webhook.io/memory: 8Gi"),
-        ("annotations", "gpu.gpu-webhook.io/main", "memory.gpu-webhook.io/main: 8Gi"),
-        ("limits", "gpu", "gpu-memory: 8Gi"),
-        ("limits", "gpu-webhook.io/gpu", "gpu-webhook.io/memory: 8Gi"),
-    ],
-)
+@tables.rows
 def test_a_size_where_a_number_of_devices_belongs_is_moved_to_the_key_of_that_place(
     section: str, key: str, written: str
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.edited import edited
 from webhook.core.kube import node_affinity, pod
 from webhook.core.kube.node_affinity import Requirement
@@ -50,16 +50,7 @@ def test_what_says_as_much_is_left_as_it_is(narrower: dict[str, Any]) -> None:
     assert _terms(_pod({"matchExpressions": [narrower]})) == [{"matchExpressions": [narrower]}]
 
 
-@pytest.mark.parametrize(
-    "compatible",
-    [
-        ELSEWHERE,
-        _expression("In", "T4", "L4"),
-        _expression("NotIn", "T4"),
-        _expression("NotIn", "L4"),
-        _expression("Exists"),
-    ],
-)
+@tables.rows
 def test_what_says_less_gets_it_beside(compatible: dict[str, Any]) -> None:
     assert _terms(_pod({"matchExpressions": [compatible]})) == [{"matchExpressions": [compatible, WANTED]}]
 
@@ -77,33 +68,14 @@ def test_a_term_that_matches_no_node_goes_on_matching_none() -> None:
     assert _terms(_pod({}, {"matchExpressions": [ELSEWHERE]})) == [{}, {"matchExpressions": [ELSEWHERE, WANTED]}]
 
 
-@pytest.mark.parametrize(
-    ("terms", "left"),
-    [
-        pytest.param(
-            [{}, {"matchExpressions": [ELSEWHERE]}], [{}, {"matchExpressions": [ELSEWHERE]}], id="another key"
-        ),
-        pytest.param(
-            [{}, {"matchExpressions": [ELSEWHERE, WANTED]}], [{}, {"matchExpressions": [ELSEWHERE]}], id="both"
-        ),
-        pytest.param([{}], [{}], id="nothing was there to remove"),
-        pytest.param([{}, {"matchExpressions": [WANTED]}], None, id="left alone it would let the pod run nowhere"),
-    ],
-)
+@tables.rows
 def test_a_term_that_matches_no_node_stays_when_a_key_is_removed(terms: list[dict[str, Any]], left: Any) -> None:
     found = node_affinity.without(pod.read(_pod(*terms)), {"card"})
 
     assert found == ({} if left is None else _pod(*left)["spec"]["affinity"])
 
 
-@pytest.mark.parametrize(
-    ("terms", "left"),
-    [
-        pytest.param([[WANTED], [ELSEWHERE]], [[WANTED], [ELSEWHERE]], id="an alternative without anything else"),
-        pytest.param([[WANTED, ELSEWHERE], [ELSEWHERE]], [[ELSEWHERE], [ELSEWHERE]], id="alternatives with more"),
-        pytest.param([[WANTED], [WANTED]], None, id="alternatives with nothing else"),
-    ],
-)
+@tables.rows
 def test_no_alternative_of_several_is_lost_when_a_key_is_removed(terms: list[Any], left: Any) -> None:
     several = [{"matchExpressions": each} for each in terms]
 

@@ -4,8 +4,9 @@ from fractions import Fraction
 
 import pytest
 
+from tests import tables
 from webhook.core.kube import quantity
-from webhook.core.kube.quantity import GIB, MIB, QuantityError
+from webhook.core.kube.quantity import QuantityError
 
 
 @pytest.mark.parametrize(
@@ -23,26 +24,7 @@ def test_a_person_writes_decimals(text: str, number: Fraction) -> None:
     assert quantity.decimal(text) == number
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", '"" is not a plain number; write a plain number, as 1 or 0.5'),
-        ("-1", '"-1" is not a plain number; write a plain number, as 1 or 0.5'),
-        ("+1", '"+1" is not a plain number; write a plain number, as 1 or 0.5'),
-        ("1e3", '"1e3" is not a plain number; write a plain number, as 1 or 0.5'),
-        ("0x10", '"0x10" is not a plain number; write a plain number, as 1 or 0.5'),
-        ("NaN", '"NaN" is not a plain number; write a plain number, as 1 or 0.5'),
-        (".5", '".5" is not a plain number; write a plain number, as 1 or 0.5'),
-        ("1.", '"1." is not a plain number; write a plain number, as 1 or 0.5'),
-        ("1_000", '"1_000" is not a plain number; write a plain number, as 1 or 0.5'),
-        ("1 ", '"1 " is not a plain number; write a plain number, as 1 or 0.5'),
-        ("1\n", '"1\\n" is not a plain number; write a plain number, as 1 or 0.5'),
-        ("4k", '"4k" is not a plain number; write a plain number, as 1 or 0.5'),
-        ("١", '"١" is not a plain number; write a plain number, as 1 or 0.5'),  # noqa: RUF001  an Arabic digit
-        ("9223372036854775808", '"9223372036854775808" does not fit into 64 bits; write a smaller number, as 1'),
-        ("9" * 70, '"' + "9" * 59 + '…" is not a plain number; write a plain number, as 1 or 0.5'),
-    ],
-)
+@tables.rows
 def test_nothing_else_is_a_decimal(text: str, message: str) -> None:
     with pytest.raises(QuantityError) as refused:
         quantity.decimal(text)
@@ -81,43 +63,12 @@ def test_binary_suffixes_and_exponents_are_no_numbers(text: str) -> None:
         quantity.served(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("8Gi", 8 * GIB),
-        ("8192Mi", 8 * GIB),
-        ("1.5Gi", 1536 * MIB),
-        ("8G", 8 * 10**9),
-        ("2048Ki", 2 * MIB),
-        ("1Ti", 1024 * GIB),
-        ("0Gi", 0),
-        ("9223372036854775.807k", 2**63 - 1),
-    ],
-)
+@tables.rows
 def test_a_size_has_a_unit(text: str, size: int) -> None:
     assert quantity.size(text) == size
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("8", '"8" has no unit; write 8Gi or 8Mi'),
-        ("8192", '"8192" has no unit; write 8192Mi'),
-        ("8GB", '"8GB" is not a size in the form of Kubernetes; write 8Gi'),
-        ("8GiB", '"8GiB" is not a size in the form of Kubernetes; write 8Gi'),
-        ("8 Gi", '"8 Gi" is not a size; write 8Gi or 8192Mi'),
-        ("8gi", '"8gi" is not a size in the form of Kubernetes; write 8Gi'),
-        ("8m", '"8m" is not a size in the form of Kubernetes; write 8Mi'),
-        ("half", '"half" is not a size; write 8Gi or 8192Mi'),
-        ("-8Gi", '"-8Gi" is not a size; write 8Gi or 8192Mi'),
-        ("0.0001Mi", '"0.0001Mi" is not a whole number of bytes; write it in Mi, as 1Mi'),
-        (
-            "9223372036854775808Ki",
-            '"9223372036854775808Ki" is not a whole number of bytes; write it in Mi, as 8192Mi',
-        ),
-        ("8k", '"8k" is 8000 bytes, less than any GPU shares; write 8Gi or 8192Mi'),
-    ],
-)
+@tables.rows
 def test_a_size_without_one_is_not_guessed(text: str, message: str) -> None:
     with pytest.raises(QuantityError) as refused:
         quantity.size(text)
@@ -151,18 +102,7 @@ def test_a_number_is_shown_as_people_write_it(number: Fraction, text: str) -> No
     assert quantity.show(number) == text
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (8 * GIB, "8Gi"),
-        (1536 * MIB, "1536Mi"),
-        (1000, "1k"),
-        (1500 * 10**6, "1500M"),
-        (1500000001, "1500000.001k"),
-        (1024 * GIB, "1Ti"),
-        (1024, "1Ki"),
-    ],
-)
+@tables.rows
 def test_a_size_is_shown_in_the_largest_unit_that_is_exact(size: int, text: str) -> None:
     assert quantity.show_size(size) == text
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.core import acme
 from webhook.core.kube import pod
 from webhook.core.plan import plan
@@ -20,36 +20,12 @@ def _serves(preferred: str | None, **labels: str) -> list[str]:
     return [served.backend.name for served in plan.make(read, RULES, preferred).assignments]
 
 
-@pytest.mark.parametrize(
-    ("preferred", "labels", "backend"),
-    [
-        (None, {"gpu": "1"}, "nvidia-gpu"),
-        (None, {"gpu": "0.5"}, "hami-vgpu"),
-        ("hami-vgpu", {"gpu": "1"}, "hami-vgpu"),
-        ("tencent-qgpu", {"gpu": "0.5", "gpu_model": "T4"}, "tencent-qgpu"),
-        ("nvidia-gpu", {"gpu": "0.5"}, "hami-vgpu"),
-        ("unheard-of", {"gpu": "1"}, "nvidia-gpu"),
-        ("hami-vgpu", {"gpu": "1", "gpu_backend": "tencent-qgpu"}, "tencent-qgpu"),
-    ],
-)
+@tables.rows
 def test_the_first_that_can_is_taken(preferred: str | None, labels: dict[str, str], backend: str) -> None:
     assert _serves(preferred, **labels) == [backend]
 
 
-SHARED = "nvidia.com/gpu.sharing-strategy"
-
-
-@pytest.mark.parametrize(
-    ("order", "selector", "backend"),
-    [
-        (("nvidia-gpu", "nvidia-time-slicing"), {}, "nvidia-gpu"),
-        (("nvidia-gpu", "nvidia-time-slicing"), {SHARED: "time-slicing"}, "nvidia-time-slicing"),
-        (("nvidia-time-slicing", "nvidia-gpu"), {}, "nvidia-time-slicing"),
-        (("nvidia-time-slicing", "nvidia-gpu"), {SHARED: "none"}, "nvidia-gpu"),
-        (("nvidia-mps", "nvidia-time-slicing"), {SHARED: "time-slicing"}, "nvidia-time-slicing"),
-        (("nvidia-mps",), {SHARED: "none"}, "nvidia-mps"),
-    ],
-)
+@tables.rows
 def test_a_resource_is_of_the_back_end_to_whose_nodes_the_pod_is_bound(
     order: tuple[str, ...], selector: dict[str, str], backend: str
 ) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.core import acme
 from webhook.core.kube import pod
 from webhook.core.plan import plan
@@ -36,15 +36,7 @@ def _serves(book: Rulebook, labels: Mapping[str, str]) -> list[str]:
 SHARE = {"gpu": "0.5", "gpu-model": "T4"}
 
 
-@pytest.mark.parametrize(
-    ("present", "serves"),
-    [
-        ((), "tencent-qgpu"),
-        (("hami-vgpu",), "hami-vgpu"),
-        (("tencent-qgpu",), "tencent-qgpu"),
-        (("hami-vgpu", "tencent-qgpu"), "tencent-qgpu"),
-    ],
-)
+@tables.rows
 def test_of_back_ends_that_are_as_good_as_each_other_one_with_nodes_is_taken(
     present: tuple[str, ...], serves: str
 ) -> None:

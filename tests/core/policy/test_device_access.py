@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.core.policy import tenants
 from tests.core.policy.tenants import policy, quota
 from webhook.core.review import AdmissionRequest
@@ -14,10 +14,8 @@ from webhook.core.rules.tenant_policy import Namespaces
 from webhook.core.validate import validate
 
 RULES = tenants.rules(policy(quota=quota(devices=4)))
-MIRROR = "kubernetes.io/config.mirror"
 INJECTED = "nvidia.cdi.k8s.io/pod"
 HERE = "vision-dev"
-NODE = "system:node:gpu-7"
 
 
 def _codes(request: AdmissionRequest, user: str) -> list[str]:
@@ -25,18 +23,7 @@ def _codes(request: AdmissionRequest, user: str) -> list[str]:
     return [f"{each.code} {each.path}" for each in decision.violations]
 
 
-@pytest.mark.parametrize(
-    ("user", "node", "annotations", "let"),
-    [
-        pytest.param(NODE, "gpu-7", {MIRROR: "x"}, True, id="a kubelet shows a pod of its own node"),
-        pytest.param(NODE, "gpu-8", {MIRROR: "x"}, False, id="of another node"),
-        pytest.param(NODE, "", {MIRROR: "x"}, False, id="of no node"),
-        pytest.param(NODE, "gpu-7", {}, False, id="no mirror pod"),
-        pytest.param("system:node:", "", {MIRROR: "x"}, False, id="a kubelet without a name"),
-        pytest.param("ada", "gpu-7", {MIRROR: "x"}, False, id="a person"),
-        pytest.param("system:serviceaccount:kube-system:a", "gpu-7", {MIRROR: "x"}, False, id="a part of Kubernetes"),
-    ],
-)
+@tables.rows
 def test_a_kubelet_shows_what_runs_on_its_own_node_and_nobody_else_has_the_node(
     user: str, node: str, annotations: Mapping[str, str], *, let: bool
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.cases.served import as_served
 from tests.core.policy import tenants
 from tests.core.policy.tenants import held
@@ -73,19 +73,7 @@ def _counted(raw: Object, rulebook: Rulebook = RULES) -> dict[str, str]:
     return tally.write(count.tally)
 
 
-SIDECAR = {"restartPolicy": "Always"}
-
-
-@pytest.mark.parametrize(
-    ("init", "containers", "devices"),
-    [
-        pytest.param([], ["1", "2"], "3", id="containers add up"),
-        pytest.param([("2", {}), ("3", {})], ["1"], "3", id="init containers run one after the other"),
-        pytest.param([("1", {}), ("1", SIDECAR), ("2", {})], ["1"], "3", id="kubernetes#134210"),
-        pytest.param([("2", {}), ("1", SIDECAR)], ["1"], "2", id="a sidecar that starts after an init container"),
-        pytest.param([("1", SIDECAR), ("1", SIDECAR)], ["1", "1"], "4", id="sidecars stay"),
-    ],
-)
+@tables.rows
 def test_containers_count_as_kubernetes_counts_them(
     init: list[tuple[str, Object]], containers: list[str], devices: str
 ) -> None:
@@ -174,29 +162,7 @@ def test_every_back_end_is_read_in_its_own_words(backend: str, raw: Object, coun
     assert _counted(raw, with_only(backend, RULES)) == counted
 
 
-def _half(memory: str, *models: str) -> Object:
-    """Half of a card of any of these models."""
-    return {
-        f"{key}{model}": amount
-        for key, amount in (("devices", "0.5"), ("memory", memory))
-        for model in ("", *(f"/{model}" for model in models))
-    }
-
-
-NAMED_LIKE_AN_A10 = {
-    card.model for card in RULES.devices.values() if any(name.lower().startswith("nvidia a10") for name in card.names)
-}
-
-
-@pytest.mark.parametrize(
-    ("backend", "model", "counted"),
-    [
-        pytest.param("hami-vgpu", "A10", _half("11514Mi", "A10"), id="others are excluded"),
-        pytest.param("volcano-vgpu", "A10", _half("40Gi", *NAMED_LIKE_AN_A10), id="others are taken, too"),
-        pytest.param("volcano-vgpu", "T4", _half("7680Mi", "T4"), id="a name that no other has"),
-        pytest.param("hami-amd", "MI250", _half("32760Mi", "MI250", "MI250X"), id="by the name of the model"),
-    ],
-)
+@tables.rows
 def test_a_model_counts_as_every_model_that_the_back_end_may_give_for_its_name(
     backend: str, model: str, counted: Object
 ) -> None:
@@ -245,14 +211,7 @@ spec:
 A100 = {"gpu-model": "A100-40GB"}
 
 
-@pytest.mark.parametrize(
-    ("limits", "shared", "sliced"),
-    [
-        pytest.param({GPU: "1", PERCENTAGE: "10"}, "0.1", "1/7", id="a part of the memory"),
-        pytest.param({GPU: "1", PERCENTAGE: "51", "nvidia.com/gpucores": "10"}, "0.51", "1", id="and of the compute"),
-        pytest.param({GPU: "1", MEMORY: "4096", "nvidia.com/gpucores": "5"}, "0.1", "1/7", id="a size and compute"),
-    ],
-)
+@tables.rows
 def test_a_share_counts_as_the_slice_that_it_may_become_unless_the_pod_says_how_the_card_is_divided(
     limits: Object, shared: str, sliced: str
 ) -> None:
@@ -332,15 +291,7 @@ def test_whole_devices_of_several_models_have_the_memory_of_the_largest() -> Non
     assert _counted(raw)["memory"] == "160Gi"
 
 
-@pytest.mark.parametrize(
-    ("limits", "devices"),
-    [
-        pytest.param({GPU: "2", MEMORY: "1000", PERCENTAGE: "50"}, "2", id="two sizes"),
-        pytest.param({GPU: "2", "amd.com/gpu": "1"}, "3", id="two systems"),
-        pytest.param({"tke.cloud.tencent.com/qgpu-core": "233"}, "3", id="compute of several devices, rounded up"),
-        pytest.param({GPU: "lots"}, "1", id="no number"),
-    ],
-)
+@tables.rows
 def test_what_nobody_can_read_counts_as_whole_devices(limits: Object, devices: str) -> None:
     raw = builders.pod(builders.container(limits=limits))
 
@@ -348,14 +299,7 @@ def test_what_nobody_can_read_counts_as_whole_devices(limits: Object, devices: s
     assert [holding.unread != "" for holding in usage.holdings(pod.read(raw), RULES)] == [True]
 
 
-@pytest.mark.parametrize(
-    ("backend", "share", "limits"),
-    [
-        ("aws-neuron", "0.59", {"aws.amazon.com/neuroncore": "2"}),
-        ("hami-neuron", "0.99", {"aws.amazon.com/neuroncore": "2"}),
-        ("hami-vgpu", "0.999", {GPU: "1", PERCENTAGE: "100", "nvidia.com/gpucores": "100"}),
-    ],
-)
+@tables.rows
 def test_a_share_that_is_rounded_up_to_a_whole_device_counts_as_one(backend: str, share: str, limits: Object) -> None:
     rulebook = tenants.rules(tenants.policy(quota=tenants.quota(devices=4)), rulebook=clusters.rulebook(backend))
     fate = tenants.fate(tenants.shorthand(gpu=share), rulebook)

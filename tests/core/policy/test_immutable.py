@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from webhook.core.interpret import locations
 from webhook.core.rules.rulebook import Rulebook, with_every_backend, with_only
 from webhook.core.rules.tenant_policy import Namespaces, Tenancy, TenantPolicy
@@ -30,29 +30,12 @@ def _updated(old: Object, new: Object, user: str = "alice", rulebook: Any = RULE
     return [f"{v.code} {v.path}" for v in validate(request, rulebook).violations]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "refused"),
-    [
-        pytest.param({"gpu-memory": "8Gi"}, {"gpu-memory": "1Gi"}, "gpu-memory", id="an amount"),
-        pytest.param({"gpu-memory": "8Gi"}, {}, "gpu-memory", id="an amount that is taken away"),
-        pytest.param({}, {"gpu-model": "A100-80GB"}, "gpu-model", id="a model that is added"),
-        pytest.param({"gpu": "true"}, {"gpu": "0.1"}, "gpu", id="a word that meant nothing and now does"),
-    ],
-)
+@tables.rows
 def test_shorthand_of_a_pod_with_a_gpu_cannot_change(before: Object, after: Object, refused: str) -> None:
     assert _updated(_pod(before, {}), _pod(after, {})) == [f"GPU109 metadata.labels.{refused}"]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        locations.CARD,
-        locations.NOTE,
-        "gpu-webhook.io/memory",
-        "memory.gpu-webhook.io/main",
-        "claimed.gpu-webhook.io/a",
-    ],
-)
+@tables.rows
 def test_annotations_that_amounts_are_read_from_cannot_change(key: str) -> None:
     before, after = _pod({}, {key: "1Gi"}), _pod({}, {key: "2Gi"})
 
@@ -76,16 +59,7 @@ def test_a_refusal_says_both_values_and_what_to_do() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        pytest.param({"gpu": "true"}, {"gpu": "yes"}, id="one word that means nothing for another"),
-        pytest.param({"gpu": "true"}, {}, id="a word that means nothing taken away"),
-        pytest.param({"gpu-model": "unheard-of"}, {"gpu-model": "a-toaster"}, id="models that nobody knows"),
-        pytest.param({"gpu-backend": "theirs"}, {"gpu-backend": "ours"}, id="back ends that nobody knows"),
-        pytest.param({"team": "vision"}, {"team": "speech", "gpu-vendor": "acme"}, id="what is nobody's"),
-    ],
-)
+@tables.rows
 def test_labels_that_mean_nothing_may_change(before: Object, after: Object) -> None:
     assert _updated(_pod(before, {}), _pod(after, {})) == []
 
@@ -123,18 +97,7 @@ def _of(*namespaces: str) -> Rulebook:
     return replace(RULES, tenancy=Tenancy(policies=[policy]))
 
 
-@pytest.mark.parametrize(
-    ("user", "namespaces", "let"),
-    [
-        pytest.param(HAMI, (), True, id="an account of another namespace"),
-        pytest.param(HAMI, ("default", "vision-*"), True, id="one of no tenant"),
-        pytest.param("system:serviceaccount:vision-ci:ci", ("default", "vision-*"), False, id="one of the tenant"),
-        pytest.param(HAMI, ("*",), True, id="where a policy is for all namespaces"),
-        pytest.param("system:serviceaccount:default:ci", ("*",), False, id="one of the pod's own namespace"),
-        pytest.param("system:serviceaccount:kube-system:a", ("default",), True, id="one of a system namespace"),
-        pytest.param("ada", (), False, id="a person"),
-    ],
-)
+@tables.rows
 def test_without_writers_in_the_rule_only_accounts_of_others_write_what_it_reserves(
     user: str, namespaces: Sequence[str], *, let: bool
 ) -> None:
@@ -193,60 +156,24 @@ def test_a_pod_without_a_gpu_is_not_hindered() -> None:
 FRACTION = {"gpu-fraction": "0.5"}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "refused"),
-    [
-        pytest.param(FRACTION, {"gpu-fraction": "0.1"}, ["gpu-fraction"], id="less"),
-        pytest.param({}, FRACTION, ["gpu-fraction"], id="a first share"),
-        pytest.param(FRACTION, {}, ["gpu-fraction"], id="no share any more"),
-        pytest.param(
-            FRACTION, {**FRACTION, "gpu-fraction-num-devices": "2"}, ["gpu-fraction-num-devices"], id="more devices"
-        ),
-        pytest.param(
-            {**FRACTION, "gpu-fraction-container-name": "main"},
-            {**FRACTION, "gpu-fraction-container-name": "other"},
-            ["gpu-fraction-container-name"],
-            id="another container",
-        ),
-    ],
-)
+@tables.rows
 def test_what_a_back_end_is_asked_in_cannot_change(before: Object, after: Object, refused: list[str]) -> None:
     old, new = _pod({}, before, gpu=False), _pod({}, after, gpu=False)
 
     assert _updated(old, new, rulebook=KAI) == [f"GPU109 metadata.annotations.{key}" for key in refused]
 
 
-@pytest.mark.parametrize(
-    ("user", "let"),
-    [
-        ("system:serviceaccount:kai-scheduler:binder", True),
-        ("system:serviceaccount:kai-scheduler-dev:binder", False),
-        ("system:serviceaccount:team:kai-scheduler", False),
-        ("alice", False),
-        ("", False),
-    ],
-)
+@tables.rows
 def test_a_part_of_the_back_end_may_change_what_it_reads(user: str, *, let: bool) -> None:
     old, new = _pod({}, FRACTION, gpu=False), _pod({}, {"gpu-fraction": "0.1"}, gpu=False)
 
     assert (_updated(old, new, user, KAI) == []) == let
 
 
-REQUEST = "nvidia.com/container.main.gpu-memory.request"
-LIMIT = "nvidia.com/container.main.gpu-memory.limit"
 PORTION = "kai.scheduler/container.main.gpu-memory.portion.limit"
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "refused"),
-    [
-        pytest.param({REQUEST: "8Gi"}, {REQUEST: "1Gi"}, REQUEST, id="a request"),
-        pytest.param({REQUEST: "8Gi"}, {REQUEST: "8Gi", LIMIT: "80Gi"}, LIMIT, id="a limit that is added"),
-        pytest.param({REQUEST: "8Gi"}, {}, REQUEST, id="all of it"),
-        pytest.param(FRACTION, {**FRACTION, REQUEST: "70Gi"}, REQUEST, id="what wins over a fraction"),
-        pytest.param(FRACTION, {**FRACTION, PORTION: "0.9"}, PORTION, id="the limit of a fraction"),
-    ],
-)
+@tables.rows
 def test_an_annotation_for_one_container_changes_by_the_back_end_alone(
     before: Object, after: Object, refused: str
 ) -> None:
@@ -259,14 +186,7 @@ def test_an_annotation_for_one_container_changes_by_the_back_end_alone(
     ]
 
 
-@pytest.mark.parametrize(
-    ("key", "before", "after"),
-    [
-        pytest.param("nvidia.com/vgpu-mode", "mig", "hami-core", id="another way"),
-        pytest.param("nvidia.com/vgpu-mode", None, "mig", id="a way where none was said"),
-        pytest.param("volcano.sh/vgpu-mode", "hami-core", None, id="any way"),
-    ],
-)
+@tables.rows
 def test_how_a_card_is_divided_cannot_change(key: str, before: str | None, after: str | None) -> None:
     old, new = ({key: value} if value is not None else {} for value in (before, after))
 
@@ -291,14 +211,7 @@ def test_what_isolates_a_share_stays(after: Object) -> None:
 POLICY = "huawei.com/schedule_policy"
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "refused"),
-    [
-        pytest.param("chip1-softShareDev", None, True, id="gone"),
-        pytest.param("chip1-softShareDev", "chip8-node8", True, id="another"),
-        pytest.param(None, "chip1-softShareDev", False, id="added"),
-    ],
-)
+@tables.rows
 def test_what_a_rule_writes_as_it_stands_is_how_the_pod_is_served(
     before: str | None, after: str | None, *, refused: bool
 ) -> None:
@@ -334,14 +247,7 @@ VISION = TenantPolicy(
 )
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "user", "refused"),
-    [
-        pytest.param("vision", "speech", "alice", True, id="to another's"),
-        pytest.param("speech", "vision", "alice", False, id="to the tenant's own"),
-        pytest.param("vision", "speech", "system:serviceaccount:kai-scheduler:binder", False, id="by the back end"),
-    ],
-)
+@tables.rows
 def test_a_label_that_a_policy_sets_stays(before: str, after: str, user: str, *, refused: bool) -> None:
     rulebook = replace(with_every_backend(builders.rulebook(QUEUED)), tenancy=Tenancy(policies=[VISION]))
 

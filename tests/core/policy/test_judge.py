@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.core.policy import tenants
 from tests.core.policy.tenants import NOW, ceiling, exemption, fate, policy, quota, shorthand, whole
 from webhook.core.decision import Finding, Reservation
@@ -220,18 +220,7 @@ def test_a_quota_of_memory_needs_to_know_the_card() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("said", "allowed", "fix"),
-    [
-        ({"gpu": "0.5"}, "exclusive", 'ask for whole devices, as gpu: "1"'),
-        ({"gpu": "1"}, "fractional", 'ask for gpu: "0.5" and gpu-sharing: fractional'),
-        (
-            {"gpu": "1", "sharing": "fractional"},
-            "fractional",
-            'ask for gpu: "0.5" and gpu-sharing: fractional',
-        ),
-    ],
-)
+@tables.rows
 def test_how_devices_are_shared_is_told_from_what_is_asked_and_not_from_what_is_said(
     said: dict[str, str], allowed: str, fix: str
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from webhook.core import decision
 from webhook.core.decision import Form, Reservation
 from webhook.core.policy import totals
@@ -90,39 +91,7 @@ def test_five_namespaces_are_named_those_that_hold_most() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("key", "limit", "used", "asked", "message", "fix"),
-    [
-        ("devices", 1, "0.7", "0.5", "uses 0.7, asks 0.5, limit 1 device", "ask for 0.3 or less, or"),
-        ("devices", 2, "1/3", 2, "uses about 0.33, asks 2, limit 2 devices", "ask for 1 or fewer, or"),
-        ("devices", 1, "0.999", "0.5", "uses 0.999, asks 0.5, limit 1 device", "free some:"),
-        (
-            "devices/A100-80GB",
-            4,
-            3,
-            2,
-            "uses 3, asks 2, limit 4 A100-80GB devices",
-            "ask for 1 of A100-80GB or fewer, or",
-        ),
-        (
-            "memory",
-            64 * GIB,
-            50 * GIB,
-            20 * GIB,
-            "uses 50Gi, asks 20Gi, limit 64Gi of memory",
-            "ask for 14Gi or less, or",
-        ),
-        (
-            "memory",
-            64 * GIB,
-            64 * GIB - (100 << 20),
-            GIB,
-            "asks 1Gi, limit 64Gi of memory",
-            "ask for 100Mi or less, or",
-        ),
-        ("memory/T4", 16 * GIB, 16 * GIB, GIB, "uses 16Gi, asks 1Gi, limit 16Gi of memory on T4", "free some:"),
-    ],
-)
+@tables.rows
 def test_each_limit_is_said_in_its_own_unit(
     key: str, limit: int, used: str | int, asked: str | int, message: str, fix: str
 ) -> None:
@@ -162,19 +131,7 @@ def test_who_asks_for_several_is_told_how_many_would_fit(asked: Reservation, fix
     assert [violation.fix for violation in violations] == told
 
 
-ADD_MODEL = "add gpu-model: without it this counts as on the smallest card"
-
-
-@pytest.mark.parametrize(
-    ("form", "fixes"),
-    [
-        ("size of any card", [ADD_MODEL, "ask for 14Gi or less"]),
-        ("partition of any card", [ADD_MODEL, ADD_MODEL]),
-        ("partition", ["take a smaller partition, as 0.3 is left", "take a smaller partition, as 14Gi is left"]),
-        ("whole", [f"ask for {fits}, if devices are shared here" for fits in ("0.3 or less", "14Gi or less")]),
-        ("", ["ask for 0.3 or less", "ask for 14Gi or less"]),
-    ],
-)
+@tables.rows
 def test_what_is_named_instead_can_be_asked_for_in_the_words_of_the_pod(form: Form, fixes: list[str]) -> None:
     ledger = _ledger({"devices": 1, "memory": 24 * GIB}, vision_dev={"devices": "0.7", "memory": 10 * GIB})
 

@@ -7,7 +7,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.cases.served import as_served
 from tests.core.policy import tenants
 from tests.sent import applied
@@ -195,44 +195,7 @@ def test_shorthand_is_put_back_where_the_back_end_is_not_enabled_by_now() -> Non
     assert decision == Decision(allowed=True, patch=_removed("gpu"))
 
 
-@pytest.mark.parametrize(
-    ("created", "sent", "said"),
-    [
-        pytest.param(
-            {"gpu": "0.3"},
-            {"gpu": "0.5"},
-            '[GPU109] the container "main" was created with gpu=0.3, which cannot change to gpu: 0.5\n'
-            "  at   spec.containers[0].resources.limits.gpu\n"
-            "  fix  delete the pod and create it again, or write what it was created with",
-            id="shorthand",
-        ),
-        pytest.param(
-            {"nvidia.com/gpu": "0.5"},
-            {"nvidia.com/gpu": "0.7"},
-            '[GPU109] the container "main" was created with gpu=0.5, which cannot change to nvidia.com/gpu: 0.7\n'
-            '  at   spec.containers[0].resources.limits["nvidia.com/gpu"]\n'
-            "  fix  delete the pod and create it again, or write what it was created with",
-            id="a fraction",
-        ),
-        pytest.param(
-            {"nvidia.com/gpu": "1"},
-            {"nvidia.com/gpu": "2"},
-            '[GPU109] the container "main" was created with nvidia.com/gpu: 1, which cannot change to '
-            "nvidia.com/gpu: 2\n"
-            '  at   spec.containers[0].resources.limits["nvidia.com/gpu"]\n'
-            "  fix  delete the pod and create it again, or write what it was created with",
-            id="own words",
-        ),
-        pytest.param(
-            {"cpu": "1"},
-            {"gpu": "0.5"},
-            '[GPU109] the container "main" was created with no gpu, which cannot change to gpu: 0.5\n'
-            "  at   spec.containers[0].resources.limits.gpu\n"
-            "  fix  delete the pod and create it again, or write what it was created with",
-            id="a pod without a GPU",
-        ),
-    ],
-)
+@tables.rows
 def test_another_request_is_refused_with_what_to_do(
     created: Mapping[str, str], sent: Mapping[str, str], said: str
 ) -> None:

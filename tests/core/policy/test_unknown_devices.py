@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.core.policy import tenants
 from tests.core.policy.tenants import Fate
 from webhook.core.policy import membership, unknown_devices
@@ -17,8 +17,6 @@ from webhook.core.rules.tenant_policy import Kinds
 from webhook.core.validate import validate
 
 STRANGE = "nvidia.com/gpu-foo"
-FORMER = "kubernetes.io/gpu-core"
-"""Koordinator's former name of koordinator.sh/gpu-core, which it still reads."""
 
 CLASS = "deviceclass.resource.kubernetes.io/"
 QUOTA = tenants.quota(devices=4)
@@ -51,37 +49,12 @@ def test_of_a_back_end_that_is_not_enabled_the_fix_says_so() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "nvidia.com/GA100_A100",
-        "huawei.com/NewCard",
-        "acme.example/tpu",
-        "acme.example/vGPU-memory",
-        "xpu.io/a",
-        FORMER,
-    ],
-)
+@tables.rows
 def test_a_domain_of_a_back_end_or_a_word_of_the_name_makes_a_gpu(name: str) -> None:
     assert _fate(name, COUNTED).codes == ["GPU114"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "beta.furiosa.ai/npu",
-        "furiosa.ai/warboy",
-        "c600.graphcore.ai/ipu",
-        "qualcomm.com/qaic",
-        "tenstorrent.com/n150",
-        "example.com/mig-1g.5gb",
-        "example.com/MIG-3g.20gb.shared",
-        "smarter-devices/nvidia0",
-        "smarter-devices/davinci3",
-        "squat.ai/dri",
-        CLASS + "rngd.furiosa.ai",
-    ],
-)
+@tables.rows
 def test_what_a_catalogue_lists_is_a_gpu_though_no_back_end_is_asked_by_that_name(name: str) -> None:
     crowd = {f"example.com/thing-{number}": "1" for number in range(2000)}
     crowded = builders.pod(builders.container(limits={**crowd, name: "1"}))
@@ -97,40 +70,7 @@ def test_what_back_ends_list_as_no_gpu_is_one_where_its_wildcard_says_so(name: s
     assert _fate(name, _with_cluster(COUNTED, other_devices=("*/*",))).codes == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "rdma/hca",
-        "smarter-devices/fuse",
-        "kubernetes.io/batch-cpu",
-        "vpc.amazonaws.com/pod-eni",
-        "openshift.io/sriov",
-        "devices.kubevirt.io/kvm",
-        "example.com/input",
-        "example.com/output",
-        "qat.intel.com/generic",
-        "networking.gke.io.networks/vpc1.IP",
-        "nvidia.com/hostdev",
-        "intel.com/sriov",
-        "intel.com/intel_sriov_netdevice",
-        "rdma/rdma_shared_device_a",
-        "smarter-devices/snd",
-        "smarter-devices/nvme0n1",
-        "smarter-devices/migrate",
-        "example.com/migration-slot",
-        "example.com/mig-daemon",
-        "vpc.amazonaws.com/efa",
-        "squat.ai/fuse",
-        "hugepages-2Mi",
-        "xilinx.com/fpga-xilinx_u250",
-        "sgx.intel.com/epc",
-        "nvidia.com/mlnxnics",
-        "amd.com/vnic",
-        "tke.cloud.tencent.com/direct-eni",
-        "koordinator.sh/rdma",
-        CLASS + "compute-domain-default-channel.nvidia.com",
-    ],
-)
+@tables.rows
 def test_what_is_no_gpu_is_left_alone_under_a_quota_that_denies_and_in_a_namespace_without_gpus(name: str) -> None:
     strict = _with_cluster(COUNTED, unknown_devices="deny")
 
@@ -211,18 +151,7 @@ def test_a_device_class_is_treated_as_a_claim_under_a_quota_and_as_a_resource_el
     assert _fate(CLASS + "mig.nvidia.com", _with_cluster(tenants.rules(), unknown_devices="deny")).codes == ["GPU114"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "elasticgpu.io/gpu-memory",
-        "huawei.com/Ascend910B",
-        "nvidia.com/gpu.shared",
-        "nvidia.com/mig-1g.5gb.shared",
-        "cambricon.com/mlu370.mim-2m.8gb",
-        CLASS + "gpu.acme.example",
-        CLASS + "fast-cards",
-    ],
-)
+@tables.rows
 def test_a_documented_name_that_no_rule_has_gets_a_warning_and_under_a_quota_a_refusal(name: str) -> None:
     free, counted = _fate(name, tenants.rules()), _fate(name, COUNTED)
 
@@ -309,13 +238,7 @@ def test_only_where_its_scheduler_may_read_it(rulebook: Rulebook, scheduler: str
     assert _annotated(rulebook, schedulerName=scheduler).codes == codes
 
 
-@pytest.mark.parametrize(
-    ("listed", "codes"),
-    [
-        pytest.param("annotation nvidia.com/container.*.gpu-memory.limit", [], id="for all containers"),
-        pytest.param("annotation nvidia.com/container.*.gpu-memory.request", ["GPU114"], id="another"),
-    ],
-)
+@tables.rows
 def test_what_names_a_container_is_listed_as_nothing_with_a_star_for_its_name(listed: str, codes: list[str]) -> None:
     lenient = _with_cluster(STRICT, other_devices=(listed,))
 

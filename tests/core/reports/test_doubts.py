@@ -1,8 +1,6 @@
 """Modes that load and may not mean what their author meant: each doubt by itself, and none without a reason."""
 
-import pytest
-
-from tests import builders
+from tests import builders, tables
 from tests.core import acme
 from webhook.cli import check
 from webhook.core.rules.rulebook import Rulebook
@@ -35,25 +33,7 @@ def test_a_mode_behind_one_that_takes_its_requests_is_told() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("general", "special", "covered"),
-    [
-        ("{}", "{devices: part, count: 2}", True),
-        ("{devices: part}", "{devices: part, has: [memory]}", True),
-        ("{devices: part}", "{devices: whole}", False),
-        ("{devices: part}", "{}", False),
-        ("{count: {min: 1, max: 4}}", "{count: 3}", True),
-        ("{count: {min: 1, max: 4}}", "{count: {min: 2}}", False),
-        ("{count: 2}", "{count: 1}", False),
-        ("{has: [memory]}", "{devices: part}", False),
-        ("{lacks: [cores]}", "{lacks: [cores, memory]}", True),
-        ("{models: [T4, A10]}", "{models: [T4]}", True),
-        ("{models: [T4]}", "{}", False),
-        ("{sharing: fractional}", "{devices: part}", False),
-        ("{annotations: {a: b}}", "{annotations: {a: b, c: d}}", True),
-        ("{annotations: {a: {absent: true}}}", "{annotations: {a: b}}", False),
-    ],
-)
+@tables.rows
 def test_one_condition_takes_all_that_another_does(general: str, special: str, *, covered: bool) -> None:
     said = _said(
         acme.rulebook(f"""

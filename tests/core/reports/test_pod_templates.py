@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import builders, readme
+from tests import builders, readme, tables
 from webhook.core import pod_templates
 from webhook.core.pod_templates import Found, Template
 from webhook.core.rules.workload import BUILT_IN, Workload
@@ -36,90 +36,26 @@ def _found(text: str, workloads: Any) -> Iterator[Found]:
         yield from pod_templates.pods(document, workloads)
 
 
-@pytest.mark.parametrize(
-    ("spec", "number"),
-    [
-        ("{kind: Deployment, spec: {template: {}}}", 1),
-        ("{kind: Deployment, spec: {replicas: 3, template: {}}}", 3),
-        ("{kind: Deployment, spec: {replicas: null, template: {}}}", 1),
-        ("{kind: StatefulSet, spec: {replicas: 0, template: {}}}", 0),
-        ("{kind: ReplicationController, spec: {replicas: 2, template: {}}}", 2),
-        ("{kind: DaemonSet, spec: {replicas: 3, template: {}}}", 1),
-        ("{kind: Job, spec: {parallelism: 8, template: {}}}", 8),
-        ("{kind: Job, spec: {parallelism: 8, completions: 3, template: {}}}", 3),
-        ("{kind: Job, spec: {completions: 3, template: {}}}", 1),
-        ("{kind: CronJob, spec: {jobTemplate: {spec: {parallelism: 8, completions: 9, template: {}}}}}", 8),
-        ("{kind: PodTemplate, template: {}}", 1),
-        ("{kind: Pod}", 1),
-    ],
-)
+@tables.rows
 def test_of_kubernetes_own_kinds_there_are_so_many_pods_at_a_time(spec: str, number: int) -> None:
     [found] = _found(spec, BUILT_IN)
 
     assert (found.number, found.wrong) == (number, None)
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        "{apiVersion: v1, kind: ConfigMap}",
-        "{kind: Service}",
-        "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}",
-        "{apiVersion: gpu-webhook.io/v1alpha1, kind: TenantPolicy}",
-        "{apiVersion: elasticgpu.io/v1alpha1, kind: ElasticGPUClaim}",
-        "{kind: ConfigMapList, items: [{}]}",
-    ],
-)
+@tables.rows
 def test_kinds_that_hold_no_pods_need_no_words(document: str) -> None:
     assert list(_found(document, SHIPPED.workloads)) == []
 
 
-@pytest.mark.parametrize(
-    ("document", "said"),
-    [
-        (
-            "{apiVersion: ray.io/v1, kind: RayClustr}",
-            'no rule says whether a RayClustr of ray.io/v1 holds pods (did you mean "RayCluster"?)',
-        ),
-        (
-            "{apiVersion: ray.io/v9, kind: RayCluster}",
-            "a RayCluster of ray.io/v9 holds pods; ray-cluster (workloads-ray.yaml:10) knows v1, v1alpha1, not v9",
-        ),
-        (
-            "{apiVersion: acme.example/v1, kind: Job}",
-            "a Job of acme.example/v1 holds pods; the kind is known of batch and batch.volcano.sh",
-        ),
-        (
-            "{apiVersion: acme.example/v1, kind: Whatever}",
-            "no rule says whether a Whatever of acme.example/v1 holds pods",
-        ),
-        ("{kind: Whatever, spec: {template: {}}}", "no rule says whether a Whatever of (no apiVersion) holds pods"),
-        ("{spec: {template: {}}}", "no rule says whether a (no kind) of (no apiVersion) holds pods"),
-        (
-            "{kind: List, items: [{apiVersion: acme.example/v1, kind: A}]}",
-            "no rule says whether a A of acme.example/v1 holds pods",
-        ),
-        ("{apiVersion: apps/v1, kind: Deploymnt}", 'a Deploymnt of apps/v1 holds pods (did you mean "Deployment"?)'),
-    ],
-)
+@tables.rows
 def test_a_kind_that_nobody_knows_is_said_to_be_unknown(document: str, said: str) -> None:
     [message] = wrong(document)
 
     assert message.splitlines()[0].removeprefix("[GPU004] ").endswith(said)
 
 
-@pytest.mark.parametrize(
-    ("spec", "path", "said"),
-    [
-        ("5", "spec", "has to be a mapping, not the number 5"),
-        ("{template: [1]}", "spec.template", "has to be a mapping, not a list"),
-        ("{replicas: many, template: {}}", "spec.replicas", 'has to be a whole number, not a string "many"'),
-        ("{replicas: 1.5, template: {}}", "spec.replicas", "has to be a whole number, not the number 1.5"),
-        ("{replicas: true, template: {}}", "spec.replicas", "has to be a whole number, not true/false"),
-        ("{replicas: -1, template: {}}", "spec.replicas", "has to be from 0 to 2147483647, not -1"),
-        ("{replicas: 9999999999, template: {}}", "spec.replicas", "has to be from 0 to 2147483647, not 9999999999"),
-    ],
-)
+@tables.rows
 def test_a_field_that_cannot_be_read_is_told_with_its_path(spec: str, path: str, said: str) -> None:
     [message] = wrong(f"{{apiVersion: apps/v1, kind: Deployment, spec: {spec}}}")
 

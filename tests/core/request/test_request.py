@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from webhook.core.backends import charge
 from webhook.core.request import KEYS, FieldValue, GpuRequest, build
 
@@ -67,19 +67,7 @@ def test_a_form_takes_devices(words: dict[str, str], devices: str, has: set[str]
     assert (request.devices, request.has()) == (devices, has)
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ({"gpu": "2"}, "gpu=2"),
-        ({"gpu": "30%"}, "gpu=0.3"),
-        ({"gpu": "2x0.5"}, "gpu=2x0.5"),
-        ({"gpu": "1", "gpu_memory": "8192Mi"}, "gpu-memory=8Gi"),
-        ({"gpu": "2", "gpu_memory": "8Gi"}, "gpu=2 gpu-memory=8Gi"),
-        ({"gpu": "0.3", "gpu_memory": "8Gi"}, "gpu=0.3 gpu-memory=8Gi"),
-        ({"gpu": "0.3", "gpu_cores": "50"}, "gpu=0.3 gpu-cores=50"),
-        ({"gpu_profile": "1g.10gb", "gpu_model": "A100"}, "gpu-profile=1g.10gb gpu-model=A100"),
-    ],
-)
+@tables.rows
 def test_a_request_is_shown_as_the_shorthand_that_asks_for_it(words: dict[str, str], text: str) -> None:
     assert str(_request(**words)) == text
 

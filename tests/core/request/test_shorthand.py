@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from webhook.core import request
 from webhook.core.kube.quantity import QuantityError
 from webhook.core.request import Devices
@@ -57,43 +58,7 @@ def test_a_word_means(key: str, text: str, meaning: Any) -> None:
     assert request.KEYS[key](text) == meaning
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "message"),
-    [
-        ("gpu", "1.5", "1.5 is neither a share of one GPU nor a whole number; ask for 1, 2 or 2x0.75"),
-        ("gpu", "3.5", "3.5 is neither a share of one GPU nor a whole number; ask for 3, 4 or 4x0.875"),
-        ("gpu", "2x0", "a share of 0 is nothing; write none for no GPU"),
-        ("gpu", "0x0.5", "no pod gets 0 GPUs; write 1 to 1024"),
-        ("gpu", "1025", "no pod gets 1025 GPUs; write 1 to 1024"),
-        ("gpu", "101%", "101% is more than one GPU; write a number of GPUs, as 2, or 2x50%"),
-        ("gpu", "-1", '"-1" is not a number of GPUs; write 1, 2, 0.5, 2x0.5 or none'),
-        ("gpu", "1e1", '"1e1" is not a number of GPUs; write 1, 2, 0.5, 2x0.5 or none'),
-        ("gpu", "two", '"two" is not a number of GPUs; write 2'),
-        ("gpu", "Half", '"Half" is not a number of GPUs; write 0.5'),
-        ("gpu", "all", '"all" is not a number of GPUs; write 1, or another number of GPUs'),
-        ("gpu", ".5", '".5" is not a number of GPUs; write 0.5'),
-        ("gpu", "0,3", '"0,3" is not a number of GPUs; write 0.3'),
-        ("gpu", "1/2", '"1/2" is not a number of GPUs; write 0.5'),
-        ("gpu", "6/3", '"6/3" is not a number of GPUs; write 2'),
-        ("gpu", "3/2", '"3/2" is not a number of GPUs; write 1, 2, 0.5, 2x0.5 or none'),
-        ("gpu", "1/0", '"1/0" is not a number of GPUs; write 1, 2, 0.5, 2x0.5 or none'),
-        ("gpu", "8Gi", '"8Gi" is not a number of GPUs; remove it, and add gpu-memory: 8Gi'),
-        ("gpu", "", '"" is not a number of GPUs; write 1, or none for no GPU'),
-        ("gpu-memory", "0Gi", "0 is no memory; leave the key out for all of it"),
-        ("gpu-cores", "0", "0 is not a percentage of one GPU; write 1 to 100"),
-        ("gpu-cores", "101", "101 is not a percentage of one GPU; write 1 to 100"),
-        ("gpu-tflops", "0", "0 is no compute; leave the key out for all of it"),
-        ("gpu-model", "", '"" is not a name; write a name of letters and digits, as A10'),
-        ("gpu-model", "T4,,A10", '"" is not a name; write a name of letters and digits, as A10'),
-        ("gpu-backend", "a/b", '"a/b" is not a name; write a name of letters and digits, as A10'),
-        (
-            "gpu-sharing",
-            "shared",
-            '"shared" is not one of its values; write exclusive, fractional, partitioned, time-sliced or mps',
-        ),
-        ("gpu-placement", "pack", '"pack" is not one of its values; write binpack, spread or topology'),
-    ],
-)
+@tables.rows
 def test_a_word_that_means_nothing_is_refused_saying_how_to_write_it(key: str, text: str, message: str) -> None:
     with pytest.raises(QuantityError) as refused:
         request.KEYS[key](text)

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 import yaml
 
-from tests import builders
+from tests import builders, tables
 from webhook.core.kube.quantity import MIB
 from webhook.core.rules.catalog import Card, Profile
 
@@ -210,32 +210,7 @@ def test_what_a_card_has(model: str, nominal: int, usable: int, tflops: Fraction
     assert (card.nominal // MIB, card.memory // MIB, card.tflops) == (nominal, usable, tflops)
 
 
-@pytest.mark.parametrize(
-    ("model", "name", "memory", "slices", "compute", "most"),
-    [
-        ("A30", "2g.12gb", 11672, 2, 2, 2),
-        ("A100-40GB", "3g.20gb", 19968, 4, 3, 2),
-        ("A100-80GB", "1g.10gb", 9728, 1, 1, 7),
-        ("A800", "1g.10gb", 9728, 1, 1, 7),
-        ("H20-3e", "3g.71gb", 68341, 4, 3, 2),
-        ("H100-94GB", "1g.12gb", 10880, 1, 1, 7),
-        ("GH200-96GB", "1g.12gb", 11264, 1, 1, 7),
-        ("H200", "1g.18gb", 16384, 1, 1, 7),
-        ("H200", "1g.35gb", 33024, 2, 1, 4),
-        ("GB300", "1g.35gb", 31539, 1, 1, 7),
-        ("B200", "7g.180gb", 173260, 8, 7, 1),
-        ("RTX-PRO-6000", "2g.48gb+me.all", 46202, 2, 2, 1),
-        ("MI300X", "cpx_nps4", 24574, 1, 1, 8),
-        ("MI355X", "dpx_nps2", 147448, 4, 4, 2),
-        ("Ascend910A", "vir08", 8738, 4, 8, 3),
-        ("Ascend910B2", "vir03_1c_8g", 8192, 1, 3, 6),
-        ("Ascend910B3", "vir05_1c_16g", 16384, 1, 5, 4),
-        ("Ascend910B4", "vir10_4c_16g_m", 16384, 2, 10, 1),
-        ("Ascend910C", "vir10_3c_32g", 32768, 2, 10, 2),
-        ("Ascend310P", "vir02_1c", 6144, 2, 2, 4),
-        ("P800", "vxpu-48g", 49152, 2, 2, 2),
-    ],
-)
+@tables.rows
 def test_what_a_partition_has(model: str, name: str, memory: int, slices: int, compute: int, most: int) -> None:
     expected = Profile(name=name, memory=memory * MIB, memory_slices=slices, compute_slices=compute, most=most)
 

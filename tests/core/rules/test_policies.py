@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies
 
-from tests import builders
+from tests import builders, tables
 from tests.core import acme
 from webhook.core.forms import labels
 from webhook.core.forms.document import DocumentError, Location, Node
@@ -191,14 +191,7 @@ def test_an_exemption_is_the_same_in_a_file_and_in_a_cluster() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "without_policy", "observing"),
-    [
-        ("", None, False),
-        ("  namespacesWithoutPolicy: allow\n  observe: true\n", "allow", True),
-        ("  namespacesWithoutPolicy: deny\n", "deny", False),
-    ],
-)
+@tables.rows
 def test_the_cluster_says_what_holds_without_a_policy(words: str, without_policy: Any, *, observing: bool) -> None:
     assert _tenancy(cluster=words) == Tenancy(without_policy=without_policy, observing=observing)
 
@@ -270,115 +263,7 @@ def _said(spec: Any) -> str:
     return str(problem).removeprefix("TenantPolicy/vision: ")
 
 
-MANY = ' letters, digits, "-", "_" and ".", that begin and end with a letter or digit'
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ({}, 'spec: needs the key "namespaces"'),
-        (_spec(namespaces={}), "spec.namespaces: needs names or selector"),
-        (_spec(namespaces={"names": []}), "spec.namespaces.names: has to name something"),
-        (_spec(priority=1_000_001), "spec.priority: has to be 1000000 or less, not 1000001"),
-        (_spec(priority=-1_000_001), "spec.priority: has to be -1000000 or more, not -1000001"),
-        (
-            _spec(enforcementAction="denny"),
-            'spec.enforcementAction: "denny" is not one of deny, warn, dryrun (did you mean "deny"?)',
-        ),
-        (_spec(ceilings={}), "spec.ceilings: needs container or pod"),
-        (_spec(ceilings={"pod": {"enforcementAction": "warn"}}), "spec.ceilings.pod: needs devices, memory or cores"),
-        (
-            _spec(quota={"devices": "40%"}),
-            'spec.quota.devices: "40%" is no number of devices; write "0.4" for that part of one',
-        ),
-        (
-            _spec(ceilings={"pod": {"cores": "40%"}}),
-            'spec.ceilings.pod.cores: "40%" has a sign too many; write 40, which is percent of one device',
-        ),
-        (
-            _spec(namespaces=None),
-            "spec.namespaces: has to be a mapping, not empty; what belongs to it stands below it, indented further",
-        ),
-        (
-            _spec(quota="devices:4"),
-            'spec.quota: has to be a mapping, not a string; write "devices: 4", with a space after the colon',
-        ),
-        (_spec(quota="vision"), "spec.quota: has to be a mapping, not a string"),
-        (
-            _spec(ceilings={"pod": {"devices": "1e3"}}),
-            'spec.ceilings.pod.devices: "1e3" is no number that can be asked for; write 2, or "0.5" in quotes',
-        ),
-        (
-            _spec(ceilings={"pod": {"memory": "40GB"}}),
-            'spec.ceilings.pod.memory: "40GB" is not a size in the form of Kubernetes; write 40Gi',
-        ),
-        (_spec(allowed={}), "spec.allowed: needs backends, vendors, models, sharing or profiles"),
-        (_spec(allowed={"models": []}), "spec.allowed.models: has to name something; leave it out to say nothing"),
-        (
-            _spec(allowed={"profiles": ["1g.10g"]}),
-            'spec.allowed.profiles[0]: no catalogue has the profile "1g.10g" (did you mean "1g.10gb"?)',
-        ),
-        (
-            _spec(forbidden={"sharing": ["fractionel"]}),
-            (
-                'spec.forbidden.sharing[0]: "fractionel" is not one of exclusive, fractional, partitioned,'
-                ' time-sliced, mps (did you mean "fractional"?)'
-            ),
-        ),
-        (_spec(defaults={}), "spec.defaults: needs backend, model, sharing or memory"),
-        (_spec(defaults={"memory": "0Gi"}), "spec.defaults.memory: 0 is no memory; leave the key out for all of it"),
-        (_spec(quota={}), "spec.quota: needs devices, memory or models"),
-        (_spec(quota={"models": {}}), "spec.quota.models: has to name a model; leave it out to limit none"),
-        (_spec(quota={"models": {"T4": {}}}), "spec.quota.models.T4: needs devices or memory"),
-        (
-            _spec(quota={"models": {"T4": {"devices": 1}, "t4": {"devices": 2}}}),
-            'spec.quota.models: "t4" and "T4" are the same model, T4',
-        ),
-        (
-            _spec(affinity=[{"key": "pool", "operator": "Near"}]),
-            'spec.affinity[0].operator: "Near" is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt',
-        ),
-        (
-            _spec(affinity=[{"key": "pool", "operator": "In"}]),
-            "spec.affinity[0]: In needs values: [...], at least one",
-        ),
-        (
-            _spec(affinity=[{"key": "pool", "operator": "Exists", "values": ["a"]}]),
-            "spec.affinity[0]: Exists takes no values; leave them out",
-        ),
-        (
-            _spec(affinity=[{"key": "pool", "operator": "Gt", "values": ["many"]}]),
-            'spec.affinity[0]: Gt needs one whole number in quotes, as values: ["4"]',
-        ),
-        (
-            _spec(
-                namespaces={"selector": {"matchExpressions": [{"key": "team", "operator": "Gt", "values": ["1"]}]}}
-            ),
-            (
-                'spec.namespaces.selector.matchExpressions[0].operator: "Gt" is not one of In, NotIn, Exists,'
-                " DoesNotExist"
-            ),
-        ),
-        (
-            _spec(namespaces={"selector": {"matchLabels": {"a b": "c"}}}),
-            (
-                'spec.namespaces.selector.matchLabels: "a b" is no key of a label or annotation; write team or'
-                f" example.com/team: at most 63{MANY}"
-            ),
-        ),
-        (
-            _spec(labels={"team": "a b"}),
-            f'spec.labels.team: "a b" is no value of a label; write at most 63{MANY}',
-        ),
-        (
-            _spec(annotations={"gpu.gpu-webhook.io/main": "8"}),
-            (
-                'spec.annotations: "gpu.gpu-webhook.io/main" asks for devices; what is meant where a pod does not say'
-                " stands in defaults"
-            ),
-        ),
-    ],
-)
+@tables.rows
 def test_a_mistake_is_answered_with_what_to_write(spec: Any, said: str) -> None:
     assert _said(spec) == said
 
@@ -487,21 +372,6 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         _time(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "value"),
-    [
-        ("team", True, True),
-        ("a" * 63, True, True),
-        ("a" * 64, False, False),
-        ("", False, True),
-        ("-a", False, False),
-        ("A_b.c", True, True),
-        ("example.com/team", True, False),
-        ("Example.com/team", False, False),
-        ("/team", False, False),
-        ("a/b/c", False, False),
-        ("team\n", False, False),
-    ],
-)
+@tables.rows
 def test_keys_and_values_are_those_of_kubernetes(text: str, *, key: bool, value: bool) -> None:
     assert (labels.is_key(text), labels.is_value(text)) == (key, value)

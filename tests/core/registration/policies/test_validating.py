@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.core import acme
 from webhook.core.registration.policies import render_resource_quotas, render_validating
 
@@ -110,44 +111,7 @@ def test_a_host_path_is_compared_with_those_below_and_above() -> None:
     assert "!(path.startsWith('/dev/'))" in paths
 
 
-@pytest.mark.parametrize(
-    ("specs", "more", "theirs"),
-    [
-        ({"a": "{namespaces: {names: [b, a]}, deviceAccess: deny}"}, "", "'a': request.namespace in ['a', 'b']}"),
-        (
-            {"a": '{namespaces: {names: ["a-*"]}, deviceAccess: remove}'},
-            "",
-            r"'a': request.namespace.matches('^a\\-.*$')}",
-        ),
-        (
-            {"a": "{namespaces: {selector: {matchLabels: {t: x}}}, quota: {devices: 1}}"},
-            "",
-            "'a': ('t' in labels && labels['t'] in ['x'])}",
-        ),
-        (
-            {
-                "a": "{namespaces: {selector: {matchExpressions: [{key: t, operator: DoesNotExist}]}},"
-                " deviceAccess: deny}"
-            },
-            "",
-            "'a': !('t' in labels)}",
-        ),
-        (
-            {
-                "a": "{namespaces: {names: [a]}, deviceAccess: deny}",
-                "b": "{namespaces: {selector: {}}, priority: 1, deviceAccess: warn}",
-            },
-            "",
-            "{\n    'b': true},\n  {\n    'a': request.namespace in ['a']}",
-        ),
-        (
-            {"a": "{namespaces: {names: [a]}, deviceAccess: deny}"},
-            exemption('namespaces: [a], users: ["ci-[ab]*"], lifts: [deviceAccess]}'),
-            r"!(((request.namespace in ['a']) && (request.userInfo.username.matches('^ci\\-.*$'))))",
-        ),
-    ],
-    ids=["names", "globs", "labels", "absent labels", "a higher priority", "an exemption"],
-)
+@tables.rows
 def test_whose_pods_are_judged(specs: dict[str, str], more: str, theirs: str) -> None:
     names = rendered(tenants(**specs) + more)["Policy gpu-webhook-device-names"]
 
