@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook.core.kube.fields import Path
-from webhook.core.kube.patch import Append, Edit, Put, Remove
+from webhook.core.kube.fields import Append, Edit, Path, Put, Remove
 
 
 def edited(edits: Iterable[Edit], pod: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 import webhook
 from tests.bench import reviews
 from webhook.core import mutate, review, validate
-from webhook.core.kube import patch
+from webhook.core.kube import fields
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import rule_files
 from webhook.playground import imagined
@@ -52,7 +52,7 @@ def walks(rulebook: Rulebook) -> tuple[list[CodeType], list[CodeType]]:
         pod = reviews.pod([reviews.container("main", 18)], {"gpu": share})
         request = review.creating(pod, "review-1", "vision-dev")
         mutated = walk(lambda request=request: mutate.mutate(request, rulebook))  # type: ignore[misc]
-        stored = request._replace(pod=patch.applied(mutate.mutate(request, rulebook).patch, pod))
+        stored = request._replace(pod=fields.applied(mutate.mutate(request, rulebook).patch, pod))
         validated = walk(lambda stored=stored: validate.validate(stored, rulebook))  # type: ignore[misc]
     return mutated, validated
 

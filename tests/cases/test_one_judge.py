@@ -23,7 +23,7 @@ from webhook.cli import explanation, workload_advice
 from webhook.console import create_app
 from webhook.core.decision import Decision
 from webhook.core.interpret import claims
-from webhook.core.kube import fields
+from webhook.core.kube import quantity
 from webhook.core.mutate import mutate
 from webhook.core.policy import totals
 from webhook.core.quota.ledger import Ask
@@ -121,7 +121,7 @@ def _reviewed(pods: list[dict[str, Any]], rulebook: Rulebook) -> Iterator[Decisi
     limits = {each.name: each.quota.hard for each in rulebook.tenancy.policies if each.quota}
     ledger = OfflineReservations(lambda tenant: limits[tenant])
     for number, pod in enumerate(pods):
-        request = creating(pod, "review", pod["metadata"].get("namespace") or "default", fields.parse_time(AT))
+        request = creating(pod, "review", pod["metadata"].get("namespace") or "default", quantity.parse_time(AT))
         mutated = mutate(request, rulebook)
         if not mutated.allowed:
             yield mutated

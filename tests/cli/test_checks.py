@@ -11,7 +11,7 @@ from tests import builders
 from webhook.cli import doctor, installation, snapshot
 from webhook.cli.doctor import Check, Examiner
 from webhook.cli.installation import ApiServer, Bundle, Installation, Purpose, Replica, Response
-from webhook.core.kube.fields import DAY, HOUR
+from webhook.core.kube.quantity import DAY, HOUR
 from webhook.core.registration import configurations
 from webhook.core.rules.rulebook import Rulebook
 

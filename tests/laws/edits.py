@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-from webhook.core.kube.fields import Path
-from webhook.core.kube.patch import Append, Edit, Put, Remove
+from webhook.core.kube.fields import Append, Edit, Path, Put, Remove
 
 
 def some(document: Any, dice: Random) -> list[Edit]:

@@ -18,7 +18,7 @@ from tests import builders
 from tests.cases.served import as_served
 from tests.core.policy.tenants import held
 from tests.laws import clusters, tried
-from webhook.core.kube import patch as patches
+from webhook.core.kube import fields
 from webhook.core.mutate import mutate
 from webhook.core.quota import tally
 from webhook.core.rules import rulebook
@@ -263,7 +263,7 @@ def _as_stored(pod: Object, rulebook: Rulebook) -> Iterator[Object]:
     """
     decision = mutate(builders.creating(as_served(pod)), rulebook)
     if decision.allowed:
-        stored = patches.applied(decision.patch, as_served(pod))
+        stored = fields.applied(decision.patch, as_served(pod))
         yield stored
         if "gpu-model" not in pod["metadata"]["labels"]:
             yield {**stored, "spec": {key: value for key, value in stored["spec"].items() if key != "affinity"}}

@@ -14,8 +14,7 @@ from tests.cases.served import as_served
 from tests.edited import edited
 from tests.laws import clusters, every, tried
 from tests.laws.asking import Asking
-from webhook.core.kube import patch as patches
-from webhook.core.kube import pod
+from webhook.core.kube import fields, pod
 from webhook.core.mutate import mutate
 from webhook.core.policy import defaults, judge
 from webhook.core.rules.rulebook import Rulebook
@@ -100,7 +99,7 @@ def test_what_is_refused_in_the_end_is_refused_by_a_rule_of_the_policy(asked: As
 def test_the_patch_and_the_edits_come_to_the_same_pod(asked: Asking, policy: TenantPolicy) -> bool:
     planned = defaults.plan_for_tenant(pod.read(asked.pod, NAMESPACE), _under(asked.rulebook, policy))
 
-    patch = patches.to_patch(planned.edits, asked.pod)
+    patch = fields.to_patch(planned.edits, asked.pod)
 
     assert jsonpatch.apply_patch(asked.pod, patch) == edited(planned.edits, asked.pod)
     return bool(planned.edits)

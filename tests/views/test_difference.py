@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.edited import edited
 from webhook.cli.explain import DifferenceLine, passages
-from webhook.core.kube.patch import Append, Edit, Put, Remove
+from webhook.core.kube.fields import Append, Edit, Put, Remove
 
 POD: dict[str, Any] = {
     "kind": "Pod",

@@ -22,9 +22,9 @@ from webhook.core.decision import denied
 from webhook.core.interpret import extended_resources
 from webhook.core.interpret.interpret import ContainerRequest, interpret
 from webhook.core.interpret.locations import CONTAINER, NOTE, annotation, claimed
-from webhook.core.kube import node_affinity, patch, pod
+from webhook.core.kube import fields, pod
 from webhook.core.kube.fields import field_path
-from webhook.core.kube.pod import Pod
+from webhook.core.kube.pod import Pod, bound_labels
 from webhook.core.kube.quantity import Fraction, show, show_size, shown
 from webhook.core.plan import choose, inject, plan
 from webhook.core.plan.choose import Assignment
@@ -160,7 +160,7 @@ def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Itera
                 readers = _listed(others[key])
                 stays = f"{shown(str(value))} stays, which only {readers} reads"
                 yield f"{field_path(('metadata', section, key))}: {stays}"
-    for key in node_affinity.keys(after):
+    for key in bound_labels(after):
         if key in others and key not in own:
             yield f"the pod still selects nodes by {key}, as {_listed(others[key])} does"
 
@@ -223,8 +223,8 @@ class Conversion:
         lost = [word for word in unread if word not in kept]
         warnings = [*planned.warnings, *(note for completed in read for note in completed.notes)]
         warnings += [*between(was.assignments, planned.assignments, lost, self.wanted)]
-        operations = patch.to_patch(planned.edits, neutral)
-        after = _without_notes(patch.applied(operations, neutral))
+        operations = fields.to_patch(planned.edits, neutral)
+        after = _without_notes(fields.applied(operations, neutral))
         judged = explanation.explain_pod(understood.title, after, understood.namespace, self.wanted, setting)
         warnings += [
             *left(pod.read(after), planned.assignments, self.wanted),

@@ -25,8 +25,8 @@ from webhook.cluster.client import Api, ApiError, Object, ask
 from webhook.core.decision import POLICY
 from webhook.core.interpret.extended_resources import DEVICE_CLASS
 from webhook.core.kube import fields
-from webhook.core.kube.fields import DAY, HOUR, duration
 from webhook.core.kube.pod import CORE
+from webhook.core.kube.quantity import DAY, HOUR, duration
 from webhook.core.policy import membership
 from webhook.core.quota import ledger
 from webhook.core.registration import configurations

@@ -23,9 +23,8 @@ from webhook.cli.tenants import Problem
 from webhook.core.backends import charge
 from webhook.core.forms.document import nearest
 from webhook.core.interpret import claims
-from webhook.core.kube import fields
-from webhook.core.kube.fields import Path, field_path
-from webhook.core.kube.patch import Append, Edit, Remove
+from webhook.core.kube import fields, quantity
+from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
 from webhook.core.plan.choose import Assignment
 from webhook.core.policy import totals
 from webhook.core.rules.rulebook import Rulebook, with_only
@@ -110,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _time(text: str) -> float:
     try:
-        return fields.parse_time(text)
+        return quantity.parse_time(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

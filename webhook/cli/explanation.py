@@ -11,7 +11,7 @@ from webhook.cli import api_server
 from webhook.core import pod_templates
 from webhook.core.backends import charge
 from webhook.core.decision import UNTOUCHED, Decision, denied
-from webhook.core.kube import patch, pod
+from webhook.core.kube import fields, pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.mutate import translate
 from webhook.core.plan import choose
@@ -232,7 +232,7 @@ def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explan
         exempt = f"{title} (exempt: {review.namespace})"
         return Explanation(title=exempt, decision=UNTOUCHED, before=raw, after=raw)
     decision, planned = translate(review, rulebook)
-    stored = after = patch.applied(decision.patch, raw) if decision.patch else raw
+    stored = after = fields.applied(decision.patch, raw) if decision.patch else raw
     if decision.allowed:  # by the first webhook; the second judges the pod as it would be stored
         judged = validate(review._replace(pod=after), rulebook)
         warnings = [*decision.warnings, *judged.warnings]

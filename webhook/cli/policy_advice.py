@@ -19,8 +19,7 @@ from webhook.cli.table import several
 from webhook.core.backends import cards
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.forms.document import nearest
-from webhook.core.kube.fields import duration
-from webhook.core.kube.quantity import Fraction, shown
+from webhook.core.kube.quantity import Fraction, duration, shown
 from webhook.core.policy import membership
 from webhook.core.policy.limits import RESPECTS
 from webhook.core.policy.membership import Membership, member, selects

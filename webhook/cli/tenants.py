@@ -12,8 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 from webhook.cli import options
 from webhook.cli.options import FINE
 from webhook.cli.table import gib, short, table
-from webhook.core.kube.fields import duration
-from webhook.core.kube.quantity import Fraction
+from webhook.core.kube.quantity import Fraction, duration
 from webhook.core.policy import membership
 from webhook.core.policy.judge import SOON
 from webhook.core.quota import tally

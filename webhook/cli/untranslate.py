@@ -15,10 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.backends import amounts, cards, read_back, translate
 from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.kube import node_affinity
 from webhook.core.kube.fields import field_path
-from webhook.core.kube.node_affinity import Bounds
-from webhook.core.kube.pod import Pod
+from webhook.core.kube.pod import Bounds, Pod, affinity_without, node_bounds, node_terms
 from webhook.core.kube.quantity import shown
 from webhook.core.plan import inject
 from webhook.core.plan.choose import Assignment
@@ -65,7 +63,7 @@ def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
 
     Raises CannotExpressError if the pod is not on the back end's nodes, or nothing says which partition it gets.
     """
-    bounds = node_affinity.bounds(pod)
+    bounds = node_bounds(pod)
     served = _by_nodes(_by_marks(served, pod), bounds)
     reach = NodeSelection(pod, rulebook)
     if not reach.allows(served):
@@ -117,7 +115,7 @@ def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
                 unread.append(Unread(field_path(("metadata", section, key)), key, shown(str(present[key]))))
     unread += own(served.backend, pod)
     # Expressions on the rule's node labels that do not select a value.
-    for term in node_affinity.terms(pod):
+    for term in node_terms(pod):
         for expression in term.get("matchExpressions") or ():
             key, operator = str(expression.get("key")), str(expression.get("operator"))
             if key in served.mode.outputs.node_affinity and operator not in _SELECTING:
@@ -330,7 +328,7 @@ def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
     tolerated = [toleration for toleration in spec.get("tolerations") or () if toleration not in tolerations]
     claimed = [claim for claim in spec.get("resourceClaims") or () if claim.get("name") not in claims]
     spec = with_value(with_value(spec, "tolerations", tolerated), "nodeSelector", selector)
-    spec = with_value(spec, "affinity", node_affinity.without(pod, node_labels) if spec.get("affinity") else None)
+    spec = with_value(spec, "affinity", affinity_without(pod, node_labels) if spec.get("affinity") else None)
     spec = with_value(spec, "resourceClaims", claimed)
 
     # The resources, claims and variables of each container.

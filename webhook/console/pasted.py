@@ -13,7 +13,7 @@ import yaml
 from webhook.cli import explain, snapshot
 from webhook.cli.explain import Answer, Question
 from webhook.cli.explanation import Setting
-from webhook.core.kube import fields as times
+from webhook.core.kube import quantity
 from webhook.core.request import PREFIX
 from webhook.core.rules.backend import Example
 from webhook.core.rules.rulebook import Rulebook
@@ -59,7 +59,7 @@ def answer(pasted: Pasted, rulebook: Rulebook, there: snapshot.TenantObjects) ->
     if not pasted.text.strip():
         raise UnreadableError("there is nothing here yet: paste a pod, or anything that makes pods")
     try:
-        at = times.parse_time(pasted.at) if pasted.at else time()
+        at = quantity.parse_time(pasted.at) if pasted.at else time()
     except ValueError as error:
         raise UnreadableError(str(error)) from None
     setting = Setting(pasted.namespace, pasted.user, at)

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, Final
 
 from webhook.core.forms.document import Problem, failing_examples
-from webhook.core.kube import fields, node_affinity, patch, pod
+from webhook.core.kube import fields, pod
+from webhook.core.kube.pod import TERMS
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
 from webhook.core.request import PREFIX
@@ -34,7 +35,7 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
         first = mutate(creating(raw, "example"), alone)
         if not first.allowed:
             continue
-        after = patch.applied(first.patch, raw)
+        after = fields.applied(first.patch, raw)
         again, final = mutate(creating(after, "example"), alone), validate(creating(after, "example"), alone)
         wrong = "is changed when it is seen again" if again.patch else None
         if refusal := next((decision for decision in (again, final) if not decision.allowed), None):
@@ -88,7 +89,7 @@ def _mistake(example: Example, alone: Rulebook) -> str | None:
         if example.refused not in messages:
             return f'is refused, but not with "{example.refused}": {messages.splitlines()[0]}'
         return None
-    written = sections(patch.applied(patch.to_patch(planned.edits, raw), raw))
+    written = sections(fields.applied(fields.to_patch(planned.edits, raw), raw))
     if example.refused is not None:
         return f"is not refused; it becomes {_show(written['limits'])}"
     for section, value in (example.expected or {}).items():
@@ -101,7 +102,7 @@ def sections(after: Mapping[str, Any]) -> dict[str, Any]:
     """What a translation has put on the example's pod, by the sections that an example may expect."""
     spec, metadata = after["spec"], after["metadata"]
     container = spec["containers"][0]
-    terms = fields.at(after, *node_affinity.TERMS) or [{}]
+    terms = fields.at(after, *TERMS) or [{}]
     return {
         "limits": (container.get("resources") or {}).get("limits") or {},
         "env": {variable["name"]: variable["value"] for variable in container.get("env") or ()},

@@ -23,8 +23,7 @@ import orjson
 from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.interpret.locations import BEGINNINGS
 from webhook.core.kube.fields import Path, at, field_path, mapping, objects
-from webhook.core.kube.node_affinity import REQUIRED, TERMS
-from webhook.core.kube.pod import SECTIONS
+from webhook.core.kube.pod import REQUIRED, SECTIONS, TERMS
 from webhook.core.plan import allocation
 from webhook.core.policy import device_access, unknown_devices
 from webhook.core.policy.membership import member

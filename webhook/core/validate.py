@@ -13,7 +13,7 @@ from typing import Any, Final
 from webhook.core import projection
 from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
 from webhook.core.interpret import interpret
-from webhook.core.kube import patch
+from webhook.core.kube import fields
 from webhook.core.kube import pod as pods
 from webhook.core.plan import allocation
 from webhook.core.plan.allocation import Checked
@@ -61,7 +61,7 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
             return UNTOUCHED
         if plan.violations:
             return UNTOUCHED
-        request = request._replace(pod=patch.applied(patch.to_patch(plan.edits, before), before))
+        request = request._replace(pod=fields.applied(fields.to_patch(plan.edits, before), before))
     return observe.as_warnings(_judged(request, acting))
 
 

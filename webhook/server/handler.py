@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from webhook.core import projection, review
 from webhook.core.decision import Decision, Reservation, denied
-from webhook.core.kube import fields
+from webhook.core.kube import quantity
 from webhook.core.policy import device_access, totals, updates
 from webhook.core.quota import ledger as ledgers
 from webhook.core.quota import tally
@@ -122,7 +122,7 @@ def _memo_named(reservation: Reservation, request: AdmissionRequest) -> Reservat
 def _memo_seconds(stamp: Any) -> float:
     """A time of the API server in seconds since 1970; 0 if there is none."""
     try:
-        return fields.parse_time(stamp)
+        return quantity.parse_time(stamp)
     except (TypeError, ValueError):
         return 0.0
 

@@ -20,7 +20,7 @@ from tests.core.policy import tenants
 from tests.laws import clusters
 from webhook.cli import policy_advice, workload_advice
 from webhook.core import review
-from webhook.core.kube import patch as patches
+from webhook.core.kube import fields
 from webhook.core.mutate import mutate
 from webhook.core.quota import tally
 from webhook.core.rules.rulebook import Rulebook
@@ -167,7 +167,7 @@ def _patched(pod: Any, copy: Any, response: Mapping[str, Any]) -> Any:
     if "patch" not in response:
         return pod
     operations = orjson.loads(base64.b64decode(response["patch"]))
-    ours = patches.applied(operations, pod)
+    ours = fields.applied(operations, pod)
     theirs = api_server.patched(copy, operations)
     assert ours == theirs
     return ours

@@ -22,7 +22,7 @@ from tests.attacks.fuzzing.mutation import Mutator
 from tests.edited import edited
 from tests.laws import clusters, edits
 from webhook.core import request
-from webhook.core.kube import patch, quantity
+from webhook.core.kube import fields, quantity
 from webhook.core.kube.quantity import QuantityError
 from webhook.core.mutate import mutate
 from webhook.core.request import Devices
@@ -209,9 +209,9 @@ def _apply(content: bytes) -> bool:
     if not seed.isdigit() or not isinstance(document, dict) or reviews.is_deep(document):
         return False
     made = edits.some(document, Random(int(seed)))  # noqa: S311  not a secret
-    operations = orjson.loads(orjson.dumps(patch.to_patch(made, document)))
+    operations = orjson.loads(orjson.dumps(fields.to_patch(made, document)))
     after = edited(made, document)
-    assert patch.applied(operations, document) == after
+    assert fields.applied(operations, document) == after
     assert api_server.patched(orjson.loads(text), operations) == after
     assert document == orjson.loads(text)
     return bool(operations)
@@ -256,7 +256,7 @@ def _load(content: bytes) -> bool:
         asked = builders.creating(builders.pod(labels=labels))
         decision = mutate(asked, rulebook)
         if decision.allowed:
-            validate(asked._replace(pod=patch.applied(decision.patch, asked.pod or {})), rulebook)
+            validate(asked._replace(pod=fields.applied(decision.patch, asked.pod or {})), rulebook)
     return True
 
 

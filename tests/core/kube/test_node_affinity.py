@@ -6,8 +6,8 @@ import pytest
 
 from tests import builders, tables
 from tests.edited import edited
-from webhook.core.kube import node_affinity, pod
-from webhook.core.kube.node_affinity import Requirement
+from webhook.core.kube import pod
+from webhook.core.kube.pod import TERMS, Requirement, affinity_without, node_bounds, require_nodes
 from webhook.core.violations import Violation
 
 T4_OR_A10 = Requirement("card", ("T4", "A10"), "rule (file:1)")
@@ -26,10 +26,10 @@ def _pod(*terms: dict[str, Any]) -> dict[str, Any]:
 
 def _terms(raw: dict[str, Any]) -> Any:
     """The terms once the requirement is in, or the violations."""
-    came = list(node_affinity.require(pod.read(raw), [T4_OR_A10]))
+    came = list(require_nodes(pod.read(raw), [T4_OR_A10]))
     violations = [one for one in came if isinstance(one, Violation)]
     after = edited([one for one in came if not isinstance(one, Violation)], raw)
-    required = after["spec"].get("affinity", {}).get("nodeAffinity", {}).get(node_affinity.TERMS[3])
+    required = after["spec"].get("affinity", {}).get("nodeAffinity", {}).get(TERMS[3])
     return [violation.code for violation in violations] or (required and required["nodeSelectorTerms"])
 
 
@@ -70,7 +70,7 @@ def test_a_term_that_matches_no_node_goes_on_matching_none() -> None:
 
 @tables.rows
 def test_a_term_that_matches_no_node_stays_when_a_key_is_removed(terms: list[dict[str, Any]], left: Any) -> None:
-    found = node_affinity.without(pod.read(_pod(*terms)), {"card"})
+    found = affinity_without(pod.read(_pod(*terms)), {"card"})
 
     assert found == ({} if left is None else _pod(*left)["spec"]["affinity"])
 
@@ -79,7 +79,7 @@ def test_a_term_that_matches_no_node_stays_when_a_key_is_removed(terms: list[dic
 def test_no_alternative_of_several_is_lost_when_a_key_is_removed(terms: list[Any], left: Any) -> None:
     several = [{"matchExpressions": each} for each in terms]
 
-    found = node_affinity.without(pod.read(_pod(*several)), {"card"})
+    found = affinity_without(pod.read(_pod(*several)), {"card"})
 
     rest = [{"matchExpressions": each} for each in left or ()]
     assert found == (_pod(*rest)["spec"]["affinity"] if left else {})
@@ -148,14 +148,14 @@ def test_the_bounds_of_a_pod_hold_on_every_node_that_it_may_run_on(
 ) -> None:
     raw = _pod(*({"matchExpressions": term} if term else {} for term in terms)) if terms else builders.pod()
 
-    assert node_affinity.bounds(pod.read(raw)) == bounds
+    assert node_bounds(pod.read(raw)) == bounds
 
 
 def test_a_node_selector_holds_in_every_term() -> None:
     raw = _pod({"matchExpressions": [_expression("In", "T4", "A10")]}, {"matchExpressions": [ELSEWHERE]})
     raw["spec"]["nodeSelector"] = {"card": "T4"}
 
-    assert node_affinity.bounds(pod.read(raw)) == {"card": {"T4"}}
+    assert node_bounds(pod.read(raw)) == {"card": {"T4"}}
 
 
 def test_what_is_added_to_a_gated_pod_never_widens_its_bounds() -> None:
@@ -163,7 +163,7 @@ def test_what_is_added_to_a_gated_pod_never_widens_its_bounds() -> None:
     raw = _pod({"matchExpressions": [_expression("In", "T4", "A10")]})
     raw["spec"]["nodeSelector"] = {"card": "L4"}
 
-    assert node_affinity.bounds(pod.read(raw)) == {"card": {"T4", "A10"}}
+    assert node_bounds(pod.read(raw)) == {"card": {"T4", "A10"}}
 
 
 @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ def test_bounds_are_within_what_is_required_or_not(
 ) -> None:
     frozen = {key: frozenset(one) for key, one in bounds.items()}
 
-    assert node_affinity.within(frozen, Requirement("card", values, "rule")) == within
+    assert Requirement("card", values, "rule").holds_within(frozen) == within

@@ -6,8 +6,7 @@ from typing import Any
 from tests import tables
 from tests.edited import edited
 from webhook.core.kube import fields
-from webhook.core.kube import patch as patches
-from webhook.core.kube.patch import Append, Edit, Put, Remove
+from webhook.core.kube.fields import Append, Edit, Put, Remove
 
 Object = dict[str, Any]
 
@@ -17,17 +16,17 @@ def test_edits_and_their_patch(before: Object, made: list[Object], patch: list[O
     kinds = {"put": Put, "append": Append, "remove": Remove}
     edits: list[Edit] = [kinds[kind](tuple(path), *value) for edit in made for kind, (path, *value) in edit.items()]
 
-    written = patches.to_patch(edits, before)
+    written = fields.to_patch(edits, before)
 
     assert written == patch
-    assert edited(edits, before) == patches.applied(written, before) == after
+    assert edited(edits, before) == fields.applied(written, before) == after
 
 
 def test_the_object_itself_is_left_as_it_is() -> None:
     before = {"a": {"b": [1]}, "c": [{}]}
 
     made: list[Edit] = [Append(("a", "b"), 2), Put(("c", 0, "d"), 1), Remove(("a", "b"))]
-    patches.applied(patches.to_patch(made, before), before)
+    fields.applied(fields.to_patch(made, before), before)
 
     assert before == {"a": {"b": [1]}, "c": [{}]}
 
@@ -35,7 +34,7 @@ def test_the_object_itself_is_left_as_it_is() -> None:
 def test_the_values_of_edits_stay_as_they_are_whatever_goes_into_them() -> None:
     value = [{"c": [1]}]
 
-    patches.to_patch([Put(("a",), value), Append(("a", 0, "c"), 2)], {})
+    fields.to_patch([Put(("a",), value), Append(("a", 0, "c"), 2)], {})
 
     assert value == [{"c": [1]}]
 
@@ -43,7 +42,7 @@ def test_the_values_of_edits_stay_as_they_are_whatever_goes_into_them() -> None:
 def test_what_an_alias_in_yaml_shares_is_changed_in_one_place() -> None:
     shared = {"limits": {"gpu": "1"}}
 
-    after = patches.applied([{"op": "remove", "path": "/a/limits/gpu"}], {"a": shared, "b": shared})
+    after = fields.applied([{"op": "remove", "path": "/a/limits/gpu"}], {"a": shared, "b": shared})
 
     assert after == {"a": {"limits": {}}, "b": {"limits": {"gpu": "1"}}}
 

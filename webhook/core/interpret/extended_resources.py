@@ -13,9 +13,8 @@ from typing import Any, Final
 from webhook.core.backends import amounts
 from webhook.core.interpret import locations
 from webhook.core.kube import quantity
-from webhook.core.kube.fields import Path
+from webhook.core.kube.fields import Edit, Path, Put
 from webhook.core.kube.fields import field_path as path_of
-from webhook.core.kube.patch import Edit, Put
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import Fraction, QuantityError, show_size
 from webhook.core.request import MAX_DEVICES, MAX_MEMORY, FieldValue

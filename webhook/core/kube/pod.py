@@ -1,17 +1,16 @@
-"""A read-only view of a pod: its containers of every kind, each with its field path.
+"""A read-only view of a pod: its containers of every kind, each with its field path, and the nodes it may run on.
 
-One iterator yields containers of every kind, so no reader can forget a kind. The pod itself stays the mapping that
-was received.
+One list has the containers of every kind, so no reader can forget a kind. The pod itself stays the mapping that was
+received.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn, TypeVar
 
-from webhook.core.kube.fields import Path, at
-from webhook.core.kube.fields import field_path as path_of
+from webhook.core.kube.fields import Append, Edit, Path, Put, at, field_path
 from webhook.core.violations import Refusal, Violation
 
 T = TypeVar("T")
@@ -20,18 +19,16 @@ INIT: Final = "init container"
 SIDECAR: Final = "sidecar"
 EPHEMERAL: Final = "ephemeral container"
 
-_LISTS: Final = (
-    ("initContainers", INIT),
-    ("containers", "container"),
-    ("ephemeralContainers", EPHEMERAL),
-)
+_LISTS: Final = (("initContainers", INIT), ("containers", "container"), ("ephemeralContainers", EPHEMERAL))
 SECTIONS: Final = tuple(section for section, _ in _LISTS)
 """The lists of containers in a pod's spec."""
 
 CORE: Final = ("cpu", "memory", "ephemeral-storage")
 """Resources of Kubernetes itself, beside those that begin with `hugepages-`."""
 
-_OVER: Final = frozenset({"Succeeded", "Failed"})
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+
 _SPEC: Final[Mapping[str, type]] = {"schedulerName": str, "runtimeClassName": str}
 _REQUIREMENT: Final[Mapping[str, type]] = {"key": str, "operator": str}
 _TOLERATION: Final[Mapping[str, type]] = {**_REQUIREMENT, "value": str, "effect": str, "tolerationSeconds": int}
@@ -70,8 +67,7 @@ def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
 
     A pod that is not stored yet may lack its namespace; `namespace` is that of the review.
     """
-    metadata = _mapping(raw, ("metadata",))
-    spec = _mapping(raw, ("spec",))
+    metadata, spec = _mapping(raw, ("metadata",)), _mapping(raw, ("spec",))
     # Check the shape of the fields that place a pod; they are read later, and only if it gets a GPU.
     if "nodeSelector" in spec:
         _mapping(spec, ("spec", "nodeSelector"))
@@ -82,31 +78,43 @@ def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
         _objects(spec, ("spec", "resourceClaims"))
     _check_scalars(spec, _SPEC, ("spec",))
     if spec.get("affinity") is not None:
-        _check_affinity(spec)
-    return Pod(
-        raw=raw,
-        spec=spec,
-        labels=_mapping(metadata, ("metadata", "labels")),
-        annotations=_mapping(metadata, ("metadata", "annotations")),
-        containers=list(_containers(spec)),
-        namespace=namespace or str(metadata.get("namespace") or "default"),
-    )
+        _check_node_affinity(spec)
+
+    labels, annotations = _mapping(metadata, ("metadata", "labels")), _mapping(metadata, ("metadata", "annotations"))
+    containers: list[Container] = []
+    for section, kind in _LISTS:
+        for index, container in enumerate(_list(spec, ("spec", section)) if spec.get(section) else ()):
+            path: Path = ("spec", section, index)
+            if not isinstance(container, dict):
+                _refuse(path, "an object")
+            resources = _mapping(container, (*path, "resources"))
+            sidecar = kind == INIT and container.get("restartPolicy") == "Always"
+            containers.append(
+                Container(
+                    path=path,
+                    kind=SIDECAR if sidecar else kind,
+                    name=str(container.get("name", "")),
+                    limits=_mapping(resources, (*path, "resources", "limits")),
+                    requests=_mapping(resources, (*path, "resources", "requests")),
+                    env=_objects(container, (*path, "env")),
+                    raw=container,
+                )
+            )
+    return Pod(raw, spec, labels, annotations, containers, namespace or str(metadata.get("namespace") or "default"))
 
 
-def _check_affinity(spec: Mapping[str, Any]) -> None:
-    path: Path = ("spec",)
-    at = spec
-    for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
-        path = (*path, step)
-        at = _mapping(at, path)
-    for index, term in enumerate(_objects(at, (*path, "nodeSelectorTerms"))):
+def _check_node_affinity(spec: Mapping[str, Any]) -> None:
+    holder = spec
+    for end in (2, 3, 4):
+        holder = _mapping(holder, TERMS[:end])
+    for index, term in enumerate(_objects(holder, TERMS)):
         for key in ("matchExpressions", "matchFields"):
-            listed: Path = (*path, "nodeSelectorTerms", index, key)
-            for place, expression in enumerate(_objects(term, listed)):
-                _check_scalars(expression, _REQUIREMENT, (*listed, place))
-                for number, value in enumerate(_sequence(expression, (*listed, place, "values"))):
+            for place, expression in enumerate(_objects(term, (*TERMS, index, key))):
+                path: Path = (*TERMS, index, key, place)
+                _check_scalars(expression, _REQUIREMENT, path)
+                for number, value in enumerate(_list(expression, (*path, "values"))):
                     if not isinstance(value, str):
-                        _refuse((*listed, place, "values", number), "a string")
+                        _refuse((*path, "values", number), "a string")
 
 
 def _check_scalars(holder: Mapping[str, Any], kinds: Mapping[str, type], path: Path) -> None:
@@ -114,29 +122,6 @@ def _check_scalars(holder: Mapping[str, Any], kinds: Mapping[str, type], path: P
         value = holder.get(key)
         if value is not None and not isinstance(value, kind):
             _refuse((*path, key), "a string" if kind is str else "a whole number")
-
-
-def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
-    for key, kind in _LISTS:
-        if spec.get(key):
-            for index, raw in enumerate(_sequence(spec, ("spec", key))):
-                yield _container(("spec", key, index), kind, raw)
-
-
-def _container(path: Path, kind: str, raw: Any) -> Container:
-    if not isinstance(raw, dict):
-        _refuse(path, "an object")
-    resources = _mapping(raw, (*path, "resources"))
-    sidecar = kind == INIT and raw.get("restartPolicy") == "Always"
-    return Container(
-        path=path,
-        kind=SIDECAR if sidecar else kind,
-        name=str(raw.get("name", "")),
-        limits=_mapping(resources, (*path, "resources", "limits")),
-        requests=_mapping(resources, (*path, "resources", "requests")),
-        env=_objects(raw, (*path, "env")),
-        raw=raw,
-    )
 
 
 def _mapping(parent: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
@@ -148,7 +133,7 @@ def _mapping(parent: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     return value
 
 
-def _sequence(parent: Mapping[str, Any], path: Path) -> Sequence[Any]:
+def _list(parent: Mapping[str, Any], path: Path) -> Sequence[Any]:
     value = parent.get(str(path[-1]))
     if value is None:
         return ()
@@ -158,23 +143,23 @@ def _sequence(parent: Mapping[str, Any], path: Path) -> Sequence[Any]:
 
 
 def _objects(parent: Mapping[str, Any], path: Path) -> Sequence[Mapping[str, Any]]:
-    objects = _sequence(parent, path)
+    objects = _list(parent, path)
     for index, value in enumerate(objects):
         if not isinstance(value, dict):
             _refuse((*path, index), "an object")
     return objects
 
 
-def live(raw: Mapping[str, Any]) -> bool:
-    """Whether a stored pod has not ended (Succeeded, Failed); one that is being deleted is live until it is gone."""
-    return at(raw, "status", "phase") not in _OVER
-
-
 def _refuse(path: Path, shape: str) -> NoReturn:
-    where = path_of(path)
+    where = field_path(path)
     raise Refusal(
         Violation(code="GPU001", path=where, message=f"{where} is not {shape}", fix=f"write {where} as {shape}")
     )
+
+
+def live(raw: Mapping[str, Any]) -> bool:
+    """Whether a stored pod has not ended; one that is being deleted is live until it is gone."""
+    return at(raw, "status", "phase") not in {"Succeeded", "Failed"}
 
 
 def effective(
@@ -192,3 +177,244 @@ def effective(
         else:
             staying = plus(staying, amount)
     return larger(most, staying)
+
+
+# Node affinity. Terms of `nodeSelectorTerms` are ORed, so a requirement in one of them binds nothing; and a term
+# without any requirement matches no node, so adding one to it would let nodes in (Kubernetes API, NodeSelectorTerm).
+
+LISTED: Final = 12
+"""How many values a message lists."""
+
+Bounds = Mapping[str, frozenset[str]]
+"""Node labels, each with all values that it may have; without values the label is absent."""
+
+Expressions = Sequence[Mapping[str, Any]]
+"""The match expressions of one term on one node label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Nodes whose label `key` has one of `values`; without values, nodes that lack the label.
+
+    `rule` is the rule that requires it, `container` the container that it is for.
+    """
+
+    key: str
+    values: tuple[str, ...]
+    rule: str
+    container: str = ""
+
+    def __str__(self) -> str:
+        """The nodes in words: `with card=T4 or A10`, `without the label card`."""
+        return f"with {self.key}={' or '.join(self.values)}" if self.values else f"without the label {self.key}"
+
+    def expression(self) -> dict[str, Any]:
+        """The requirement as Kubernetes writes it."""
+        if not self.values:
+            return {"key": self.key, "operator": "DoesNotExist"}
+        return {"key": self.key, "operator": "In", "values": list(self.values)}
+
+    def holds_by(self, expression: Mapping[str, Any]) -> bool:
+        """Whether a match expression on its label says as much, or is narrower."""
+        if not self.values:
+            return bool(expression.get("operator") == "DoesNotExist")
+        return expression.get("operator") == "In" and set(expression.get("values") or ()) <= set(self.values)
+
+    def holds_within(self, bounds: Bounds) -> bool:
+        """Whether all nodes within these bounds meet it."""
+        values = bounds.get(self.key)
+        return values is not None and bool(values) == bool(self.values) and values.issubset(self.values)
+
+
+def selects_nodes(pod: Pod) -> bool:
+    """Whether the pod selects its nodes at all."""
+    return bool(pod.spec.get("nodeSelector") or pod.spec.get("affinity"))
+
+
+def node_terms(pod: Pod) -> Sequence[Mapping[str, Any]]:
+    """The terms of the pod's required node affinity, of which one has to match."""
+    return at(pod.raw, *TERMS) or ()
+
+
+def binds_something(term: Mapping[str, Any]) -> bool:
+    """Whether a term has requirements: one without any matches no node."""
+    return bool(term.get("matchExpressions") or term.get("matchFields"))
+
+
+def node_bounds(pod: Pod) -> Bounds:
+    """What the pod's own selection says of every node on which it may run; `NotIn` and its like say too little.
+
+    A term that contradicts itself has no nodes. An update can only add expressions to a gated pod, and these never
+    widen the bounds.
+    """
+    every = [_bounds(term) for term in node_terms(pod) if binds_something(term)]
+    first, *others = [bounds for bounds, possible in every if possible] or [bounds for bounds, _ in every] or [{}]
+    common = {
+        key: values.union(*(bounds[key] for bounds in others))
+        for key, values in first.items()
+        if all(key in bounds and bool(bounds[key]) == bool(values) for bounds in others)
+    }
+    for key, value in (pod.spec.get("nodeSelector") or {}).items():
+        _narrow(common, key, frozenset({str(value)}))
+    return common
+
+
+def bound_labels(pod: Pod) -> Collection[str]:
+    """The node labels by which a pod is bound, in all of its terms or in some."""
+    return dict.fromkeys([*node_bounds(pod), *(key for term in node_terms(pod) for key in _bounds(term)[0])])
+
+
+def _bounds(term: Mapping[str, Any]) -> tuple[Bounds, bool]:
+    """The bounds of a term, and whether any node can be within them."""
+    bounds: dict[str, frozenset[str]] = {}
+    possible = True
+    for expression in term.get("matchExpressions") or ():
+        if expression.get("operator") in {"In", "DoesNotExist"}:
+            values = frozenset(map(str, expression.get("values") or ()))
+            possible = _narrow(bounds, str(expression.get("key")), values) and possible
+    return bounds, possible
+
+
+def _narrow(bounds: dict[str, frozenset[str]], key: str, values: frozenset[str]) -> bool:
+    """Narrow the bounds of one label, unless that contradicts them; then False."""
+    there = bounds.setdefault(key, values)
+    both = there & values
+    bounds[key] = both or there
+    return bool(both) or there == values
+
+
+def require_nodes(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edit | Violation]:
+    """The edits that bind the pod to nodes meeting every requirement; a violation for each that it rules out."""
+    together: dict[str, Requirement] = {}
+    for requirement in requirements:  # those of several containers together: all containers of a pod share one node
+        key, other = requirement.key, together.setdefault(requirement.key, requirement)
+        both = tuple(value for value in other.values if value in requirement.values)
+        if both or not (other.values or requirement.values):
+            together[key] = replace(other, values=both)
+            continue
+        wanted = [" or ".join(values) or "absent" for values in (other.values, requirement.values)]
+        yield Violation(
+            code="GPU502",
+            path=field_path(TERMS),
+            message=f'the containers "{other.container}" and "{requirement.container}" need different nodes: '
+            f"{key} {wanted[0]}, and {wanted[1]}",
+            fix="ask for one model in the whole pod, or use two pods",
+            rule=requirement.rule,
+        )
+
+    missing: list[Requirement] = []
+    for requirement in together.values():
+        key = requirement.key
+        conflict: tuple[Path, str] | None = None
+        selected = (pod.spec.get("nodeSelector") or {}).get(key)
+        if selected is None:
+            conflict = _conflict(pod, requirement)
+            missing += [] if conflict else [requirement]
+        elif selected not in requirement.values:
+            conflict = ("spec", "nodeSelector", key), f"nodeSelector wants {key}={selected}"
+        if conflict:
+            yield Violation(
+                code="GPU502",
+                path=field_path(conflict[0]),
+                message=f"the pod's {conflict[1]}, and the GPU it asks for is on nodes {requirement}",
+                fix=f"remove {key} from the pod's node selection",
+                rule=requirement.rule,
+            )
+
+    if missing and not node_terms(pod):
+        expressions = [requirement.expression() for requirement in missing]
+        yield Put(TERMS, [{"matchExpressions": expressions}], missing[0].rule)
+    for index, term in enumerate(node_terms(pod)):
+        for requirement in missing if binds_something(term) else ():
+            present = _expressions(pod, requirement.key).get(index, ())
+            if not any(map(requirement.holds_by, present)):
+                yield Append((*TERMS, index, "matchExpressions"), requirement.expression(), requirement.rule)
+
+
+def _expressions(pod: Pod, key: str) -> Mapping[int, Expressions]:
+    """The expressions on a node label, by the index of their term; sorted once for all keys."""
+    expressions: dict[Any, dict[int, list[Mapping[str, Any]]]] | None = pod.cache.get(_expressions)
+    if expressions is None:
+        expressions = pod.cache[_expressions] = {}
+        for index, term in enumerate(node_terms(pod)):
+            for expression in term.get("matchExpressions") or ():
+                expressions.setdefault(expression.get("key"), {}).setdefault(index, []).append(expression)
+    return expressions.get(key, {})
+
+
+def _conflict(pod: Pod, requirement: Requirement) -> tuple[Path, str] | None:
+    """The first term and its reason, if every term excludes all required nodes."""
+    binding = [index for index, term in enumerate(node_terms(pod)) if binds_something(term)]
+    present = _expressions(pod, requirement.key)
+    if not binding or any(index not in present for index in binding):
+        return None
+    reasons = (_exclusion(present[index], requirement) for index in binding)
+    first = next(reasons)
+    return ((*TERMS, binding[0]), first) if first and all(reasons) else None
+
+
+def _exclusion(present: Expressions, requirement: Requirement) -> str | None:
+    """Why a term excludes all required nodes; None if it does not."""
+    left = set(requirement.values)
+    for expression in present:
+        values, operator = set(expression.get("values") or ()), expression.get("operator")
+        reason = f"node affinity wants {requirement.key} {operator}"
+        if not requirement.values:
+            if operator not in {"NotIn", "DoesNotExist"}:
+                return reason
+            continue
+        if operator == "In":
+            left &= values
+        elif operator == "NotIn":
+            left -= values
+        elif operator == "DoesNotExist":
+            left.clear()
+        if not left:
+            listed = [*sorted(values)[:LISTED], *(["..."] if len(values) > LISTED else [])]
+            return f"{reason} [{', '.join(listed)}]" if values else reason
+    return None
+
+
+def placed(pod: Pod, edits: Iterable[Edit]) -> Pod:
+    """The pod after edits of `require_nodes`; the original stays as it is."""
+    terms = [*node_terms(pod)]
+    for edit in edits:
+        if isinstance(edit, Append):
+            index = int(edit.path[-2])
+            present = terms[index].get("matchExpressions") or ()
+            terms[index] = {**terms[index], "matchExpressions": [*present, edit.value]}
+        elif isinstance(edit, Put):
+            terms = edit.value
+    affinity: dict[str, Any] = pod.spec.get("affinity") or {}
+    node = affinity.get("nodeAffinity") or {}
+    node = {**node, REQUIRED: {**(node.get(REQUIRED) or {}), "nodeSelectorTerms": terms}}
+    spec = {**pod.spec, "affinity": {**affinity, "nodeAffinity": node}}
+    return replace(pod, raw={**pod.raw, "spec": spec}, spec=spec)
+
+
+def affinity_without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
+    """The pod's affinity without the required expressions on these node labels, and without empty holders.
+
+    A term that matches no node stays as it is, but not if it would be left alone. All stay as they are if only some
+    had nothing but these keys: without one of them the others would allow less.
+    """
+    terms: list[Mapping[str, Any]] = []
+    rests: list[Mapping[str, Any]] = []
+    for term in node_terms(pod):
+        if not binds_something(term):
+            terms.append(term)
+            continue
+        expressions = [raw for raw in term.get("matchExpressions") or () if raw.get("key") not in keys]
+        rest = {key: value for key, value in term.items() if key != "matchExpressions"}
+        rests.append({**rest, "matchExpressions": expressions} if expressions else rest)
+        terms.append(rests[-1])
+    if not all(rests):
+        terms = [*node_terms(pod)] if any(rests) else []
+
+    affinity: dict[str, Any] = dict(pod.spec.get("affinity") or {})
+    node = dict(affinity.pop("nodeAffinity", None) or {})
+    required = dict(node.pop(REQUIRED, None) or {})
+    required.pop("nodeSelectorTerms", None)
+    if terms:
+        node[REQUIRED] = {**required, "nodeSelectorTerms": terms}
+    return {**affinity, "nodeAffinity": node} if node else affinity

@@ -1,4 +1,4 @@
-"""Quantities as people and Kubernetes write them, read exactly: fractions and bytes, never floats.
+"""Quantities and times as people and Kubernetes write them; quantities exactly, as fractions and bytes, never floats.
 
 The grammar of Kubernetes quantities is `apimachinery/pkg/api/resource/quantity.go`; what the API server makes of
 `0.5` (`500m`), `1000m` (`1`), `4000` (`4k`) and `1e0` (kept, and accepted) was measured on v1.36.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import re
+from calendar import monthrange, timegm
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # quicktions publishes no types, and has the interface of the standard library
@@ -25,18 +27,10 @@ FEW_DIGITS: Final = 19
 """Numbers with fewer digits fit into 64 bits."""
 FINEST: Final = 10**9
 """The parts of one that Kubernetes counts."""
-
 SHOWN: Final = 60
+
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
-
-_DECIMAL = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
-_SERVED = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,18})?)([munkMGTPE]?)")
-_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)(Ki|Mi|Gi|Ti|[kMGT])")
-_SHOWN_SIZE = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,3})?)(Ki|Mi|Gi|Ti|[kMGT])")
-_MANY: Final = 1024
-"""More GiB than any GPU has, so a number without a unit was meant in MiB."""
-
 _SIZE_UNITS: Final = {
     "Ki": 1 << 10, "Mi": MIB, "Gi": GIB, "Ti": 1 << 40,
     "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -47,6 +41,14 @@ _SUFFIXES: Final = {
     "T": Fraction(10**12), "P": Fraction(10**15), "E": Fraction(10**18),
 }  # fmt: skip
 
+_PLAIN = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,18})?)()")
+_SUFFIXED = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,18})?)([munkMGTPE]?)")
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)(Ki|Mi|Gi|Ti|[kMGT])")
+_SHOWN_SIZE = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,3})?)(Ki|Mi|Gi|Ti|[kMGT])")
+_NEARLY_A_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?(?:([KMGT])i?[Bb]|([kmgt])i?)?")
+_MANY: Final = 1024
+"""More GiB than any GPU has, so a number without a unit was meant in MiB."""
+
 
 class QuantityError(ValueError):
     """The text is not an amount of the kind asked for; `fix` says how to write one."""
@@ -56,13 +58,14 @@ class QuantityError(ValueError):
         self.message, self.fix = message, fix
 
 
+# Reading. Whatever is no amount of the kind raises QuantityError, if nothing else is said.
+
+
 def text_of(value: object) -> str:
     """A YAML or JSON scalar as text, as its author probably wrote it (`0.5`, not `5e-1`)."""
     if value is None:
         return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def exact(text: str) -> Fraction:
@@ -74,16 +77,20 @@ def exact(text: str) -> Fraction:
 
 def decimal(text: str) -> Fraction:
     """A number as a person writes it: `2`, `0.3`. Refuses signs, exponents, hexadecimal digits, suffixes."""
-    if _DECIMAL.fullmatch(text) is None:
-        raise QuantityError(f'"{shown(text)}" is not a plain number', "write a plain number, as 1 or 0.5")
-    return _within_64_bits(text, exact(text))
+    return _number(text, _PLAIN)
+
+
+def with_suffix(text: str) -> Fraction:
+    """A number in an annotation, of which Kubernetes keeps every decimal, perhaps with a decimal suffix: `4k`."""
+    if len(text) < FEW_DIGITS and text.isdecimal() and text.isascii():
+        return Fraction(int(text))
+    return _number(text, _SUFFIXED)
 
 
 def served(text: str) -> Fraction:
     """A number in a container's resources, as the API server serves it: `0.3` as `300m`, and `4000` as `4k`.
 
-    The API server makes `4k` of `4000`, so decimal suffixes are read. It keeps signs, exponents and binary suffixes
-    as they were written; in a count of GPUs they are a mistake, and refused.
+    It keeps signs, exponents and binary suffixes as they were written; in a count of GPUs they are a mistake.
     """
     number = with_suffix(text)
     if FINEST % number.denominator:
@@ -91,17 +98,13 @@ def served(text: str) -> Fraction:
     return number
 
 
-def with_suffix(text: str) -> Fraction:
-    """The same of an annotation, of which Kubernetes keeps every decimal."""
-    if len(text) < FEW_DIGITS and text.isdecimal() and text.isascii():
-        return Fraction(int(text))
-    match = _SERVED.fullmatch(text)
+def _number(text: str, form: re.Pattern[str]) -> Fraction:
+    match = form.fullmatch(text)
     if match is None:
         raise QuantityError(f'"{shown(text)}" is not a plain number', "write a plain number, as 1 or 0.5")
-    return _within_64_bits(text, exact(match[1]) * _SUFFIXES[match[2]])
-
-
-def _within_64_bits(text: str, number: Fraction) -> Fraction:
+    number = exact(match[1])
+    if match[2]:
+        number *= _SUFFIXES[match[2]]
     if number > INT64_MAX:
         raise QuantityError(f'"{shown(text)}" does not fit into 64 bits', "write a smaller number, as 1")
     return number
@@ -109,44 +112,42 @@ def _within_64_bits(text: str, number: Fraction) -> Fraction:
 
 def size(text: str) -> int:
     """A size in bytes, with its unit: `8Gi`, `8192Mi`, `1.5Gi`, `80G`. A number without a unit is refused."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise QuantityError(*_size_hint(text))
-    size_in_bytes = exact(match[1]) * _SIZE_UNITS[match[2]]
-    if size_in_bytes.denominator != 1 or size_in_bytes > INT64_MAX:
-        nearest = f"{-(-size_in_bytes // MIB)}Mi" if size_in_bytes <= INT64_MAX else "8192Mi"
-        raise QuantityError(f'"{shown(text)}" is not a whole number of bytes', f"write it in Mi, as {nearest}")
-    if 0 < size_in_bytes < MIB:
-        raise QuantityError(
-            f'"{shown(text)}" is {size_in_bytes} bytes, less than any GPU shares', "write 8Gi or 8192Mi"
-        )
-    return size_in_bytes.numerator
+    if match := _SIZE.fullmatch(text):
+        size_in_bytes = exact(match[1]) * _SIZE_UNITS[match[2]]
+        if size_in_bytes.denominator != 1 or size_in_bytes > INT64_MAX:
+            near = f"{-(-size_in_bytes // MIB)}Mi" if size_in_bytes <= INT64_MAX else "8192Mi"
+            raise QuantityError(f'"{shown(text)}" is not a whole number of bytes', f"write it in Mi, as {near}")
+        if 0 < size_in_bytes < MIB:
+            few = f'"{shown(text)}" is {size_in_bytes} bytes, less than any GPU shares'
+            raise QuantityError(few, "write 8Gi or 8192Mi")
+        return size_in_bytes.numerator
 
-
-def _size_hint(text: str) -> tuple[str, str]:
-    guess = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?(?:([KMGT])i?[Bb]|([kmgt])i?)?", text)
+    guess = _NEARLY_A_SIZE.fullmatch(text)
     if guess is None:
-        return f'"{shown(text)}" is not a size', "write 8Gi or 8192Mi"
+        raise QuantityError(f'"{shown(text)}" is not a size', "write 8Gi or 8192Mi")
     if unit := (guess[2] or guess[3]):
-        return f'"{shown(text)}" is not a size in the form of Kubernetes', f"write {guess[1]}{unit.upper()}i"
-    fix = f"write {guess[1]}Mi" if exact(guess[1]) >= _MANY else f"write {guess[1]}Gi or {guess[1]}Mi"
-    return f'"{shown(text)}" has no unit', fix
+        message = f'"{shown(text)}" is not a size in the form of Kubernetes'
+        raise QuantityError(message, f"write {guess[1]}{unit.upper()}i")
+    either = "" if exact(guess[1]) >= _MANY else f"{guess[1]}Gi or "
+    raise QuantityError(f'"{shown(text)}" has no unit', f"write {either}{guess[1]}Mi")
+
+
+def size_shown(text: str) -> Fraction | None:
+    """A size as `show_size` writes it, up to 40 digits; None for anything else."""
+    match = _SHOWN_SIZE.fullmatch(text)
+    return exact(match[1]) * _SIZE_UNITS[match[2]] if match else None
 
 
 def same(value: object, other: object) -> bool:
     """Whether two quantities are equal: `1`, `1000m` and `1.0` are, and `1Gi` and `1024Mi`."""
-    if value == other:
-        return True
-    amount = _amount(value)
-    return amount is not None and amount == _amount(other)
 
+    def amount(text: str) -> Fraction | None:
+        for read in (served, size):
+            with contextlib.suppress(QuantityError):
+                return Fraction(read(text))
+        return None
 
-def _amount(value: object) -> Fraction | None:
-    text = text_of(value)
-    for read in (served, size):
-        with contextlib.suppress(QuantityError):
-            return Fraction(read(text))
-    return None
+    return value == other or ((first := amount(text_of(value))) is not None and first == amount(text_of(other)))
 
 
 def is_whole(value: object) -> bool:
@@ -158,8 +159,11 @@ def is_whole(value: object) -> bool:
     return match is not None and (exact(match[1]) * _SIZE_UNITS[match[2]]).denominator == 1
 
 
+# Writing, for people
+
+
 def show(number: Fraction | int) -> str:
-    """A number for people: `0.3`, `2`, `1/3`."""
+    """A number: `0.3`, `2`, `1/3`."""
     above, below = number.numerator, number.denominator
     for digits in range(10):
         if 10**digits % below == 0:
@@ -169,20 +173,50 @@ def show(number: Fraction | int) -> str:
 
 
 def show_size(size_in_bytes: int) -> str:
-    """A size for people, exact, in a form that `size` reads: `8Gi`, `4608Mi`, `1500M`, `1500000.001k`."""
+    """A size, exact, in a form that `size` reads: `8Gi`, `4608Mi`, `1500M`, `1500000.001k`."""
     for unit in ("Ti", "Gi", "Mi", "Ki", "T", "G", "M", "k"):
         if size_in_bytes and size_in_bytes % _SIZE_UNITS[unit] == 0:
             return f"{size_in_bytes // _SIZE_UNITS[unit]}{unit}"
     return f"{show(Fraction(size_in_bytes, 1000))}k"
 
 
-def size_shown(text: str) -> Fraction | None:
-    """A size as `show_size` writes it, up to 40 digits; None for anything else."""
-    match = _SHOWN_SIZE.fullmatch(text)
-    return exact(match[1]) * _SIZE_UNITS[match[2]] if match else None
-
-
 def shown(text: str) -> str:
-    """Text from outside, for a message: at most 60 characters, unprintable ones escaped."""
+    """Text from outside: at most 60 characters, unprintable ones escaped."""
     cut = text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
     return cut if cut.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)
+
+
+# Times as Kubernetes writes them (RFC 3339), in seconds since 1970; and durations for people.
+
+TIME_FORM: Final = (
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(\.[0-9]{1,9})?"
+    r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]))"
+)
+_TIME = re.compile(TIME_FORM)
+_EARLIEST: Final = 2000
+
+HOUR: Final = 3_600
+DAY: Final = 24 * HOUR
+
+
+@lru_cache(64)
+def parse_time(text: str) -> float:
+    """Read a time with its zone, from the year 2000 on; raises ValueError with a sentence."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f'"{text}" is no time; write day, time and zone, as 2027-01-31T00:00:00Z')
+    year, month, day, hour, minute, second = map(int, match.groups()[:6])
+    if year < _EARLIEST or not 1 <= month <= 12 or not 1 <= day <= monthrange(year, month)[1]:
+        raise ValueError(f'"{text}" is no day of a calendar, or one before {_EARLIEST}')
+    ahead = int(match[9]) * HOUR + int(match[10]) * 60 if match[8] else 0
+    local = timegm((year, month, day, hour, minute, second)) + float(match[7] or 0)
+    return local + ahead if match[8] == "-" else local - ahead
+
+
+def duration(seconds: float) -> str:
+    """A duration in one unit, rounded down: `3 days`, `1 hour`, `20 minutes`."""
+    for unit, length in (("day", DAY), ("hour", HOUR), ("minute", 60)):
+        if seconds >= length:
+            number = int(seconds // length)
+            return f"{number} {unit}{'' if number == 1 else 's'}"
+    return "less than a minute"

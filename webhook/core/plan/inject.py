@@ -14,11 +14,18 @@ from webhook.core.backends import amounts, cards
 from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.charge import charge
 from webhook.core.forms import labels
-from webhook.core.kube import node_affinity
-from webhook.core.kube.fields import Path, at, field_path, mapping, objects
-from webhook.core.kube.node_affinity import Bounds, Requirement
-from webhook.core.kube.patch import Append, Edit, Put, Remove
-from webhook.core.kube.pod import INIT, SIDECAR, Container, Pod
+from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_path, mapping, objects
+from webhook.core.kube.pod import (
+    INIT,
+    SIDECAR,
+    Bounds,
+    Container,
+    Pod,
+    Requirement,
+    node_bounds,
+    require_nodes,
+    selects_nodes,
+)
 from webhook.core.kube.quantity import Fraction, show_size
 from webhook.core.plan.choose import Assignment
 from webhook.core.rules.catalog import Card
@@ -133,7 +140,7 @@ class NodeSelection:
     def __init__(self, pod: Pod, rulebook: Rulebook) -> None:
         self.pod = pod
         self.rulebook = rulebook
-        self.selects = node_affinity.selects(pod)
+        self.selects = selects_nodes(pod)
         self._allowed: dict[object, bool] = {}
         self._bounds: Bounds | None = None
 
@@ -151,7 +158,7 @@ class NodeSelection:
         """Whether the pod excludes the nodes that the constants among these lines of a rule ask for."""
         lines = assignment.mode.outputs.node_affinity
         wanted = requirements(assignment, {key: lines[key] for key in keys if not lines[key].what}, self.rulebook)
-        return any(isinstance(edit, Violation) for edit in node_affinity.require(self.pod, wanted))
+        return any(isinstance(edit, Violation) for edit in require_nodes(self.pod, wanted))
 
     def binds_to(self, assignment: Assignment) -> bool:
         """Whether every node that the pod may run on is of the back end; False where no label tells its nodes."""
@@ -169,9 +176,9 @@ class NodeSelection:
 
     def _within(self, wanted: Sequence[Requirement]) -> bool:
         if self._bounds is None:
-            self._bounds = node_affinity.bounds(self.pod)
+            self._bounds = node_bounds(self.pod)
         bounds = self._bounds
-        return bool(wanted) and all(node_affinity.within(bounds, requirement) for requirement in wanted)
+        return bool(wanted) and all(requirement.holds_within(bounds) for requirement in wanted)
 
 
 def requirements(assignment: Assignment, lines: Mapping[str, Output], rulebook: Rulebook) -> Iterator[Requirement]:
@@ -249,7 +256,7 @@ def inject(nodes: NodeSelection, assignments: Sequence[Assignment]) -> list[Edit
                 lines = {key: line for key, line in lines.items() if key not in dropped[id(mode)]}
             affinity += requirements(assignment, lines, rulebook)
         if affinity:
-            injected += node_affinity.require(pod, affinity)
+            injected += require_nodes(pod, affinity)
         injected += _claims(pod, assignments, rulebook)
     except CannotExpressError as reason:
         injected.append(_refused(reason.code, ("spec",), reason.message, reason.fix))

@@ -10,7 +10,7 @@ from webhook.core.backends.translate import find_card
 from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import MOST, ContainerRequest, Interpretation, interpret
 from webhook.core.kube import quantity
-from webhook.core.kube.patch import Edit, Put, Remove
+from webhook.core.kube.fields import Edit, Put, Remove
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import choose, inject

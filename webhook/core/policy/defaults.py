@@ -13,12 +13,9 @@ from typing import Any, Final
 
 from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import ContainerRequest, Interpretation, interpret
-from webhook.core.kube import node_affinity
-from webhook.core.kube.fields import Path
+from webhook.core.kube.fields import Append, Edit, Path, Put
 from webhook.core.kube.fields import field_path as path_of
-from webhook.core.kube.node_affinity import TERMS, Requirement
-from webhook.core.kube.patch import Append, Edit, Put
-from webhook.core.kube.pod import Pod
+from webhook.core.kube.pod import TERMS, Pod, Requirement, binds_something, node_terms, placed, require_nodes
 from webhook.core.kube.quantity import show_size, shown, text_of
 from webhook.core.plan import plan
 from webhook.core.plan.choose import Assignment
@@ -46,7 +43,7 @@ def confine(pod: Pod, policy: TenantPolicy) -> tuple[Pod, list[Edit], list[Viola
         step = list(_expression(pod, expression, policy))
         wrong += [edit for edit in step if isinstance(edit, Violation)]
         new = [edit for edit in step if not isinstance(edit, Violation)]
-        pod = node_affinity.placed(pod, new) if new else pod
+        pod = placed(pod, new) if new else pod
         made += new
     return pod, made, wrong
 
@@ -107,15 +104,15 @@ def _expression(pod: Pod, expression: Mapping[str, Any], policy: TenantPolicy) -
     key, operator = str(expression["key"]), str(expression["operator"])
     if operator in _REQUIRED:
         values = tuple(map(str, expression.get("values") or ()))
-        for edits in node_affinity.require(pod, [Requirement(key, values, policy.rule)]):
+        for edits in require_nodes(pod, [Requirement(key, values, policy.rule)]):
             yield _elsewhere(edits, key, values, policy) if isinstance(edits, Violation) else edits
         return
-    terms = node_affinity.terms(pod)
+    terms = node_terms(pod)
     wanted = {name: value for name, value in expression.items() if value}
     if not terms:
         yield Put(TERMS, [{"matchExpressions": [wanted]}], policy.rule)
     for index, term in enumerate(terms):
-        if node_affinity.binds_something(term) and wanted not in (term.get("matchExpressions") or ()):
+        if binds_something(term) and wanted not in (term.get("matchExpressions") or ()):
             yield Append((*TERMS, index, "matchExpressions"), wanted, policy.rule)
 
 

@@ -12,8 +12,7 @@ from posixpath import normpath
 from typing import Any, Final, NamedTuple
 
 from webhook.core.kube import pod
-from webhook.core.kube.fields import Path, at, field_path, mapping, objects
-from webhook.core.kube.patch import Edit, Put, Remove
+from webhook.core.kube.fields import Edit, Path, Put, Remove, at, field_path, mapping, objects
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import shown, text_of
 from webhook.core.policy.membership import member

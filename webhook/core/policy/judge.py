@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 from webhook.core.decision import Finding, Reservation
 from webhook.core.kube import pod
-from webhook.core.kube.fields import DAY, HOUR, duration
 from webhook.core.kube.pod import Pod
-from webhook.core.kube.quantity import shown
+from webhook.core.kube.quantity import DAY, HOUR, duration, shown
 from webhook.core.policy import defaults, device_access, limits, totals, unknown_devices, updates
 from webhook.core.policy.device_access import Bypass
 from webhook.core.policy.membership import member

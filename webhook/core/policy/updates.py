@@ -19,9 +19,8 @@ from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.interpret import interpret, locations
 from webhook.core.interpret.interpret import MOST
 from webhook.core.interpret.locations import NOTE
-from webhook.core.kube import patch, pod, quantity
-from webhook.core.kube.fields import Path, at, field_path
-from webhook.core.kube.patch import Append, Edit, Put, Remove
+from webhook.core.kube import fields, pod, quantity
+from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_path
 from webhook.core.kube.pod import SECTIONS, Container, Pod
 from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.plan import allocation
@@ -389,7 +388,7 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
     planned.edits += device_access.removing(device_access.removal(written, planned.backends, rulebook))
     after, made = (
         planned,
-        pod.read(patch.applied(patch.to_patch(planned.edits, written.raw), written.raw), written.namespace),
+        pod.read(fields.applied(fields.to_patch(planned.edits, written.raw), written.raw), written.namespace),
     )
     edits: list[Edit] = []
     for pair in _pairs(stored, sent, made):
@@ -400,7 +399,7 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
         edits += map(_put_back, differing)
     edits += _others(after, made, stored, {"spec", "metadata"} if whole else {"spec"})
     if edits:
-        return Decision(allowed=True, patch=patch.to_patch(edits, request.pod or {}))
+        return Decision(allowed=True, patch=fields.to_patch(edits, request.pod or {}))
     changed = check(request, rulebook) if stored.spec != sent.spec else ()
     return observe.enforced(denied(changed), rulebook) if changed else UNTOUCHED
 

@@ -27,7 +27,6 @@ from webhook.core.forms.shape import (
     whole,
     word,
 )
-from webhook.core.kube import fields as times
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import tally
@@ -315,13 +314,13 @@ TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, comple
 
 def _time(node: Node) -> float:
     try:
-        return times.parse_time(node.text())
+        return quantity.parse_time(node.text())
     except ValueError as error:
         raise node.problem(str(error)) from None
 
 
 TIME: Final[Shape[float]] = pattern(
-    f"^{times.TIME_FORM}$", "write day, time and zone, as 2027-01-31T00:00:00Z", _time
+    f"^{quantity.TIME_FORM}$", "write day, time and zone, as 2027-01-31T00:00:00Z", _time
 )
 
 
