@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import sys
+from functools import partial
 from pathlib import Path
 
 from webhook.server.serve import serve
@@ -19,9 +20,14 @@ def main() -> int:
     seconds = given.pop("followed_for", None)
     if descriptors := given.pop("descriptors", None):
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-    files = ("rules", "surroundings", "tenants", "state", "tls_cert", "tls_key", "client_ca")
+    prepare = None
+    if tenants := given.pop("tenants", None):
+        from webhook.cli.serve import judge_by  # noqa: PLC0415 - a server that knows only pods has nothing of the cli
+
+        prepare = partial(judge_by, Path(tenants))
+    files = ("rules", "surroundings", "state", "tls_cert", "tls_key", "client_ca")
     paths = {name: Path(given[name]) for name in files if name in given}
-    return serve(Settings(**{**given, **paths}), None if seconds is None else lambda _: Falling(seconds))
+    return serve(Settings(**{**given, **paths}), None if seconds is None else lambda _: Falling(seconds), prepare)
 
 
 class Falling:

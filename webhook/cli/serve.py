@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from webhook.cli import options
 from webhook.server import settings
+
+if TYPE_CHECKING:
+    from webhook.server.handler import Lane
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -30,23 +35,46 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop."""
+    options.address(arguments.bind)
     from webhook.server import serve  # after the options: a wrong one is told without the server's imports
 
-    options.address(arguments.bind)
-    attach = None
+    attach = prepare = None
     if arguments.cluster:
         from webhook.server import reservations
 
         attach = reservations.Quotas
+    if arguments.tenants is not None:
+        prepare = partial(judge_by, arguments.tenants)
     return serve.serve(
         settings.Settings(
             bind=arguments.bind,
             rules=arguments.rules,
             surroundings=arguments.surroundings,
-            tenants=arguments.tenants,
             tls_cert=arguments.tls_cert,
             tls_key=arguments.tls_key,
             client_ca=arguments.client_ca,
         ),
         attach,
+        prepare,
     )
+
+
+def judge_by(file: Path, lane: Lane) -> None:
+    """Judge by the tenants of a file, beginning with what they hold there; raises CannotStartError."""
+    from webhook.cli import snapshot
+    from webhook.files.documents import UnreadableError
+    from webhook.server import handler, serve
+
+    objects = snapshot.TenantObjects()
+    try:
+        objects.parse(file.read_bytes(), str(file))
+    except OSError as error:
+        raise serve.CannotStartError(f"{file}: {error.strerror}") from None
+    except UnreadableError as error:
+        raise serve.CannotStartError(str(error)) from None
+    ledgers, unread = objects.ledgers()
+    if unread:
+        raise serve.CannotStartError("; ".join(f"{problem.tenant}: {problem.message}" for problem in unread))
+    lane.tenancy = lambda rules: objects.tenancy(rules)[0]
+    lane.ledger = handler.OfflineReservations(lane.limits, ledgers)
+    lane.use(lane.rules)

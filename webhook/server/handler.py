@@ -23,6 +23,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from math import inf
+from operator import attrgetter
 from time import monotonic, perf_counter, time
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
@@ -64,7 +65,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._rulebook: Rulebook | None = None
-        self._known: dict[Key, Decision] = {}
+        self._decisions: dict[Key, Decision] = {}
 
     def decide(self, name: str, judge: Judge, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         """The decision about one request, by `judge` or from memory; `name` is the judge's name in the key."""
@@ -74,57 +75,39 @@ class Memo:
             projected = projection.project(request, rulebook)
         except Refusal:
             return judge(request, rulebook)  # which words the refusal, or in observe mode the warning
-        key = _key(name, projected, rulebook)
+        if not 0 < len(projected.text) <= LONGEST:  # too large, or nested too deep to be compared
+            return self._named(judge(projected, rulebook), request)
         if rulebook is not self._rulebook:
-            self._rulebook, self._known = rulebook, {}
-        decision = self._known.get(key) if key is not None else None
+            self._rulebook, self._decisions = rulebook, {}
+        holds = any(exemption.covers(request.namespace) for exemption in rulebook.tenancy.exemptions)
+        moment = (request.user, int(request.at)) if holds or _SHOWN in projected.text else None
+        key = name, request.namespace, moment, projected.text
+        decision = self._decisions.get(key)
         if decision is None:
             decision = judge(projected, rulebook)
-            self._remember(key, decision)
+            if decision.allowed:
+                if len(self._decisions) >= REMEMBERED:
+                    del self._decisions[next(iter(self._decisions))]  # the oldest
+                self._decisions[key] = decision
+        return self._named(decision, request)
+
+    @staticmethod
+    def _named(decision: Decision, request: AdmissionRequest) -> Decision:
+        """The decision about an equal projection; its reservation gets this pod's name, UID, author and time."""
         if decision.reservation is None:
             return decision
-        return decision._replace(reservation=_memo_named(decision.reservation, request))
-
-    def _remember(self, key: Key | None, decision: Decision) -> None:
-        """Keep a decision; if there is no room, forget the oldest."""
-        if key is None or not decision.allowed:
-            return
-        if len(self._known) >= REMEMBERED:
-            del self._known[next(iter(self._known))]
-        self._known[key] = decision
-
-
-def _key(name: str, request: AdmissionRequest, rulebook: Rulebook) -> Key | None:
-    """The key of a decision; None for a projection that is too large, or nested too deep to be compared."""
-    if not 0 < len(request.text) <= LONGEST:
-        return None
-    return name, request.namespace, _moment(request, rulebook), request.text
-
-
-def _moment(request: AdmissionRequest, rulebook: Rulebook) -> tuple[str, int] | None:
-    """The user and the second, if an exemption may hold for the namespace or a kubelet may show the pod; or None."""
-    holds = any(exemption.covers(request.namespace) for exemption in rulebook.tenancy.exemptions)
-    return (request.user, int(request.at)) if holds or _SHOWN in request.text else None
-
-
-def _memo_named(reservation: Reservation, request: AdmissionRequest) -> Reservation:
-    """The reservation of an equal projection, with this pod's name, UID and author."""
-    metadata: Mapping[str, Any] = (request.pod or {}).get("metadata") or {}
-    ask = reservation.ask._replace(
-        name=str(metadata.get("name") or ""),
-        uid=str(metadata.get("uid") or ""),
-        author=request.author,
-        created=_memo_seconds(metadata.get("creationTimestamp")),
-    )
-    return replace(reservation, ask=ask)
-
-
-def _memo_seconds(stamp: Any) -> float:
-    """A time of the API server in seconds since 1970; 0 if there is none."""
-    try:
-        return quantity.parse_time(stamp)
-    except (TypeError, ValueError):
-        return 0.0
+        metadata: Mapping[str, Any] = (request.pod or {}).get("metadata") or {}
+        try:
+            created = quantity.parse_time(metadata.get("creationTimestamp"))
+        except (TypeError, ValueError):
+            created = 0.0
+        ask = decision.reservation.ask._replace(
+            name=str(metadata.get("name") or ""),
+            uid=str(metadata.get("uid") or ""),
+            author=request.author,
+            created=created,
+        )
+        return decision._replace(reservation=replace(decision.reservation, ask=ask))
 
 
 # Reservations of a server that is not attached to a cluster, and what the server needs of either kind.
@@ -239,7 +222,7 @@ class Lane:
         self.judges = {f"/{name}".encode(): (name, judge) for name, judge in judges.items()}
         self.rules = rulebook
         """What the rule files and the nodes say."""
-        self.tenancy: Callable[[Rulebook], Tenancy] = _of_files
+        self.tenancy: Callable[[Rulebook], Tenancy] = attrgetter("tenancy")
         """The policies to add to the rules."""
         self.rulebook = rulebook
         """The rules with the policies: what is in force."""
@@ -268,27 +251,34 @@ class Lane:
     def answer(self, method: bytes, target: bytes, body: bytes) -> Answer | Awaitable[Answer]:
         """Answer one whole request. The answer is awaitable if a quota counts the pod of a review."""
         path = target.partition(b"?")[0]
-        if path in self.judges:
-            if method != b"POST":
-                return self._not_allowed(path, b"POST")
-            name, judge = self.judges[path]
-            return self._review(name, judge, body, target)
-        if path not in PAGES:
+        shown = path[:100].decode("ascii", "backslashreplace")  # the sender may write anything
+        if path not in self.judges and path not in PAGES:
             there = b" ".join((*self.judges, *PAGES)).decode()
-            return self.refuse(HTTPStatus.NOT_FOUND, f"{_shown(path)} is not here; there are: {there}")
-        if method not in (b"GET", b"HEAD"):
-            return self._not_allowed(path, b"GET, HEAD")
-        return self._page(path)
+            return self.refuse(HTTPStatus.NOT_FOUND, f"{shown} is not here; there are: {there}")
+        methods = (b"POST",) if path in self.judges else (b"GET", b"HEAD")
+        if method not in methods:
+            allow = b", ".join(methods)
+            text = f"{shown} answers {allow.decode()} only"
+            return self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, text)._replace(allow=allow)
+        if path in self.judges:
+            return self._review(*self.judges[path], body, target)
+        digest = "" if self.rulebook is None else self.rulebook.digest
+        if path == b"/metrics":
+            self.metrics.lines_dropped = self._lines.dropped
+            return Answer(HTTPStatus.OK, metrics.render(self.metrics, digest), metrics.CONTENT_TYPE)
+        if path == b"/healthz":
+            return Answer(HTTPStatus.OK, b"ok\n")
+        # Whether it answers reviews, and by which rules.
+        not_ready = "leaving" if self.draining else NEVER_LOADED if self.rulebook is None else self.not_ready
+        if not_ready:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{not_ready}\n".encode())
+        return Answer(HTTPStatus.OK, f"ok, rules {digest}\n".encode())
 
     def refuse(self, status: HTTPStatus, text: str) -> Answer:
         """The answer with an HTTP error: one line of text, counted and logged."""
         self.metrics.refused[(str(status.value),)] += 1
         log.warning("refused with %d: %s", status, text)
         return Answer(status, f"{text}\n".encode())
-
-    def _not_allowed(self, path: bytes, methods: bytes) -> Answer:
-        text = f"{_shown(path)} answers {methods.decode()} only"
-        return self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, text)._replace(allow=methods)
 
     def _review(self, name: str, judge: Judge, body: bytes, target: bytes) -> Answer | Awaitable[Answer]:
         """Decode, decide, encode."""
@@ -303,12 +293,26 @@ class Lane:
         try:
             request = review.decode(body, time())
             reviewed = _Reviewed(name, request, rulebook, started)
-            if waiting := self._waiting(reviewed, judge, target):
-                return waiting
+            subject = request.namespace, request.object_name  # what is read of it becomes part of a path
+            if self.read_pod is not None and request.is_a_binding and names_a_pod(*subject):
+                return self._bind(reviewed, judge, self.read_pod, target)
+            of_a_policy = POLICY_KINDS.get(request.resource) == "TenantPolicy" and is_namespace(subject[1])
+            if self.read_usage is not None and of_a_policy:
+                return self._advise(reviewed, self.read_usage, target)
             decision = self._memo.decide(name, judge, request, rulebook)
-            if decision.reservation is None:
+            wanted = decision.reservation
+            if wanted is None:
                 return self._tell(reviewed, decision)
-            return self._count(reviewed, decision, decision.reservation, target)
+            if not is_of_a_pod(wanted.ask):
+                return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
+            drawn = None if request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
+            if drawn is not None:
+                return self._conclude(reviewed, decision, wanted, drawn)
+            # As much of the pod as a log line and an event read: any number of reviews may wait for a ledger.
+            metadata = (request.pod or {}).get("metadata") or {}
+            kept = {key: metadata[key] for key in ("generateName", "ownerReferences") if key in metadata}
+            request = request._replace(pod={"metadata": kept}, old_pod=None)
+            return self._reserve(reviewed._replace(request=request), decision, wanted, target)
         except (review.NotAReviewError, RecursionError) as error:
             text = DEEP if isinstance(error, RecursionError) else " ".join(str(error).split())
             return self.refuse(HTTPStatus.BAD_REQUEST, text)
@@ -316,27 +320,6 @@ class Lane:
             return self._failed(name, request, error)
         finally:
             gc.enable()
-
-    def _waiting(self, reviewed: _Reviewed, judge: Judge, target: bytes) -> Awaitable[Answer] | None:
-        """The answer to a review that needs to read something of the cluster first."""
-        request = reviewed.request
-        if self.read_pod is not None and request.is_a_binding and _is_named(request):
-            return self._bind(reviewed, judge, self.read_pod, target)
-        of_a_policy = POLICY_KINDS.get(request.resource) == "TenantPolicy" and is_namespace(request.object_name)
-        if self.read_usage is not None and of_a_policy:
-            return self._advise(reviewed, self.read_usage, target)
-        return None
-
-    def _count(
-        self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes
-    ) -> Answer | Awaitable[Answer]:
-        """Admit from the escrow at once if possible; else reserve in the ledger."""
-        if not is_of_a_pod(wanted.ask):
-            return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
-        drawn = None if reviewed.request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
-        if drawn is None:
-            return self._reserve(reviewed._replace(request=_named(reviewed.request)), decision, wanted, target)
-        return self._conclude(reviewed, decision, wanted, drawn)
 
     async def _reserve(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
         try:
@@ -354,9 +337,8 @@ class Lane:
                 pod = await read_pod(request.namespace, request.object_name)
             return self._tell(reviewed, judge(request._replace(old_pod=pod), reviewed.rulebook))
         except (UnreadError, TimeoutError) as error:
-            return self._tell(
-                reviewed, denied([updates.unread(str(error) or "the API server did not answer in time")])
-            )
+            why = str(error) or "the API server did not answer in time"
+            return self._tell(reviewed, denied([updates.unread(why)]))
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(reviewed.name, request, error)
 
@@ -383,9 +365,14 @@ class Lane:
         return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED)
 
     def _tell(self, reviewed: _Reviewed, decision: Decision) -> Answer:
-        answer = review.encode(reviewed.request.uid, decision)
-        seconds = perf_counter() - reviewed.started
-        self._record(reviewed.name, reviewed.request, decision, reviewed.rulebook, seconds)
+        """Encode the decision, count it and log it."""
+        name, request, rulebook, started = reviewed
+        answer = review.encode(request.uid, decision)
+        seconds = perf_counter() - started
+        self.metrics.count(name, request.operation, decision, seconds)
+        now = datetime.now(UTC)
+        line = logs.decision_line(name, request, decision, seconds=seconds, digest=rulebook.digest, now=now)
+        self._lines.write(line)
         return Answer(HTTPStatus.OK, answer, JSON)
 
     def limits(self, tenant: str) -> tally.Tally:
@@ -395,56 +382,9 @@ class Lane:
             (policy.quota.hard for policy in policies if policy.name == tenant and policy.quota), tally.NOTHING
         )
 
-    def _record(
-        self, name: str, request: review.AdmissionRequest, decision: Decision, rulebook: Rulebook, seconds: float
-    ) -> None:
-        self.metrics.count(name, request.operation, decision, seconds)
-        now = datetime.now(UTC)
-        line = logs.decision_line(name, request, decision, seconds=seconds, digest=rulebook.digest, now=now)
-        self._lines.write(line)
-
-    def _page(self, path: bytes) -> Answer:
-        if path == b"/metrics":
-            self.metrics.lines_dropped = self._lines.dropped
-            digest = "" if self.rulebook is None else self.rulebook.digest
-            return Answer(HTTPStatus.OK, metrics.render(self.metrics, digest), metrics.CONTENT_TYPE)
-        return self._readiness() if path == b"/readyz" else Answer(HTTPStatus.OK, b"ok\n")
-
-    def _readiness(self) -> Answer:
-        """Whether it answers reviews, and by which rules."""
-        if self.draining:
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"leaving\n")
-        if self.rulebook is None:
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{NEVER_LOADED}\n".encode())
-        if self.not_ready:
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.not_ready}\n".encode())
-        return Answer(HTTPStatus.OK, f"ok, rules {self.rulebook.digest}\n".encode())
-
-
-def _of_files(rules: Rulebook) -> Tenancy:
-    """The policies that stand in the rule files."""
-    return rules.tenancy
-
-
-def _is_named(request: review.AdmissionRequest) -> bool:
-    """Whether the names in a Binding can be those of a pod: they become part of a path."""
-    return names_a_pod(request.namespace, request.object_name)
-
-
-def _named(request: review.AdmissionRequest) -> review.AdmissionRequest:
-    """A request with as much of its pod as a log line and an event read: any number may wait for a ledger."""
-    metadata = (request.pod or {}).get("metadata") or {}
-    kept = {key: metadata[key] for key in ("generateName", "ownerReferences") if key in metadata}
-    return request._replace(pod={"metadata": kept}, old_pod=None)
-
 
 def _seconds(target: bytes) -> float:
     """How long an answer may take, by the `?timeout=` of the API server's call."""
     match = _TIMEOUT.search(target)
     seconds = float(match[1] if match else review.TIMEOUT_SECONDS)
     return max(seconds - MARGIN_SECONDS, seconds / 2)
-
-
-def _shown(path: bytes) -> str:
-    """The beginning of a path, escaped: the sender may write anything."""
-    return path[:100].decode("ascii", "backslashreplace")

@@ -7,11 +7,10 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from webhook.cluster import client
-from webhook.cluster.client import Api, ApiError, Object
+from webhook.cluster.client import ApiError, Object
 from webhook.cluster.events import Events
 from webhook.cluster.ledgers import Reservations, TenantUsages
 from webhook.cluster.policies import Policies
@@ -36,39 +35,14 @@ LEAVE_SECONDS: Final = 1.5
 log = logging.getLogger(__name__)
 
 
-async def _read_pod(cluster: Api, namespace: str, name: str) -> Object | None:
-    """A pod as it is now; None if there is none. Raises UnreadError."""
-    try:
-        return await cluster.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
-    except ApiError as error:
-        raise UnreadError(str(error)) from None
-
-
-async def _read_usage(usages: TenantUsages, tenant: str) -> Ledger:
-    """What a tenant uses now; empty if nobody counts it. Raises UnreadError."""
-    try:
-        return (await usages.read(tenant)).ledger
-    except ApiError as error:
-        raise UnreadError(str(error)) from None
-
-
-async def _unread(why: str, *_: str) -> Object | None:
-    raise UnreadError(why)
-
-
-def _unknown(why: str, rules: Rulebook) -> Tenancy:
-    return replace(rules.tenancy, unknown=why)
-
-
 class Quotas:
     """Keeps a lane in step with the policies of the cluster while it serves."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        lane.read_pod = partial(_unread, NOT_YET)
-        lane.not_ready = NOT_YET
         self._changed = asyncio.Event()
-        self._enforce(partial(_unknown, NOT_YET))
+        self._know_nothing(NOT_YET)
+        lane.not_ready = NOT_YET
 
     async def run(self) -> None:
         """Follow the cluster; ends only when it is cancelled."""
@@ -80,22 +54,41 @@ class Quotas:
         policies = Policies(cluster, lambda *_: self._changed.set())
         usages = TenantUsages(cluster)
         reservations = Reservations(usages, self._lane.metrics)
+
+        async def read_pod(namespace: str, name: str) -> Object | None:
+            try:
+                return await cluster.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
+            except ApiError as error:
+                raise UnreadError(str(error)) from None
+
+        async def read_usage(tenant: str) -> Ledger:
+            try:
+                return (await usages.read(tenant)).ledger
+            except ApiError as error:
+                raise UnreadError(str(error)) from None
+
         self._lane.ledger = reservations
         self._lane.on_quota_decision = Events(cluster).record
-        self._lane.read_pod = partial(_read_pod, cluster)
-        self._lane.read_usage = partial(_read_usage, usages)
+        self._lane.read_pod, self._lane.read_usage = read_pod, read_usage
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(policies.run())
                 tasks.create_task(self._keep(policies))
         finally:
-            self._enforce(partial(_unknown, NO_MORE))  # clients whose pods would get a GPU get the answer to retry
-            self._lane.read_pod = partial(_unread, NO_MORE)
-            self._lane.read_usage = None
+            self._know_nothing(NO_MORE)  # clients whose pods would get a GPU get the answer to retry
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     await reservations.close()
             await cluster.close()
+
+    def _know_nothing(self, why: str) -> None:
+        """Answer as long as nothing of the cluster is known, or no more."""
+
+        async def unread(*_: str) -> Object | None:
+            raise UnreadError(why)
+
+        self._lane.read_pod, self._lane.read_usage = unread, None
+        self._enforce(lambda rules: replace(rules.tenancy, unknown=why))
 
     def _enforce(self, tenancy: Callable[[Rulebook], Tenancy]) -> None:
         """Answer by these policies, whatever the rules are."""
@@ -107,18 +100,14 @@ class Quotas:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
             await asyncio.sleep(PAUSE_SECONDS)
-            rulebook = self._lane.rulebook
-            if rulebook is None:
+            if self._lane.rulebook is None:
                 continue
-            if self._changed.is_set() or rulebook.tenancy.unknown != policies.unknown:
+            before = self._lane.rulebook.tenancy
+            if self._changed.is_set() or before.unknown != policies.unknown:
                 self._changed.clear()
                 self._enforce(policies.tenancy)
-                self._tell(rulebook.tenancy)
+                now = self._lane.rulebook.tenancy
+                if now.unknown != before.unknown:
+                    log.warning("policies: %s", now.unknown or f"{len(now.policies)} are known")
             self._lane.not_ready = self._lane.not_ready and policies.unknown
             self._lane.good_until = policies.good_until
-
-    def _tell(self, before: Tenancy) -> None:
-        """Log that the policies have become known, or unknown."""
-        now = self._lane.rulebook.tenancy if self._lane.rulebook else before
-        if now.unknown != before.unknown:
-            log.warning("policies: %s", now.unknown or f"{len(now.policies)} are known")

@@ -26,10 +26,9 @@ from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 from webhook.files import rule_files
-from webhook.files.documents import UnreadableError
 from webhook.files.rule_files import ReloadedRules
 from webhook.server import advice
-from webhook.server.handler import Lane, OfflineReservations
+from webhook.server.handler import Lane
 from webhook.server.settings import Settings
 from webhook.telemetry import logs
 
@@ -119,6 +118,9 @@ ABANDON_SECONDS: Final = 4
 HEARTBEAT_SECONDS: Final = 30
 """The arbiter replaces a worker whose heartbeat is older than this."""
 
+MEMORY: Final = "/dev/shm"  # noqa: S108 - gunicorn makes the file there with mkstemp and unlinks it at once
+"""For the heartbeat's file: a container's root is read-only, and a slow disk delays heartbeats."""
+
 log = logging.getLogger(__name__)
 
 
@@ -133,25 +135,29 @@ class Attached(Protocol):
         """Run until cancelled."""
 
 
-def serve(settings: Settings, attach: Callable[[Lane], Attached] | None = None) -> int:
-    """Serve until a signal ends it; returns the exit code. `attach` is called in the worker, before it listens."""
+def serve(
+    settings: Settings,
+    attach: Callable[[Lane], Attached] | None = None,
+    prepare: Callable[[Lane], None] | None = None,
+) -> int:
+    """Serve until a signal ends it; returns the exit code.
+
+    `attach` is called in the worker, before it listens, and `prepare` before that: it may raise CannotStartError.
+    """
     lines = logs.Lines(logs.STDOUT)
     logs.configure(lines, settings.log_level)
-    try:
-        _check(settings)
-    except CannotStartError as error:
-        log.critical("cannot start: %s", error)
-        return FAILED
 
     def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return advice.of_workload(request, rulebook, dict(lane.ledger.known()))
 
     judges = {"mutate": mutate, "validate": validate, "templates": warn, "policies": advice.of_policy}
     rules = ReloadedRules(settings.rules)
-    rules.refresh()
-    lane = Lane(judges, rules.rulebook, lines)
     try:
-        _judge_by(lane, settings.tenants)
+        _check(settings)
+        rules.refresh()
+        lane = Lane(judges, rules.rulebook, lines)
+        if prepare is not None:
+            prepare(lane)
     except CannotStartError as error:
         log.critical("cannot start: %s", error)
         return FAILED
@@ -185,27 +191,6 @@ def _check(settings: Settings) -> None:
         raise CannotStartError(str(error)) from None
 
 
-def _judge_by(lane: Lane, file: Path | None) -> None:
-    """Judge by the tenants of a file, beginning with what they hold there."""
-    if file is None:
-        return
-    from webhook.cli import snapshot  # noqa: PLC0415 - only who tries the server without a cluster needs it
-
-    objects = snapshot.TenantObjects()
-    try:
-        objects.parse(file.read_bytes(), str(file))
-    except OSError as error:
-        raise CannotStartError(f"{file}: {error.strerror}") from None
-    except UnreadableError as error:
-        raise CannotStartError(str(error)) from None
-    ledgers, unread = objects.ledgers()
-    if unread:
-        raise CannotStartError("; ".join(f"{text.tenant}: {text.message}" for text in unread))
-    lane.tenancy = lambda rules: objects.tenancy(rules)[0]
-    lane.ledger = OfflineReservations(lane.limits, ledgers)
-    lane.use(lane.rules)
-
-
 def gunicorn_settings(settings: Settings) -> dict[str, Any]:
     """The settings of gunicorn that differ from its defaults."""
     certificate, key = settings.certificate
@@ -214,7 +199,7 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
         "backlog": 4096,  # what Linux allows (net.core.somaxconn); who does not fit tries again a second later
         "workers": 1,  # one process keeps counters simple; a Deployment scales by replicas
         "worker_class": "webhook.server.worker.AdmissionWorker",
-        "worker_tmp_dir": _heartbeat_directory(),
+        "worker_tmp_dir": MEMORY if os.access(MEMORY, os.W_OK) else None,
         "proc_name": "gpu-webhook",
         "certfile": str(certificate),
         "keyfile": str(key),
@@ -225,12 +210,6 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
         "timeout": HEARTBEAT_SECONDS,
         "graceful_timeout": round(settings.drain_seconds + settings.finish_seconds + ABANDON_SECONDS),
     }
-
-
-def _heartbeat_directory() -> str | None:
-    """A directory in memory, if there is one: a container's root is read-only, and a slow disk delays heartbeats."""
-    shared = "/dev/shm"  # noqa: S108 - gunicorn makes the file there with mkstemp and unlinks it at once
-    return shared if os.access(shared, os.W_OK) else None
 
 
 class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types

@@ -42,9 +42,6 @@ class Settings:
     surroundings: Path | None = None
     """The file that `gpu-webhook watch` writes. None: the server knows the rules and nothing of the nodes."""
 
-    tenants: Path | None = None
-    """Policies and ledgers, to try the server without a cluster. None: the policies of the rule files."""
-
     tls_cert: Path | None = None
     """PEM certificate chain. None, with `tls_key` None: a self-signed pair in `state`, made on first start."""
 
