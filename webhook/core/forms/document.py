@@ -246,19 +246,15 @@ def closest(text: str, words: Collection[str], cutoff: float = 0.6) -> str:
 
 def nearest(text: str, words: Collection[str], cutoff: float = 0.6) -> str:
     """` (did you mean "..."?)`, or nothing."""
-    return Nearest(1)(text, words, cutoff)
+    close = closest(text, words, cutoff)
+    return f' (did you mean "{close}"?)' if close else ""
 
 
 class Nearest:
-    """`nearest` and `closest` (`word`), `times` times, and then nothing: a search costs as much as reading a pod."""
+    """`closest`, `times` times, and then nothing: a search costs as much as reading a pod."""
 
     def __init__(self, times: int) -> None:
         self.left = times
-
-    def __call__(self, text: str, words: Collection[str], cutoff: float = 0.6) -> str:
-        """As `nearest`."""
-        close = self.word(text, words, cutoff)
-        return f' (did you mean "{close}"?)' if close else ""
 
     def word(self, text: str, words: Collection[str], cutoff: float = 0.6) -> str:
         """As `closest`."""

@@ -132,7 +132,6 @@ class Group(NamedTuple):
 class Form(Shape[T_co], Generic[T_co]):
     """The shape of a mapping with fixed keys; `read_among` reads them where they stand among others."""
 
-    entries: Sequence[_Entry] = ()
     read_among: Callable[[Section, Scope], Any] = lambda *_: None
 
     def read_spec(self, name: str, spec: Node, problems: list[Problem], context: Any = None) -> T_co:
@@ -169,17 +168,7 @@ def form(
     def read(node: Node, scope: Scope) -> Any:
         return _read_mapping(node, rules, scope, read_among)
 
-    return Form(read, _schema(entries, rules), fallback, entries, read_among)
-
-
-def _read_mapping(node: Node, rules: Iterable[Rule], scope: Scope, read: Callable[[Section, Scope], T]) -> T:
-    """What is read of a mapping, all of whose keys are known then."""
-    section = Section(node, scope.problems)
-    value = read(section, scope)
-    section.refuse_other_keys()
-    for rule in rules:
-        rule.check(section)
-    return value
+    return Form(read, _schema(entries, rules), fallback, read_among)
 
 
 class _Entry(NamedTuple):
@@ -196,36 +185,36 @@ def _entries(made: type[Any], groups: Mapping[str, Group]) -> Sequence[_Entry]:
     entries: dict[tuple[str, str], list[_Entry]] = {}
     for attribute in fields(made):
         if _DECLARED in attribute.metadata:
-            declared: _Declared = attribute.metadata[_DECLARED]
-            group, _, key = declared.key.rpartition(".")
-            entry = _of_embedded(attribute, declared) if declared.embedded else _of_key(attribute, declared, key)
-            entries.setdefault((group, "" if group else attribute.name), []).append(entry)
+            group, _, key = attribute.metadata[_DECLARED].key.rpartition(".")
+            entries.setdefault((group, "" if group else attribute.name), []).append(_entry(attribute, key))
     return [_of_group(group, groups[group], inner) if group else inner[0] for (group, _), inner in entries.items()]
 
 
-def _of_key(attribute: Field[Any], declared: _Declared, key: str) -> _Entry:
-    name, shape, is_required = attribute.name, declared.shape, declared.required
+def _entry(attribute: Field[Any], key: str) -> _Entry:
+    """A field with a key of its own, or an embedded form."""
+    name, declared = attribute.name, attribute.metadata[_DECLARED]
+    shape, unset = declared.shape, declared.unset
+    if unset is MISSING and attribute.default_factory is not MISSING:
+        unset = attribute.default_factory()  # type: ignore[operator] # mypy does not narrow away MISSING
+    elif unset is MISSING:
+        unset = shape.fallback if attribute.default is MISSING else attribute.default
+    if declared.embedded:
+        inner = cast("Form[Any]", shape)
+        properties, needed = inner.schema["properties"], inner.schema.get("required", ())
+        return _Entry(
+            lambda section, scope: {name: inner.read_among(section, scope)}, {name: unset}, properties, needed
+        )
+
     head, *words = name.split("_")
     key = key or head + "".join(map(str.capitalize, words))
-    unset = _unset(attribute, declared)
-    missing = shape.fallback if is_required else unset
+    missing = shape.fallback if declared.required else unset
 
     def read(section: Section, scope: Scope) -> Mapping[str, Any]:
-        read_key = section.required if is_required else section.optional
+        read_key = section.required if declared.required else section.optional
         return {name: read_key(key, lambda node: shape.read(node, scope), missing)}
 
     schema = described(declared.description, shape.schema, *declared.examples)
-    return _Entry(read, {name: unset}, {key: schema}, [key] if is_required else [])
-
-
-def _of_embedded(attribute: Field[Any], declared: _Declared) -> _Entry:
-    form = cast("Form[Any]", declared.shape)
-
-    def read(section: Section, scope: Scope) -> Mapping[str, Any]:
-        return {attribute.name: form.read_among(section, scope)}
-
-    inner = form.schema
-    return _Entry(read, {attribute.name: _unset(attribute, declared)}, inner["properties"], inner.get("required", ()))
+    return _Entry(read, {name: unset}, {key: schema}, [key] if declared.required else [])
 
 
 def _of_group(key: str, group: Group, entries: Sequence[_Entry]) -> _Entry:
@@ -243,12 +232,14 @@ def _of_group(key: str, group: Group, entries: Sequence[_Entry]) -> _Entry:
     return _Entry(read, unset, {key: schema}, [key] if group.required else [])
 
 
-def _unset(attribute: Field[Any], declared: _Declared) -> Any:
-    if declared.unset is not MISSING:
-        return declared.unset
-    if attribute.default_factory is not MISSING:
-        return attribute.default_factory()  # type: ignore[operator] # mypy does not narrow away MISSING
-    return declared.shape.fallback if attribute.default is MISSING else attribute.default
+def _read_mapping(node: Node, rules: Iterable[Rule], scope: Scope, read: Callable[[Section, Scope], T]) -> T:
+    """What is read of a mapping, all of whose keys are known then."""
+    section = Section(node, scope.problems)
+    value = read(section, scope)
+    section.refuse_other_keys()
+    for rule in rules:
+        rule.check(section)
+    return value
 
 
 def _read_entries(entries: Iterable[_Entry], section: Section, scope: Scope) -> dict[str, Any]:

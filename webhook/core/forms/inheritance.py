@@ -98,52 +98,50 @@ def unused(spec: Node, merged: Node) -> Iterator[Problem]:
 
 def _texts(node: Node) -> Iterator[str]:
     """All keys and texts in a value."""
-    if isinstance(node.value, dict):
-        yield from node.value
-    if isinstance(node.value, str):
-        yield node.value
-    inner = (
-        node.value.values() if isinstance(node.value, dict) else node.value if isinstance(node.value, list) else ()
-    )
-    for text in inner:
-        yield from _texts(text)
+    match node.value:
+        case str():
+            yield node.value
+        case dict():
+            yield from node.value
+            yield from (text for child in node.value.values() for text in _texts(child))
+        case list():
+            yield from (text for child in node.value for text in _texts(child))
 
 
 def substituted(node: Node, parameters: Parameters, path: str = "spec") -> Node:
     """The document with `$(name)` replaced, in keys and values; a value that is only `$(name)` keeps its type."""
-    if isinstance(node.value, dict):
-        entries, keys = {}, {}
-        for key, child in node.value.items():
-            name = _text(key, parameters, node.keys.get(key, node.at), path)
-            if name in entries:
-                message = f'two keys become "{name}"; give their parameters different values'
-                raise DocumentError(Problem(node.keys.get(key, node.at), path, message))
-            entries[name] = substituted(child, parameters, f"{path}.{key}")
-            keys[name] = node.keys.get(key, node.at)
-        return Node(entries, node.at, keys=keys)
-    if isinstance(node.value, list):
-        return Node([substituted(child, parameters, f"{path}[{i}]") for i, child in enumerate(node.value)], node.at)
-    if isinstance(node.value, str) and (whole := _PARAMETER.fullmatch(node.value)):
-        return Node(_value(whole[1], parameters, node.at, path).value, node.at)
-    if isinstance(node.value, str):
-        return Node(_text(node.value, parameters, node.at, path), node.at)
+
+    def value(name: str, at: Location) -> Any:
+        if name not in parameters:
+            raise DocumentError(Problem(at, path, f'no parameter is called "{name}"{nearest(name, parameters)}'))
+        return parameters[name].value
+
+    def replaced(text: str, at: Location) -> str:
+        return _PARAMETER.sub(lambda match: str(value(match[1], at)), text)
+
+    match node.value:
+        case dict():
+            entries, keys = {}, {}
+            for key, child in node.value.items():
+                at = node.keys.get(key, node.at)
+                name = replaced(key, at)
+                if name in entries:
+                    message = f'two keys become "{name}"; give their parameters different values'
+                    raise DocumentError(Problem(at, path, message))
+                entries[name], keys[name] = substituted(child, parameters, f"{path}.{key}"), at
+            return Node(entries, node.at, keys=keys)
+        case list():
+            elements = enumerate(node.value)
+            return Node([substituted(child, parameters, f"{path}[{i}]") for i, child in elements], node.at)
+        case str():
+            alone = _PARAMETER.fullmatch(node.value)
+            return Node(value(alone[1], node.at) if alone else replaced(node.value, node.at), node.at)
     return node
-
-
-def _text(text: str, parameters: Parameters, at: Location, path: str) -> str:
-    return _PARAMETER.sub(lambda match: str(_value(match[1], parameters, at, path).value), text)
-
-
-def _value(name: str, parameters: Parameters, at: Location, path: str) -> Node:
-    if name not in parameters:
-        raise DocumentError(Problem(at, path, f'no parameter is called "{name}"{nearest(name, parameters)}'))
-    return parameters[name]
 
 
 # What extending back ends and parameters allow beside the form of a value, as JSON Schema
 
 _HOLE: Final = r"\$\([A-Za-z][A-Za-z0-9]*\)"
-_ALONE: Final = f"^{_HOLE}$"
 PARAMETER: Final[Schema] = {"type": "string", "pattern": _HOLE}
 """What stands under `parameter` in `$defs`."""
 
@@ -160,17 +158,16 @@ def inheriting(spec: Schema) -> Schema:
 
 
 def _erasable(schema: Schema) -> Schema:
+    def or_nothing(child: Schema) -> Schema:
+        child = _erasable(child)
+        if "type" in child and "enum" not in child:
+            types = child["type"] if isinstance(child["type"], list) else [child["type"]]
+            return {**child, "type": [*dict.fromkeys([*types, "null"])]}
+        return _or(child, {"type": "null"}) if child.keys() - {*_SHOWN} else child
+
     if "properties" not in schema and not isinstance(schema.get("additionalProperties"), dict):
         return schema
-    open_to_all = {key: value for key, value in schema.items() if key != "required"}
-    return _with_values(open_to_all, lambda child: _or_nothing(_erasable(child)))
-
-
-def _or_nothing(schema: Schema) -> Schema:
-    if "type" in schema and "enum" not in schema:
-        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        return {**schema, "type": [*dict.fromkeys([*types, "null"])]}
-    return _or(schema, {"type": "null"}) if schema.keys() - {*_SHOWN} else schema
+    return _with_values({key: value for key, value in schema.items() if key != "required"}, or_nothing)
 
 
 def parametrised(schema: Schema) -> Schema:
@@ -185,24 +182,21 @@ def parametrised(schema: Schema) -> Schema:
         return inner
     both = [types] if isinstance(types, str) else types
     mistake = f"has to be {_TYPES[both[0]]}, or $(parameter)"
-    return {**inner, "type": [*both, "string"], "pattern": _ALONE, "patternErrorMessage": mistake}
+    return {**inner, "type": [*both, "string"], "pattern": f"^{_HOLE}$", "patternErrorMessage": mistake}
 
 
 def _inside(schema: Schema) -> Schema:
     """The schema with parameters allowed in everything that its values hold."""
     inner = _with_values(schema, parametrised)
-    if "items" in schema:
-        inner["items"] = parametrised(schema["items"])
+    inner |= {key: parametrised(schema[key]) for key in ("items", "propertyNames") if key in schema}
     if "anyOf" in schema:
         inner["anyOf"] = [_inside(form) for form in schema["anyOf"]]
     if "properties" in schema:
         inner["patternProperties"] = {_HOLE: {}}
-    if "propertyNames" in schema:
-        inner["propertyNames"] = parametrised(schema["propertyNames"])
     return inner
 
 
-def _with_values(schema: Schema, change: Callable[[Schema], Schema]) -> dict[str, Any]:
+def _with_values(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
     inner = dict(schema)
     if "properties" in schema:
         inner["properties"] = {key: change(child) for key, child in schema["properties"].items()}
@@ -214,6 +208,5 @@ def _with_values(schema: Schema, change: Callable[[Schema], Schema]) -> dict[str
 def _or(schema: Schema, other: Schema) -> Schema:
     if "anyOf" in schema:
         return {**schema, "anyOf": [*schema["anyOf"], other]}
-    shown = {key: value for key, value in schema.items() if key in _SHOWN}
     own = {key: value for key, value in schema.items() if key not in _SHOWN}
-    return {**shown, "anyOf": [own, other]}
+    return {**{key: schema[key] for key in schema if key in _SHOWN}, "anyOf": [own, other]}

@@ -67,10 +67,6 @@ TEXT: Final[Shape[str]] = Shape(lambda node, _: node.text(), {"type": "string"},
 FILLED: Final[Shape[str]] = Shape(lambda node, _: node.filled(), {"type": "string", "minLength": 1}, "")
 FLAG: Final[Shape[bool]] = Shape(lambda node, _: node.boolean(), {"type": "boolean"}, fallback=False)
 ANYTHING: Final[Shape[Any]] = Shape(lambda node, _: node.plain(), {})
-MAPPING: Final[Shape[Mapping[str, Any]]] = Shape(
-    lambda node, _: {key: entry.plain() for key, entry in node.items()}, {"type": "object"}, {}
-)
-"""A mapping of whatever values, without their places."""
 
 
 def whole(least: int = 1, most: int | None = None) -> Shape[int]:
@@ -136,16 +132,6 @@ def set_of(element: Shape[T], if_empty: str = "") -> Shape[frozenset[T]]:
     """As `list_of`, where neither order nor number matters."""
     elements = list_of(element, if_empty)
     return Shape(lambda node, scope: frozenset(elements.read(node, scope)), elements.schema, frozenset())
-
-
-def one_or_more(element: Shape[T], if_empty: str = "") -> Shape[tuple[T, ...]]:
-    """One such element as it stands, or a list of them."""
-    elements = list_of(element, if_empty)
-
-    def read(node: Node, scope: Scope) -> tuple[T, ...]:
-        return elements.read(node, scope) if isinstance(node.value, list) else (element.read(node, scope),)
-
-    return Shape(read, any_schema(element, elements), ())
 
 
 def map_of(value: Shape[T], key: Shape[Any] = ANYTHING, **keywords: Any) -> Shape[Mapping[str, T]]:
