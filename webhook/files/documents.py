@@ -7,6 +7,7 @@ key is an error, as in the API server's strict decoding.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -14,8 +15,6 @@ from typing import Any, Final
 import yaml
 
 from webhook.core.forms.document import DocumentError, Location, Node, Problem
-
-# YAML read into documents that know the line and column of every key and value.
 
 MAX_DEPTH: Final = 100
 MAX_NUMBER: Final = 2**63
@@ -66,7 +65,8 @@ def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1)
-        raise DocumentError(Problem(at, "", f"is not YAML: {_plainly(error.problem or error.context)}")) from None
+        problem = f"{error.problem or error.context}"
+        raise DocumentError(Problem(at, "", f"is not YAML: {problem}{_MENDED.get(problem, '')}")) from None
     except yaml.reader.ReaderError as error:
         before = content[: error.position].rpartition(b"\n")
         at = Location(name, before[0].count(b"\n") + bool(before[1]) + 1, len(before[2]) + 1)
@@ -74,11 +74,6 @@ def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
     except (yaml.YAMLError, ValueError) as error:
         text = " ".join(str(error).split())
         raise DocumentError(Problem(Location(name, 1), "", f"is not YAML: {text}")) from None
-
-
-def _plainly(problem: str | None) -> str:
-    """What the parser says, and what its author may do about it."""
-    return f"{problem}{_MENDED.get(problem or '', '')}"
 
 
 class _Composer:
@@ -119,10 +114,23 @@ class _Composer:
         if depth > MAX_DEPTH:
             raise self._error(event, f"is nested more than {MAX_DEPTH} deep")
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event)
+            if event.anchor not in self.anchors:
+                raise self._error(event, f'the anchor "{event.anchor}" is not defined before')
+            node, size = self.anchors[event.anchor]
+            self._count(event, size)
+            return node
         before = self.size
         self._count(event, 1)
-        node = self._value(event, depth)
+        if isinstance(event, yaml.SequenceStartEvent):
+            elements = []
+            while not self.loader.check_event(yaml.SequenceEndEvent):
+                elements.append(self._node(depth + 1))
+            self.loader.get_event()
+            node = Node(elements, self._at(event))
+        elif isinstance(event, yaml.MappingStartEvent):
+            node = self._mapping(event, depth)
+        else:
+            node = Node(self._scalar(event), self._at(event))
         if event.anchor is not None:
             self.anchors[event.anchor] = node, self.size - before
         return node
@@ -132,19 +140,24 @@ class _Composer:
         if self.size > self.most:
             raise self._error(event, f"holds more than {self.most} values")
 
-    def _alias(self, event: Any) -> Node:
-        if event.anchor not in self.anchors:
-            raise self._error(event, f'the anchor "{event.anchor}" is not defined before')
-        node, size = self.anchors[event.anchor]
-        self._count(event, size)
-        return node
-
-    def _value(self, event: Any, depth: int) -> Node:
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(event, depth)
-        if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(event, depth)
-        return Node(self._scalar(event), self._at(event))
+    def _mapping(self, event: Any, depth: int) -> Node:
+        entries: dict[str, Node] = {}
+        keys: dict[str, Location] = {}
+        while not self.loader.check_event(yaml.MappingEndEvent):
+            key_event = self.loader.get_event()
+            if not isinstance(key_event, yaml.ScalarEvent):
+                raise self._error(key_event, "has to be a plain key")
+            key = key_event.value
+            if key == "<<" and key_event.implicit[0]:
+                raise self._error(key_event, "merge keys (<<) are not read; write the keys out")
+            if key in entries:
+                hint = "; if another document begins here, write --- above it" if key in _HEADS and not depth else ""
+                message = f'the key "{key}" stands here a second time; first at {keys[key].line_only}{hint}'
+                raise self._error(key_event, message)
+            keys[key] = self._at(key_event)
+            entries[key] = self._node(depth + 1)
+        self.loader.get_event()
+        return Node(entries, self._at(event), keys=keys)
 
     def _scalar(self, event: Any) -> Any:
         tag = event.tag or self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)
@@ -157,37 +170,6 @@ class _Composer:
             raise self._error(event, "is no number that JSON can hold")
         return value
 
-    def _sequence(self, event: Any, depth: int) -> Node:
-        elements = []
-        while not self.loader.check_event(yaml.SequenceEndEvent):
-            elements.append(self._node(depth + 1))
-        self.loader.get_event()
-        return Node(elements, self._at(event))
-
-    def _mapping(self, event: Any, depth: int) -> Node:
-        entries: dict[str, Node] = {}
-        keys: dict[str, Location] = {}
-        while not self.loader.check_event(yaml.MappingEndEvent):
-            key, where = self._key()
-            if key in entries:
-                begins = (
-                    "; if another document begins here, write --- above it" if key in _HEADS and not depth else ""
-                )
-                message = f'the key "{key}" stands here a second time; first at {keys[key].line_only}{begins}'
-                raise DocumentError(Problem(where, "", message))
-            keys[key] = where
-            entries[key] = self._node(depth + 1)
-        self.loader.get_event()
-        return Node(entries, self._at(event), keys=keys)
-
-    def _key(self) -> tuple[str, Location]:
-        event = self.loader.get_event()
-        if not isinstance(event, yaml.ScalarEvent):
-            raise self._error(event, "has to be a plain key")
-        if event.value == "<<" and event.implicit[0]:
-            raise self._error(event, "merge keys (<<) are not read; write the keys out")
-        return event.value, self._at(event)
-
 
 # The input of `explain`: YAML or JSON files with objects of any kind, as kubectl reads them.
 
@@ -198,23 +180,16 @@ def parse_manifests(content: bytes, name: str, most: int = MAX_NODES) -> list[Ma
     """Every object of a manifest; raises UnreadableError. They may have at most `most` values in all."""
     if len(content) > MAX_BYTES:
         raise UnreadableError(f"{name} is larger than {MAX_BYTES >> 20} MiB")
-    return objects(_escaped(content), name, most)
 
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) < len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise UnreadableError(f'the key "{twice}" stands twice in an object')
+        return dict(pairs)
 
-def _escaped(content: bytes) -> bytes:
-    """JSON with escaped characters replaced: YAML reads all of JSON but surrogate pairs, as of an emoji."""
-    if b"\\ud" not in content.lower() or content.lstrip()[:1] not in b"{[":
-        return content
-    try:
-        return json.dumps(json.loads(content, object_pairs_hook=_unique), ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return content
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) < len(keys):
-        raise UnreadableError(
-            f'the key "{next(key for key in keys if keys.count(key) > 1)}" stands twice in an object'
-        )
-    return dict(pairs)
+    # YAML reads all of JSON but escaped surrogate pairs, as of an emoji.
+    if b"\\ud" in content.lower() and content.lstrip()[:1] in b"{[":
+        with contextlib.suppress(ValueError, RecursionError):
+            content = json.dumps(json.loads(content, object_pairs_hook=unique), ensure_ascii=False).encode()
+    return objects(content, name, most)

@@ -12,7 +12,7 @@ import logging
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -29,14 +29,13 @@ from webhook.core.rules import rulebook
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.cluster import KUBERNETES, Cluster
-from webhook.core.rules.load import Loaded, Memory, read
+from webhook.core.rules.load import Memory, read
 from webhook.core.rules.rulebook import ClaimSource, Rulebook
 from webhook.core.rules.workload import Workload
 from webhook.files.documents import parse
 from webhook.telemetry import logs
 
-# Rule files on disk: a directory in, a rulebook out, or everything that is wrong with it.
-
+_NO_DEVICES: Final[Mapping[str, Card]] = {}
 _NOT_RULES = {"kustomization.yaml", "kustomization.yml"}
 
 MAX_REMEMBERED: Final = 512
@@ -51,6 +50,16 @@ class RuleFilesError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+_parsed = lru_cache(MAX_REMEMBERED)(parse)
+_memory = Memory(MAX_REMEMBERED)
+_loading = Lock()
+"""Held while documents are read: what is remembered is changed by one thread at a time."""
+
+_NO_CLUSTER: Final = (
+    f"{{apiVersion: {API_VERSION}, kind: Cluster, metadata: {{name: none}}, spec: {{backends: []}}}}".encode()
+)
+
+
 def load(directory: Path) -> Rulebook:
     """Read every `*.yaml` of a directory and run the examples; raises RuleFilesError with all problems."""
     return _loaded(directory, lambda documents: documents)
@@ -58,17 +67,12 @@ def load(directory: Path) -> Rulebook:
 
 def load_systems(directory: Path) -> Rulebook:
     """The same of a cluster of which nothing is known: no back end is enabled, and there are no policies."""
-    return _loaded(directory, lambda documents: [*filter(_is_of_any_cluster, documents), *parse(_NO_CLUSTER, "none")])
 
+    def is_of_any_cluster(document: Node) -> bool:
+        kind = document.value.get("kind") if isinstance(document.value, dict) else None
+        return kind is None or kind.value not in {"Cluster", "TenantPolicy", "Exemption"}
 
-_NO_CLUSTER: Final = (
-    f"{{apiVersion: {API_VERSION}, kind: Cluster, metadata: {{name: none}}, spec: {{backends: []}}}}".encode()
-)
-
-
-def _is_of_any_cluster(document: Node) -> bool:
-    kind = document.value.get("kind") if isinstance(document.value, dict) else None
-    return kind is None or kind.value not in {"Cluster", "TenantPolicy", "Exemption"}
+    return _loaded(directory, lambda documents: [*filter(is_of_any_cluster, documents), *parse(_NO_CLUSTER, "none")])
 
 
 def _loaded(directory: Path, chosen: Callable[[list[Node]], list[Node]]) -> Rulebook:
@@ -89,80 +93,19 @@ def _loaded(directory: Path, chosen: Callable[[list[Node]], list[Node]]) -> Rule
             loaded = read(chosen(documents), digest.hexdigest(), _memory)
         except DocumentError as error:
             raise RuleFilesError([*problems, *error.problems]) from None
-        problems += sorted(set(_failing(loaded)))
+        rules: list[tuple[object, ...]] = [(backend, loaded.rulebook.devices) for backend in loaded.backends]
+        rules += [(rule,) for rule in (*loaded.sources, *loaded.workloads)]
+        problems += sorted({problem for inputs in rules for problem in _memory.recall(_failing, *inputs)})
     if problems:
         raise RuleFilesError(problems)
     return loaded.rulebook
 
 
-def check_installable(directory: Path, cluster: Cluster) -> None:
-    """Check what makes rules that load useless or harmful in a cluster; raises RuleFilesError.
-
-    Kubernetes' own namespace has to be exempt. Each file says something, and a kustomization beside the rules names
-    it: the cluster gets no others. Rules that are applied in another way have no kustomization.
-    """
-    problems = [Problem(Location(file.name, 1), "", text) for file, text in _silent(directory)]
-    problems += cluster.unlisted(KUBERNETES)
-    if problems:
-        raise RuleFilesError(problems)
-    for file in (directory / name for name in _NOT_RULES):
-        if file.is_file() and (missing := _not_carried(directory, file)):
-            text = (
-                f"names no {', '.join(missing)} in any configMapGenerator: the cluster would not get it; {_CARRIED}"
-            )
-            raise RuleFilesError([Problem(Location(file.name, 1), "", text)])
-
-
-_CARRIED: Final = "add it to files there, or apply what is a policy as an object, and keep it elsewhere"
-
-
-def _silent(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Files that say nothing to anybody."""
-    for file in sorted(directory.iterdir()):
-        if file.suffix == ".json" and file.is_file():
-            yield file, f"is not read: rules stand in .yaml files, and JSON is YAML; name it {file.stem}.yaml"
-    for file in _files(directory):
-        if not _parsed(file.read_bytes(), file.name):
-            yield file, "holds no document; write one, or delete it"
-
-
-def _not_carried(directory: Path, kustomization: Path) -> list[str]:
-    try:
-        made = yaml.safe_load(kustomization.read_bytes())
-        generated = [name for generator in made["configMapGenerator"] for name in generator["files"]]
-    except (OSError, yaml.YAMLError, TypeError, KeyError):
-        return []  # it carries rules in another way, if at all: kustomize has to say what is wrong with it
-    named = {str(name).rpartition("=")[2].rpartition("/")[2] for name in generated}
-    return [file.name for file in _files(directory) if file.name not in named]
-
-
-_parsed = lru_cache(MAX_REMEMBERED)(parse)
-
-_memory = Memory(MAX_REMEMBERED)
-_loading = Lock()
-"""Held while documents are read: what is remembered is changed by one thread at a time."""
-
-
-def _failing(loaded: Loaded) -> Iterator[Problem]:
-    devices = loaded.rulebook.devices
-    for backend in loaded.backends:
-        yield from _memory.recall(_failing_of_backend, backend, devices)
-    for source in loaded.sources:
-        yield from _memory.recall(_failing_of_source, source)
-    for workload in loaded.workloads:
-        yield from _memory.recall(_failing_of_workload, workload)
-
-
-def _failing_of_backend(backend: Backend, devices: Mapping[str, Card]) -> Sequence[Problem]:
-    return [*examples.failing(backend, rulebook.with_backend_alone(backend, devices))]
-
-
-def _failing_of_source(source: ClaimSource) -> Sequence[Problem]:
-    return [*claims.failing(source)]
-
-
-def _failing_of_workload(workload: Workload) -> Sequence[Problem]:
-    return [*pod_templates.failing(workload)]
+def _failing(rule: Backend | ClaimSource | Workload, devices: Mapping[str, Card] = _NO_DEVICES) -> Sequence[Problem]:
+    """What is wrong with the examples of a rule; a back end's are of these devices."""
+    if isinstance(rule, Backend):
+        return [*examples.failing(rule, rulebook.with_backend_alone(rule, devices))]
+    return [*(claims.failing(rule) if isinstance(rule, ClaimSource) else pod_templates.failing(rule))]
 
 
 def _files(directory: Path) -> list[Path]:
@@ -175,6 +118,45 @@ def _files(directory: Path) -> list[Path]:
             [Problem(Location(str(directory), 1), "", f"cannot be read: {error.strerror}")]
         ) from None
     return [file for file in files if file.name not in _NOT_RULES]
+
+
+def check_installable(directory: Path, cluster: Cluster) -> None:
+    """Check what makes rules that load useless or harmful in a cluster; raises RuleFilesError.
+
+    Kubernetes' own namespace has to be exempt. Each file says something, and a kustomization beside the rules names
+    it: the cluster gets no others. Rules that are applied in another way have no kustomization.
+    """
+
+    def problem(file: Path, text: str) -> Problem:
+        return Problem(Location(file.name, 1), "", text)
+
+    problems: list[Problem] = []
+    for file in sorted(directory.iterdir()):
+        if file.suffix == ".json" and file.is_file():
+            text = f"is not read: rules stand in .yaml files, and JSON is YAML; name it {file.stem}.yaml"
+            problems.append(problem(file, text))
+    files = _files(directory)
+    empty = (file for file in files if not _parsed(file.read_bytes(), file.name))
+    problems += [problem(file, "holds no document; write one, or delete it") for file in empty]
+    problems += cluster.unlisted(KUBERNETES)
+    if problems:
+        raise RuleFilesError(problems)
+
+    for kustomization in (directory / name for name in _NOT_RULES):
+        try:
+            made = yaml.safe_load(kustomization.read_bytes())
+            generated = [name for generator in made["configMapGenerator"] for name in generator["files"]]
+        except (OSError, yaml.YAMLError, TypeError, KeyError):
+            continue  # it carries rules in another way, if at all: kustomize has to say what is wrong with it
+        named = {str(name).rpartition("=")[2].rpartition("/")[2] for name in generated}
+        if missing := [file.name for file in files if file.name not in named]:
+            text = (
+                f"names no {', '.join(missing)} in any configMapGenerator: the cluster would not get it; {_CARRIED}"
+            )
+            raise RuleFilesError([problem(kustomization, text)])
+
+
+_CARRIED: Final = "add it to files there, or apply what is a policy as an object, and keep it elsewhere"
 
 
 # Whether files have changed, by inode, time and size: two system calls instead of reading them.
@@ -258,20 +240,18 @@ class ReloadedRules:
         try:
             rulebook = load(self._directory)
         except RuleFilesError as error:
-            return directory_stamp(self._directory) == stamp and self._failed(error)
+            if directory_stamp(self._directory) != stamp or not self._change.failed(error):
+                return False
+            what = (
+                "no rules" if self.rulebook is None else "the changed rules are not usable, the last good ones stay"
+            )
+            log.error("%s: %s", what, error)  # noqa: TRY400 - the sentence is all there is to say
+            return True
         if directory_stamp(self._directory) != stamp:
             return False
         self.rulebook = rulebook
         digest = rulebook.digest[: logs.DIGEST_LENGTH]
         log.info("rules %s from %s: %d back ends", digest, self._directory, len(rulebook.backends))
-        return True
-
-    def _failed(self, error: RuleFilesError) -> bool:
-        """Retry later. Returns whether this is another error than before."""
-        if not self._change.failed(error):
-            return False
-        what = "no rules" if self.rulebook is None else "the changed rules are not usable, the last good ones stay"
-        log.error("%s: %s", what, error)
         return True
 
 
@@ -285,8 +265,10 @@ _PROGRAM: Final = Path(__file__).parents[1]
 
 
 def load_cached(directory: Path) -> Rulebook:
-    """The rulebook of a directory as rule_files.load gives it; raises RuleFilesError."""
-    key, slot = _key(directory), _slot(directory)
+    """The rulebook of a directory as `load` gives it; raises RuleFilesError."""
+    folder = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/"), ".cache")
+    number = int.from_bytes(hashlib.sha256(os.fsencode(directory.resolve())).digest(), "big") % SLOTS
+    slot, key = Path(folder, "gpu-webhook", f"rulebook-{number}"), _key(directory)
     kept = _read(slot, key) if key else None
     if kept is not None:
         return kept
@@ -310,7 +292,7 @@ def load_cached(directory: Path) -> Rulebook:
 def _key(directory: Path) -> bytes:
     """A digest of the rules, of the stamps of the program's modules, and of the version of Python.
 
-    It is empty if one of them cannot be read, as rule_files.load will say.
+    It is empty if one of them cannot be read, as `load` will say.
     """
     try:
         program = sorted((str(path), file_stamp(path)) for path in _PROGRAM.rglob("*.py"))
@@ -321,12 +303,6 @@ def _key(directory: Path) -> bytes:
     except OSError:
         return b""
     return digest.digest()
-
-
-def _slot(directory: Path) -> Path:
-    folder = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/"), ".cache")
-    number = int.from_bytes(hashlib.sha256(os.fsencode(directory.resolve())).digest(), "big") % SLOTS
-    return Path(folder, "gpu-webhook", f"rulebook-{number}")
 
 
 def _read(slot: Path, key: bytes) -> Rulebook | None:
