@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.cases.served import as_served
 from tests.laws import clusters, own, surroundings
 from webhook.core.backends import translate
-from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.interpret import locations
 from webhook.core.request import KEYS, PREFIX, FieldValue, GpuRequest, build
 from webhook.core.rules.rulebook import Rulebook

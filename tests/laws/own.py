@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from tests.laws import clusters
-from webhook.core.backends.amounts import as_text
+from webhook.core.backends.translate import as_text
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Companions, Constant, Mode, Output

@@ -13,7 +13,7 @@ from webhook.cli import options
 from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.core import examples
 from webhook.core.backends import read_back
-from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.examples import pod_of
 from webhook.core.forms.document import Problem
 from webhook.core.kube import pod, quantity

@@ -17,7 +17,7 @@ from webhook.cli import explanation, untranslate
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
 from webhook.cli.untranslate import Unread
 from webhook.core.backends import cards
-from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.decision import denied
 from webhook.core.interpret import extended_resources
 from webhook.core.interpret.interpret import ContainerRequest, interpret

@@ -32,9 +32,9 @@ from webhook.cli import explanation, options
 from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.cli.table import memory, short, table
 from webhook.core import pod_templates
-from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.cards import Recognised
 from webhook.core.backends.charge import Measure, total
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.interpret.interpret import ContainerRequest, asks_nothing, interpret
 from webhook.core.inventory import Inventory, Node, Offer, surroundings
 from webhook.core.kube import fields, pod

@@ -13,8 +13,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from webhook.core.backends import amounts, cards, read_back, translate
-from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends import cards, read_back, translate
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.kube.fields import field_path
 from webhook.core.kube.pod import Bounds, Pod, affinity_without, node_bounds, node_terms
 from webhook.core.kube.quantity import shown
@@ -179,7 +179,7 @@ def _of_nodes(mode: Mode, served: Assignment, bounds: Bounds) -> dict[str, Any]:
     for key, output in mode.node_numbers.items():
         values = [int(value) for value in bounds.get(key, ()) if value.isdecimal() and int(value)]
         if values and isinstance(output, Amount):
-            numbers |= amounts.read_back(output, min(values), served.request.count)
+            numbers |= translate.as_fields(output, min(values), served.request.count)
     lines = {
         key: line for key, line in mode.outputs.node_affinity.items() if "profile" in line.words and key in bounds
     }

@@ -6,8 +6,8 @@ import pytest
 
 from tests import tables
 from tests.core import acme
-from webhook.core.backends import amounts
-from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends import translate
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.request import GpuRequest
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.verbs import Amount
@@ -58,7 +58,7 @@ def _card(model: str = "T4") -> Card:
     ],
 )
 def test_a_verb_says_what_was_asked(verb: str, request_: GpuRequest, number: int | None) -> None:
-    assert amounts.express(_amount(verb), request_, _card())[0] == number
+    assert translate.express(_amount(verb), request_, _card())[0] == number
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_verb_says_what_was_asked(verb: str, request_: GpuRequest, number: int
     ],
 )
 def test_whatever_is_rounded_is_told(verb: str, request_: GpuRequest, number: int, warning: str | None) -> None:
-    assert amounts.express(_amount(verb), request_, _card()) == (number, warning)
+    assert translate.express(_amount(verb), request_, _card()) == (number, warning)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_cannot_be_said_is_refused_with_what_can(
     verb: str, request_: GpuRequest, code: str, message: str, fix: str
 ) -> None:
     with pytest.raises(CannotExpressError) as refused:
-        amounts.express(_amount(verb), request_, _card())
+        translate.express(_amount(verb), request_, _card())
 
     assert (refused.value.code, refused.value.message, refused.value.fix) == (code, message, fix)
 
@@ -122,15 +122,15 @@ def test_what_cannot_be_said_is_refused_with_what_can(
 @pytest.mark.parametrize("verb", ["{memory: {unit: GiB, round: up}}", "{memory: {unit: MiB, absent: none}}"])
 def test_a_share_of_an_unknown_card_is_no_size(verb: str) -> None:
     with pytest.raises(CannotExpressError) as refused:
-        amounts.express(_amount(verb), SHARE, None)
+        translate.express(_amount(verb), SHARE, None)
 
     assert refused.value.code == "GPU304"
 
 
 def test_a_share_of_an_unknown_card_is_a_percentage_all_the_same() -> None:
-    assert amounts.express(_amount("{memory: {unit: percent}}"), SHARE, None) == (30, None)
+    assert translate.express(_amount("{memory: {unit: percent}}"), SHARE, None) == (30, None)
 
 
 @tables.rows
 def test_the_nearest_values_are_below_and_above(verb: str, value: int, nearest: list[int]) -> None:
-    assert amounts.near(_amount(verb), Fraction(value)) == nearest
+    assert translate.near(_amount(verb), Fraction(value)) == nearest

@@ -8,7 +8,7 @@ import pytest
 from tests import builders, tables
 from tests.core import acme
 from webhook.core.backends import read_back
-from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.request import GpuRequest
 
 GI = 1 << 30

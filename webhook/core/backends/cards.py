@@ -1,4 +1,4 @@
-"""The card of a node by its labels: the values that rules write into node affinity, read in reverse.
+"""Cards by the names that nodes, drivers and people give them.
 
 A rule selects nodes by a label with the product's name. The same line tells which label names the card, and how. So
 neither labels nor vendors are named here, and cards are never guessed from their memory.
@@ -64,14 +64,24 @@ def labels(rulebook: Rulebook) -> Labels:
     """What node labels mean by the rules of all back ends, enabled or not."""
     products: dict[str, dict[str, list[Card]]] = {}
     profiles: set[str] = set()
-    for backend, key, output in _affinities(rulebook):
-        if "profile" in output.words:
-            profiles.add(key)
-        for device in card_served(backend, rulebook):
-            for text in texts(output, device):
-                cards = products.setdefault(key, {}).setdefault(_HOW_SHARED.sub("", text.lower()), [])
-                if device not in cards:
-                    cards.append(device)
+    lines: set[object] = set()  # of node affinity: many back ends and modes for the same cards have the same one
+    for backend in rulebook.backends.values():
+        for key, output in (
+            (key, text) for mode in backend.modes for key, text in mode.outputs.node_affinity.items()
+        ):
+            content: object = output.value if isinstance(output, Constant) else (output.what, output.form)
+            values = frozenset(output.values.items()) if isinstance(output, Amount) else None
+            line = (backend.vendors, backend.models, key, content, values)
+            if line in lines:
+                continue
+            lines.add(line)
+            if "profile" in output.words:
+                profiles.add(key)
+            for device in card_served(backend, rulebook):
+                for text in texts(output, device):
+                    cards = products.setdefault(key, {}).setdefault(_HOW_SHARED.sub("", text.lower()), [])
+                    if device not in cards:
+                        cards.append(device)
     nodes = [backend.nodes for backend in rulebook.backends.values()]
     keys = {key for node in nodes for key in (*node.labels, *filter(None, [node.devices]))}
     dotted = {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
@@ -105,39 +115,20 @@ def for_card(backend: Backend, card: Card | None) -> Backend:
     return replace(backend, modes=sorted(modes, key=lambda mode: not mode.when.models)) if modes else backend
 
 
-def _affinities(rulebook: Rulebook) -> Iterator[tuple[Backend, str, Output]]:
-    """Every different line of node affinity once: many back ends and modes for the same cards have the same one."""
-    combinations: set[object] = set()
-    for backend in rulebook.backends.values():
-        for mode in backend.modes:
-            for key, output in mode.outputs.node_affinity.items():
-                line = (backend.vendors, backend.models, key, _content(output))
-                if line not in combinations:
-                    combinations.add(line)
-                    yield backend, key, output
-
-
-def _content(output: Output) -> object:
-    if isinstance(output, Amount):
-        return output.what, output.form, frozenset(output.values.items())
-    return output.value
-
-
 def texts(output: Output, device: Card) -> Iterator[str]:
     """The values that a rule writes to select a card."""
+    as_labels = [as_label(name) for name in device.names]
     if isinstance(output, Amount) and output.what in {"product", "model"}:
-        names = [device.model] if output.what == "model" else _names(output.form, device)
+        names: Sequence[str] = [device.model]
+        if output.what == "product":
+            names = as_labels if output.form == "label" else device.names
         yield from (text for name in names for text in output.values.get(name, (name,)))
     elif isinstance(output, Constant):
         for text in output.texts:
             if "{product}" in text:
-                yield from (text.replace("{product}", name) for name in _names("label", device))
+                yield from (text.replace("{product}", name) for name in as_labels)
             elif "{model}" in text:
                 yield text.replace("{model}", device.model)
-
-
-def _names(form: str, device: Card) -> Sequence[str]:
-    return [as_label(name) for name in device.names] if form == "label" else device.names
 
 
 def as_label(name: str) -> str:
@@ -162,7 +153,9 @@ _FIRST_WORD: Final = re.compile(r"^[a-z]+-")
 
 def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
     """The cards that a name means, several if it has no size; none for a name that no catalogue knows."""
-    index = _index(rulebook)
+    index: Mapping[str, Sequence[Card]] | None = rulebook.cache.get(read_model)
+    if index is None:
+        index = rulebook.cache[read_model] = _by_name(rulebook)
     if name in index:
         return index[name]
     shortened = _APPENDED.sub("", _plain(name))
@@ -172,50 +165,8 @@ def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
     return [card for card in index.get(rest, ()) if card.vendor == vendor]
 
 
-def suggested_models(names: Sequence[str], near: str = "") -> str:
-    """Some of the names for a message: the one that is `near` what was asked, then the others in their order."""
-    ordered = dict.fromkeys([*([near] if near else ()), *names])
-    return ", ".join([*ordered][:LISTED]) + (", ..." if len(ordered) > LISTED else "")
-
-
-def models_here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[str]:
-    """The models that a back end serves, or all enabled ones; those of known nodes come first."""
-    key = (models_here, backend.name if backend else "")
-    models: Sequence[str] | None = rulebook.cache.get(key)
-    if models is None:
-        models = rulebook.cache[key] = _served([backend] if backend else rulebook.enabled, rulebook)
-    return models
-
-
-def _served(owners: Sequence[Backend], rulebook: Rulebook) -> Sequence[str]:
-    present = [card.model for card in rulebook.surroundings.cards.values()]
-    served = {card.model for owner in owners for card in card_served(owner, rulebook) if _can_be_named(card, owner)}
-    return [*dict.fromkeys(model for model in present if model in served), *sorted(served.difference(present))]
-
-
-def _can_be_named(card: Card, owner: Backend) -> bool:
-    """Whether a pod that names the card can get it of a back end."""
-    alone = owner.models == {card.model.lower()}
-    ways = ("product",) if card.names else ()
-    return any(
-        (alone or mode.selects in {"model", *ways}) and (mode.when.devices != "profile" or card.profiles)
-        for mode in owner.modes
-    )
-
-
-def _plain(name: str) -> str:
-    return _SEPARATOR.sub("-", name.strip().lower())
-
-
-def _index(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
-    """The cards by every plain name; made once for each rulebook."""
-    index: Mapping[str, Sequence[Card]] | None = rulebook.cache.get(_index)
-    if index is None:
-        index = rulebook.cache[_index] = _made(rulebook)
-    return index
-
-
-def _made(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
+def _by_name(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
+    """The cards by every plain name: exact ones, those without a size, and those without their first words."""
     exact = {_plain(name): [card] for name, card in rulebook.devices.items()}
     sizes: dict[str, dict[str, Card]] = {}
     shorter: dict[str, dict[str, Card]] = {}
@@ -228,3 +179,34 @@ def _made(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
                 shorter.setdefault(rest, {})[card.model] = card
     several = {name: [*sized.values()] for name, sized in sizes.items() if len(sized) > 1}
     return {**{name: [*sized.values()] for name, sized in shorter.items()}, **exact, **several}
+
+
+def _plain(name: str) -> str:
+    return _SEPARATOR.sub("-", name.strip().lower())
+
+
+def suggested_models(names: Sequence[str], near: str = "") -> str:
+    """Some of the names for a message: the one that is `near` what was asked, then the others in their order."""
+    ordered = dict.fromkeys([*([near] if near else ()), *names])
+    return ", ".join([*ordered][:LISTED]) + (", ..." if len(ordered) > LISTED else "")
+
+
+def models_here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[str]:
+    """The models that a back end serves, or all enabled ones; those of known nodes come first."""
+    key = (models_here, backend.name if backend else "")
+    models: Sequence[str] | None = rulebook.cache.get(key)
+    if models is not None:
+        return models
+    served: set[str] = set()
+    for owner in [backend] if backend else rulebook.enabled:
+        for card in card_served(owner, rulebook):
+            # Those that a pod can get by their names.
+            alone = owner.models == {card.model.lower()}
+            ways = {"model", "product"} if card.names else {"model"}
+            modes = [mode for mode in owner.modes if card.profiles or mode.when.devices != "profile"]
+            if modes and (alone or any(mode.selects in ways for mode in modes)):
+                served.add(card.model)
+    present = [card.model for card in rulebook.surroundings.cards.values()]
+    models = [*dict.fromkeys(model for model in present if model in served), *sorted(served.difference(present))]
+    rulebook.cache[key] = models
+    return models

@@ -55,36 +55,26 @@ def total(measures: Iterable[Measure]) -> Measure:
 
 
 def asked(request: GpuRequest, card: Card | None) -> Measure:
-    """What a request counts as: the devices it is charged, and the memory and compute that it gets."""
-    devices = charge(request, card)
-    memory = _memory_of(request, card)
+    """What a request counts as: the devices it is charged, and the memory and compute that it gets.
+
+    Without an amount of memory it gets all of it; a part without an amount of compute is granted none.
+    """
+    devices, part = charge(request, card), request.devices == "part"
+    profile = card.profiles.get(request.profile or "") if card else None
+    memory: Fraction | int | None = request.memory
+    if memory is None and card is not None:
+        memory = (
+            profile.memory if profile else card.memory * (1 if request.memory_share is None else request.memory_share)
+        )
+    compute = (request.cores or Fraction(0)) if part else Fraction(100)
+    if not part and card and profile and card.compute_slices:
+        compute = Fraction(100 * profile.compute_slices, card.compute_slices)
     return Measure(
         devices=devices,
         memory=0 if memory is None else int(request.count * memory),
-        compute=request.count * _compute_of(request, card),
+        compute=request.count * compute,
         unsized=devices if memory is None else Fraction(0),
     )
-
-
-def _memory_of(request: GpuRequest, card: Card | None) -> Fraction | None:
-    """Bytes of each device; without an amount the request gets all of it. None if the card is unknown."""
-    if request.memory is not None:
-        return Fraction(request.memory)
-    if card is None:
-        return None
-    if profile := card.profiles.get(request.profile or ""):
-        return Fraction(profile.memory)
-    return card.memory * (Fraction(1) if request.memory_share is None else request.memory_share)
-
-
-def _compute_of(request: GpuRequest, card: Card | None) -> Fraction:
-    """Percent of each device; a part without an amount is granted none."""
-    if request.devices == "part":
-        return request.cores or Fraction(0)
-    profile = card.profiles.get(request.profile or "") if card else None
-    if card and profile and card.compute_slices:
-        return Fraction(100 * profile.compute_slices, card.compute_slices)
-    return Fraction(100)
 
 
 def charge(request: GpuRequest, card: Card | None) -> Fraction:

@@ -7,245 +7,19 @@ possible ones. The result, in neutral form, can be compared with the shorthand, 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from webhook.core.backends import amounts, translate
-from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.backends.translate import has_partition
+from webhook.core.backends import translate
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.kube.quantity import Fraction
 from webhook.core.request import MAX_MEMORY, GpuRequest, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode, Output, When
 from webhook.core.rules.verbs import PERCENT, Amount, Slot
-
-
-def understand(
-    native: Mapping[str, int],
-    backend: Backend,
-    annotations: frozenset[str] = frozenset(),
-    models: tuple[str, ...] = (),
-) -> tuple[GpuRequest, Mode]:
-    """The request that resources on a container mean; raises CannotExpressError if they mean none.
-
-    `annotations` are the annotations of its pod that rules depend on, `models` the cards that the container may get.
-    """
-    gpu_request = GpuRequest(annotations=annotations, models=models)
-    reasons: list[CannotExpressError] = []
-    modes = [mode for mode in backend.modes if _asking(native, mode).keys() <= mode.amounts.keys()]
-    modes = modes or list(backend.modes)
-    if not models:
-        modes.sort(key=lambda mode: bool(mode.when.models))  # modes for a certain card come last
-    for mode in modes:
-        try:
-            return _request_of(_asking(native, mode), mode, gpu_request), mode
-        except CannotExpressError as reason:
-            reasons.append(reason)
-    # The mode with most of the keys in common is the one that was meant.
-    common = [len(native.keys() & mode.amounts.keys()) for mode in modes]
-    wrong = [isinstance(reason, NotThisModeError) for reason in reasons]
-    place = {id(mode): index for index, mode in enumerate(backend.modes)}
-    meant = max(
-        range(len(reasons)), key=lambda i: (common[i], wrong[i], modes[i].profile is None, place[id(modes[i])])
-    )
-    raise _with_all_near(reasons[meant], reasons, native, modes[meant])
-
-
-def _asking(native: Mapping[str, int], mode: Mode) -> Mapping[str, int]:
-    """The resources without what only the scheduler of the mode writes: it repeats what was asked."""
-    if mode.companions is None or not mode.companions.reserved:
-        return native
-    reserved = {name for name in native if isinstance(name, Slot) and mode.companions.reserves(name.key)}
-    return {name: value for name, value in native.items() if name not in reserved} if reserved else native
-
-
-def _with_all_near(
-    reason: CannotExpressError, reasons: Sequence[CannotExpressError], native: Mapping[str, int], mode: Mode
-) -> CannotExpressError:
-    """The reason, with the nearest values that any mode takes."""
-    if not reason.near or reason.key not in native:
-        return reason
-    here = native[reason.key]
-    values = {value for other in reasons if other.key == reason.key for value in other.near}
-    ends = (max((v for v in values if v < here), default=None), min((v for v in values if v > here), default=None))
-    output = mode.amounts[reason.key]
-    near = [value for value in ends if value is not None]
-    message = reason.message
-    if len(near) > 1 and not {*near} <= {*reason.near}:
-        written, low, high = (amounts.as_text(output, value) for value in (here, *near))
-        message = f"{reason.key}: {written} is between {low} and {high}, the nearest it can express"
-    return CannotExpressError(reason.code, message, _write(output, near), reason.key, near)
-
-
-def _write(output: Output, values: Sequence[int]) -> str:
-    return f"write {' or '.join(amounts.as_text(output, value) for value in values)}"
-
-
-def understand_or_advise(
-    native: Mapping[str, int], backend: Backend, annotations: frozenset[str], models: tuple[str, ...]
-) -> tuple[GpuRequest, Mode]:
-    """The same with a fix that helps, if one change of an amount does: many readings, so for what a user reads."""
-    try:
-        return understand(native, backend, annotations, models)
-    except CannotExpressError as reason:
-        raise _advised(reason, native, backend, annotations, models) from None
-
-
-def _advised(
-    reason: CannotExpressError,
-    native: Mapping[str, int],
-    backend: Backend,
-    annotations: frozenset[str],
-    models: tuple[str, ...],
-) -> CannotExpressError:
-    if not (reason.near or isinstance(reason, VagueError)):
-        return reason
-
-    def helps(name: str, value: int | None) -> bool:
-        changed = {key: amount for key, amount in {**native, name: value}.items() if amount is not None}
-        with contextlib.suppress(CannotExpressError):
-            return bool(understand(changed, backend, annotations, models))
-        return False
-
-    near = {reason.key: [value for value in reason.near if helps(reason.key, value)]}
-    words = near if near[reason.key] else _changes(native, backend, helps)
-    if not words:
-        return reason
-    name, values = next(iter(words.items()))
-    outputs = {key: output for mode in backend.modes for key, output in mode.amounts.items()}
-    return CannotExpressError(
-        reason.code, reason.message, _write(outputs[name], values) if values else f"remove {name}", name
-    )
-
-
-def _changes(
-    native: Mapping[str, int], backend: Backend, helps: Callable[[str, int | None], bool]
-) -> Mapping[str, Sequence[int]]:
-    """The amount that has to change, with the nearest value that helps; none if it has to go."""
-    ends = {1, *native.values(), *(end for mode in backend.modes for end in mode.when.count if end)}
-    for name, amount in native.items():
-        outputs = (mode.amounts.get(name) for mode in backend.modes)
-        numbers = [output for output in outputs if isinstance(output, Amount)]
-        near = {value for output in numbers for value in amounts.near(output, Fraction(amount))}
-        for value in sorted((ends | near) - {amount}, key=lambda end: (abs(end - amount), end)):
-            if helps(name, value):
-                return {name: [value]}
-    return next(({name: []} for name in native if len(native) > 1 and helps(name, None)), {})
-
-
-def _request_of(native: Mapping[str, int], mode: Mode, gpu_request: GpuRequest) -> GpuRequest:
-    _check_companions(native, mode, gpu_request.annotations)
-    count = _count(native, mode)
-    _check_values(native, mode, count)
-    numbers: dict[str, Any] = {"count": count}
-    for resource, output in sorted(mode.amounts.items(), key=lambda entry: entry[1].most):
-        value = native.get(resource)
-        if value is not None and isinstance(output, Amount) and output.what != "count":
-            _join(numbers, amounts.read_back(output, value, count), resource, output=output)
-        if value is None and (output.what, output.absent) == ("cores", "whole"):
-            numbers.setdefault("cores", Fraction(100))
-    # The request, with whole devices recognised. Other requests must be of those that the mode is for.
-    if mode.profile is not None:
-        numbers = {"count": numbers["count"], "profile": mode.profile}
-    memory_share, cores = numbers.get("memory_share"), numbers.get("cores")
-    sized = mode.size is not None or numbers.keys() & {"memory", "memory_share", "profile"}
-    all_of_it = not sized and cores in {None, 100}
-    if mode.when.devices == "whole" or all_of_it:
-        return _whole(replace(gpu_request, count=numbers["count"]), mode)
-    if memory_share is not None and cores == 100 * memory_share:
-        numbers["share"] = memory_share
-    if mode.size is not None:
-        numbers["memory"] = mode.size
-    request = replace(gpu_request, **numbers)
-    if not mode.when.unannotated.isdisjoint(gpu_request.annotations):
-        raise _not_this(mode, request)
-    if mode.when.devices == "profile" and request.devices == "part":
-        return request  # a size that the back end makes a partition of; which one depends on the card
-    if not translate.matches(_told_by_resources(mode.when, gpu_request), request):
-        raise _not_this(mode, request)
-    return request
-
-
-def _join(numbers: dict[str, Any], more: Mapping[str, Any], resource: str, output: Amount) -> None:
-    """Add the fields of one amount; raises CannotExpressError if they contradict those of others.
-
-    Of what a container may take at most, the greater counts.
-    """
-    for key, value in more.items():
-        if output.most:
-            numbers[key] = max(value, numbers.get(key, value))
-        elif numbers.setdefault(key, value) != value:
-            message = f"{resource} says another part of a device than the resources beside it"
-            fix = f"remove {resource}" if output.absent is not None else f"write {resource} as large as those say"
-            raise VagueError("GPU405", message, fix, resource)
-
-
-def _check_companions(native: Mapping[str, int], mode: Mode, annotations: frozenset[str]) -> None:
-    """Raise CannotExpressError for a resource that the mode does not write, or without something that it needs."""
-    for resource in sorted(native.keys() - mode.amounts.keys()):
-        others = [name for name, output in mode.amounts.items() if not output.most]
-        message = f"{resource} does not go together with {', '.join(others)}"
-        raise CannotExpressError("GPU405", message, f"remove {resource}", resource)
-    for annotation in sorted(mode.enforced - annotations):
-        message = f"{', '.join(native)} is meant so only with the annotation {annotation.replace('=', ': ', 1)}"
-        raise CannotExpressError("GPU405", message, f"annotate the pod {pasteable(*annotation.partition('=')[::2])}")
-    for resource, output in mode.amounts.items():
-        if resource not in native and output.absent is None:
-            beside = next((name for name in native if isinstance(name, Slot) == isinstance(resource, Slot)), "")
-            message = f"{resource} is missing"
-            raise CannotExpressError("GPU405", message, f"add {resource}", beside)
-
-
-def _check_values(native: Mapping[str, int], mode: Mode, count: int) -> None:
-    for resource, value in native.items():
-        output = mode.amounts[resource]
-        if isinstance(output, Amount):
-            _admissible(resource, output, value, count if output.per_total else 1)
-        elif value != output.number:
-            message = f"{resource} has to be {output.number}, not {value}"
-            raise CannotExpressError("GPU405", message, f"write {output.number}", resource)
-
-
-def _count(native: Mapping[str, int], mode: Mode) -> int:
-    """The number of devices: a count, the number that the mode fixes, or derived from a total over all devices."""
-    numbers = {name: output for name, output in mode.amounts.items() if isinstance(output, Amount)}
-    counts = {name: output for name, output in numbers.items() if output.what == "count"}
-    if number := next((native[name] for name in counts if name in native), None):
-        return number
-    for name, output in numbers.items() if mode.when.devices == "whole" else ():
-        if output.what == "cores" and output.per_total and (name in native or not counts):
-            value = native.get(name, 0)
-            device = 100 / output.unit
-            devices, rest = divmod(value, device)
-            if rest or not devices:
-                admissible = [
-                    count for count in (devices, devices + 1) if count and amounts.admits(output, count * device)
-                ]
-                near = [int(count * device) for count in admissible]
-                message = f"{name}: {value} is not a whole number of devices"
-                raise CannotExpressError("GPU405", message, f"write {' or '.join(map(str, near))}", name, near)
-            return int(devices)
-    absent = next((output.absent for output in counts.values() if isinstance(output.absent, int)), None)
-    return absent or (1 if counts else mode.when.count[0])
-
-
-def _admissible(resource: str, output: Amount, value: int, times: int) -> None:
-    quotient = Fraction(value, times)
-    if output.what == "memory" and output.unit_name != PERCENT and quotient * output.unit > MAX_MEMORY:
-        message = f"{resource}: {amounts.as_text(output, value)} is more memory than any GPU has"
-        raise CannotExpressError("GPU405", message, "write less", resource)
-    if not amounts.admits(output, quotient):
-        near = [times * option for option in amounts.near(output, quotient)]
-        reason = amounts.outside(output, quotient, partial(amounts.as_text, output))
-        if quotient.denominator > 1:
-            reason = f"does not divide by {times} devices"
-        fix = f"write {' or '.join(amounts.as_text(output, option) for option in near) or 'less'}"
-        raise CannotExpressError(
-            "GPU405", f"{resource}: {amounts.as_text(output, value)} {reason}", fix, resource, near
-        )
 
 
 class VagueError(CannotExpressError):
@@ -260,72 +34,240 @@ class _NotThisRequestError(NotThisModeError, VagueError):
     """And nothing but the amounts tells."""
 
 
+def understand(
+    native: Mapping[str, int],
+    backend: Backend,
+    annotations: frozenset[str] = frozenset(),
+    models: tuple[str, ...] = (),
+) -> tuple[GpuRequest, Mode]:
+    """The request that resources on a container mean; raises CannotExpressError if they mean none.
+
+    `annotations` are the annotations of its pod that rules depend on, `models` the cards that the container may get.
+    """
+    bare = GpuRequest(annotations=annotations, models=models)
+    reasons: list[CannotExpressError] = []
+    modes = [mode for mode in backend.modes if _asking(native, mode).keys() <= mode.amounts.keys()]
+    modes = modes or list(backend.modes)
+    if not models:
+        modes.sort(key=lambda mode: bool(mode.when.models))  # modes for a certain card come last
+    for mode in modes:
+        try:
+            return _request_of(_asking(native, mode), mode, bare), mode
+        except CannotExpressError as error:
+            reasons.append(error)
+    # The mode with most of the keys in common is the one that was meant.
+    common = [len(native.keys() & mode.amounts.keys()) for mode in modes]
+    wrong = [isinstance(reason, NotThisModeError) for reason in reasons]
+    place = {id(mode): index for index, mode in enumerate(backend.modes)}
+    meant = max(
+        range(len(reasons)), key=lambda i: (common[i], wrong[i], modes[i].profile is None, place[id(modes[i])])
+    )
+    reason = reasons[meant]
+    if not reason.near or reason.key not in native:
+        raise reason
+    # The nearest values that any mode takes.
+    here, output = native[reason.key], modes[meant].amounts[reason.key]
+    values = {value for other in reasons if other.key == reason.key for value in other.near}
+    ends = (max((v for v in values if v < here), default=None), min((v for v in values if v > here), default=None))
+    near = [value for value in ends if value is not None]
+    message = reason.message
+    if len(near) > 1 and not {*near} <= {*reason.near}:
+        written, low, high = (translate.as_text(output, value) for value in (here, *near))
+        message = f"{reason.key}: {written} is between {low} and {high}, the nearest it can express"
+    raise CannotExpressError(reason.code, message, _write(output, near), reason.key, near)
+
+
+def understand_or_advise(
+    native: Mapping[str, int], backend: Backend, annotations: frozenset[str], models: tuple[str, ...]
+) -> tuple[GpuRequest, Mode]:
+    """The same with a fix that helps, if one change of an amount does: many readings, so for what a user reads."""
+    try:
+        return understand(native, backend, annotations, models)
+    except CannotExpressError as error:
+        reason = error
+    if not (reason.near or isinstance(reason, VagueError)):
+        raise reason
+
+    def helps(name: str, value: int | None) -> bool:
+        changed = {key: amount for key, amount in {**native, name: value}.items() if amount is not None}
+        with contextlib.suppress(CannotExpressError):
+            return bool(understand(changed, backend, annotations, models))
+        return False
+
+    outputs = {key: output for mode in backend.modes for key, output in mode.amounts.items()}
+    if near := [value for value in reason.near if helps(reason.key, value)]:
+        fix = _write(outputs[reason.key], near)
+        raise CannotExpressError(reason.code, reason.message, fix, reason.key)
+    counts = {1, *native.values(), *(end for mode in backend.modes for end in mode.when.count if end)}
+    for name, amount in native.items():
+        numbers = [output for mode in backend.modes if isinstance(output := mode.amounts.get(name), Amount)]
+        nearest = {value for output in numbers for value in translate.near(output, Fraction(amount))}
+        for value in sorted((counts | nearest) - {amount}, key=lambda end: (abs(end - amount), end)):
+            if helps(name, value):
+                raise CannotExpressError(reason.code, reason.message, _write(outputs[name], [value]), name)
+    if needless := next((name for name in native if len(native) > 1 and helps(name, None)), None):
+        raise CannotExpressError(reason.code, reason.message, f"remove {needless}", needless)
+    raise reason
+
+
+def _write(output: Output, values: Sequence[int]) -> str:
+    return f"write {' or '.join(translate.as_text(output, value) for value in values) or 'less'}"
+
+
+def _asking(native: Mapping[str, int], mode: Mode) -> Mapping[str, int]:
+    """The resources without what only the scheduler of the mode writes: it repeats what was asked."""
+    if mode.companions is None or not mode.companions.reserved:
+        return native
+    reserved = {name for name in native if isinstance(name, Slot) and mode.companions.reserves(name.key)}
+    return {name: value for name, value in native.items() if name not in reserved} if reserved else native
+
+
+def _request_of(native: Mapping[str, int], mode: Mode, bare: GpuRequest) -> GpuRequest:
+    """The request that a mode's amounts mean, without what it takes from `bare`."""
+    _check_names(native, mode, bare.annotations)
+    count = _count(native, mode)
+    for resource, value in native.items():
+        output = mode.amounts[resource]
+        if isinstance(output, Amount):
+            _check_value(resource, output, value, count if output.per_total else 1)
+        elif value != output.number:
+            message = f"{resource} has to be {output.number}, not {value}"
+            raise CannotExpressError("GPU405", message, f"write {output.number}", resource)
+
+    numbers: dict[str, Any] = {"count": count}
+    for resource, output in sorted(mode.amounts.items(), key=lambda entry: entry[1].most):
+        number = native.get(resource)
+        if number is None and (output.what, output.absent) == ("cores", "whole"):
+            numbers.setdefault("cores", Fraction(100))
+        if number is None or not isinstance(output, Amount) or output.what == "count":
+            continue
+        for key, amount in translate.as_fields(output, number, count).items():
+            if output.most:  # of what a container may take at most, the greater counts
+                numbers[key] = max(amount, numbers.get(key, amount))
+            elif numbers.setdefault(key, amount) != amount:
+                message = f"{resource} says another part of a device than the resources beside it"
+                fix = f"remove {resource}" if output.absent is not None else f"write {resource} as large as those say"
+                raise VagueError("GPU405", message, fix, resource)
+
+    # The request, with whole devices recognised. Other requests must be of those that the mode is for.
+    if mode.profile is not None:
+        numbers = {"count": count, "profile": mode.profile}
+    memory_share, cores = numbers.get("memory_share"), numbers.get("cores")
+    sized = mode.size is not None or numbers.keys() & {"memory", "memory_share", "profile"}
+    if mode.when.devices == "whole" or (not sized and cores in {None, 100}):
+        # Whole devices, in whatever resource the mode has: count, models and annotations of the mode must match.
+        request, when, model = replace(bare, count=count), mode.when, frozenset(["model"])
+        told = _told_by_resources(
+            replace(when, devices=None, has=when.has & model, lacks=when.lacks & model), request
+        )
+        if translate.matches(told, request):
+            return request
+        reason = _not_this(mode, request)
+        is_excluded = translate.excluded(mode, request)
+        message = reason.message if is_excluded else f"{count} devices are not {mode.name}"
+        raise (VagueError if isinstance(reason, VagueError) else CannotExpressError)("GPU405", message, reason.fix)
+    if memory_share is not None and cores == 100 * memory_share:
+        numbers["share"] = memory_share
+    if mode.size is not None:
+        numbers["memory"] = mode.size
+    request = replace(bare, **numbers)
+    if not mode.when.unannotated.isdisjoint(bare.annotations):
+        raise _not_this(mode, request)
+    if mode.when.devices == "profile" and request.devices == "part":
+        return request  # a size that the back end makes a partition of; which one depends on the card
+    if not translate.matches(_told_by_resources(mode.when, bare), request):
+        raise _not_this(mode, request)
+    return request
+
+
+def _check_names(native: Mapping[str, int], mode: Mode, annotations: frozenset[str]) -> None:
+    """Raise CannotExpressError for a resource that the mode does not write, or without something that it needs."""
+    for resource in sorted(native.keys() - mode.amounts.keys()):
+        others = [name for name, output in mode.amounts.items() if not output.most]
+        message = f"{resource} does not go together with {', '.join(others)}"
+        raise CannotExpressError("GPU405", message, f"remove {resource}", resource)
+    for annotation in sorted(mode.enforced - annotations):
+        message = f"{', '.join(native)} is meant so only with the annotation {annotation.replace('=', ': ', 1)}"
+        raise CannotExpressError("GPU405", message, f"annotate the pod {pasteable(*annotation.partition('=')[::2])}")
+    for resource, output in mode.amounts.items():
+        if resource not in native and output.absent is None:
+            beside = next((name for name in native if isinstance(name, Slot) == isinstance(resource, Slot)), "")
+            raise CannotExpressError("GPU405", f"{resource} is missing", f"add {resource}", beside)
+
+
+def _count(native: Mapping[str, int], mode: Mode) -> int:
+    """The number of devices: a count, the number that the mode fixes, or derived from a total over all devices."""
+    numbers = {name: output for name, output in mode.amounts.items() if isinstance(output, Amount)}
+    counts = {name: output for name, output in numbers.items() if output.what == "count"}
+    if number := next((native[name] for name in counts if name in native), None):
+        return number
+    for name, output in numbers.items() if mode.when.devices == "whole" else ():
+        if output.what == "cores" and output.per_total and (name in native or not counts):
+            value, device = native.get(name, 0), 100 / output.unit
+            devices, rest = divmod(value, device)
+            if rest or not devices:
+                whole = [number for number in (devices, devices + 1) if number]
+                near = [int(number * device) for number in whole if translate.admits(output, number * device)]
+                message = f"{name}: {value} is not a whole number of devices"
+                raise CannotExpressError("GPU405", message, f"write {' or '.join(map(str, near))}", name, near)
+            return int(devices)
+    absent = next((output.absent for output in counts.values() if isinstance(output.absent, int)), None)
+    return absent or (1 if counts else mode.when.count[0])
+
+
+def _check_value(resource: str, output: Amount, value: int, times: int) -> None:
+    """Raise CannotExpressError for a value, of so many devices, that the rule could not have written."""
+    quotient = Fraction(value, times)
+    if output.what == "memory" and output.unit_name != PERCENT and quotient * output.unit > MAX_MEMORY:
+        message = f"{resource}: {translate.as_text(output, value)} is more memory than any GPU has"
+        raise CannotExpressError("GPU405", message, "write less", resource)
+    if translate.admits(output, quotient):
+        return
+    near = [times * option for option in translate.near(output, quotient)]
+    reason = f"does not divide by {times} devices"
+    if quotient.denominator == 1:
+        reason = translate.outside(output, quotient, partial(translate.as_text, output))
+    message = f"{resource}: {translate.as_text(output, value)} {reason}"
+    raise CannotExpressError("GPU405", message, _write(output, near), resource, near)
+
+
 def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
     """Why a mode is not for a request, and how to change that."""
-    message, fix = f"this is not {mode.name}", f"ask for {mode.name}"
-    missing = sorted(mode.when.annotated - request.annotations)
     excluded = translate.excluded(mode, request)
-    if excluded:
-        message, fix = excluded
-    if missing:
+    message, fix = excluded or (f"this is not {mode.name}", f"ask for {mode.name}")
+    if missing := sorted(mode.when.annotated - request.annotations):
         fix = "annotate the pod " + " and ".join(pasteable(*name.partition("=")[::2]) for name in missing)
         return CannotExpressError("GPU405", message, fix)
     return (NotThisModeError if excluded else _NotThisRequestError)("GPU405", message, fix)
 
 
-def _whole(request: GpuRequest, mode: Mode) -> GpuRequest:
-    """Whole devices, in whatever resource the mode has: count, models and annotations of the mode must match."""
-    when = mode.when
-    model = frozenset(["model"])
-    bare = replace(when, devices=None, has=when.has & model, lacks=when.lacks & model)
-    if not translate.matches(_told_by_resources(bare, request), request):
-        reason = _not_this(mode, request)
-        message = (
-            reason.message if translate.excluded(mode, request) else f"{request.count} devices are not {mode.name}"
-        )
-        kind = VagueError if isinstance(reason, VagueError) else CannotExpressError
-        raise kind(reason.code, message, reason.fix)
-    return request
-
-
-def _told_by_resources(when: When, gpu_request: GpuRequest) -> When:
+def _told_by_resources(when: When, request: GpuRequest) -> When:
     """The condition without what resources do not tell: sharing, and models unless they are known."""
-    models = when.models if gpu_request.models else frozenset[str]()
+    models = when.models if request.models else frozenset[str]()
     return when if (models, None) == (when.models, when.sharing) else replace(when, models=models, sharing=None)
 
 
-def gives(given: GpuRequest, gpu_request: GpuRequest, card: Card | None) -> bool:
-    """Whether `given` is at least `gpu_request`, in devices, and in memory and compute of each."""
-    if given.profile is not None or gpu_request.profile is not None:
-        return given.count >= gpu_request.count and _enough_partition(given, gpu_request, card)
-    return (
-        given.count >= gpu_request.count
-        and _enough_memory(given, gpu_request, card)
-        and (
-            given.cores is None or given.cores >= (100 if gpu_request.devices == "whole" else gpu_request.cores or 0)
-        )
-    )
-
-
-def _enough_partition(given: GpuRequest, gpu_request: GpuRequest, card: Card | None) -> bool:
-    """Whether a partition is the requested one, or has the requested share. On an unknown card a share passes."""
-    if gpu_request.profile is not None or given.profile is None:
-        return given.profile == gpu_request.profile
-    if gpu_request.devices == "whole":
+def gives(given: GpuRequest, request: GpuRequest, card: Card | None) -> bool:
+    """Whether `given` is at least `request`, in devices, and in memory and compute of each."""
+    if given.count < request.count:
         return False
-    return card is None or (
-        given.profile in card.profiles and has_partition(card.profiles[given.profile], gpu_request, card)
-    )
-
-
-def _enough_memory(given: GpuRequest, gpu_request: GpuRequest, card: Card | None) -> bool:
+    whole = request.devices == "whole"
+    if request.profile is not None:
+        return given.profile == request.profile
+    if given.profile is not None:
+        # A partition gives a share that it has. On an unknown card any share passes.
+        profile = card.profiles.get(given.profile) if card else None
+        has = card is None or (profile is not None and translate.has_partition(profile, request, card))
+        return not whole and has
+    if given.cores is not None and given.cores < (100 if whole else request.cores or 0):
+        return False
     if given.memory is None and given.memory_share is None:
         return True
-    if given.memory_share is not None and gpu_request.memory is None:
-        return given.memory_share >= (1 if gpu_request.devices == "whole" else gpu_request.memory_share or 0)
-    if given.memory is not None and gpu_request.memory is not None:
-        return given.memory >= gpu_request.memory
-    if gpu_request.devices == "whole" or card is None:
+    if given.memory_share is not None and request.memory is None:
+        return given.memory_share >= (1 if whole else request.memory_share or 0)
+    if given.memory is not None and request.memory is not None:
+        return given.memory >= request.memory
+    if whole or card is None:
         # Bytes and parts of an unknown card cannot be compared: only a whole card is certainly more.
-        return gpu_request.devices != "whole"
-    return (amounts.in_bytes(given, card) or 0) >= (amounts.in_bytes(gpu_request, card) or 0)
+        return not whole
+    return (translate.in_bytes(given, card) or 0) >= (translate.in_bytes(request, card) or 0)

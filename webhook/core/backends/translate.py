@@ -1,97 +1,42 @@
-"""Translation: one request in the resources of one back end."""
+"""Translation: one request in the resources of one back end, and the numbers that its rule computes for them.
+
+Both directions are exact. A value is rounded only if the rule says `round: up` or lists values to `fit`, and only up,
+so no container gets less than it asks for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil
 from typing import Any, Final
 
-from webhook.core.backends import amounts, cards
-from webhook.core.backends.amounts import CannotExpressError
-from webhook.core.kube.quantity import GIB, Fraction, show, show_size
+from webhook.core.backends import cards
+from webhook.core.kube.quantity import GIB, MIB, Fraction, show, show_size
 from webhook.core.request import WHOLE, GpuRequest, ask_for, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, Profile
-from webhook.core.rules.modes import Constant, Mode, When
+from webhook.core.rules.modes import Constant, Mode, Output, When
 from webhook.core.rules.rulebook import Rulebook
-
-# Hardware partitions (MIG slices, vNPU templates): the smallest one that has what a request asks for.
-
-
-def cut_partition(request: GpuRequest, card: Card | None, backend: Backend) -> GpuRequest:
-    """The request for the smallest partition of the card that has the memory and the compute asked for."""
-    if card is None:
-        message = f"which partition has {request} depends on the card, and nothing says which card it is"
-        example = {"gpu-profile": min(backend.profiles, default="NAME").replace("+", ".")}
-        raise CannotExpressError("GPU304", message, f"add gpu-model, or {ask_for(example, request)}", "gpu-model")
-    profiles = [profile for name, profile in card.profiles.items() if name in backend.profiles]
-    enough = [profile for profile in profiles if has_partition(profile, request, card)]
-    if not enough:
-        raise _too_much(request, card, profiles, backend)
-    best = min(enough, key=lambda profile: (profile.memory_slices, profile.compute_slices, "+" in profile.name))
-    return replace(request, profile=best.name, share=None, memory=None, memory_share=None, cores=None)
-
-
-def _too_much(request: GpuRequest, card: Card, profiles: Sequence[Profile], backend: Backend) -> CannotExpressError:
-    if not profiles:
-        return CannotExpressError(
-            "GPU305", f"{card.model} cannot be partitioned", "ask for another model", "gpu-model"
-        )
-    message = f"no partition of {card.model} has {request}"
-    most = max(profile.memory for profile in profiles)
-    if request.memory is not None and request.memory > most:
-        message = f"{message}: the largest has {show_size(most)}, less than {show_size(request.memory)}"
-        return CannotExpressError("GPU305", message, f"ask for {show_size(most)} or less", "gpu-memory")
-    largest = {"gpu-profile": profiles[-1].name.replace("+", ".")}
-    fix = f"ask for less, or {ask_for(largest, request)}"
-    if any(mode.when.devices == "whole" for mode in backend.modes):
-        fix = f"{fix}, or {ask_for(WHOLE, request)}"
-    return CannotExpressError("GPU305", message, fix)
-
-
-def has_partition(profile: Profile, request: GpuRequest, card: Card) -> bool:
-    """Whether a partition of the card has the memory and the compute of a request."""
-    memory = ceil((request.memory_share or Fraction(0)) * card.memory_slices)
-    compute = ceil((request.cores or Fraction(0)) / 100 * card.compute_slices)
-    return (
-        profile.memory_slices >= memory
-        and profile.compute_slices >= compute
-        and profile.memory >= (request.memory or 0)
-    )
-
-
-def partition_warning(request: GpuRequest, cut_to: GpuRequest, card: Card) -> str | None:
-    """A warning with both amounts, if the partition gives more than the share; None if it gives exactly that."""
-    profile = card.profiles[cut_to.profile or ""]
-    exact = request.memory_share == Fraction(profile.memory_slices, card.memory_slices)
-    if exact and request.cores == Fraction(100 * profile.compute_slices, card.compute_slices):
-        return None
-    slices = f"{profile.memory_slices}/{card.memory_slices} of the memory"
-    compute = f"{profile.compute_slices}/{card.compute_slices} of the compute"
-    return f"{request} becomes {profile.name}: {show_size(profile.memory)}, {slices}, {compute} of {card.model}"
-
-
-def check_partition(name: str, card: Card | None, backend: Backend) -> None:
-    """Raise CannotExpressError if the card (if it is unknown: each card of the back end) lacks the partition."""
-    if name not in backend.profiles:
-        there = sorted(backend.profiles if card is None else backend.profiles & card.profiles.keys())
-        has = f"one of: {', '.join(there)}".replace("+", ".") if there else "another model"
-        message = f"none of its cards has a partition {name}"
-        raise CannotExpressError("GPU305", message, f"ask for {has}", "gpu-profile")
-    if card is not None:
-        amounts.partition(name, card)
-
-
-# Translation: one request in the resources of one back end.
+from webhook.core.rules.verbs import PERCENT, QUANTITY, TFLOPS, Amount
 
 LEAVE_OUT: Final = (
     "leave gpu-model out; where the size of the card counts, the Cluster document can name it (device:)"
 )
-
 MENTIONED: Final = 12
 """How many models a message names."""
+
+
+class CannotExpressError(Exception):
+    """A back end cannot express a request; `fix` says how to change the request.
+
+    `key` is the key of the shorthand, or the resource, at fault; `near` are values of it that would work.
+    """
+
+    def __init__(self, code: str, message: str, fix: str, key: str = "", near: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.code, self.message, self.fix, self.key, self.near = code, message, fix, key, near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,81 +56,64 @@ class Translation:
 
 def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Translation:
     """Translate a request for a back end; raises CannotExpressError with a fix."""
-    check_cards(request, backend, rulebook)
+    if request.models:
+        check_cards(request, backend, rulebook)
     card = find_card(request, rulebook, backend)
     warnings: list[str] = []
-    if card is None and request.tflops is not None and backend.partitions is not None:
-        _partition(request, card, backend, warnings)  # which says that it has to know the card
-    request = with_cores(request, card)
+    if request.tflops is not None:
+        if card is None and backend.partitions is not None:
+            _partition(request, card, backend, warnings)  # which says that it has to know the card
+        request = with_cores(request, card)
     if backend.partitions is not None:
         request = _partition(request, card, backend, warnings)
     mode = _mode_for(request, backend, card, rulebook)
-    check_size(request, card, rulebook)
-    check_selects(request, mode, backend, rulebook)
-    warnings += _unsaid(request, mode, backend)
-    request = _with_all_cores(request, mode, backend, warnings)
+    check_mode(request, mode, card, backend, rulebook)
+
+    if request.devices == "part":
+        if backend.unenforced:
+            counted = " and ".join(backend.unenforced)
+            warnings.append(
+                f"{backend.name} only counts {counted}: nothing stops a container that takes more than it asked for"
+            )
+        verbs = mode.verbs
+        sized = request.memory is not None or request.memory_share not in {None, 1}
+        if sized and mode.size is None and verbs.isdisjoint({"share", "memory"}):
+            message = "it has no way to give a part of a device's memory"
+            raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
+        if request.cores is not None and verbs.isdisjoint({"share", "cores"}):
+            cores = show(request.cores)
+            warnings.append(f"{backend.name} shares memory only: it does not limit compute to {cores}%")
+        if request.cores is None and mode.all_cores:
+            warnings.append(
+                f"{backend.name} gives all of a device's compute where none is asked; add gpu-cores to share it"
+            )
+            request = replace(request, cores=Fraction(100))
+
     size = card.memory if card is not None and request.models and mode.node_numbers else mode.size
     if size is not None:  # that of its resource's name, or of every node with the card
         # The request with the size that all devices have which it may get.
-        bytes_asked = amounts.in_bytes(request, card)
+        bytes_asked = in_bytes(request, card)
         if bytes_asked is not None and bytes_asked != size:
             warnings.append(f"{show_size(ceil(bytes_asked))} becomes {show_size(size)}, rounded up by {backend.name}")
         request = replace(request, memory=size, memory_share=None)
-    written: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     given: dict[str, Any] = {}
     for name, output in chain(mode.amounts.items(), mode.node_numbers.items()):
         if isinstance(output, Constant):
-            written[name] = output.number
+            amounts[name] = output.number
             continue
-        value, warning = amounts.express(output, request, card)
+        value, warning = express(output, request, card)
         if value is None:
             continue
         if name in mode.amounts:
-            written[name] = value
+            amounts[name] = value
         if warning:
             warnings.append(f"{name}: {warning}, rounded up by {backend.name}")
-            given |= {"count": value} if output.what == "count" else amounts.given(output, value, request.count)
+            # Rounded up to all of a device, it is given in so many words.
+            whole = {"memory_share": Fraction(1), **({"cores": Fraction(100)} if output.what == "share" else {})}
+            given |= {"count": value} if output.what == "count" else as_fields(output, value, request.count) or whole
     request = replace(request, **given) if given else request
-    return Translation(request=request, mode=mode, card=card, amounts=written, warnings=warnings)
-
-
-def _unsaid(request: GpuRequest, mode: Mode, backend: Backend) -> Iterator[str]:
-    """A warning for compute that a back end does not limit; raises CannotExpressError for memory it cannot give."""
-    if request.devices != "part":
-        return
-    if backend.unenforced:
-        counted = " and ".join(backend.unenforced)
-        yield f"{backend.name} only counts {counted}: nothing stops a container that takes more than it asked for"
-    verbs = mode.verbs
-    if "share" in verbs:
-        return
-    sized = request.memory is not None or request.memory_share not in {None, 1}
-    if sized and "memory" not in verbs and mode.size is None:
-        message = "it has no way to give a part of a device's memory"
-        raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
-    if request.cores is not None and "cores" not in verbs:
-        yield f"{backend.name} shares memory only: it does not limit compute to {show(request.cores)}%"
-
-
-def _with_all_cores(request: GpuRequest, mode: Mode, backend: Backend, warnings: list[str]) -> GpuRequest:
-    """A part without an amount of compute, with all of it if the back end gives that."""
-    if request.devices != "part" or request.cores is not None or not mode.all_cores:
-        return request
-    warnings.append(f"{backend.name} gives all of a device's compute where none is asked; add gpu-cores to share it")
-    return replace(request, cores=Fraction(100))
-
-
-def _partition(request: GpuRequest, card: Card | None, backend: Backend, warnings: list[str]) -> GpuRequest:
-    """A share as the partition that has it, unless a mode serves it as a share."""
-    if request.profile is not None:
-        check_partition(request.profile, card, backend)
-    served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
-    if request.devices != "part" or served:
-        return request
-    cut = cut_partition(request, card, backend)
-    warning = partition_warning(request, cut, card) if card else None
-    warnings += [warning] if warning else []
-    return cut
+    return Translation(request=request, mode=mode, card=card, amounts=amounts, warnings=warnings)
 
 
 def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Card | None:
@@ -197,71 +125,14 @@ def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Card
     if not request.models:
         if backend.card is not None:
             return backend.card
-        named = rulebook.cluster.device
-        card = None if named is None else rulebook.devices[named.lower()]
+        device = rulebook.cluster.device
+        card = None if device is None else rulebook.devices[device.lower()]
         # A vGPU of the cluster's card is a model of its own, so only the vendor has to be the same.
         foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
         return rulebook.surroundings.cards.get(backend.name) if foreign or card is None else card
-    named_cards = [rulebook.devices[model.lower()] for model in request.models]
-    first = named_cards[0]
+    first, *others = [rulebook.devices[model.lower()] for model in request.models]
     alike = (first.memory, first.tflops, first.profiles)
-    return first if all((card.memory, card.tflops, card.profiles) == alike for card in named_cards) else None
-
-
-def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
-    """Raise CannotExpressError if the back end does not serve a requested model."""
-    for card in (rulebook.devices[model.lower()] for model in request.models):
-        if backend.vendors and card.vendor not in backend.vendors:
-            message = f"{card.model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
-            raise CannotExpressError("GPU303", message, _others(request, backend, rulebook), "gpu-model")
-        if backend.models and card.model.lower() not in backend.models:
-            served = sorted(rulebook.devices[model].model for model in backend.models)
-            message = f"{card.model} is not one of its cards; it serves {_some(card.model, served)}"
-            raise CannotExpressError("GPU303", message, _others(request, backend, rulebook), "gpu-model")
-
-
-def _others(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> str:
-    """The fix for a model that the back end does not serve: the requested ones that it does, or others of its own."""
-    served = cards.models_here(rulebook, backend)
-    models = [model for model in request.models if model in served]
-    return f"ask for gpu-model: {cards.suggested_models(models or served)}"
-
-
-def _some(name: str, models: Sequence[str]) -> str:
-    """A few of many models, those with a similar name first."""
-    ranked = sorted(models, key=lambda model: name.lower() not in model.lower())
-    return ", ".join(ranked[:MENTIONED]) + (", ..." if len(ranked) > MENTIONED else "")
-
-
-def check_size(request: GpuRequest, card: Card | None, rulebook: Rulebook) -> None:
-    """Raise CannotExpressError if no requested model is large enough, or else the card that `find_card` finds."""
-    if request.memory is None:
-        return
-    named = [rulebook.devices[model.lower()] for model in request.models]
-    candidates = named or ([card] if card else [])
-    largest = max(candidates, key=lambda card: card.memory, default=None)
-    if largest is not None and request.memory > largest.memory:
-        usable = show_size(largest.memory)
-        message = f"{largest.model} has {usable} of usable memory, less than {show_size(request.memory)}"
-        raise CannotExpressError("GPU305", message, f"ask for {usable} or less", "gpu-memory")
-
-
-def check_selects(request: GpuRequest, mode: Mode, backend: Backend, rulebook: Rulebook) -> None:
-    """Raise CannotExpressError if the mode cannot select nodes by the requested models."""
-    if not request.models:
-        return
-    if mode.selects is None and backend.models and backend.models.issubset(map(str.lower, request.models)):
-        return
-    if mode.selects is None:
-        raise CannotExpressError("GPU303", "it has no way to select a model", LEAVE_OUT, "gpu-model")
-    if mode.claims and len(request.models) > 1:
-        raise CannotExpressError(
-            "GPU303", "a template is for one model", f"ask for gpu-model: {', '.join(request.models)}", "gpu-model"
-        )
-    for model in request.models:
-        if mode.selects == "product" and not rulebook.devices[model.lower()].names:
-            message = f"the catalogue has no product name for {model}, by which it selects cards"
-            raise CannotExpressError("GPU303", message, "add names: to the catalogue", "gpu-model")
+    return first if all((card.memory, card.tflops, card.profiles) == alike for card in others) else None
 
 
 def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
@@ -270,36 +141,83 @@ def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
         return request
     tflops = show(request.tflops)
     if card is None or card.tflops is None:
-        raise CannotExpressError(
-            "GPU304",
-            f"how much of a card {tflops} TFLOPS are depends on the card, and "
-            + ("nothing says which card it is" if card is None else f"the catalogue has no figure for {card.model}"),
-            f"add gpu-model, or {ask_for({'gpu-cores': '30'}, request)}",
-            "gpu-tflops",
-        )
+        unknown = "nothing says which card it is"
+        if card is not None:
+            unknown = f"the catalogue has no figure for {card.model}"
+        message = f"how much of a card {tflops} TFLOPS are depends on the card, and {unknown}"
+        fix = f"add gpu-model, or {ask_for({'gpu-cores': '30'}, request)}"
+        raise CannotExpressError("GPU304", message, fix, "gpu-tflops")
     if request.tflops > card.tflops:
         message = f"{card.model} has {show(card.tflops)} TFLOPS, and gpu-tflops asks for {tflops}"
         raise CannotExpressError("GPU305", message, f"ask for {show(card.tflops)} or less", "gpu-tflops")
     return replace(request, cores=100 * request.tflops / card.tflops, tflops=None)
 
 
-def _mode_for(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> Mode:
-    """The first mode for the request. A known card counts as a requested model."""
-    meant = request if request.models or card is None else replace(request, models=(card.model,))
-    for mode in backend.modes:
-        if _suits(mode, request) and matches(mode.when, meant) and _fits(mode, request, card):
-            return mode
-    for mode in backend.modes:
-        bare = replace(mode.when, unannotated=frozenset())
-        if (reason := excluded(mode, request)) and _suits(mode, request) and matches(bare, meant):
-            raise CannotExpressError("GPU301", *reason)
-    serves = "; ".join(dict.fromkeys(mode.name for mode in backend.modes))
-    raise CannotExpressError("GPU301", f"it serves only: {serves}", _nearest(request, backend, card, rulebook))
+def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> None:
+    """Raise CannotExpressError if the back end does not serve a requested model."""
+    for card in (rulebook.devices[model.lower()] for model in request.models):
+        if backend.vendors and card.vendor not in backend.vendors:
+            message = f"{card.model} is made by {card.vendor}; it serves {', '.join(sorted(backend.vendors))}"
+        elif backend.models and card.model.lower() not in backend.models:
+            served = sorted(rulebook.devices[model].model for model in backend.models)
+            served = sorted(served, key=lambda model: card.model.lower() not in model.lower())
+            more = ", ..." if len(served) > MENTIONED else ""
+            message = f"{card.model} is not one of its cards; it serves {', '.join(served[:MENTIONED])}{more}"
+        else:
+            continue
+        here = cards.models_here(rulebook, backend)
+        models = [model for model in request.models if model in here] or here
+        raise CannotExpressError(
+            "GPU303", message, f"ask for gpu-model: {cards.suggested_models(models)}", "gpu-model"
+        )
 
 
-def _suits(mode: Mode, request: GpuRequest) -> bool:
-    """Whether a mode is of the requested partition, and has a model to write if it writes one."""
-    return mode.profile in {None, request.profile} and ("model" not in mode.when.has or bool(request.models))
+def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Backend, rulebook: Rulebook) -> None:
+    """Raise CannotExpressError if the models are too small, or if the mode cannot select nodes by them.
+
+    Without models the card that `find_card` finds has to be large enough.
+    """
+    models = [rulebook.devices[model.lower()] for model in request.models] if request.models else []
+    if request.memory is not None and (models or card):
+        largest = max(models or filter(None, [card]), key=lambda able: able.memory)
+        if request.memory > largest.memory:
+            usable = show_size(largest.memory)
+            message = f"{largest.model} has {usable} of usable memory, less than {show_size(request.memory)}"
+            raise CannotExpressError("GPU305", message, f"ask for {usable} or less", "gpu-memory")
+    if not models:
+        return
+    if mode.selects is None:
+        if backend.models and backend.models.issubset(map(str.lower, request.models)):
+            return
+        raise CannotExpressError("GPU303", "it has no way to select a model", LEAVE_OUT, "gpu-model")
+    if mode.claims and len(models) > 1:
+        fix = f"ask for gpu-model: {', '.join(request.models)}"
+        raise CannotExpressError("GPU303", "a template is for one model", fix, "gpu-model")
+    for name, model in zip(request.models, models, strict=True):
+        if mode.selects == "product" and not model.names:
+            message = f"the catalogue has no product name for {name}, by which it selects cards"
+            raise CannotExpressError("GPU303", message, "add names: to the catalogue", "gpu-model")
+
+
+# Modes: the first whose condition matches serves the request.
+
+
+def matches(when: When, request: GpuRequest, devices: str = "") -> bool:
+    """Whether a mode's condition matches a request; `devices` are those of the request, if they are known already."""
+    low, high = when.count
+    if request.count < low or (high is not None and request.count > high):
+        return False
+    if when.devices is not None and when.devices != (devices or request.devices):
+        return False
+    if when.has or when.lacks:
+        has = request.has()
+        if not when.has <= has or not when.lacks.isdisjoint(has):
+            return False
+    if not when.annotated <= request.annotations or not when.unannotated.isdisjoint(request.annotations):
+        return False
+    if when.sharing is not None and when.sharing != request.sharing:
+        return False
+    return not when.models or (bool(request.models) and when.models.issuperset(map(str.lower, request.models)))
 
 
 def excluded(mode: Mode, request: GpuRequest) -> tuple[str, str] | None:
@@ -312,63 +230,311 @@ def excluded(mode: Mode, request: GpuRequest) -> tuple[str, str] | None:
     return f"the annotation {text} excludes {mode.name}", f"remove the annotation {key}"
 
 
-def _fits(mode: Mode, request: GpuRequest, card: Card | None) -> bool:
-    if mode.size is None:
-        return True
-    size = amounts.in_bytes(request, card)
-    return size is not None and size <= mode.size
-
-
-def _has(mode: Mode, request: GpuRequest) -> bool:
-    """Whether a mode whose devices have one size has the memory, if the request says it in bytes."""
-    return mode.size is None or (request.memory is not None and request.memory <= mode.size)
+def _mode_for(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> Mode:
+    """The first mode for the request. A known card counts as a requested model."""
+    with_card = request if request.models or card is None else replace(request, models=(card.model,))
+    devices = request.devices
+    # A mode may be of one partition only, and has to have a model to write if it writes one.
+    suited = [
+        mode
+        for mode in backend.modes
+        if mode.profile in {None, request.profile} and ("model" not in mode.when.has or request.models)
+    ]
+    for mode in suited:
+        if matches(mode.when, with_card, devices):
+            size = None if mode.size is None else in_bytes(request, card)
+            if mode.size is None or (size is not None and size <= mode.size):
+                return mode
+    for mode in suited:
+        bare = replace(mode.when, unannotated=frozenset())
+        if (reason := excluded(mode, request)) and matches(bare, with_card, devices):
+            raise CannotExpressError("GPU301", *reason)
+    message = f"it serves only: {'; '.join(dict.fromkeys(mode.name for mode in backend.modes))}"
+    raise CannotExpressError("GPU301", message, _nearest(request, backend, card, rulebook))
 
 
 def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> str:
     """The fix: a request close to this one that the back end has a mode for."""
+    bare = GpuRequest(annotations=request.annotations)
+    # The memory of the partition asked for; if the card is unknown, on the one of the back end where it has most.
+    able = [card] if card else cards.card_served(backend, rulebook)
+    sizes = [other.profiles[name].memory for other in able for name in other.profiles if name == request.profile]
     most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
-    fewer = [replace(request, count=high) for high in most]
-    other_request = GpuRequest(annotations=request.annotations)
-    tenth = replace(other_request, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10))
-    sized = replace(other_request, memory=8 * GIB, cores=Fraction(10))
-    same = (replace(other_request, memory=size) for size in _sizes(request, backend, card, rulebook))
-    for other in (
-        *same,
-        replace(other_request, count=request.count),
-        *fewer,
+    candidates = [
+        *([replace(bare, memory=max(sizes))] if sizes else []),
+        replace(bare, count=request.count),
+        *(replace(request, count=high) for high in most),
         replace(request, count=1),
-        other_request,
-        sized,
-        tenth,
-    ):
-        is_sized = card is not None or other.memory is None
-        modes = (mode for mode in backend.modes if is_sized or "memory" in mode.verbs)
-        if any(_suits(mode, other) and matches(mode.when, other) and _has(mode, other) for mode in modes):
-            words = dict(word.split("=", 1) for word in str(other).split(" "))
-            return ask_for(words, request)
+        bare,
+        replace(bare, memory=8 * GIB, cores=Fraction(10)),
+        replace(bare, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10)),
+    ]
+    for other in candidates:
+        for mode in backend.modes:
+            if card is None and other.memory is not None and "memory" not in mode.verbs:
+                continue
+            suits = mode.profile in {None, other.profile} and ("model" not in mode.when.has or other.models)
+            has = mode.size is None or (other.memory is not None and other.memory <= mode.size)
+            if suits and has and matches(mode.when, other):
+                return ask_for(dict(word.split("=", 1) for word in str(other).split(" ")), request)
     return "ask for what it serves"
 
 
-def _sizes(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> Iterator[int]:
-    """The memory of the partition asked for; if the card is unknown, on the one of the back end where it has most."""
-    able = [card] if card else cards.card_served(backend, rulebook)
-    sizes = [card.profiles[name].memory for card in able for name in card.profiles if name == request.profile]
-    yield from [max(sizes)] if sizes else ()
+# Hardware partitions (MIG slices, vNPU templates): the smallest one that has what a request asks for.
 
 
-def matches(when: When, request: GpuRequest) -> bool:
-    """Whether a mode's condition matches a request."""
-    low, high = when.count
-    if request.count < low or (high is not None and request.count > high):
-        return False
-    if when.devices is not None and when.devices != request.devices:
-        return False
-    if (when.has or when.lacks) and not (when.has <= request.has() and when.lacks.isdisjoint(request.has())):
-        return False
-    if (when.annotated or when.unannotated) and not (
-        when.annotated <= request.annotations and when.unannotated.isdisjoint(request.annotations)
-    ):
-        return False
-    if when.sharing is not None and when.sharing != request.sharing:
-        return False
-    return not when.models or (bool(request.models) and when.models.issuperset(map(str.lower, request.models)))
+def partition(name: str, card: Card) -> Profile:
+    """The card's partition of that name; raises CannotExpressError naming those it has."""
+    if name not in card.profiles:
+        has = ", ".join(card.profiles).replace("+", ".")
+        fix = f"ask for one of: {has}" if has else "ask for another model: this one cannot be partitioned"
+        raise CannotExpressError("GPU305", f"{card.model} has no partition {name}", fix, "gpu-profile")
+    return card.profiles[name]
+
+
+def has_partition(profile: Profile, request: GpuRequest, card: Card) -> bool:
+    """Whether a partition of the card has the memory and the compute of a request."""
+    return (
+        profile.memory_slices >= ceil((request.memory_share or Fraction(0)) * card.memory_slices)
+        and profile.compute_slices >= ceil((request.cores or Fraction(0)) / 100 * card.compute_slices)
+        and profile.memory >= (request.memory or 0)
+    )
+
+
+def cut_partition(request: GpuRequest, card: Card | None, backend: Backend) -> GpuRequest:
+    """The request for the smallest partition of the card that has the memory and the compute asked for."""
+    if card is None:
+        message = f"which partition has {request} depends on the card, and nothing says which card it is"
+        example = {"gpu-profile": min(backend.profiles, default="NAME").replace("+", ".")}
+        raise CannotExpressError("GPU304", message, f"add gpu-model, or {ask_for(example, request)}", "gpu-model")
+    profiles = [profile for name, profile in card.profiles.items() if name in backend.profiles]
+    if not profiles:
+        message, fix = f"{card.model} cannot be partitioned", "ask for another model"
+        raise CannotExpressError("GPU305", message, fix, "gpu-model")
+    enough = [profile for profile in profiles if has_partition(profile, request, card)]
+    if enough:
+        best = min(enough, key=lambda profile: (profile.memory_slices, profile.compute_slices, "+" in profile.name))
+        return replace(request, profile=best.name, share=None, memory=None, memory_share=None, cores=None)
+    message = f"no partition of {card.model} has {request}"
+    most = max(profile.memory for profile in profiles)
+    if request.memory is not None and request.memory > most:
+        message = f"{message}: the largest has {show_size(most)}, less than {show_size(request.memory)}"
+        raise CannotExpressError("GPU305", message, f"ask for {show_size(most)} or less", "gpu-memory")
+    fix = f"ask for less, or {ask_for({'gpu-profile': profiles[-1].name.replace('+', '.')}, request)}"
+    if any(mode.when.devices == "whole" for mode in backend.modes):
+        fix = f"{fix}, or {ask_for(WHOLE, request)}"
+    raise CannotExpressError("GPU305", message, fix)
+
+
+def _partition(request: GpuRequest, card: Card | None, backend: Backend, warnings: list[str]) -> GpuRequest:
+    """A share as the partition that has it, unless a mode serves it as a share."""
+    name = request.profile
+    if name is not None and name not in backend.profiles:
+        there = sorted(backend.profiles if card is None else backend.profiles & card.profiles.keys())
+        has = f"one of: {', '.join(there)}".replace("+", ".") if there else "another model"
+        raise CannotExpressError(
+            "GPU305", f"none of its cards has a partition {name}", f"ask for {has}", "gpu-profile"
+        )
+    if name is not None and card is not None:
+        partition(name, card)
+    served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
+    if request.devices != "part" or served:
+        return request
+    cut = cut_partition(request, card, backend)
+    if card is not None:
+        profile = card.profiles[cut.profile or ""]
+        memory = Fraction(profile.memory_slices, card.memory_slices)
+        compute = Fraction(100 * profile.compute_slices, card.compute_slices)
+        if request.memory_share != memory or request.cores != compute:
+            gives = f"{show_size(profile.memory)}, {profile.memory_slices}/{card.memory_slices} of the memory"
+            gives += f", {profile.compute_slices}/{card.compute_slices} of the compute of {card.model}"
+            warnings.append(f"{request} becomes {profile.name}: {gives}")
+    return cut
+
+
+# The verbs of a rule's values: from a request to the number that a back end takes, and from the number back.
+
+
+def express(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[int | None, str | None]:
+    """The whole number for a request, None if the key is to be left out; and a warning if it was rounded."""
+    if amount.what == "share" and amount.unit == 100 and request.devices == "part":
+        message = "it does not share devices here: one of its shares is a whole device"
+        raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
+    neutral = _neutral(amount, request, card)
+    if neutral is None:
+        if amount.absent is not None:
+            return None, None
+        key = f"gpu-{amount.what}" if amount.what in {"memory", "cores"} else "gpu"
+        example = {"gpu-memory": "8Gi", "gpu-cores": "30"}.get(key, "0.5")
+        raise CannotExpressError("GPU305", f"it needs to know {key} as well", f"add {pasteable(key, example)}")
+    above, below = neutral[0] * amount.unit.denominator, neutral[1] * amount.unit.numerator
+    if amount.fit:
+        number = next((option for option in amount.fit if option * below >= above), -1)
+    else:
+        number = -(-above // (below * amount.step)) * amount.step
+        if amount.round_up and amount.minimum is not None:
+            number = max(number, amount.minimum)
+    exact = number * below == above
+    low = number < (1 if amount.minimum is None else amount.minimum)
+    high = amount.maximum is not None and number > amount.maximum
+    if low or high or not (exact or amount.round_up or amount.fit):
+        raise _out_of_range(amount, Fraction(above, below), request)
+    warning = None
+    if not exact:
+        warning = f"{_written(amount, Fraction(above, below))} becomes {_written(amount, Fraction(number))}"
+    return number * (request.count if amount.per_total else 1), warning
+
+
+def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[int, int] | None:
+    """The amount in base units: devices, bytes (or percent) of memory, percent of compute; None if none is asked.
+
+    It is exact, as numerator and denominator: several times as fast as a Fraction.
+    """
+    if amount.what == "count":
+        return request.count, 1
+    if amount.what == "memory":
+        size = request.memory
+        if size is None and request.profile is not None:
+            size = partition(request.profile, _known(card, request)).memory
+        if size is not None:
+            return (100 * size, _known(card, request).memory) if amount.unit_name == PERCENT else (size, 1)
+        above, below = 1, 1
+        if request.memory_share is not None:
+            above, below = request.memory_share.as_integer_ratio()
+        elif request.devices != "whole" or amount.absent == "whole":
+            return None
+        return above * (100 if amount.unit_name == PERCENT else _known(card, request).memory), below
+    if amount.unit_name == TFLOPS:
+        percent = Fraction(100) if request.devices == "whole" else request.cores
+        if percent is None:
+            return None
+        if card is None or card.tflops is None:
+            message = f"how many TFLOPS {show(percent)}% of a card are depends on the card"
+            message += (
+                ", and nothing says which card it is" if card is None else f"; there is no figure for {card.model}"
+            )
+            raise CannotExpressError("GPU304", message, "add gpu-model", "gpu-cores")
+        return (percent * card.tflops / 100).as_integer_ratio()
+    if request.devices == "whole":
+        return 100, 1
+    if amount.what == "cores":
+        return None if request.cores is None else request.cores.as_integer_ratio()
+    # The part of a device, in percent, that has both the memory and the compute of a request.
+    memory_share = request.memory_share
+    if request.memory is not None:
+        memory_share = Fraction(request.memory, _known(card, request).memory)
+    if memory_share is None and request.cores is None:
+        return None
+    return max(100 * (memory_share or Fraction(0)), request.cores or Fraction(0)).as_integer_ratio()
+
+
+def _known(card: Card | None, request: GpuRequest) -> Card:
+    if card is not None:
+        return card
+    if request.memory is not None:
+        what, other = f"which part of a card {show_size(request.memory)} is", ask_for({"gpu": "0.5"}, request)
+    else:
+        what, other = f"how much memory {show(request.memory_share or 1)} of a card is", "add gpu-memory: 8Gi"
+    what = f"{what} depends on the card"
+    if len(request.models) > 1:
+        message = f"{what}, and {' and '.join(request.models)} have different memory"
+        fix = f"ask for gpu-model: {', '.join(request.models)}, or {other}"
+        raise CannotExpressError("GPU304", message, fix, "gpu-model")
+    message = f"{what}, and nothing says which card it is"
+    fix = f"add gpu-model, or {other}, or have the Cluster document name the card (device:)"
+    raise CannotExpressError("GPU304", message, fix)
+
+
+def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> CannotExpressError:
+    shown = str if amount.what == "count" else lambda value: _written(amount, Fraction(value))
+    key = {"memory": "gpu-memory", "cores": "gpu-cores"}.get(amount.what, "gpu")
+    if amount.what == "share" or (request.devices == "whole" and amount.what == "cores"):
+        key, shown = "gpu", lambda value: show(value * amount.unit / 100)
+    options = " or ".join(map(shown, near(amount, exact)))
+    reason = outside(amount, exact, lambda value: _written(amount, Fraction(value)))
+    fix = f"ask for {key}: {options}" if options else "ask for less"
+    if options and key == "gpu" and request.stated and key not in request.stated:
+        fix = ask_for({key: options.partition(" or ")[0]}, request)
+    return CannotExpressError("GPU305", f"{_written(amount, exact)} {reason}", fix, key)
+
+
+def _written(amount: Amount, value: Fraction) -> str:
+    """A value in the rule's unit, for people: `33%`, `4608Mi`, `1 device`."""
+    if amount.what == "count":
+        return f"{show(value)} device{'' if value == 1 else 's'}"
+    number, unit = value * amount.unit, "%"
+    if amount.what == "memory" and amount.unit_name != PERCENT:
+        if number.denominator == 1:
+            return show_size(number.numerator)
+        number, unit = number / MIB, "Mi"
+    text = show(number)
+    return f"{float(number):.2f}{unit}" if "/" in text else f"{text}{unit}"
+
+
+def in_bytes(request: GpuRequest, card: Card | None) -> Fraction | None:
+    """The bytes asked of each device, None without an amount; raises CannotExpressError if the card must be known."""
+    if request.memory is not None:
+        return Fraction(request.memory)
+    return None if request.memory_share is None else request.memory_share * _known(card, request).memory
+
+
+def admits(amount: Amount, value: Fraction) -> bool:
+    """Whether a rule could have written this value."""
+    if amount.lenient:
+        value = Fraction(_settled(amount, value))
+    if amount.fit:
+        return value in amount.fit
+    low = value >= (1 if amount.minimum is None else amount.minimum)
+    high = amount.maximum is None or value <= amount.maximum
+    return low and high and value.denominator == 1 and value % amount.step == 0
+
+
+def _settled(amount: Amount, value: Fraction) -> int:
+    """The value after the rounding of a back end that rounds up by itself; beyond its largest, the value itself."""
+    if amount.fit:
+        return next((option for option in amount.fit if option >= value), ceil(value))
+    return ceil(value / amount.step) * amount.step
+
+
+def outside(amount: Amount, value: Fraction, show_value: Callable[[int], str] = str) -> str:
+    """Why a rule could not have written a value."""
+    if amount.fit:
+        return f"is not one of {', '.join(map(show_value, amount.fit))}"
+    if amount.maximum is not None and value > amount.maximum:
+        return f"is more than {show_value(amount.maximum)}, the most it can express"
+    if amount.minimum is not None and value < amount.minimum:
+        return f"is less than {show_value(amount.minimum)}, the least it can express"
+    return f"is not a multiple of {show_value(amount.step)}" if amount.step > 1 else "is not a whole number"
+
+
+def near(amount: Amount, value: Fraction) -> list[int]:
+    """The possible values closest to an impossible one, below and above."""
+    options: Sequence[int] = amount.fit
+    if not options:
+        low = value // amount.step * amount.step
+        ends = [low, low + amount.step, amount.minimum or amount.step]
+        ends += [] if amount.maximum is None else [amount.maximum]
+        options = [option for option in ends if admits(amount, Fraction(option))]
+    below = max((option for option in options if option <= value), default=None)
+    above = min((option for option in options if option >= value), default=None)
+    return list(dict.fromkeys(option for option in (below, above) if option is not None))
+
+
+def as_text(output: Output, value: int) -> str:
+    """A value as the container's resources have it: digits, or `8Gi` if the rule writes quantities."""
+    if output.unit_name == QUANTITY:
+        return show_size(value)
+    return show(Fraction(value, 10**output.digits)) if output.digits else str(value)
+
+
+def as_fields(amount: Amount, value: int, count: int) -> dict[str, Any]:
+    """The fields of a GpuRequest for a value on a container, none for all of a device; the inverse of `express`."""
+    per_device = Fraction(value, count if amount.per_total else 1)
+    neutral = (_settled(amount, per_device) if amount.lenient else per_device) * amount.unit
+    if amount.what == "memory":
+        if amount.unit_name != PERCENT:
+            return {"memory": int(neutral)}
+        return {} if neutral == 100 else {"memory_share": neutral / 100}
+    if amount.what == "cores":
+        return {"tflops" if amount.unit_name == TFLOPS else "cores": neutral}
+    return {"memory_share": neutral / 100, "cores": neutral} if neutral < 100 else {}

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core import request
 from webhook.core.backends import read_back
-from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.forms.document import Problem, failing_examples
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.kube.fields import at

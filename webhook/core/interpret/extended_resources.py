@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from webhook.core.backends import amounts
+from webhook.core.backends import translate
 from webhook.core.interpret import locations
 from webhook.core.kube import quantity
 from webhook.core.kube.fields import Edit, Path, Put
@@ -206,7 +206,7 @@ def _legal(resource: Resource, amount: Fraction) -> set[int]:
     numbers = {
         number
         for output in outputs
-        for number in (amounts.near(output, amount) if isinstance(output, Amount) else [output.number])
+        for number in (translate.near(output, amount) if isinstance(output, Amount) else [output.number])
     }
     below, above = (
         [number for number in numbers if number < amount],

@@ -14,9 +14,9 @@ from typing import Final
 
 from webhook.core import request as requests
 from webhook.core.backends import cards, charge, read_back, translate
-from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.cards import Recognised
 from webhook.core.backends.charge import Measure
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.interpret import ContainerRequest, Interpretation, interpret
 from webhook.core.kube.pod import Pod

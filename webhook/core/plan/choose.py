@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.backends import read_back, translate
-from webhook.core.backends.amounts import CannotExpressError, as_text
-from webhook.core.backends.translate import Translation
+from webhook.core.backends.translate import CannotExpressError, Translation, as_text
 from webhook.core.forms.document import nearest
 from webhook.core.interpret import extended_resources
 from webhook.core.interpret.interpret import ContainerRequest
@@ -263,8 +262,7 @@ def _as_it_stands(demand: ContainerRequest, backend: Backend, rulebook: Rulebook
     request, mode = read_back.understand_or_advise(amounts, backend, demand.annotations, could_be)
     request = replace(request, models=models, placement=placement and placement.value)
     translate.check_cards(request, backend, rulebook)
-    translate.check_size(request, card, rulebook)
-    translate.check_selects(request, mode, backend, rulebook)
+    translate.check_mode(request, mode, card, backend, rulebook)
     if card is not None and mode.when.devices == "profile" and request.devices == "part":
         request = translate.cut_partition(request, card, backend)
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from webhook.core.backends import amounts, cards
-from webhook.core.backends.amounts import CannotExpressError
+from webhook.core.backends import cards, translate
 from webhook.core.backends.charge import charge
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.forms import labels
 from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_path, mapping, objects
 from webhook.core.kube.pod import (
@@ -45,8 +45,8 @@ def texts(output: Output, assignment: Assignment, rulebook: Rulebook) -> Sequenc
     request = assignment.request
     if not isinstance(output, Constant):
         if output.is_number:
-            number, _ = amounts.express(output, request, assignment.card)
-            return [] if number is None else [amounts.as_text(output, number)]
+            number, _ = translate.express(output, request, assignment.card)
+            return [] if number is None else [translate.as_text(output, number)]
         values = _words(output.what, output.form, assignment, rulebook)
         return [text for value in values for text in output.values.get(value, (value,))]
     filled: list[str] = []

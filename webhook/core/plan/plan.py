@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from webhook.core.backends.amounts import as_text
-from webhook.core.backends.translate import find_card
+from webhook.core.backends.translate import as_text, find_card
 from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import MOST, ContainerRequest, Interpretation, interpret
 from webhook.core.kube import quantity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from webhook.core.backends.amounts import as_text
+from webhook.core.backends.translate import as_text
 from webhook.core.decision import Decision, denied
 from webhook.core.plan import inject
 from webhook.core.plan.choose import Assignment

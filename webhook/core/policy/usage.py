@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from webhook.core.backends.amounts import CannotExpressError
 from webhook.core.backends.charge import Measure, counted
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.interpret import (
     ContainerRequest,
