@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, KeysView, Mapping
+from collections.abc import Callable, Collection, Iterable, KeysView
 from math import inf
 from time import monotonic
 from typing import Final
@@ -19,15 +19,22 @@ from webhook.core.policy import membership, usage
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger
 from webhook.core.quota.settlement import Settlement, Step, View, ViewedPod
-from webhook.core.quota.tally import Tally
-from webhook.core.rules.tenant_policy import Quota, Tenancy, TenantPolicy
+from webhook.core.rules.tenant_policy import Tenancy, TenantPolicy
 from webhook.files.rule_files import ReloadedRules
 
-# Follows the pods of the cluster into the settler's view: what each of them holds.
+PODS: Final = "/api/v1/pods"
+
+RETRY_SECONDS: Final = 0.2
+"""Until a settlement is retried that waits for something of which no watch tells."""
+
+TRIES: Final = 50
+"""How often a settlement is tried against other writers of the ledger, before the tenant goes back to the queue."""
+
+log = logging.getLogger(__name__)
 
 
 class Pods(Handler[ViewedPod]):
-    """Handles what a follower tells of pods.
+    """Follows the pods of the cluster into the settler's view: what each of them holds.
 
     `touched` is told the namespace in which other amounts are held now; None: maybe in all of them.
     """
@@ -38,16 +45,13 @@ class Pods(Handler[ViewedPod]):
 
     def keep(self, raw: Object) -> ViewedPod:
         """What the settlement has to know of a pod."""
-        metadata = raw["metadata"]
-        return ViewedPod(metadata["uid"], metadata["namespace"], metadata["name"], self._amount(raw))
-
-    def _amount(self, raw: Object) -> Tally:
-        rulebook = self._rules.rulebook
-        if rulebook is None or not pod.live(raw):
-            return tally.NOTHING
-        if self._counter is None or self._counter.rulebook is not rulebook:
-            self._counter = usage.Counter(rulebook)
-        return self._counter.held(raw).tally
+        metadata, rulebook = raw["metadata"], self._rules.rulebook
+        amount = tally.NOTHING
+        if rulebook is not None and pod.live(raw):
+            if self._counter is None or self._counter.rulebook is not rulebook:
+                self._counter = usage.Counter(rulebook)
+            amount = self._counter.held(raw).tally
+        return ViewedPod(metadata["uid"], metadata["namespace"], metadata["name"], amount)
 
     def listed(self, kept: list[ViewedPod], version: int) -> None:
         """All pods there are."""
@@ -56,17 +60,15 @@ class Pods(Handler[ViewedPod]):
 
     def updated(self, kept: ViewedPod, version: int) -> None:
         """A pod was added or changed."""
-        before = self._view.held(kept.namespace)
-        self._view.saw(kept, version)
-        self._compare(before, kept.namespace)
+        self._change(kept.namespace, lambda: self._view.saw(kept, version))
 
     def deleted(self, kept: ViewedPod, version: int) -> None:
         """A pod was deleted."""
-        before = self._view.held(kept.namespace)
-        self._view.lost(kept.uid, version)
-        self._compare(before, kept.namespace)
+        self._change(kept.namespace, lambda: self._view.lost(kept.uid, version))
 
-    def _compare(self, before: Tally, namespace: str) -> None:
+    def _change(self, namespace: str, change: Callable[[], None]) -> None:
+        before = self._view.held(namespace)
+        change()
         if before != self._view.held(namespace):
             self._touched(namespace)
 
@@ -75,11 +77,11 @@ class Pods(Handler[ViewedPod]):
         self._view.reached(version)
 
 
-# Which tenant's ledger counts which namespace, as the policies say now.
-
-
 class Namespaces:
-    """The namespaces of a cluster by tenant; tells the settlement which of them may hold pods without reservation."""
+    """Which tenant's ledger counts which namespace, as the policies say now.
+
+    Tells the settlement which of them may hold pods without reservation.
+    """
 
     def __init__(self, settlement: Settlement, grace: float) -> None:
         self._settlement, self._grace = settlement, grace
@@ -129,35 +131,33 @@ class Namespaces:
 
     def sort(self, tenancy: Tenancy, exempt: Collection[str]) -> set[str]:
         """Assign every namespace anew; the tenants that have another quota or other namespaces now."""
-        before = self._claims()
+        before = {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
         self._quotas = {policy.name: policy for policy in tenancy.policies if policy.quota is not None}
-        owners = {name: None if name in exempt else self._owner(name, tenancy) for name in tenancy.labels}
-        self._wanted = {name: set() for name in self._quotas}
-        for namespace, tenant in owners.items():
+        wanted: dict[str, set[str]] = {name: set() for name in self._quotas}
+        self._tenants = {}
+        for namespace in tenancy.labels:
+            owners = None if namespace in exempt else membership.member(namespace, tenancy)
+            tenant = None
+            if owners and owners.policy:
+                tenant = owners.policy.name if owners.policy.name in wanted else None
+            elif owners:  # of several policies that claim it, the one that counts it goes on
+                counting = (name for name in (rival.name for rival in owners.rivals) if name in wanted)
+                tenant = next((name for name in counting if namespace in self._wanted.get(name, ())), None)
             if tenant is None:
                 self._settlement.open(namespace, monotonic())
             else:
-                self._wanted[tenant].add(namespace)
-        self._tenants = {namespace: tenant for namespace, tenant in owners.items() if tenant is not None}
-        after = self._claims()
+                self._tenants[namespace] = tenant
+                wanted[tenant].add(namespace)
+        self._wanted = wanted
+        after = {name: (policy.quota, wanted[name]) for name, policy in self._quotas.items()}
         return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-
-    def _claims(self) -> Mapping[str, tuple[Quota | None, set[str]]]:
-        return {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
-
-    def _owner(self, namespace: str, tenancy: Tenancy) -> str | None:
-        owners = membership.member(namespace, tenancy)
-        for policy in (owners.policy,) if owners.policy else owners.rivals:
-            if policy.quota is not None and (owners.policy or namespace in self._wanted.get(policy.name, ())):
-                return policy.name
-        return None
-
-
-# Names that are due now or later, each once: what Kubernetes controllers call a work queue.
 
 
 class WorkQueue:
-    """Belongs to one event loop; times are of the monotonic clock, in seconds."""
+    """Names that are due now or later, each once, as controllers of Kubernetes have it.
+
+    Belongs to one event loop; times are of the monotonic clock, in seconds.
+    """
 
     def __init__(self) -> None:
         self._now: set[str] = set()
@@ -198,20 +198,6 @@ class WorkQueue:
         return sorted(due)
 
 
-# Brings the ledger of one tenant up to date: reads, lists and compare-and-swaps, as `Settlement.step` says.
-
-PODS: Final = "/api/v1/pods"
-
-RETRY_SECONDS: Final = 0.2
-"""Until a settlement is retried that waits for something of which no watch tells."""
-
-TRIES: Final = 50
-"""How often a settlement is tried against other writers of the ledger, before the tenant goes back to the queue."""
-
-
-log = logging.getLogger(__name__)
-
-
 class Reconciler:
     """Settles tenants, and remembers their ledgers.
 
@@ -241,7 +227,10 @@ class Reconciler:
             policy = self._namespaces.policy(tenant)
             if policy is None and not versioned.version:
                 return
-            step = self._step(tenant, policy)
+            hard = policy.quota.hard if policy and policy.quota else tally.NOTHING
+            step = self._settlement.step(tenant, hard, self._namespaces.of(tenant), monotonic())
+            if step.wake is not None:
+                self._queue.add_at(tenant, step.wake)
             if step.get or step.roll or step.newest or step.look - tenants:
                 tenants |= step.look
                 await self._look(tenant, versioned.ledger, step)
@@ -258,19 +247,10 @@ class Reconciler:
                 return
         self._queue.add_at(tenant, monotonic() + RETRY_SECONDS)
 
-    def _step(self, tenant: str, policy: TenantPolicy | None) -> Step:
-        """The next step of a tenant, which also has its turn when the step says."""
-        hard = policy.quota.hard if policy and policy.quota else tally.NOTHING
-        step = self._settlement.step(tenant, hard, self._namespaces.of(tenant), monotonic())
-        if step.wake is not None:
-            self._queue.add_at(tenant, step.wake)
-        return step
-
     def _learn(self, tenant: str, versioned: Versioned) -> None:
         """Take over a ledger as it is now; a tenant that waits for a namespace which has left it has its turn."""
-        before = self.ledgers.pop(tenant, Ledger())
+        before, after = self.ledgers.pop(tenant, Ledger()), versioned.ledger
         # Log what became of a ledger that cannot be read as a whole.
-        after = versioned.ledger
         for problem in (*after.problems, *map(shown, after.unread)):
             if problem not in (*before.problems, *map(shown, before.unread)):
                 log.warning(
@@ -282,13 +262,13 @@ class Reconciler:
             log.warning("tenant %s: pods of %s were admitted and never stored (%d)", tenant, key, after.suspects[key])
         if before.unread and not after.unread:
             log.warning("TenantUsage %s: the lines that could not be read are removed", tenant)
-        self._settlement.read(tenant, versioned.ledger if versioned.version else None, monotonic())
+        self._settlement.read(tenant, after if versioned.version else None, monotonic())
         self._versions[tenant] = versioned.version
         if versioned.version:
-            self.ledgers[tenant] = versioned.ledger
+            self.ledgers[tenant] = after
         else:
             self.settled_at.pop(tenant, None)
-        left = {*before.held, *before.joining} - {*versioned.ledger.held, *versioned.ledger.joining}
+        left = {*before.held, *before.joining} - {*after.held, *after.joining}
         self._queue.add(filter(None, map(self._namespaces.tenant, left)))
 
     async def _write(self, tenant: str, step: Step, versioned: Versioned, *, unlimited: bool) -> bool:

@@ -22,7 +22,6 @@ from webhook.cluster.client import Api, ApiError
 from webhook.cluster.follower import Collection, Follower
 from webhook.cluster.ledgers import COLLECTION
 from webhook.cluster.policies import Policies, PolicyStatus
-from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import settlement, stored
 from webhook.core.quota.ledger import Ledger
 from webhook.core.quota.settlement import Settlement, View
@@ -31,17 +30,40 @@ from webhook.files.rule_files import ReloadedRules
 from webhook.settler.reconciler import PODS, RETRY_SECONDS, Namespaces, Pods, Reconciler, WorkQueue
 from webhook.telemetry import logs, metrics
 
-# Finds ledgers whose view is later than this settler's, written by one that has seen more and is gone.
-
 LOOK_SECONDS: Final = 0.5
-"""Between two looks; a settler may be behind for so long while a request waits for its refusal."""
+"""Between two looks for lag; a settler may be behind for so long while a request waits for its refusal."""
 
 CALM_SECONDS: Final = 5.0
 """The same where no request waits, but reservations without a pod may be left, or a limit to be changed."""
 
+LINE_BYTES: Final = 4096
+READ_SECONDS: Final = 5.0
+STALLED_SECONDS: Final = 120.0
+"""A settler that has heard nothing of pods for so long does not work; a restart does no harm."""
+
+WATCH_SECONDS: Final = 20.0
+"""How long a watch of pods goes on before it is begun anew: one that is dead is found out, and `as_of` moves."""
+
+PAUSE_SECONDS: Final = 0.05
+"""Between something that happened and its settlement: what happens together is settled together."""
+
+SOON_SECONDS: Final = 0.25
+"""From a pod that came or went, or a reservation, to its settlement, where no request waits for one: while pods come
+one after the other, their ledger is left to the replicas that reserve in it."""
+
+LATER_SECONDS: Final = 1.0
+"""Until a settlement is retried that failed."""
+
+AT_ONCE: Final = 8
+
+log = logging.getLogger(__name__)
+
 
 class Lag:
-    """Since when which ledgers are ahead of the view, and when pods were last to be listed because of it."""
+    """Finds ledgers whose view is later than this settler's, written by one that has seen more and is gone.
+
+    It knows since when which are ahead, and when pods were last to be listed because of it.
+    """
 
     def __init__(self, ledgers: Mapping[str, Ledger], view: View, pods: Follower[Any]) -> None:
         self._ledgers, self._view, self._pods = ledgers, view, pods
@@ -64,14 +86,6 @@ class Lag:
         return True
 
 
-# What a settler tells of itself over HTTP: `/metrics` for Prometheus, `/healthz` for the kubelet.
-
-LINE_BYTES: Final = 4096
-READ_SECONDS: Final = 5.0
-STALLED_SECONDS: Final = 120.0
-"""A settler that has heard nothing of pods for so long does not work; a restart does no harm."""
-
-
 class Source(Protocol):
     """The settler that the page is about."""
 
@@ -89,69 +103,45 @@ class Source(Protocol):
 
 
 async def answer_page(settler: Source, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer one request, and close."""
+    """Answer one request, and close: `/metrics` for Prometheus, `/healthz` for the kubelet."""
     with contextlib.suppress(OSError, TimeoutError, ValueError):
-        line = await asyncio.wait_for(reader.readline(), READ_SECONDS)
-        status, body = _page(settler, line[:LINE_BYTES])
+        line = (await asyncio.wait_for(reader.readline(), READ_SECONDS))[:LINE_BYTES]
+        status, body = "200 OK", b"ok\n"
+        if line.startswith(b"GET /metrics "):
+            body = metrics.page(_lines(settler, monotonic()))
+        elif not line.startswith(b"GET /healthz "):
+            status, body = "404 Not Found", b"there are /metrics and /healthz\n"
+        elif monotonic() - settler.heard_at > STALLED_SECONDS:
+            status, body = "503 Service Unavailable", b"nothing was heard of pods for too long\n"
         head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n"
         writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
         await writer.drain()
     writer.close()
 
 
-def _page(settler: Source, line: bytes) -> tuple[str, bytes]:
-    if line.startswith(b"GET /metrics "):
-        return "200 OK", metrics.page(_lines(settler, monotonic()))
-    if not line.startswith(b"GET /healthz "):
-        return "404 Not Found", b"there are /metrics and /healthz\n"
-    if monotonic() - settler.heard_at > STALLED_SECONDS:
-        return "503 Service Unavailable", b"nothing was heard of pods for too long\n"
-    return "200 OK", b"ok\n"
-
-
 def _lines(settler: Source, now: float) -> Iterator[str]:
     labels, counted = ("tenant", "what"), settler.reconciler
-    used = {(name, key): amount for name, ledger in counted.ledgers.items() for key, amount in ledger.used.items()}
-    hard = {(name, key): amount for name, ledger in counted.ledgers.items() for key, amount in ledger.hard.items()}
-    pending: dict[metrics.Labels, float] = {(name,): len(ledger.pending) for name, ledger in counted.ledgers.items()}
+    used: dict[metrics.Labels, float] = {}
+    hard: dict[metrics.Labels, float] = {}
+    pending: dict[metrics.Labels, float] = {}
+    for name, ledger in counted.ledgers.items():
+        used |= {(name, key): float(amount) for key, amount in ledger.used.items()}
+        hard |= {(name, key): float(amount) for key, amount in ledger.hard.items()}
+        pending[(name,)] = len(ledger.pending)
     age: dict[metrics.Labels, float] = {(name,): round(now - at, 3) for name, at in counted.settled_at.items()}
-    yield from metrics.family("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, _plain(used))
-    yield from metrics.family("tenant_hard", "What a tenant may use at most.", labels, _plain(hard))
-    yield from metrics.family("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
-    yield from metrics.family("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
     left: dict[metrics.Labels, float] = {
         (exemption.name,): round(exemption.expires - time()) for exemption in settler.tenancy.exemptions
     }
-    yield from metrics.family("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
     heard = round(now - settler.heard_at, 3)
+    yield from metrics.family("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, used)
+    yield from metrics.family("tenant_hard", "What a tenant may use at most.", labels, hard)
+    yield from metrics.family("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
+    yield from metrics.family("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
+    yield from metrics.family("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
     yield from metrics.family("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
     yield from metrics.family("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
     yield from metrics.rulebook(settler.digest)
     yield from metrics.family("settle_conflicts_total", "Writes that came too late.", (), {(): counted.conflicts})
-
-
-def _plain(amounts: dict[tuple[str, str], Fraction]) -> dict[tuple[str, ...], float]:
-    return {key: float(amount) for key, amount in amounts.items()}
-
-
-# `gpu-webhook settle`: counts what every tenant uses, and writes it into the ledgers. A process of its own.
-
-WATCH_SECONDS: Final = 20.0
-"""How long a watch of pods goes on before it is begun anew: one that is dead is found out, and `as_of` moves."""
-
-PAUSE_SECONDS: Final = 0.05
-"""Between something that happened and its settlement: what happens together is settled together."""
-
-SOON_SECONDS: Final = 0.25
-"""From a pod that came or went, or a reservation, to its settlement, where no request waits for one: while pods come
-one after the other, their ledger is left to the replicas that reserve in it."""
-
-LATER_SECONDS: Final = 1.0
-"""Until a settlement is retried that failed."""
-
-AT_ONCE: Final = 8
-
-log = logging.getLogger(__name__)
 
 
 class Settler:
@@ -234,7 +224,9 @@ class Settler:
             return
         if unknown := stored.unknown((raw or {}).get("status")):
             log.warning("TenantUsage %s has what nothing here reads, and loses it: %s", tenant, ", ".join(unknown))
-        if raw is None or _urgent(raw.get("status") or {}):
+        status = (raw or {}).get("status") or {}
+        # A request that would be refused waits for the settlement, or a namespace, or the ledger is new or gone.
+        if status.get("recount") != status.get("recounted") or status.get("joining") or not status.get("view"):
             self._queue.add([tenant])
         else:
             self._queue.add_at(tenant, monotonic() + SOON_SECONDS)
@@ -282,11 +274,6 @@ class Settler:
             self._queue.add_at(tenant, monotonic() + LATER_SECONDS)
         finally:
             del self._settling[tenant]
-
-
-def _urgent(status: Mapping[str, object]) -> bool:
-    """Whether a request waits for a ledger's settlement that would be refused, or a namespace."""
-    return bool(status.get("recount") != status.get("recounted") or status.get("joining") or not status.get("view"))
 
 
 def settle(directory: Path, bind: tuple[str, int], grace: float) -> int:

@@ -31,8 +31,17 @@ class Lines:
 
     def __init__(self, descriptor: int) -> None:
         self.dropped = 0
-        self._descriptor = _never_blocking(descriptor)
         self._torn = False
+        self._descriptor = descriptor
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return  # a regular file never blocks
+        # O_NONBLOCK belongs to the open file, which this process shares with its parent: setting it there would
+        # change a shell's terminal. Opening the pipe anew through /proc gives an open file of its own. A socket
+        # cannot be opened so.
+        try:
+            self._descriptor = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            os.set_blocking(descriptor, False)
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Write one line, or count it as dropped."""
@@ -46,21 +55,6 @@ class Lines:
             return
         self._torn = written < len(line)  # possible beyond PIPE_BUF; the next line begins afresh
         self.dropped += self._torn
-
-
-def _never_blocking(descriptor: int) -> int:
-    """A descriptor of the same pipe or terminal that does not block; a regular file never does.
-
-    O_NONBLOCK belongs to the open file, which this process shares with its parent: setting it there would change a
-    shell's terminal. Opening the pipe anew through /proc gives an open file of its own. A socket cannot be opened so.
-    """
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    try:
-        return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        os.set_blocking(descriptor, False)
-        return descriptor
 
 
 def decision_line(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final
 
 from webhook.core.decision import Decision
@@ -17,23 +17,8 @@ from webhook.core.decision import Decision
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 BOUNDS: Final = (
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-)
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
+)  # fmt: skip
 """Upper bounds in seconds, from the review of a pod without a GPU to the longest timeout of a webhook."""
 
 LEDGER_EVENTS: Final = ("drawn", "conflict", "error", "recount")
@@ -57,7 +42,7 @@ class Histogram:
 
 
 class Metrics:
-    """What this process has counted since it started; `_lines` says what each is, and by which labels."""
+    """What this process has counted since it started; `render` says what each is, and by which labels."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.reviews: Counter[Labels] = Counter()
@@ -88,11 +73,6 @@ class Metrics:
                 self.translations[(backend,)] += 1
 
 
-def render(metrics: Metrics, digest: str) -> bytes:
-    """The page; `digest` is that of the rulebook in use, empty if there is none."""
-    return page(_lines(metrics, digest))
-
-
 def page(lines: Iterable[str]) -> bytes:
     """The lines as the bytes of a page."""
     return ("\n".join(lines) + "\n").encode()
@@ -100,29 +80,10 @@ def page(lines: Iterable[str]) -> bytes:
 
 def family(name: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Iterator[str]:
     """The lines of a counter, if its name ends in `_total`, or a gauge; `values` is by the values of its labels."""
-    yield from _head(name, "counter" if name.endswith("_total") else "gauge", text)
+    yield f"# HELP gpu_webhook_{name} {text}"
+    yield f"# TYPE gpu_webhook_{name} {'counter' if name.endswith('_total') else 'gauge'}"
     for key in sorted(values):
         yield f"gpu_webhook_{name}{_braced(labels, key)} {+values[key]}"
-
-
-def _lines(metrics: Metrics, digest: str) -> Iterator[str]:
-    labels = ("path", "operation", "decision", "code")
-    yield from family("reviews_total", "Reviews answered.", labels, metrics.reviews)
-    yield from family("violations_total", "Violations reported.", ("code",), metrics.violations)
-    labels = ("tenant", "rule", "code", "action")
-    yield from family("findings_total", "What policies had to say about pods.", labels, metrics.findings)
-    yield from family("translations_total", "Containers translated.", ("backend",), metrics.translations)
-    yield from _histogram("review_seconds", "Decoding, deciding and encoding one review.", metrics.seconds)
-    yield from _histogram("reservation_seconds", "Waiting for the ledger.", {"validate": metrics.reservation_seconds})
-    yield from family("ledger_events_total", "What happened with ledgers.", ("event",), metrics.ledger)
-    yield from family("refused_requests_total", "Requests refused as HTTP.", ("status",), metrics.refused)
-    yield from family("dropped_total", "Connections and bodies not waited for.", ("why", "what"), metrics.dropped)
-    yield from _single("connections", "Connections held now.", metrics.connections)
-    yield from family("reloads_total", "Reloads of changed files.", ("what", "result"), metrics.reloads)
-    ends: Mapping[Labels, float] = {("served",): metrics.certificate_expiry}
-    yield from family("certs_expiry_timestamp_seconds", "When certificates end.", ("certificate",), ends)
-    yield from _single("log_lines_dropped_total", "Lines nobody read in time.", metrics.lines_dropped)
-    yield from rulebook(digest)
 
 
 def rulebook(digest: str) -> Iterator[str]:
@@ -130,14 +91,34 @@ def rulebook(digest: str) -> Iterator[str]:
     yield from family("rulebook", "The rulebook in use; 0 if there is none.", ("digest",), {(digest,): bool(digest)})
 
 
-def _single(name: str, text: str, value: int) -> Iterator[str]:
-    return family(name, text, (), {(): value})
+def render(metrics: Metrics, digest: str) -> bytes:
+    """The page; `digest` is that of the rulebook in use, empty if there is none."""
+    ends: Mapping[Labels, float] = {("served",): metrics.certificate_expiry}
+    reviewed, tenancy = ("path", "operation", "decision", "code"), ("tenant", "rule", "code", "action")
+    families = (
+        family("reviews_total", "Reviews answered.", reviewed, metrics.reviews),
+        family("violations_total", "Violations reported.", ("code",), metrics.violations),
+        family("findings_total", "What policies had to say about pods.", tenancy, metrics.findings),
+        family("translations_total", "Containers translated.", ("backend",), metrics.translations),
+        _histogram("review_seconds", "Decoding, deciding and encoding one review.", metrics.seconds),
+        _histogram("reservation_seconds", "Waiting for the ledger.", {"validate": metrics.reservation_seconds}),
+        family("ledger_events_total", "What happened with ledgers.", ("event",), metrics.ledger),
+        family("refused_requests_total", "Requests refused as HTTP.", ("status",), metrics.refused),
+        family("dropped_total", "Connections and bodies not waited for.", ("why", "what"), metrics.dropped),
+        family("connections", "Connections held now.", (), {(): metrics.connections}),
+        family("reloads_total", "Reloads of changed files.", ("what", "result"), metrics.reloads),
+        family("certs_expiry_timestamp_seconds", "When certificates end.", ("certificate",), ends),
+        family("log_lines_dropped_total", "Lines nobody read in time.", (), {(): metrics.lines_dropped}),
+        rulebook(digest),
+    )
+    return page(chain.from_iterable(families))
 
 
 def _histogram(name: str, text: str, histograms: Mapping[str, Histogram]) -> Iterator[str]:
-    yield from _head(name, "histogram", text)
+    yield f"# HELP gpu_webhook_{name} {text}"
+    yield f"# TYPE gpu_webhook_{name} histogram"
+    bounds = [*map(str, BOUNDS), "+Inf"]
     for path, histogram in histograms.items():
-        bounds = [*map(str, BOUNDS), "+Inf"]
         counts = list(accumulate(histogram.buckets))
         for bound, count in zip(bounds, counts, strict=True):
             yield f"gpu_webhook_{name}_bucket{_braced(('path', 'le'), (path, bound))} {count}"
@@ -145,16 +126,8 @@ def _histogram(name: str, text: str, histograms: Mapping[str, Histogram]) -> Ite
         yield f"gpu_webhook_{name}_count{_braced(('path',), (path,))} {counts[-1]}"
 
 
-def _head(name: str, kind: str, text: str) -> Iterator[str]:
-    yield f"# HELP gpu_webhook_{name} {text}"
-    yield f"# TYPE gpu_webhook_{name} {kind}"
-
-
 def _braced(labels: Labels, values: Labels) -> str:
-    pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True))
+    """Labels with their values; backslash, quote and line feed are escaped, as the exposition format requires."""
+    escaped = [value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for value in values]
+    pairs = ",".join(f'{label}="{value}"' for label, value in zip(labels, escaped, strict=True))
     return f"{{{pairs}}}" if pairs else ""
-
-
-def _escaped(value: str) -> str:
-    """A label value with backslash, quote and line feed escaped, as the exposition format requires."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -28,7 +28,13 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.files.rule_files import RULES_SECONDS, ReloadedRules
 from webhook.telemetry import logs
 
-# The kinds of objects that the watcher follows: where each is, what is remembered of it, and what is written.
+PAUSE_SECONDS: Final = 0.2
+"""Between two writings: a pool that grows by a hundred nodes is not a hundred readings for the server."""
+
+LONGEST_BACKOFF: Final = 30.0
+"""How often a kind is looked for that the cluster does not have, or does not let us read."""
+
+log = logging.getLogger(__name__)
 
 
 class Kind(NamedTuple):
@@ -72,8 +78,9 @@ def claims(kind: ObjectKind) -> Kind:
 
 
 def _claim(raw: Object) -> Object:
-    named = {key: raw["metadata"][key] for key in ("namespace", "name") if key in raw["metadata"]}
-    return {"metadata": named, **{key: value for key, value in raw.items() if key not in _NEVER_READ}}
+    never_read = {"apiVersion", "kind", "metadata", "status"}
+    metadata = {key: raw["metadata"][key] for key in ("namespace", "name") if key in raw["metadata"]}
+    return {"metadata": metadata, **{key: value for key, value in raw.items() if key not in never_read}}
 
 
 def written(kind: Kind, kept: Iterable[Object], rulebook: Rulebook) -> list[Object]:
@@ -82,20 +89,6 @@ def written(kind: Kind, kept: Iterable[Object], rulebook: Rulebook) -> list[Obje
         return list(kept)
     labels = cards.labels(rulebook)
     return [*filter(None, (inventory.pruned(node, labels, rulebook) for node in kept))]
-
-
-_NEVER_READ: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
-
-
-# `gpu-webhook watch`: keeps a small file of what the rules read of a cluster, for the admission server beside it.
-
-PAUSE_SECONDS: Final = 0.2
-"""Between two writings: a pool that grows by a hundred nodes is not a hundred readings for the server."""
-
-LONGEST_BACKOFF: Final = 30.0
-"""How often a kind is looked for that the cluster does not have, or does not let us read."""
-
-log = logging.getLogger(__name__)
 
 
 class Watched(Collection):
@@ -151,18 +144,15 @@ class Watcher:
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            await self._keep(tasks)
-
-    async def _keep(self, tasks: asyncio.TaskGroup) -> None:
-        owed = False
-        while True:
-            if self._rules.refresh() or self._changed.is_set() or owed:
-                self._changed.clear()  # before the objects are looked at: a later change is seen the next time
-                self._follow(self._rules.rulebook, tasks)
-                owed = not self._write()
-            await asyncio.sleep(PAUSE_SECONDS)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), RULES_SECONDS)
+            owed = False
+            while True:
+                if self._rules.refresh() or self._changed.is_set() or owed:
+                    self._changed.clear()  # before the objects are looked at: a later change is seen the next time
+                    self._follow(self._rules.rulebook, tasks)
+                    owed = not self._write(self._rules.rulebook)
+                await asyncio.sleep(PAUSE_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), RULES_SECONDS)
 
     def _follow(self, rulebook: Rulebook | None, tasks: asyncio.TaskGroup) -> None:
         """Begin to follow what the rules ask for, and leave what they no longer do."""
@@ -179,19 +169,24 @@ class Watcher:
                 follower = Follower(self._api, kind.paths, watched, longest_backoff=LONGEST_BACKOFF)
                 self._watched[name] = watched, tasks.create_task(follower.run())
 
-    def _write(self) -> bool:
-        """Write the file if it should be another one; False: a retry is owed."""
-        content = self._content(self._rules.rulebook)
-        if content is None or content == self._written:
+    def _write(self, rulebook: Rulebook | None) -> bool:
+        """Write the file if it should be another one, and all is known that belongs into it; False: retry later."""
+        watched = [raw for raw, _ in self._watched.values()]
+        if rulebook is None or not all(raw.settled for raw in watched):
+            return True
+        present = [(raw.kind, raw.present) for raw in watched]
+        objects = {kind.name: written(kind, there, rulebook) for kind, there in present if there is not None}
+        content = orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
+        if content == self._written:
             return True
         try:
             # Write a file whole or not at all: a reader never sees a half.
             file = self._file
             handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
             try:
-                with os.fdopen(handle, "wb") as written:
-                    written.write(content)
-                    os.fchmod(written.fileno(), 0o644)
+                with os.fdopen(handle, "wb") as new:
+                    new.write(content)
+                    os.fchmod(new.fileno(), 0o644)
                 Path(name).replace(file)
             except BaseException:
                 Path(name).unlink(missing_ok=True)
@@ -202,15 +197,6 @@ class Watcher:
         self._written = content
         log.info("%s written: %d bytes", self._file, len(content))
         return True
-
-    def _content(self, rulebook: Rulebook | None) -> bytes | None:
-        """The file as it should be; None until everything is known that belongs into it."""
-        watched = [raw for raw, _ in self._watched.values()]
-        if rulebook is None or not all(raw.settled for raw in watched):
-            return None
-        present = [(raw.kind, raw.present) for raw in watched]
-        objects = {kind.name: written(kind, there, rulebook) for kind, there in present if there is not None}
-        return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def watch(directory: Path, file: Path) -> int:
