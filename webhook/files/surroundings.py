@@ -36,13 +36,11 @@ def read(file: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         raise SurroundingsError(f"{file}: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
         raise SurroundingsError(f"{file} is not JSON: {error}") from None
-    if not isinstance(objects, dict) or not all(map(_is_objects, objects.values())):
+    if not isinstance(objects, dict) or not all(
+        isinstance(kept, list) and all(isinstance(raw, dict) for raw in kept) for kept in objects.values()
+    ):
         raise SurroundingsError(f"{file} is not what `gpu-webhook watch` writes: an object of lists of objects")
     return objects
-
-
-def _is_objects(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(raw, dict) for raw in value)
 
 
 def around(rulebook: Rulebook, file: Path) -> Rulebook:

@@ -126,9 +126,8 @@ class Node:
     def elements(self) -> list[Node]:
         """The elements of a list, with their key paths filled in; raises DocumentError for another type."""
         if not isinstance(self.value, list):
-            hint = (
-                f'; write ["{self.value}"]' if isinstance(self.value, str) and len(self.value) < LONGEST_WORD else ""
-            )
+            short = isinstance(self.value, str) and len(self.value) < LONGEST_WORD
+            hint = f'; write ["{self.value}"]' if short else ""
             raise self.problem(f"has to be a list, not {kind(self.value)}{hint}")
         return [Node(node.value, node.at, f"{self.path}[{i}]", node.keys) for i, node in enumerate(self.value)]
 
