@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from webhook.core import request
@@ -16,8 +15,7 @@ from webhook.core.backends import read_back
 from webhook.core.backends.translate import CannotExpressError
 from webhook.core.forms.document import Problem, failing_examples
 from webhook.core.interpret import extended_resources, locations
-from webhook.core.kube.fields import at
-from webhook.core.kube.fields import field_path as path_of
+from webhook.core.kube.fields import at, field_path
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import QuantityError, show, show_size, shown
 from webhook.core.request import ASKING, Devices, FieldValue
@@ -36,7 +34,7 @@ class Reference(NamedTuple):
     """A claim that the pod names for a container, with the path of its name."""
 
     source: ClaimSource
-    said: FieldValue
+    wording: FieldValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +54,20 @@ def named(pod: Pod, rulebook: Rulebook) -> Iterator[tuple[str, Reference | Viola
     """The claims that annotations name, each with the container it is for."""
     for source in rulebook.sources:
         for key, text in pod.annotations.items():
-            for prefix in source.prefixes if key.startswith(source.prefixes) else ():
+            if not key.startswith(source.prefixes):
+                continue
+            path = ("metadata", "annotations", key)
+            reference: Reference | Violation
+            if isinstance(text, str):
+                try:
+                    reference = Reference(source, FieldValue(request.claim(text), field_path(path), text))
+                except QuantityError as error:
+                    reference = locations.misread(path, source.claims.kind, error)
+            else:
+                reference = locations.no_string(text, path)
+            for prefix in source.prefixes:
                 if key.startswith(prefix):
-                    yield key.removeprefix(prefix), _reference(source, key, text)
-
-
-def _reference(source: ClaimSource, key: str, text: Any) -> Reference | Violation:
-    path = ("metadata", "annotations", key)
-    if not isinstance(text, str):
-        return locations.no_string(text, path)
-    try:
-        return Reference(source, FieldValue(request.claim(text), path_of(path), text))
-    except QuantityError as error:
-        return locations.misread(path, source.claims.kind, error)
+                    yield key.removeprefix(prefix), reference
 
 
 def claim_of_pod(
@@ -84,21 +83,22 @@ def claim_of_pod(
     `general` are keys for the whole pod, `own` those for the container alone. Raises Refusal.
     """
     word = own.get(CLAIM) or general.get(CLAIM)
-    if word is None and not references:
-        return None
     read = None if own.keys().isdisjoint({*ASKING} - {CLAIM}) else pod.annotations.get(locations.claimed(container))
     by_word = False
     if word is not None:
         source = _source(word.value, pod, rulebook)
         by_word = source is not None or word.value == read
         references = [*references, *([Reference(source, word)] if source else ())]
+    if not references:
+        return Claim(by_word=by_word) if by_word else None
+    first = references[0]
     for other in references[1:]:
-        if other.said.value != references[0].said.value:
-            raise Refusal(locations.contradiction("claim", references[0].said, other.said))
-    if not references or references[0].said.value == read:
-        return Claim(by_word=by_word) if references or by_word else None
-    chosen = "gpu-backend" in own or "gpu-backend" in general
-    return replace(_read_claim(references[0], pod, rulebook, chosen=chosen), by_word=by_word)
+        if other.wording.value != first.wording.value:
+            raise Refusal(locations.contradiction("claim", first.wording, other.wording))
+    if first.wording.value == read:
+        return Claim(by_word=by_word)
+    is_chosen = "gpu-backend" in own or "gpu-backend" in general
+    return replace(_read_claim(first, pod, rulebook, is_chosen=is_chosen), by_word=by_word)
 
 
 def _source(name: str, pod: Pod, rulebook: Rulebook) -> ClaimSource | None:
@@ -112,70 +112,59 @@ def _source(name: str, pod: Pod, rulebook: Rulebook) -> ClaimSource | None:
     return watched[0]
 
 
-def _read_claim(reference: Reference, pod: Pod, rulebook: Rulebook, *, chosen: bool) -> Claim:
-    """The content of a claim; `chosen`: the pod names its back end."""
+def _read_claim(reference: Reference, pod: Pod, rulebook: Rulebook, *, is_chosen: bool) -> Claim:
+    """The content of a claim; `is_chosen`: the pod names its back end."""
     source, wording = reference
-    raw = _object(reference, pod, rulebook)
-    title = f'the {source.claims.kind} "{pod.namespace}/{wording.value}"'
+    kind, name = source.claims, wording.value
+
+    def unusable(message: str, fix: str) -> Refusal:
+        return Refusal(Violation(code="GPU206", path=wording.path, message=message, fix=fix, rule=source.rule))
+
+    def missing(message: str, fix: str) -> Refusal:
+        return Refusal(Violation(code="GPU205", path=wording.path, message=message, fix=fix))
+
+    objects = rulebook.surroundings.objects.get(kind.name)
+    if objects is None:
+        message = f'nothing here knows any {kind.kind}, so nobody can tell what "{name}" asks for'
+        run = f"have gpu-webhook watch run beside the server and {kind.name} installed, or give explain the claim"
+        raise unusable(message, f'ask for gpu: "0.3" instead of the claim, or {run}')
+    raw = objects.get((pod.namespace, name))
+    if raw is None:
+        message = f'the namespace {pod.namespace} has no {kind.kind} "{name}", or it is not seen yet'
+        raise missing(message, "create it, and the client retries automatically")
+    title = f'the {kind.kind} "{pod.namespace}/{name}"'
     try:
         texts = meaning(source, raw)
         words = {key: request.KEYS[key](text) for key, text in texts.items()}
     except (CannotExpressError, QuantityError) as reason:
-        message, fix = f"{title} cannot be understood: {reason.message}", f"{reason.fix}, in the claim"
-        raise Refusal(_unusable(reference, message, fix)) from None
+        raise unusable(f"{title} cannot be understood: {reason.message}", f"{reason.fix}, in the claim") from None
+
+    # The back end of a claim by its class; a warning if nothing tells.
     warnings: list[str] = []
-    backend = None if chosen else _backend(title, raw, reference, rulebook, warnings)
-    if backend is not None:
-        texts["gpu-backend"] = words["gpu-backend"] = backend
-    shown_as = f"{wording.value} ({source.claims.kind}: {' '.join(f'{key}={text}' for key, text in texts.items())})"
+    class_name = None if is_chosen or source.classes is None else _text(raw, source.classed)
+    if source.classes is not None and class_name is not None:
+        class_kind = source.classes.kind
+        classes = rulebook.surroundings.objects.get(source.classes.name)
+        if classes is None:
+            warnings.append(f"nothing here knows any {class_kind}, so the cluster chooses who serves {title}")
+        elif ("", class_name) not in classes:
+            message = f'{title} is of the {class_kind} "{class_name}", which does not exist, or is not seen yet'
+            raise missing(message, "create it, and the client retries automatically; or name another in the claim")
+        else:
+            provisioner = _text(classes["", class_name], source.provisioned) or "(none)"
+            backend = rulebook.cluster.provisioners.get(provisioner)
+            if backend is not None:
+                texts["gpu-backend"] = words["gpu-backend"] = backend
+            else:
+                served = f'the provisioner {shown(provisioner)} of the {class_kind} "{class_name}"'
+                unknown = "is nobody's by the Cluster document (provisioners:)"
+                warnings.append(f"{served} {unknown}, so the cluster chooses who serves {title}")
+    shown_as = f"{name} ({kind.kind}: {' '.join(f'{key}={text}' for key, text in texts.items())})"
     return Claim(
         words={key: FieldValue(value, wording.path, shown_as) for key, value in words.items()},
         keep={locations.CLAIMED: wording},
         warnings=warnings,
     )
-
-
-def _object(reference: Reference, pod: Pod, rulebook: Rulebook) -> Object:
-    kind, text = reference.source.claims, reference.said
-    there = rulebook.surroundings.objects.get(kind.name)
-    if there is None:
-        message = f'nothing here knows any {kind.kind}, so nobody can tell what "{text.value}" asks for'
-        run = f"have gpu-webhook watch run beside the server and {kind.name} installed, or give explain the claim"
-        raise Refusal(_unusable(reference, message, f'ask for gpu: "0.3" instead of the claim, or {run}'))
-    if (pod.namespace, text.value) not in there:
-        message = f'the namespace {pod.namespace} has no {kind.kind} "{text.value}", or it is not seen yet'
-        fix = "create it, and the client retries automatically"
-        raise Refusal(Violation(code="GPU205", path=text.path, message=message, fix=fix))
-    return there[pod.namespace, text.value]
-
-
-def _unusable(reference: Reference, message: str, fix: str) -> Violation:
-    return Violation(code="GPU206", path=reference.said.path, message=message, fix=fix, rule=reference.source.rule)
-
-
-def _backend(title: str, raw: Object, reference: Reference, rulebook: Rulebook, warnings: list[str]) -> str | None:
-    """The back end of a claim by its class; None with a warning if nothing tells."""
-    source = reference.source
-    name = _text(raw, source.classed)
-    if source.classes is None or name is None:
-        return None
-    kind = source.classes.kind
-    there = rulebook.surroundings.objects.get(source.classes.name)
-    if there is None:
-        warnings.append(f"nothing here knows any {kind}, so the cluster chooses who serves {title}")
-        return None
-    if ("", name) not in there:
-        message = f'{title} is of the {kind} "{name}", which does not exist, or is not seen yet'
-        fix = "create it, and the client retries automatically; or name another in the claim"
-        raise Refusal(Violation(code="GPU205", path=reference.said.path, message=message, fix=fix))
-    provisioner = _text(there["", name], source.provisioned) or "(none)"
-    backend = rulebook.cluster.provisioners.get(provisioner)
-    if backend is None:
-        warnings.append(
-            f'the provisioner {shown(provisioner)} of the {kind} "{name}" is nobody\'s by the Cluster document '
-            f"(provisioners:), so the cluster chooses who serves {title}"
-        )
-    return backend
 
 
 def _text(raw: Object, fields: Sequence[tuple[str, ...]]) -> str | None:
@@ -190,66 +179,61 @@ def _text(raw: Object, fields: Sequence[tuple[str, ...]]) -> str | None:
 def meaning(source: ClaimSource, raw: Object) -> dict[str, str]:
     """What a claim asks for, in shorthand; raises CannotExpressError."""
     # The resources of a claim as those of a container, by the names that the rule reads.
-    sections = {section: _resources(source, raw, section) for section in ("limits", "requests")}
-    stands = Container(path=source.resources[:-1], kind="claim", name="", env=(), raw={}, **sections)
-    stated = extended_resources.read(stands, source.words, {})
     resources = source.words.resources
-    wrong = [
-        *stated.violations,
-        *(extended_resources.not_whole(stands, resources[name], amount) for name, amount in stated.fractions.items()),
-    ]
-    if wrong:
-        raise CannotExpressError("GPU206", wrong[0].message, wrong[0].fix)
-    if not stated.amounts:
+    sections: dict[str, dict[str, Any]] = {"limits": {}, "requests": {}}
+    for section, amounts in sections.items():
+        stated = at(raw, *source.resources, section) or {}
+        if not isinstance(stated, Mapping):
+            where = ".".join((*source.resources, section))
+            raise CannotExpressError("GPU206", f"{where} is not an object", f"write {where} as an object")
+        for other, value in stated.items():
+            name = source.aliases.get(other, other)
+            if name not in resources:
+                fix = f"ask for one of {', '.join(resources)}"
+                raise CannotExpressError("GPU206", f"the rule knows nothing of {shown(other)}", fix)
+            if name in amounts:
+                raise CannotExpressError("GPU206", f"{name} stands there under two names", f"remove {other}")
+            amounts[name] = value
+    container = Container(path=source.resources[:-1], kind="claim", name="", env=(), raw={}, **sections)
+    native = extended_resources.read(container, source.words, {})
+    not_whole = (
+        extended_resources.not_whole(container, resources[name], amount) for name, amount in native.fractions.items()
+    )
+    for wrong in (*native.violations, *not_whole):
+        raise CannotExpressError("GPU206", wrong.message, wrong.fix)
+    if not native.amounts:
         raise CannotExpressError("GPU206", "it asks for nothing", f"ask for {next(iter(resources))}")
     [reader] = source.words.enabled
-    request = read_back.understand(stated.amounts, reader)[0]
+    request = read_back.understand(native.amounts, reader)[0]
     share = request.memory_share or request.share
-    words = {
-        "gpu": str(Devices(request.count, share)),
-        "gpu-memory": None if request.memory is None else show_size(request.memory),
-        "gpu-cores": None if request.cores in {None, 100 * (share or 0)} else show(request.cores or 0),
-    }
-    return {key: text for key, text in words.items() if text is not None}
-
-
-def _resources(source: ClaimSource, raw: Object, section: str) -> dict[str, Any]:
-    there = at(raw, *source.resources, section) or {}
-    if not isinstance(there, Mapping):
-        where = ".".join((*source.resources, section))
-        raise CannotExpressError("GPU206", f"{where} is not an object", f"write {where} as an object")
-    resources: dict[str, Any] = {}
-    for other, value in there.items():
-        name = source.aliases.get(other, other)
-        if name not in source.words.resources:
-            names = ", ".join(source.words.resources)
-            raise CannotExpressError("GPU206", f"the rule knows nothing of {shown(other)}", f"ask for one of {names}")
-        if name in resources:
-            raise CannotExpressError("GPU206", f"{name} stands there under two names", f"remove {other}")
-        resources[name] = value
-    return resources
+    words = {"gpu": str(Devices(request.count, share))}
+    if request.memory is not None:
+        words["gpu-memory"] = show_size(request.memory)
+    if request.cores not in {None, 100 * (share or 0)}:
+        words["gpu-cores"] = show(request.cores or 0)
+    return words
 
 
 def failing(source: ClaimSource) -> Iterator[Problem]:
     """A problem for each example that fails."""
-    return failing_examples(source.examples, partial(_wrong, source))
 
+    def wrong(example: ClaimExample) -> str | None:
+        raw: Object = {"requests": example.resources}
+        for step in reversed(source.resources):
+            raw = {step: raw}
+        try:
+            shorthand = meaning(source, raw)
+        except CannotExpressError as reason:
+            if example.refused is None:
+                return f"is refused: {reason.message}"
+            is_expected = example.refused in reason.message
+            return None if is_expected else f'is refused, but not with "{example.refused}": {reason.message}'
+        text = " ".join(f"{key}={text}" for key, text in shorthand.items())
+        if example.refused is not None:
+            return f"is not refused; it asks for {text}"
+        return None if shorthand == example.asks else f"asks for {text}"
 
-def _wrong(source: ClaimSource, example: ClaimExample) -> str | None:
-    raw: Object = {"requests": example.resources}
-    for step in reversed(source.resources):
-        raw = {step: raw}
-    try:
-        shorthand = meaning(source, raw)
-    except CannotExpressError as reason:
-        if example.refused is None:
-            return f"is refused: {reason.message}"
-        is_expected = example.refused in reason.message
-        return None if is_expected else f'is refused, but not with "{example.refused}": {reason.message}'
-    meaning_text = " ".join(f"{key}={text}" for key, text in shorthand.items())
-    if example.refused is not None:
-        return f"is not refused; it asks for {meaning_text}"
-    return None if shorthand == example.asks else f"asks for {meaning_text}"
+    return failing_examples(source.examples, wrong)
 
 
 # The objects
@@ -266,24 +250,18 @@ def indexed(objects: Iterable[Object], namespace: str = "") -> Objects:
 
 
 def given(documents: Iterable[Object], rulebook: Rulebook) -> Rulebook:
-    """The rulebook with the claims and classes among the documents that `explain` was given."""
-    there: dict[str, list[Object]] = {}
-    kinds = {(kind.group, kind.kind): kind for source in rulebook.sources for kind in source.kinds}
-    for raw in _each(documents):
-        kind = kinds.get((str(raw.get("apiVersion")).rpartition("/")[0], str(raw.get("kind"))))
-        if kind is not None:
-            there.setdefault(kind.name, []).append(raw)
+    """The rulebook with the claims and classes among the documents, or lists of them, that `explain` was given."""
+    kinds = {(kind.group, kind.kind): kind.name for source in rulebook.sources for kind in source.kinds}
     claims = {source.claims.name for source in rulebook.sources}
-    objects = {name: indexed(raw, "default" if name in claims else "") for name, raw in there.items()}
-    around = {**rulebook.surroundings.objects, **objects}
-    return replace(rulebook, surroundings=replace(rulebook.surroundings, objects=around))
-
-
-def _each(documents: Iterable[Object]) -> Iterator[Object]:
-    """The objects of documents, and of lists of them."""
-    for raw in documents:
+    by_kind: dict[str, list[Object]] = {}
+    waiting = list(documents)
+    while waiting:
+        raw = waiting.pop(0)
         items = raw.get("items")
         if str(raw.get("kind")).endswith("List") and isinstance(items, list):
-            yield from _each(item for item in items if isinstance(item, Mapping))
-        else:
-            yield raw
+            waiting[:0] = [item for item in items if isinstance(item, Mapping)]
+        elif name := kinds.get((str(raw.get("apiVersion")).rpartition("/")[0], str(raw.get("kind")))):
+            by_kind.setdefault(name, []).append(raw)
+    objects = {name: indexed(raw, "default" if name in claims else "") for name, raw in by_kind.items()}
+    around = {**rulebook.surroundings.objects, **objects}
+    return replace(rulebook, surroundings=replace(rulebook.surroundings, objects=around))

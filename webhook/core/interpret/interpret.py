@@ -10,19 +10,28 @@ from typing import Any, Final
 from webhook.core import request
 from webhook.core.backends import cards, translate
 from webhook.core.forms.document import Nearest
-from webhook.core.interpret import extended_resources, locations
-from webhook.core.interpret.claims import CLAIM, Claim, Reference, claim_of_pod, named
+from webhook.core.interpret import claims, extended_resources, locations
+from webhook.core.interpret.claims import CLAIM, Claim, Reference
 from webhook.core.interpret.extended_resources import ExtendedResources
 from webhook.core.interpret.locations import Entry
-from webhook.core.kube.fields import field_path as path_of
-from webhook.core.kube.fields import mapping, objects
+from webhook.core.kube.fields import field_path, mapping, objects
 from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Container, Pod
 from webhook.core.kube.quantity import QuantityError, show, shown
 from webhook.core.request import ASKING, EXAMPLES, PREFIX, FieldValue, GpuRequest, build
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
 
-# What one container asks for: its own shorthand, that of the pod, and its resources, joined.
+_NUMBER: Final = re.compile(r"[-+.]?[0-9]")
+"""The beginning of a value that is meant as a number."""
+
+MOST: Final = 50
+"""How many violations are collected: a hostile pod may have a hundred thousand."""
+
+WORDS: Final = 8
+"""How many times the nearest word is looked for in one review."""
+
+LISTED: Final = 12
+"""How many names a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,221 @@ class ContainerRequest:
         return self.request is not None or bool(self.extended.amounts)
 
 
+@dataclass(slots=True)
+class Interpretation:
+    """What a pod asks.
+
+    `chosen` is the container that pod-wide shorthand is for, if the pod names none. `claims`: the pod names claims,
+    so its requests depend on other objects. `nearest` finds the words for its hints.
+    """
+
+    asked: list[ContainerRequest] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    chosen: str | None = None
+    claims: bool = False
+    nearest: Nearest = field(default_factory=lambda: Nearest(WORDS), compare=False, repr=False)
+
+
+def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
+    """The requests of all containers of a pod, with all violations and warnings."""
+    result = Interpretation()
+    general: dict[str, FieldValue] = {}
+    for entry in locations.pod_wide(pod, result.nearest):
+        if len(result.violations) > MOST:
+            break
+        if isinstance(entry, Entry) and entry.tolerant and _is_another_use(entry, pod, rulebook):
+            _leave_alone(entry, rulebook, result)
+        else:
+            _add(entry, general, rulebook, result)
+    result.violations += _beside_none(general, general)
+    annotated: dict[str, dict[str, FieldValue]] = {}
+    references: dict[str, list[Reference]] = {}
+    slot_values: dict[str, dict[str, str]] = {}
+    if pod.annotations:
+        for name, location in locations.per_container(pod, result.nearest):
+            if len(result.violations) > MOST:
+                break
+            _add(location, annotated.setdefault(name, {}), rulebook, result)
+        for name, reference in claims.named(pod, rulebook) if rulebook.sources else ():
+            if isinstance(reference, Violation):
+                result.violations.append(reference)
+            else:
+                references.setdefault(name, []).append(reference)
+    if any(rulebook.slots.values()):
+        slot_values = extended_resources.slot_values(pod, rulebook)
+    annotations = read_annotations(pod, rulebook) if rulebook.annotations and pod.annotations else frozenset()
+    result.claims = bool(references) or CLAIM in general or any(CLAIM in words for words in annotated.values())
+    target = _target(pod, general, result)
+    qualifiers = {key: value for key, value in general.items() if key in request.QUALIFIERS}
+
+    for container in pod.containers:
+        able = container.kind != EPHEMERAL
+        words = annotated.pop(container.name, {}) if able else {}
+        named = references.pop(container.name, []) if able else []
+        pod_wide: Mapping[str, FieldValue] = general if container.name == target else qualifiers
+        claim: Claim | None = None
+        try:
+            if named or CLAIM in words or CLAIM in pod_wide:
+                claim = claims.claim_of_pod(container.name, named, pod_wide, words, pod, rulebook)
+            if claim is not None:
+                words = dict(words)
+                if wrong := locations.merge(words, claim.words):
+                    raise Refusal(*wrong)  # noqa: TRY301 - as those of `ask`
+                if claim.by_word:
+                    words.pop(CLAIM, None)
+                    pod_wide = {key: value for key, value in pod_wide.items() if key != CLAIM}
+            demand = ask(container, pod_wide, words, slot_values.get(container.name, {}), annotations, rulebook)
+        except Refusal as refusal:
+            result.violations += refusal.violations
+            continue
+        if claim is not None:
+            persist = {**demand.persist, **claim.words, **claim.keep}
+            demand = replace(demand, persist=persist, warnings=[*claim.warnings, *demand.warnings])
+        result.asked.append(demand)
+        result.warnings += demand.warnings
+
+    if annotated or references or slot_values:
+        missed = [(name, value) for name, words in annotated.items() for value in words.values()]
+        missed += [(name, left[0].wording) for name, left in references.items()]
+        names = {container.name for container in pod.containers}
+        for name, numbers in slot_values.items():
+            if name not in names:
+                resource = rulebook.resources[next(iter(numbers))]
+                missed.append((name, extended_resources.address(pod, name, resource)))
+        result.violations += [_no_such_container(pod, name, value) for name, value in missed[:MOST]]
+    result.warnings += locations.hints_of_keys(pod, rulebook, result.nearest)
+    idle = general and not result.violations and "gpu" not in general
+    if idle and not any(demand.anything for demand in result.asked):
+        first = next(iter(general.values()))
+        result.warnings.append(f'{first}, and nothing asks for a GPU; write gpu: "1" for one')
+    return result
+
+
+def read_annotations(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
+    """The annotations of the pod that a rule depends on, as `key` and as `key=value`."""
+    marks: set[str] = set()
+    for key, wanted in rulebook.annotations.items():
+        if key in pod.annotations:
+            marks |= wanted & {key, f"{key}={pod.annotations[key]}"}
+    return frozenset(marks)
+
+
+def _target(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation) -> str | None:
+    """The container that pod-wide amounts are for: the named one, kubectl's default, or the first with a warning."""
+    if general.keys().isdisjoint(ASKING):
+        return None
+    if named := general.get("gpu-container"):
+        if not any(c.name == named.value and c.kind != EPHEMERAL for c in pod.containers):
+            result.violations.append(_no_such_container(pod, str(named.value), named))
+        return str(named.value)
+    regular = [container.name for container in pod.containers if container.kind == "container"]
+    default = pod.annotations.get(locations.DEFAULT_CONTAINER)
+    result.chosen = str(default) if default in regular else next(iter(regular), None)
+    if len(regular) > 1 and default not in regular:
+        key = locations.CONTAINER
+        result.warnings.append(f'the GPU goes to the first container, "{result.chosen}"; name another with {key}')
+    return result.chosen
+
+
+def _no_such_container(pod: Pod, missing: str, stated: FieldValue) -> Violation:
+    """A key or a value names a container that is `missing`; the fix names others in the same place."""
+    names = [container.name for container in pod.containers if container.kind != EPHEMERAL]
+    message = f"{stated}, and the pod has no such container that can have a GPU"
+    verb, key = "name", stated.path.removeprefix("metadata.annotations").strip('["].')
+    if stated.text != missing and missing in key:
+        verb, names = "rename it to", [key.replace(missing, name) for name in names]
+    fix = f"{verb} one of: {', '.join(names[:LISTED])}{', ...' if len(names) > LISTED else ''}"
+    return Violation(code="GPU204", path=stated.path, message=message, fix=fix)
+
+
+# The values of keys.
+
+
+def _add(outcome: Entry | Violation, into: dict[str, FieldValue], rulebook: Rulebook, result: Interpretation) -> None:
+    """Add the value of a key, or what is wrong with it: also a model or a profile that no catalogue has."""
+    value = locations.parse(outcome) if isinstance(outcome, Entry) else outcome
+    if isinstance(value, Violation) or not isinstance(outcome, Entry):
+        result.violations += [value] if isinstance(value, Violation) else []
+        return
+    key, wrong = outcome.key, []
+    if key == "gpu-profile" and value.value not in rulebook.profiles:
+        # The fix names those of back ends that serve profiles.
+        here: set[str] = set()
+        for backend in rulebook.enabled:
+            if any(mode.when.devices == "profile" for mode in backend.modes):
+                card = translate.find_card(GpuRequest(), rulebook, backend)
+                here |= backend.profiles & card.profiles.keys() if card else backend.profiles
+        profiles = sorted({name.replace("+", ".") for name in here})
+        instead = 'ask for gpu: "1" instead of gpu-profile'
+        wrong = [_uncatalogued("profile", value.value, profiles, instead, value, result)]
+    elif key == "gpu-model":
+        by_name = {name: cards.read_model(name, rulebook) for name in value.value}
+        wrong = [
+            _uncatalogued("model", name, cards.models_here(rulebook), "remove it", value, result)
+            for name, known in by_name.items()
+            if not known
+        ]
+        models = dict.fromkeys(card.model for same in by_name.values() for card in same)  # as in the catalogue
+        value = value._replace(value=tuple(models))
+    result.violations += wrong or locations.merge(into, {key: value})
+
+
+def _uncatalogued(
+    kind: str, name: str, here: Sequence[str], instead: str, field_value: FieldValue, result: Interpretation
+) -> Violation:
+    """The violation (GPU303) for the name of a model or a profile; the fix has those that are `here`, if any."""
+    near = result.nearest.word(name, here)
+    hint = f' (did you mean "{near}"?)' if near else ""
+    message = f'no catalogue knows the GPU {kind} "{shown(name)}"{hint}'
+    fix = f"ask for one of: {cards.suggested_models(here, near)}" if here else instead
+    return Violation(code="GPU303", path=field_value.path, message=message, fix=fix)
+
+
+def _is_another_use(entry: Entry, pod: Pod, rulebook: Rulebook) -> bool:
+    """Whether a value belongs to another use of the label, such as `true` or `a100` from before this webhook.
+
+    An unknown model or back end does, too, if the pod's labels ask for no GPU; an unknown sharing, if nothing does.
+    """
+    key, text = entry.key, entry.text
+    if key == "gpu-model" and "gpu" not in pod.labels:
+        return not all(cards.read_model(name, rulebook) for name in text.split(","))
+    if key == "gpu-backend" and "gpu" not in pod.labels:
+        return text not in rulebook.backends
+    if key in request.CHOICES:
+        if not pod.labels.keys().isdisjoint(ASKING):
+            return False
+        in_annotations = any(request.is_key("annotation", name) for name in pod.annotations)
+        return not in_annotations and not _amounts_concern_gpus(pod, rulebook)
+    amount = text == "none" or (key == "gpu" and text.lower() in request.AMOUNTS)
+    if amount or _NUMBER.match(text):
+        return False
+    try:
+        request.KEYS[key](text)
+    except QuantityError:
+        return True
+    return False
+
+
+def _leave_alone(entry: Entry, rulebook: Rulebook, result: Interpretation) -> None:
+    """Warn of the value of another use, or refuse it if the cluster wants that."""
+    path, example = field_path(entry.path), EXAMPLES[entry.key]
+    message = f'"{shown(entry.text)}" is not a value of {entry.key} that means anything here'
+    if rulebook.cluster.unknown_value == "refuse":
+        fix = f"write a value of the shorthand, as {example}, or remove it"
+        result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
+    elif entry.key != "gpu":
+        result.warnings.append(f"{path}: {message}; it is left alone. Write it as {example}")
+    else:
+        model = f", or gpu-model: {entry.text} for a model" if cards.read_model(entry.text, rulebook) else ""
+        result.warnings.append(
+            f"{path}: {message}; it is left alone, and asks for no GPU. Write {example} for one{model}"
+        )
+
+
+# What one container asks for: its own shorthand, that of the pod, and its resources, joined.
+
+
 def ask(
     container: Container,
     pod_wide: Mapping[str, FieldValue],
@@ -66,17 +290,31 @@ def ask(
     extended = extended_resources.read(container, rulebook, slot_values)
     own, wrong = locations.resources(container)
     words = dict(annotated)
-    wrong += [violation for key, entry in own.items() for violation in locations.merge(words, key, entry)]
+    if own:
+        wrong += locations.merge(words, own)
     stated = {**pod_wide, **words}
     wrong += [*extended.violations, *_beside_none(words, stated)]
-    wrong += _join_fraction(container, extended, stated, rulebook)
+    if extended.fractions:
+        wrong += _join_fraction(container, extended, stated, rulebook)
     request = build(stated, annotations)
-    wrong += _inconsistent(container, request, extended, stated)
+    if request is not None:
+        wrong += _inconsistent(request, stated)
+    elif "gpu" in stated:
+        for name, amount in extended.amounts.items():
+            path = extended_resources.where(container, name)
+            wrong.append(disagree(stated["gpu"], FieldValue(amount, path, str(amount))))
     if container.kind == EPHEMERAL and (own or extended.amounts or extended.fractions):
-        wrong = [_ephemeral(container)]
+        message = f'the ephemeral container "{container.name}" asks for a GPU, and Kubernetes gives it no resources'
+        fix = "remove them, and ask in a container or an init container"
+        path = field_path((*container.path, "resources"))
+        wrong = [Violation(code="GPU204", path=path, message=message, fix=fix)]
     if wrong:
         raise Refusal(*wrong)
-    overridden = list(locations.overridden(pod_wide, words))
+    overridden: list[str] = []
+    for key in sorted(pod_wide.keys() & words.keys()) if words else ():
+        general = pod_wide[key]
+        if general.value != words[key].value:
+            overridden.append(f'{words[key]} and wins over {general.path}, which says "{general.text}"')
     refused = request is None and "gpu" in own and not pod_wide.keys().isdisjoint(ASKING)
     return ContainerRequest(
         container=container,
@@ -89,6 +327,13 @@ def ask(
         overrides=bool(overridden) or refused,
         warnings=[*overridden, *extended.warnings],
     )
+
+
+def _beside_none(words: Mapping[str, FieldValue], stated: Mapping[str, FieldValue]) -> Sequence[Violation]:
+    """Own amounts beside a `gpu` that is none; for a container, one that only the whole pod is given is replaced."""
+    if "gpu" not in stated or stated["gpu"].value is not None:
+        return ()
+    return [together("gpu", key, stated) for key in ASKING[1:] if key in words]
 
 
 def _join_fraction(
@@ -112,34 +357,20 @@ def _join_fraction(
             yield disagree(present, field_value)
 
 
-def _beside_none(words: Mapping[str, FieldValue], stated: Mapping[str, FieldValue]) -> Iterator[Violation]:
-    """The container's own amounts beside a `gpu` that is none; one that only the whole pod is given is replaced."""
-    if "gpu" in stated and stated["gpu"].value is None:
-        yield from (together("gpu", key, stated) for key in ASKING[1:] if key in words)
-
-
-def _inconsistent(
-    container: Container, request: GpuRequest | None, extended: ExtendedResources, stated: Mapping[str, FieldValue]
-) -> Iterator[Violation]:
-    """Keys that exclude each other: `none` with a resource, a share with a profile, a share that is exclusive."""
-    if request is None and "gpu" in stated:
-        for name, amount in extended.amounts.items():
-            yield disagree(stated["gpu"], FieldValue(amount, extended_resources.where(container, name), str(amount)))
-    if request is None:
-        return
+def _inconsistent(request: GpuRequest, stated: Mapping[str, FieldValue]) -> Sequence[Violation]:
+    """Keys that exclude each other: a share with a profile, a share that is exclusive."""
+    pairs: list[tuple[str, str]] = []
     sized = request.share or request.memory or request.cores
+    amount = next((key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated), "gpu")
     if request.profile is not None and sized:
-        yield together("gpu-profile", _amount(stated), stated)
+        pairs.append(("gpu-profile", amount))
     if request.claim is not None and (sized or request.profile is not None):
-        yield together("gpu-claim", "gpu-profile" if request.profile else _amount(stated), stated)
+        pairs.append(("gpu-claim", "gpu-profile" if request.profile else amount))
     if request.sharing == "exclusive" and request.devices == "part":
-        yield together("gpu-sharing", _amount(stated), stated)
+        pairs.append(("gpu-sharing", amount))
     if request.tflops is not None and "gpu-cores" in stated:
-        yield together("gpu-cores", "gpu-tflops", stated)
-
-
-def _amount(stated: Mapping[str, FieldValue]) -> str:
-    return next(key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated)
+        pairs.append(("gpu-cores", "gpu-tflops"))
+    return [together(key, other, stated) for key, other in pairs]
 
 
 def together(key: str, other: str, stated: Mapping[str, FieldValue]) -> Violation:
@@ -155,160 +386,18 @@ def disagree(field_value: FieldValue, given: FieldValue) -> Violation:
     return Violation(code="GPU203", path=given.path, message=message, fix=fix)
 
 
-def _ephemeral(container: Container) -> Violation:
-    message = f'the ephemeral container "{container.name}" asks for a GPU, and Kubernetes gives it no resources'
-    fix = "remove them, and ask in a container or an init container"
-    return Violation(code="GPU204", path=path_of((*container.path, "resources")), message=message, fix=fix)
-
-
-# What each container of a pod asks for, in neutral form, from every place where it may be written.
-
-_NUMBER: Final = re.compile(r"[-+.]?[0-9]")
-"""The beginning of a value that is meant as a number."""
-
-MOST: Final = 50
-"""How many violations are collected: a hostile pod may have a hundred thousand."""
-
-WORDS: Final = 8
-"""How many times the nearest word is looked for in one review."""
-
-LISTED: Final = 12
-"""How many names a message lists."""
-
-
-@dataclass(slots=True)
-class Interpretation:
-    """What a pod asks.
-
-    `chosen` is the container that pod-wide shorthand is for, if the pod names none. `claims`: the pod names claims,
-    so its requests depend on other objects. `nearest` finds the words for its hints.
-    """
-
-    asked: list[ContainerRequest] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    violations: list[Violation] = field(default_factory=list)
-    chosen: str | None = None
-    claims: bool = False
-    nearest: Nearest = field(default_factory=lambda: Nearest(WORDS), compare=False, repr=False)
-
-
-def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
-    """The requests of all containers of a pod, with all violations and warnings."""
-    result = Interpretation()
-    general: dict[str, FieldValue] = {}
-    for location in locations.pod_wide(pod, result.nearest):
-        if len(result.violations) > MOST:
-            break
-        if isinstance(location, Entry) and location.tolerant and _somebody_elses(location, pod, rulebook):
-            _unknown_value(location, rulebook, result)
-        else:
-            _add(location, general, rulebook, result)
-    none = general.get("gpu")
-    if none is not None and none.value is None:
-        result.violations += [together("gpu", key, general) for key in ASKING[1:] if key in general]
-    annotated = _per_container(pod, rulebook, result)
-    claims = _claims(pod, rulebook, result)
-    result.claims = bool(claims) or any(CLAIM in words for words in (general, *annotated.values()))
-    target = _target(pod, general, result)
-    qualifiers = {key: entry for key, entry in general.items() if key in request.QUALIFIERS}
-    slot_values = extended_resources.slot_values(pod, rulebook)
-    annotations = read_annotations(pod, rulebook)
-    for container in pod.containers:
-        able = container.kind != EPHEMERAL
-        words = annotated.pop(container.name, {}) if able else {}
-        named = claims.pop(container.name, []) if able else []
-        pod_wide: Mapping[str, FieldValue] = general if container.name == target else qualifiers
-        try:
-            claim = claim_of_pod(container.name, named, pod_wide, words, pod, rulebook)
-            pod_wide, words = _claimed(claim, pod_wide, words)
-            container_request = ask(
-                container, pod_wide, words, slot_values.get(container.name, {}), annotations, rulebook
-            )
-        except Refusal as refusal:
-            result.violations += refusal.violations
-        else:
-            result.asked.append(_kept(container_request, claim))
-            result.warnings += result.asked[-1].warnings
-    missed = [(name, words) for name, left in annotated.items() for words in left.values()]
-    missed += [(name, reference.said) for name, left in claims.items() for reference in left[:1]]
-    there = {container.name for container in pod.containers}
-    missed += [
-        (name, extended_resources.address(pod, name, rulebook.resources[next(iter(numbers))]))
-        for name, numbers in slot_values.items()
-        if name not in there
-    ]
-    result.violations += [_no_such_container(pod, name, words) for name, words in missed[:MOST]]
-    result.warnings += _ineffective(pod, general, rulebook, result)
-    return result
-
-
-def _claims(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, list[Reference]]:
-    """The claims that annotations name, by container; invalid ones become violations."""
-    references: dict[str, list[Reference]] = {}
-    for container, reference in named(pod, rulebook):
-        if isinstance(reference, Violation):
-            result.violations.append(reference)
-        else:
-            references.setdefault(container, []).append(reference)
-    return references
-
-
-def _claimed(
-    claim: Claim | None, pod_wide: Mapping[str, FieldValue], words: dict[str, FieldValue]
-) -> tuple[Mapping[str, FieldValue], dict[str, FieldValue]]:
-    """The keys for the whole pod and for a container, with those of its claim added; raises Refusal."""
-    if claim is None:
-        return pod_wide, words
-    words = dict(words)
-    wrong = [violation for key, entry in claim.words.items() for violation in locations.merge(words, key, entry)]
-    if wrong:
-        raise Refusal(*wrong)
-    if not claim.by_word:
-        return pod_wide, words
-    words.pop(CLAIM, None)
-    return {key: entry for key, entry in pod_wide.items() if key != CLAIM}, words
-
-
-def _kept(container_request: ContainerRequest, claim: Claim | None) -> ContainerRequest:
-    """A container's request, with the keys of its claim to keep as annotations."""
-    if claim is None:
-        return container_request
-    persist = {**container_request.persist, **claim.words, **claim.keep}
-    return replace(container_request, persist=persist, warnings=[*claim.warnings, *container_request.warnings])
-
-
-def read_annotations(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
-    """The annotations of the pod that a rule depends on, as `key` and as `key=value`."""
-    there = [(key, wanted) for key, wanted in rulebook.annotations.items() if key in pod.annotations]
-    return frozenset(
-        annotation for key, wanted in there for annotation in wanted & {key, f"{key}={pod.annotations[key]}"}
-    )
-
-
-def _ineffective(
-    pod: Pod, general: Mapping[str, FieldValue], rulebook: Rulebook, result: Interpretation
-) -> Iterator[str]:
-    """Warnings for keys that nothing reads, and for those that have no effect."""
-    yield from locations.hints_of_keys(pod, rulebook, result.nearest)
-    if any(request.anything for request in result.asked):
-        return
-    if general and not result.violations and "gpu" not in general:
-        first = next(iter(general.values()))
-        yield f'{first}, and nothing asks for a GPU; write gpu: "1" for one'
+# Whether a pod concerns GPUs at all: this is quick to tell, and every pod is asked it.
 
 
 def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
-    """Whether nothing in the pod concerns GPUs. This is true of most pods, and quick to tell."""
-    if metadata_concerns_gpus(pod.labels, pod.annotations, rulebook):
-        return False
-    return not _amounts_concern_gpus(pod, rulebook)
+    """Whether nothing in the pod concerns GPUs. This is true of most pods."""
+    return not metadata_concerns_gpus(pod.labels, pod.annotations, rulebook) and not _amounts_concern_gpus(
+        pod, rulebook
+    )
 
 
 def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, Any], rulebook: Rulebook) -> bool:
-    """Whether a label or an annotation concerns GPUs.
-
-    As `shorthand.is_key` says, with one search in all keys: every pod is asked this.
-    """
+    """Whether a label or an annotation concerns GPUs: as `request.is_key` says, with one search in all keys."""
     if not labels.keys().isdisjoint(request.KEYS.keys()) or PREFIX in "\n".join(labels):
         return True
     text = "\n".join(annotations)
@@ -343,136 +432,6 @@ def amounts(raw: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     sections: list[Mapping[str, Any]] = []
     for containers in map(mapping(raw, "spec").get, SECTIONS):
         there = [container["resources"] for container in objects(containers) if "resources" in container]
-        parts = [
-            section.get(part) for section in there if isinstance(section, dict) for part in ("limits", "requests")
-        ]
+        parts = [part.get(section) for part in there if isinstance(part, dict) for section in ("limits", "requests")]
         sections += [part for part in parts if part and isinstance(part, dict)]
     return sections
-
-
-def _add(outcome: Entry | Violation, into: dict[str, FieldValue], rulebook: Rulebook, result: Interpretation) -> None:
-    entry = locations.parse(outcome) if isinstance(outcome, Entry) else outcome
-    if isinstance(entry, Violation):
-        result.violations.append(entry)
-    elif isinstance(outcome, Entry):
-        catalogued, unknown = _catalogued(outcome.key, entry, rulebook, result.nearest)
-        result.violations += unknown or locations.merge(into, outcome.key, catalogued)
-
-
-def _catalogued(
-    key: str, field_value: FieldValue, rulebook: Rulebook, nearest: Nearest
-) -> tuple[FieldValue, list[Violation]]:
-    """The value with models named as in the catalogue, and a violation (GPU303) for each unknown name."""
-    if key == "gpu-profile" and field_value.value not in rulebook.profiles:
-        return field_value, [_no_profile(field_value, rulebook, nearest)]
-    if key != "gpu-model":
-        return field_value, []
-    cards_by_name = {name: cards.read_model(name, rulebook) for name in field_value.value}
-    unknown = [_no_model(name, field_value, rulebook, nearest) for name, cards in cards_by_name.items() if not cards]
-    meant = dict.fromkeys(card.model for cards in cards_by_name.values() for card in cards)
-    return FieldValue(tuple(meant), field_value.path, field_value.text), unknown
-
-
-def _no_model(name: str, field_value: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
-    here = cards.models_here(rulebook)
-    near = nearest.word(name, here)
-    hint = f' (did you mean "{near}"?)' if near else ""
-    message = f'no catalogue knows the GPU model "{shown(name)}"{hint}'
-    fix = f"ask for one of: {cards.suggested_models(here, near)}" if here else "remove it"
-    return Violation(code="GPU303", path=field_value.path, message=message, fix=fix)
-
-
-def _no_profile(field_value: FieldValue, rulebook: Rulebook, nearest: Nearest) -> Violation:
-    """A profile that no catalogue has; the fix names those of back ends that serve profiles."""
-    serving = [
-        backend for backend in rulebook.enabled if any(mode.when.devices == "profile" for mode in backend.modes)
-    ]
-    cut_by = [(backend.profiles, translate.find_card(GpuRequest(), rulebook, backend)) for backend in serving]
-    able = (profiles & card.profiles.keys() if card else profiles for profiles, card in cut_by)
-    here = sorted({name.replace("+", ".") for profiles in able for name in profiles})
-    near = nearest.word(field_value.value, here)
-    hint = f' (did you mean "{near}"?)' if near else ""
-    message = f'no catalogue knows the GPU profile "{shown(field_value.value)}"{hint}'
-    fix = (
-        f"ask for one of: {cards.suggested_models(here, near)}" if here else 'ask for gpu: "1" instead of gpu-profile'
-    )
-    return Violation(code="GPU303", path=field_value.path, message=message, fix=fix)
-
-
-def _somebody_elses(finding: Entry, pod: Pod, rulebook: Rulebook) -> bool:
-    """Whether a value belongs to another use of the label, such as `true` or `a100` from before this webhook.
-
-    An unknown model or back end does, too, if the pod's labels ask for no GPU; an unknown sharing, if nothing does.
-    """
-    if finding.key == "gpu-model" and "gpu" not in pod.labels:
-        return not all(cards.read_model(name, rulebook) for name in finding.text.split(","))
-    if finding.key == "gpu-backend" and "gpu" not in pod.labels:
-        return finding.text not in rulebook.backends
-    if finding.key in request.CHOICES:
-        return not _asks(pod, rulebook)
-    amount = finding.text == "none" or (finding.key == "gpu" and finding.text.lower() in request.AMOUNTS)
-    if amount or _NUMBER.match(finding.text):
-        return False
-    try:
-        request.KEYS[finding.key](finding.text)
-    except QuantityError:
-        return True
-    return False
-
-
-def _asks(pod: Pod, rulebook: Rulebook) -> bool:
-    """Whether any place in the pod may ask for a GPU."""
-    by_metadata = not pod.labels.keys().isdisjoint(ASKING) or any(
-        request.is_key("annotation", key) for key in pod.annotations
-    )
-    return by_metadata or _amounts_concern_gpus(pod, rulebook)
-
-
-def _unknown_value(finding: Entry, rulebook: Rulebook, result: Interpretation) -> None:
-    path = path_of(finding.path)
-    message = f'"{shown(finding.text)}" is not a value of {finding.key} that means anything here'
-    if rulebook.cluster.unknown_value == "refuse":
-        fix = f"write a value of the shorthand, as {EXAMPLES[finding.key]}, or remove it"
-        result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
-        return
-    model = f", or gpu-model: {finding.text} for a model" if cards.read_model(finding.text, rulebook) else ""
-    nothing = ", and asks for no GPU" if finding.key == "gpu" else ""
-    wish = f"{EXAMPLES[finding.key]} for one{model}" if finding.key == "gpu" else f"it as {EXAMPLES[finding.key]}"
-    result.warnings.append(f"{path}: {message}; it is left alone{nothing}. Write {wish}")
-
-
-def _per_container(pod: Pod, rulebook: Rulebook, result: Interpretation) -> dict[str, dict[str, FieldValue]]:
-    stated: dict[str, dict[str, FieldValue]] = {}
-    for container, location in locations.per_container(pod, result.nearest):
-        if len(result.violations) > MOST:
-            break
-        _add(location, stated.setdefault(container, {}), rulebook, result)
-    return stated
-
-
-def _target(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation) -> str | None:
-    """The container that pod-wide amounts are for: the named one, kubectl's default, or the first with a warning."""
-    if general.keys().isdisjoint(ASKING):
-        return None
-    if named := general.get("gpu-container"):
-        if not any(c.name == named.value and c.kind != EPHEMERAL for c in pod.containers):
-            result.violations.append(_no_such_container(pod, str(named.value), named))
-        return str(named.value)
-    regular = [container.name for container in pod.containers if container.kind == "container"]
-    default = pod.annotations.get(locations.DEFAULT_CONTAINER)
-    result.chosen = str(default) if default in regular else next(iter(regular), None)
-    if len(regular) > 1 and default not in regular:
-        key = locations.CONTAINER
-        result.warnings.append(f'the GPU goes to the first container, "{result.chosen}"; name another with {key}')
-    return result.chosen
-
-
-def _no_such_container(pod: Pod, missing: str, stated: FieldValue) -> Violation:
-    """A key or a value names a container that is `missing`; the fix names others in the same place."""
-    names = [container.name for container in pod.containers if container.kind != EPHEMERAL]
-    message = f"{stated}, and the pod has no such container that can have a GPU"
-    verb, key = "name", stated.path.removeprefix("metadata.annotations").strip('["].')
-    if stated.text != missing and missing in key:
-        verb, names = "rename it to", [key.replace(missing, name) for name in names]
-    fix = f"{verb} one of: {', '.join(names[:LISTED])}{', ...' if len(names) > LISTED else ''}"
-    return Violation(code="GPU204", path=stated.path, message=message, fix=fix)

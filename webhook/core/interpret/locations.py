@@ -9,8 +9,9 @@ and the annotation `gpu` (other plain `gpu-*` annotations belong to back ends). 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, islice, product
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 from webhook.core import request
@@ -41,17 +42,20 @@ CARD: Final = PREFIX + "card"
 """An annotation that keeps the card that all nodes had when the pod was created, if nothing else tells the card.
 /mutate replaces or removes a value of the pod's author."""
 
-_QUALIFIED: Final = {PREFIX + key.removeprefix("gpu-"): key for key in request.KEYS}
-_RESOURCES: Final = {
-    "gpu": "gpu",
-    "gpu-memory": "gpu-memory",
-    "gpu-cores": "gpu-cores",
-    PREFIX + "gpu": "gpu",
-    PREFIX + "memory": "gpu-memory",
-    PREFIX + "cores": "gpu-cores",
+_QUALIFIED: Final = {PREFIX + key.removeprefix("gpu-"): key for key in KEYS}
+_SHORT: Final[Mapping[SlotKind, Mapping[str, str]]] = {
+    "label": {**{key: key for key in KEYS}, **_QUALIFIED},
+    "annotation": {"gpu": "gpu", **_QUALIFIED},
 }
+"""The short key of every key for the whole pod."""
+
 PERCENT: Final = PREFIX + "percent"
-RESOURCES: Final = frozenset({*_RESOURCES, PERCENT})
+_RESOURCES: Final = {
+    **{key: key for key in ("gpu", "gpu-memory", "gpu-cores")},
+    **{PREFIX + key.removeprefix("gpu-"): key for key in ("gpu", "gpu-memory", "gpu-cores")},
+    PERCENT: "percent",
+}
+RESOURCES: Final = frozenset(_RESOURCES)
 """Resource names that are shorthand: they leave the container when it is translated."""
 
 
@@ -67,19 +71,29 @@ class Entry(NamedTuple):
 def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Entry | Violation]:
     """The keys for the whole pod in labels and annotations; a violation for each unknown key of our prefix."""
     for section, kind in METADATA:
+        keys = _SHORT[kind]
         for key, text in getattr(pod, section).items():
-            if key.startswith("gpu"):
-                path = ("metadata", section, key)
-                plain = request.is_plain_key(kind, key)
-                short = key if plain else _QUALIFIED.get(key)
-                if short is not None and not isinstance(text, str):
-                    yield no_string(text, path)
-                elif short is not None and kind == "label" and not labels.is_value(text):
-                    yield _no_label(short, text, path)
-                elif short is not None:
-                    yield Entry(short, text, path, tolerant=plain)
-                elif key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
+            if not key.startswith("gpu"):
+                continue
+            path: Path = ("metadata", section, key)
+            short = keys.get(key)
+            if short is None:
+                if key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
                     yield _unknown_key(key, _QUALIFIED, path, nearest)
+            elif not isinstance(text, str):
+                yield no_string(text, path)
+            elif kind == "label" and not labels.is_value(text):
+                # The API server takes it in no label; if an annotation can have it, that is the way.
+                field_value = parse(Entry(short, text, path))
+                if isinstance(field_value, Violation):
+                    yield field_value
+                    continue
+                message = f'"{shown(text)}" cannot be the value of a label: Kubernetes takes {labels.RULE} there'
+                qualified = "gpu" if short == "gpu" else PREFIX + short.removeprefix("gpu-")
+                fix = f"write it as an annotation: {pasteable(qualified, shown(text))}"
+                yield Violation(code="GPU001", path=field_path(path), message=message, fix=fix)
+            else:
+                yield Entry(short, text, path, tolerant=short == key)
 
 
 def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Violation]]:
@@ -90,8 +104,8 @@ def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Vio
             continue
         short = "gpu" if head == "gpu" else f"gpu-{head}"
         path: Path = ("metadata", "annotations", key)
-        if short not in request.KEYS or short == "gpu-container":
-            names = [annotation(name, container) for name in request.KEYS if name != "gpu-container"]
+        if short not in KEYS or short == "gpu-container":
+            names = [annotation(name, container) for name in KEYS if name != "gpu-container"]
             yield container, _unknown_key(key, names, path, nearest)
         else:
             yield container, Entry(short, text, path) if isinstance(text, str) else no_string(text, path)
@@ -110,78 +124,70 @@ def claimed(container: str) -> str:
 def _unknown_key(key: str, words: Collection[str], path: Path, nearest: Nearest) -> Violation:
     near = nearest.word(key, words)
     fix = f"rename it to {near}" if near else f"rename it to one of: {', '.join(words)}"
-    message = f'"{quantity.shown(key)}" is not a key of the shorthand'
+    message = f'"{shown(key)}" is not a key of the shorthand'
     return Violation(code="GPU201", path=field_path(path), message=message, fix=fix)
-
-
-def _no_label(short: str, text: str, path: Path) -> Violation:
-    """The violation for a value that the API server takes in no label: GPU001 if an annotation can have it."""
-    meant = parse(Entry(short, text, path))
-    if isinstance(meant, Violation):
-        return meant
-    message = f'"{quantity.shown(text)}" cannot be the value of a label: Kubernetes takes {labels.RULE} there'
-    key = "gpu" if short == "gpu" else PREFIX + short.removeprefix("gpu-")
-    fix = f"write it as an annotation: {request.pasteable(key, quantity.shown(text))}"
-    return Violation(code="GPU001", path=field_path(path), message=message, fix=fix)
 
 
 def no_string(value: Any, path: Path) -> Violation:
     """The violation (GPU001) for an annotation or label that is no string."""
-    text = quantity.shown(quantity.text_of(value))
+    text = shown(quantity.text_of(value))
     message = f"{field_path(path)} is {text} without quotes, and Kubernetes takes only strings there"
     return Violation(code="GPU001", path=field_path(path), message=message, fix=f'quote it: {path[-1]}: "{text}"')
 
 
-def parse(finding: Entry) -> FieldValue | Violation:
+def parse(entry: Entry) -> FieldValue | Violation:
     """The value of a key that was found, or the violation (GPU201) if it does not parse."""
     try:
-        return FieldValue(
-            request.KEYS[finding.key](finding.text), field_path(finding.path), quantity.shown(finding.text)
-        )
+        return FieldValue(KEYS[entry.key](entry.text), field_path(entry.path), shown(entry.text))
     except QuantityError as error:
-        return misread(finding.path, finding.key, error)
+        return misread(entry.path, entry.key, error)
 
 
 def misread(path: Path, name: str, error: QuantityError) -> Violation:
     """The violation (GPU201) for a value that does not parse."""
     fix = error.fix
     if isinstance(error, SizeError):
-        fix = f"remove it, and add {request.pasteable(_key_of_sizes(path), error.size)}"
+        # The key for sizes in the place of the key for a number of devices.
+        key = str(path[-1])
+        is_qualified = key.startswith(PREFIX) or path[1] == "annotations"
+        key_of_sizes = PREFIX + "memory" if is_qualified else "gpu-memory"
+        if container := key.partition(SUFFIX)[2]:
+            key_of_sizes = annotation("gpu-memory", container)
+        fix = f"remove it, and add {pasteable(key_of_sizes, error.size)}"
     return Violation(code="GPU201", path=field_path(path), message=f"{name}: {error.message}", fix=fix)
 
 
-def _key_of_sizes(path: Path) -> str:
-    """The key for sizes in the place of a key for a number of devices."""
-    key = str(path[-1])
-    if container := key.partition(SUFFIX)[2]:
-        return annotation("gpu-memory", container)
-    qualified = key.startswith(PREFIX) or path[1] == "annotations"
-    return PREFIX + "memory" if qualified else "gpu-memory"
+# The shorthand in a container's own resources.
 
 
 def resources(container: Container) -> tuple[dict[str, FieldValue], list[Violation]]:
     """The shorthand in the container's own resources, by short key, and its violations."""
     stated: dict[str, FieldValue] = {}
     violations: list[Violation] = []
-    if RESOURCES.isdisjoint(container.limits) and RESOURCES.isdisjoint(container.requests):
+    limits, requests = container.limits, container.requests
+    if RESOURCES.isdisjoint(limits) and RESOURCES.isdisjoint(requests):
         return stated, violations
-    for name in sorted(RESOURCES & (container.limits.keys() | container.requests.keys())):
-        limit = container.limits.get(name, container.requests.get(name))
-        section = "limits" if name in container.limits else "requests"
+    for name in sorted(RESOURCES & (limits.keys() | requests.keys())):
+        section = "limits" if name in limits else "requests"
+        limit = limits.get(name, requests.get(name))
         path = (*container.path, "resources", section, name)
         text = quantity.text_of(limit)
-        if not quantity.same(limit, container.requests.get(name, limit)):
+        if not quantity.same(limit, requests.get(name, limit)):
             violations.append(overcommitted(container, name))
         try:
-            entry = (
-                _RESOURCES.get(name, "percent"),
-                FieldValue(_amount(name, text), field_path(path), as_written(text)),
-            )
+            value = FieldValue(_amount(name, text), field_path(path), as_written(text))
         except QuantityError as error:
             violations.append(misread(path, name, error))
         else:
-            violations += merge(stated, *entry)
-    return _with_percent(stated, violations), violations
+            violations += merge(stated, {_RESOURCES[name]: value})
+    # `gpu-webhook.io/gpu: 2` with `/percent: 50` is two halves.
+    percent, devices = stated.pop("percent", None), stated.get("gpu")
+    if percent is None:
+        return stated, violations
+    if devices and (devices.value is None or devices.value.share):
+        return stated, [*violations, contradiction("gpu", devices, percent)]
+    count = devices.value.count if devices else 1
+    return stated | {"gpu": FieldValue(Devices(count, percent.value), percent.path, percent.text)}, violations
 
 
 def as_written(text: str) -> str:
@@ -189,35 +195,33 @@ def as_written(text: str) -> str:
     try:
         return quantity.show(quantity.served(text))
     except QuantityError:
-        return quantity.shown(text)
+        return shown(text)
 
 
 def _amount(name: str, text: str) -> Any:
-    if name == PERCENT:
+    """The value of a resource; raises QuantityError."""
+    key = _RESOURCES[name]
+    if key == "percent":
         percent = quantity.served(text)
-        if not 0 < percent < 100:
-            raise QuantityError(
-                f'"{text}" is not a percentage of one GPU',
-                f"write 1 to 99, or {PREFIX}gpu: 1 instead of {PREFIX}percent",
-            )
-        return percent / 100
-    match _RESOURCES[name]:
-        case "gpu":
-            # A number of devices in a resource, which cannot hold `2x0.75`.
-            try:
-                number = quantity.served(text)
-            except QuantityError as error:
-                other = request.not_devices(text, error.message)
-                raise (other if isinstance(other, SizeError) else error) from None
-            if number > 1 and number.denominator > 1:
-                low = number.numerator // number.denominator
-                message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
-                raise QuantityError(message, f"write {low} or {low + 1}")
-            return request.devices_from(1, number)
-        case "gpu-cores":
-            return request.cores_from(quantity.served(text))
-        case key:
-            return request.KEYS[key](text)
+        if 0 < percent < 100:
+            return percent / 100
+        fix = f"write 1 to 99, or {PREFIX}gpu: 1 instead of {PERCENT}"
+        raise QuantityError(f'"{text}" is not a percentage of one GPU', fix)
+    if key == "gpu-cores":
+        return request.cores_from(quantity.served(text))
+    if key != "gpu":
+        return KEYS[key](text)
+    # A number of devices in a resource, which cannot hold `2x0.75`.
+    try:
+        number = quantity.served(text)
+    except QuantityError as error:
+        other = request.not_devices(text, error.message)
+        raise (other if isinstance(other, SizeError) else error) from None
+    if number > 1 and number.denominator > 1:
+        low = number.numerator // number.denominator
+        message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
+        raise QuantityError(message, f"write {low} or {low + 1}")
+    return request.devices_from(1, number)
 
 
 def overcommitted(container: Container, name: str) -> Violation:
@@ -225,49 +229,30 @@ def overcommitted(container: Container, name: str) -> Violation:
     limits, requests = (
         field_path((*container.path, "resources", section, name)) for section in ("limits", "requests")
     )
-    return Violation(
-        code="GPU401",
-        path=requests,
-        message=f"{requests} is {as_written(quantity.text_of(container.requests[name]))}, and {limits} is "
-        f"{as_written(quantity.text_of(container.limits[name]))}: GPUs cannot be overcommitted",
-        fix=f"remove {name} from requests; it will equal the limit",
+    requested, limit = (
+        as_written(quantity.text_of(section[name])) for section in (container.requests, container.limits)
     )
+    message = f"{requests} is {requested}, and {limits} is {limit}: GPUs cannot be overcommitted"
+    fix = f"remove {name} from requests; it will equal the limit"
+    return Violation(code="GPU401", path=requests, message=message, fix=fix)
 
 
-def _with_percent(stated: dict[str, FieldValue], violations: list[Violation]) -> dict[str, FieldValue]:
-    """`gpu-webhook.io/gpu: 2` with `/percent: 50` is two halves."""
-    percent = stated.pop("percent", None)
-    if percent is None:
-        return stated
-    devices: FieldValue | None = stated.get("gpu")
-    if devices and (devices.value is None or devices.value.share):
-        violations.append(contradiction("gpu", devices, percent))
-        return stated
-    count = devices.value.count if devices else 1
-    return stated | {"gpu": FieldValue(Devices(count, percent.value), percent.path, percent.text)}
-
-
-def merge(into: dict[str, FieldValue], key: str, entry: FieldValue) -> Iterator[Violation]:
-    """Add the value of one more place of the same rank; yields a violation (GPU202) if two differ."""
-    present = into.setdefault(key, entry)
-    if present.value != entry.value:
-        yield contradiction(key, present, entry)
+def merge(into: dict[str, FieldValue], more: Mapping[str, FieldValue]) -> list[Violation]:
+    """Add the values of other places of the same rank; the violations (GPU202) for those that differ."""
+    differing: list[Violation] = []
+    for key, field_value in more.items():
+        present = into.setdefault(key, field_value)
+        if present.value != field_value.value:
+            differing.append(contradiction(key, present, field_value))
+    return differing
 
 
 def contradiction(key: str, field: FieldValue, other: FieldValue) -> Violation:
     """Two places that ask for different things, both named."""
     first, second = sorted((field, other), key=lambda stated: stated.path)
     message = f"two places ask for a different {key}: {first}, and {second}"
-    return Violation(
-        code="GPU202", path=second.path, message=message, fix=f"remove {first.path}, or remove {second.path}"
-    )
-
-
-def overridden(general: Mapping[str, FieldValue], special: Mapping[str, FieldValue]) -> Iterator[str]:
-    """A warning for each key of the whole pod that a container's own value replaces."""
-    for key in sorted(general.keys() & special.keys()) if general and special else ():
-        if general[key].value != special[key].value:
-            yield f'{special[key]} and wins over {general[key].path}, which says "{general[key].text}"'
+    fix = f"remove {first.path}, or remove {second.path}"
+    return Violation(code="GPU202", path=second.path, message=message, fix=fix)
 
 
 # Hints for labels and annotations that begin like the shorthand and are read by nothing.
@@ -313,75 +298,76 @@ _SPELLINGS: Final[Mapping[str, Collection[str]]] = {
 }
 """What other systems and people write after `gpu` for each key, in small letters without dashes."""
 
-_KEY_OF: Final = {said: key for key in KEYS for said in {key.removeprefix("gpu-"), *_SPELLINGS[key]}}
+_KEY_OF: Final = {spelling: key for key in KEYS for spelling in {key.removeprefix("gpu-"), *_SPELLINGS[key]}}
 _LETTERS: Final = re.compile("[^a-z0-9]")
 
 
-def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> Iterator[str]:
-    """A warning for each label or annotation that begins with `gpu` and is read by nothing; MOST of them."""
-    strange = [(kind, section, key) for kind, section, key in _like_ours(pod) if not _read(kind, key, rulebook)]
-    for kind, section, key in strange[:MOST_HINTS]:
-        wish = _wish(kind, key, getattr(pod, section)[key], rulebook, nearest)
-        yield f"{field_path(('metadata', section, shown(key)))}: nothing here reads this {kind}. {wish}"
-    if len(strange) > MOST_HINTS:
-        yield f"{len(strange) - MOST_HINTS} more labels and annotations begin with gpu, and nothing here reads them"
-    yield from islice(_of_resources(pod, nearest), MOST_HINTS)
-
-
-def _of_resources(pod: Pod, nearest: Nearest) -> Iterator[str]:
-    """A warning for each resource that begins with `gpu` and has no domain, which the API server will refuse."""
+def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
+    """A warning for each label, annotation or resource that begins with `gpu` and is read by nothing, up to MOST."""
+    hints: list[str] = []
+    strange = 0
+    for section, kind in METADATA:
+        for key, value in getattr(pod, section).items():
+            plain = key.startswith(BEGINNINGS) and "/" not in key
+            if not (plain or (kind == "label" and SUFFIX in key)) or key in _SHORT[kind]:
+                continue
+            if request.is_key(kind, key) or key in _read_by_rules(kind, rulebook):
+                continue
+            strange += 1
+            if strange <= MOST_HINTS:
+                wish = _wish(kind, key, str(value), rulebook, nearest)
+                hints.append(
+                    f"{field_path(('metadata', section, shown(key)))}: nothing here reads this {kind}. {wish}"
+                )
+    if strange > MOST_HINTS:
+        hints.append(
+            f"{strange - MOST_HINTS} more labels and annotations begin with gpu, and nothing here reads them"
+        )
+    # Resources without a domain, which the API server will refuse.
+    most = len(hints) + MOST_HINTS
     for container in pod.containers:
         for section, amounts in (("limits", container.limits), ("requests", container.requests)):
             for name in amounts:
-                if name.startswith(BEGINNINGS) and "/" not in name and name not in RESOURCES:
-                    meant, _ = _meant(name, nearest)
-                    resource = meant if meant in RESOURCES else ", ".join(sorted(RESOURCES))
-                    path = field_path((*container.path, "resources", section, shown(name)))
-                    yield f"{path}: Kubernetes takes no such resource. Write {resource}"
+                if not name.startswith(BEGINNINGS) or "/" in name or name in RESOURCES:
+                    continue
+                key, _ = _meant(name, nearest)
+                resource = key if key in RESOURCES else ", ".join(sorted(RESOURCES))
+                path = field_path((*container.path, "resources", section, shown(name)))
+                hints.append(f"{path}: Kubernetes takes no such resource. Write {resource}")
+                if len(hints) == most:
+                    return hints
+    return hints
 
 
-def _like_ours(pod: Pod) -> Iterator[tuple[SlotKind, str, str]]:
-    """The labels and annotations that begin like the shorthand, or have its domain, and are none of its keys."""
-    for section, kind in METADATA:
-        for key in getattr(pod, section):
-            plain = key.startswith(BEGINNINGS) and "/" not in key
-            if (plain or (kind == "label" and SUFFIX in key)) and not request.is_key(kind, key):
-                yield kind, section, key
-
-
-def _read(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
-    """Whether a rule or a policy reads or writes the key."""
-    keys: Mapping[SlotKind, Collection[str]] | None = rulebook.cache.get(_read)
+def _read_by_rules(kind: SlotKind, rulebook: Rulebook) -> Collection[str]:
+    """The labels or annotations that a rule or a policy reads or writes; found once for each rulebook."""
+    keys: Collection[str] | None = rulebook.cache.get((_read_by_rules, kind))
     if keys is None:
-        keys = rulebook.cache[_read] = {
-            "label": _known("label", rulebook),
-            "annotation": _known("annotation", rulebook),
-        }
-    return key in keys[kind]
+        writers: list[Any] = [*rulebook.tenancy.policies]
+        for backend in rulebook.enabled:
+            writers += [backend.inject.outputs, *(mode.outputs for mode in backend.modes)]
+        written = [writer.labels if kind == "label" else writer.annotations for writer in writers]
+        keys = frozenset((NOTE, DEFAULT_CONTAINER)).union(rulebook.slots[kind], rulebook.annotations, *written)
+        rulebook.cache[_read_by_rules, kind] = keys
+    return keys
 
 
-def _known(kind: SlotKind, rulebook: Rulebook) -> frozenset[str]:
-    modes = [mode.outputs for backend in rulebook.enabled for mode in backend.modes]
-    outputs = [*modes, *(backend.inject.outputs for backend in rulebook.enabled)]
-    policies = rulebook.tenancy.policies
-    if kind == "label":
-        written: Sequence[Collection[str]] = [
-            *(output.labels for output in outputs),
-            *(policy.labels for policy in policies),
-        ]
-    else:
-        written = [*(output.annotations for output in outputs), *(policy.annotations for policy in policies)]
-    return frozenset(chain(rulebook.slots[kind], rulebook.annotations, *written, (NOTE, DEFAULT_CONTAINER)))
-
-
-def _wish(kind: SlotKind, key: str, value: Any, rulebook: Rulebook, nearest: Nearest) -> str:
+def _wish(kind: SlotKind, key: str, text: str, rulebook: Rulebook, nearest: Nearest) -> str:
     """What to do about a key: what to write instead, or what it may have been meant for."""
     if SUFFIX in key:
-        return f"Write it as an annotation: {pasteable(key, str(value))}"
+        return f"Write it as an annotation: {pasteable(key, text)}"
     meant, sure = _meant(key, nearest)
     if not meant:
         return 'It asks for no GPU; a pod asks with gpu: "1"'
-    written = _instead(kind, meant, key, str(value))
+    # The key and value to write, in the same place; an example if the value is none of that key.
+    is_share = _after_gpu(key) in _SHARES
+    written = pasteable("gpu", "0.3") if is_share else EXAMPLES[meant]
+    with suppress(QuantityError):
+        value = KEYS[meant](text)
+        if not is_share or (isinstance(value, Devices) and value.share is not None):  # 50 percent are no 50 devices
+            written = pasteable(meant, text)
+    if kind == "annotation" and meant != "gpu":
+        written = PREFIX + written.removeprefix("gpu-")
     owner = rulebook.all_slots[kind].get(key)
     if owner is not None:
         names = " or ".join(backend.name for backend in owner.known[:2])
@@ -391,27 +377,10 @@ def _wish(kind: SlotKind, key: str, value: Any, rulebook: Rulebook, nearest: Nea
 
 def _meant(key: str, nearest: Nearest) -> tuple[str, bool]:
     """The key of the shorthand that a key stands for, empty if none; and whether that is certain."""
-    meaning_key = _KEY_OF.get(_after_gpu(key))
-    if meaning_key is not None:
-        return meaning_key, True
+    certain = _KEY_OF.get(_after_gpu(key))
+    if certain is not None:
+        return certain, True
     return nearest.word(key.replace("_", "-"), KEYS, cutoff=0.8), False
-
-
-def _instead(kind: SlotKind, meant: str, key: str, text: str) -> str:
-    """The key and value to write, in the same place; an example if the value is none of that key."""
-    share = _after_gpu(key) in _SHARES
-    example = pasteable("gpu", "0.3") if share else EXAMPLES[meant]
-    written = pasteable(meant, text) if _fits(meant, text, share=share) else example
-    return written if kind == "label" or meant == "gpu" else PREFIX + written.removeprefix("gpu-")
-
-
-def _fits(meant: str, text: str, *, share: bool) -> bool:
-    """Whether the value is one of the other key; a percentage is no number of devices."""
-    try:
-        value = KEYS[meant](text)
-    except QuantityError:
-        return False
-    return not share or (isinstance(value, Devices) and value.share is not None)
 
 
 def _after_gpu(key: str) -> str:
