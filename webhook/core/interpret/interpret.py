@@ -211,8 +211,8 @@ def _add(outcome: Entry | Violation, into: dict[str, FieldValue], rulebook: Rule
         by_name = {name: cards.read_model(name, rulebook) for name in value.value}
         wrong = [
             _uncatalogued("model", name, cards.models_here(rulebook), "remove it", value, result)
-            for name, known in by_name.items()
-            if not known
+            for name, same in by_name.items()
+            if not same
         ]
         models = dict.fromkeys(card.model for same in by_name.values() for card in same)  # as in the catalogue
         value = value._replace(value=tuple(models))
@@ -293,7 +293,9 @@ def ask(
     if own:
         wrong += locations.merge(words, own)
     stated = {**pod_wide, **words}
-    wrong += [*extended.violations, *_beside_none(words, stated)]
+    wrong += extended.violations
+    if words:
+        wrong += _beside_none(words, stated)
     if extended.fractions:
         wrong += _join_fraction(container, extended, stated, rulebook)
     request = build(stated, annotations)
@@ -359,18 +361,20 @@ def _join_fraction(
 
 def _inconsistent(request: GpuRequest, stated: Mapping[str, FieldValue]) -> Sequence[Violation]:
     """Keys that exclude each other: a share with a profile, a share that is exclusive."""
-    pairs: list[tuple[str, str]] = []
     sized = request.share or request.memory or request.cores
-    amount = next((key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated), "gpu")
+    pairs: list[tuple[str, str]] = []
     if request.profile is not None and sized:
-        pairs.append(("gpu-profile", amount))
+        pairs.append(("gpu-profile", ""))
     if request.claim is not None and (sized or request.profile is not None):
-        pairs.append(("gpu-claim", "gpu-profile" if request.profile else amount))
+        pairs.append(("gpu-claim", "gpu-profile" if request.profile else ""))
     if request.sharing == "exclusive" and request.devices == "part":
-        pairs.append(("gpu-sharing", amount))
+        pairs.append(("gpu-sharing", ""))
     if request.tflops is not None and "gpu-cores" in stated:
         pairs.append(("gpu-cores", "gpu-tflops"))
-    return [together(key, other, stated) for key, other in pairs]
+    if not pairs:
+        return ()
+    amount = next((key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated), "gpu")
+    return [together(key, other or amount, stated) for key, other in pairs]
 
 
 def together(key: str, other: str, stated: Mapping[str, FieldValue]) -> Violation:
