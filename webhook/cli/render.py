@@ -14,8 +14,6 @@ import yaml
 from webhook.cli import options
 from webhook.cli.options import FINE, UsageError
 
-# The commands that write objects for the API server: render webhooks, render policies.
-
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook render` takes."""
@@ -56,40 +54,39 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Print the objects."""
-    return _webhooks(given) if given.what == "webhooks" else _policies(given)
-
-
-def _policies(given: argparse.Namespace) -> int:
     from webhook.cli import snapshot
-    from webhook.core.registration import policies
+    from webhook.core.registration import configurations, policies
     from webhook.files import rule_files
 
-    rulebook, tenants = rule_files.load(given.rules), snapshot.TenantObjects()
-    for file in given.around:
-        tenants.parse(*options.read_content(file))
-    tenancy, problems = tenants.tenancy(rulebook)
-    for problem in problems:
-        raise UsageError(f"{problem.tenant}: {problem.message}")
-    if tenancy.observing:
-        raise UsageError("spec.observe of the Cluster document is true: the webhook refuses nothing, so nor may this")
-    rulebook = replace(rulebook, tenancy=tenancy)
-    count = f"{len(tenancy.policies)} TenantPolicies and {len(tenancy.exemptions)} Exemptions"
-    print(f"# Printed by `gpu-webhook render policies`, of {count}. Changed ones have to be rendered again.")
-    made = [*policies.render_validating(rulebook, given.namespace), *policies.render_resource_quotas(rulebook)]
-    print(yaml_text([*made, *(policies.render_mutating(rulebook) if given.mutating else ())]), end="")
-    return FINE
-
-
-def _webhooks(given: argparse.Namespace) -> int:
-    from webhook.core.registration import configurations
-    from webhook.files import rule_files
-
+    rulebook = rule_files.load(given.rules)
+    if given.what == "policies":
+        tenants = snapshot.TenantObjects()
+        for file in given.around:
+            tenants.parse(*options.read_content(file))
+        tenancy, problems = tenants.tenancy(rulebook)
+        for problem in problems:
+            raise UsageError(f"{problem.tenant}: {problem.message}")
+        if tenancy.observing:
+            reason = "the webhook refuses nothing, so nor may this"
+            raise UsageError(f"spec.observe of the Cluster document is true: {reason}")
+        rulebook = replace(rulebook, tenancy=tenancy)
+        count = f"{len(tenancy.policies)} TenantPolicies and {len(tenancy.exemptions)} Exemptions"
+        print(f"# Printed by `gpu-webhook render policies`, of {count}. Changed ones have to be rendered again.")
+        made = [*policies.render_validating(rulebook, given.namespace), *policies.render_resource_quotas(rulebook)]
+        print(yaml_text([*made, *(policies.render_mutating(rulebook) if given.mutating else ())]), end="")
+        return FINE
     try:
-        objects = configurations.both(rule_files.load(given.rules), given.namespace)
+        objects = configurations.both(rulebook, given.namespace)
     except configurations.NotExemptError as error:
         raise UsageError(str(error)) from error
     if given.ca_bundle is not None:
-        bundle = _bundle(given.ca_bundle)
+        try:
+            bundle = given.ca_bundle.read_bytes()
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=bundle.decode("ascii"))
+        except OSError as error:  # ssl.SSLError is one
+            raise UsageError(f"--ca-bundle={given.ca_bundle}: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"--ca-bundle={given.ca_bundle} is not PEM") from error
         objects = [configurations.trusting(configuration, bundle) for configuration in objects]
     print("# Printed by `gpu-webhook render webhooks`.")
     if not given.active:
@@ -97,17 +94,6 @@ def _webhooks(given: argparse.Namespace) -> int:
         objects = [configurations.inactive(configuration) for configuration in objects]
     print(yaml_text(objects), end="")
     return FINE
-
-
-def _bundle(file: Path) -> bytes:
-    try:
-        content = file.read_bytes()
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode("ascii"))
-    except OSError as error:  # ssl.SSLError is one
-        raise UsageError(f"--ca-bundle={file}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--ca-bundle={file} is not PEM") from error
-    return content
 
 
 # Objects for the API server as YAML that people read: long text as a block, short lists on one line.

@@ -150,6 +150,13 @@ class TenantObjects:
             for name, broken in exemptions.broken.items()
             for problem in broken.problems
         ]
+        # The cluster may have namespaces that are not among these: the policies' status tells their conflicts.
+        problems += [
+            Problem(_name(policy), str(condition.get("message", "")))
+            for policy in (() if self.namespaces else self.policies)
+            for condition in fields.objects(fields.at(policy, "status", "conditions"))
+            if condition.get("type") == "Ambiguous" and condition.get("status") == "True"
+        ]
         offline = rulebook.tenancy
         replaced = {name: broken.instead for name, broken in policies.broken.items() if broken.instead is not None}
         labels = {
@@ -162,15 +169,7 @@ class TenantObjects:
             exemptions=_beside(offline.exemptions, exemptions.read, tried=tried),
             labels={**offline.labels, **labels},
         )
-        return tenancy, [*problems, *self._conditions()]
-
-    def _conditions(self) -> Iterator[Problem]:
-        """The conflicts in the policies' status: the cluster may have namespaces that are not among these objects."""
-        for policy in self.policies if not self.namespaces else ():
-            conditions = fields.at(policy, "status", "conditions")
-            for condition in conditions if isinstance(conditions, list) else ():
-                if fields.at(condition, "type") == "Ambiguous" and fields.at(condition, "status") == "True":
-                    yield Problem(_name(policy), str(condition.get("message", "")))
+        return tenancy, problems
 
     def ledgers(self) -> tuple[dict[str, Ledger], list[Problem]]:
         """The ledger of each tenant, and a problem for each that cannot be read."""
