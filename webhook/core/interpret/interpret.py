@@ -395,9 +395,8 @@ def disagree(field_value: FieldValue, given: FieldValue) -> Violation:
 
 def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
     """Whether nothing in the pod concerns GPUs. This is true of most pods."""
-    return not metadata_concerns_gpus(pod.labels, pod.annotations, rulebook) and not _amounts_concern_gpus(
-        pod, rulebook
-    )
+    by_metadata = metadata_concerns_gpus(pod.labels, pod.annotations, rulebook)
+    return not by_metadata and not _amounts_concern_gpus(pod, rulebook)
 
 
 def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, Any], rulebook: Rulebook) -> bool:

@@ -26,8 +26,6 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.verbs import METADATA, SlotKind
 from webhook.core.violations import Violation
 
-# The places where the shorthand may be written, and which of them wins.
-
 SUFFIX: Final = "." + PREFIX
 CONTAINER: Final = PREFIX + "container"
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
@@ -266,22 +264,8 @@ MOST_HINTS: Final = 8
 _SHARES: Final = frozenset({"fraction", "fractions", "share", "shares", "portion", "part", "percent", "percentage"})
 _SPELLINGS: Final[Mapping[str, Collection[str]]] = {
     "gpu": _SHARES
-    | {
-        "",
-        "s",
-        "count",
-        "counts",
-        "num",
-        "number",
-        "nums",
-        "quantity",
-        "amount",
-        "device",
-        "devices",
-        "card",
-        "cards",
-    }
-    | {"limit", "limits", "request", "requests", "req", "total", "units", "size"},
+    | {"", "s", "count", "counts", "num", "number", "nums", "quantity", "amount", "device", "devices", "card"}
+    | {"cards", "limit", "limits", "request", "requests", "req", "total", "units", "size"},
     "gpu-memory": {"mem", "memory", "vram", "ram", "memsize", "memorysize", "memlimit", "memorylimit", "memories"}
     | {"memgb", "memgib", "memmb", "memmib", "memorygb", "memorymb", "memorymib", "memorygib", "framebuffer"},
     "gpu-cores": {"core", "cores", "compute", "sm", "sms", "util", "utilization", "corepercent", "corepercentage"}
