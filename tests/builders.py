@@ -1,12 +1,15 @@
 """What many tests begin with: the shipped rules, pods and reviews, in words."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from webhook import playground
+from webhook.core.kube import quantity
+from webhook.core.request import GpuRequest
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import rule_files
@@ -89,3 +92,14 @@ def pod(
         "metadata": metadata,
         "spec": {"containers": list(containers) or [container()], **spec},
     }
+
+
+def request(fields: Mapping[str, Any] | None) -> GpuRequest | None:
+    """What a container asks, as tables write it: `{share: 3/10, memory: 8Gi}`."""
+    read: dict[str, Callable[[Any], Any]] = {"count": int, "models": tuple, "profile": str, "memory": size}
+    return fields if fields is None else GpuRequest(**{key: read.get(key, Fraction)(fields[key]) for key in fields})
+
+
+def size(text: str | int) -> int:
+    """A size as tables write it: `8Gi`, or bytes."""
+    return text if isinstance(text, int) else quantity.size(text)

@@ -22,8 +22,8 @@ Test = Callable[..., None]
 
 def rows(test: Test) -> Test:
     """Try a test with each row of its table."""
-    table = _tables(Path(test.__code__.co_filename))[sentence(test.__name__)]
-    named = table.items() if isinstance(table, dict) else ((None, row) for row in table)
+    every = table(test.__code__.co_filename, test.__name__.removeprefix("test_").replace("_", " "))
+    named = every.items() if isinstance(every, dict) else ((None, row) for row in every)
     parameters = [*inspect.signature(test).parameters]
     found = [(name, row if isinstance(row, dict) else _by_name(row, parameters)) for name, row in named]
     names = [*found[0][1]]
@@ -32,9 +32,9 @@ def rows(test: Test) -> Test:
     return tried
 
 
-def sentence(test: str) -> str:
-    """The key of a test's table."""
-    return test.removeprefix("test_").replace("_", " ")
+def table(module: str, sentence: str) -> Any:
+    """A table beside a module of tests."""
+    return _tables(Path(module))[sentence]
 
 
 def unused(module: Path) -> Iterator[str]:

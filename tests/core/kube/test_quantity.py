@@ -9,19 +9,9 @@ from webhook.core.kube import quantity
 from webhook.core.kube.quantity import QuantityError
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("0", Fraction(0)),
-        ("1", Fraction(1)),
-        ("0.3", Fraction(3, 10)),
-        ("0.29", Fraction(29, 100)),
-        ("00.50", Fraction(1, 2)),
-        ("9223372036854775807", Fraction(2**63 - 1)),
-    ],
-)
-def test_a_person_writes_decimals(text: str, number: Fraction) -> None:
-    assert quantity.decimal(text) == number
+@tables.rows
+def test_a_person_writes_decimals(text: str, number: str) -> None:
+    assert quantity.decimal(text) == Fraction(number)
 
 
 @tables.rows
@@ -32,23 +22,9 @@ def test_nothing_else_is_a_decimal(text: str, message: str) -> None:
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("300m", Fraction(3, 10)),
-        ("1", Fraction(1)),
-        ("4k", Fraction(4000)),
-        ("1M", Fraction(10**6)),
-        ("1G", Fraction(10**9)),
-        ("1T", Fraction(10**12)),
-        ("1P", Fraction(10**15)),
-        ("1E", Fraction(10**18)),
-        ("5u", Fraction(5, 10**6)),
-        ("5n", Fraction(5, 10**9)),
-    ],
-)
-def test_the_api_server_writes_suffixes(text: str, number: Fraction) -> None:
-    assert quantity.served(text) == number
+@tables.rows
+def test_the_api_server_writes_suffixes(text: str, number: str) -> None:
+    assert quantity.served(text) == Fraction(number)
 
 
 @pytest.mark.parametrize("text", ["0.32147483648", "1.5n", "0.0000001m"])
@@ -88,18 +64,9 @@ def test_different_amounts_are_different(one: object, other: object) -> None:
     assert not quantity.same(one, other)
 
 
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (Fraction(3, 10), "0.3"),
-        (Fraction(2), "2"),
-        (Fraction(1, 3), "1/3"),
-        (Fraction(1, 1024), "1/1024"),
-        (Fraction(0), "0"),
-    ],
-)
-def test_a_number_is_shown_as_people_write_it(number: Fraction, text: str) -> None:
-    assert quantity.show(number) == text
+@tables.rows
+def test_a_number_is_shown_as_people_write_it(number: str, text: str) -> None:
+    assert quantity.show(Fraction(number)) == text
 
 
 @tables.rows
