@@ -84,8 +84,7 @@ def test_posts_of_other_sites_are_refused(client: FlaskClient, path: str, header
 
 
 @pytest.mark.parametrize(
-    "headers",
-    [{}, {"Origin": "http://localhost"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}],
+    "headers", [{}, {"Origin": "http://localhost"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}]
 )
 def test_posts_of_the_page_and_of_programs_are_taken(client: FlaskClient, headers: dict[str, str]) -> None:
     assert client.post("/api/explain", data=pod(), headers=headers).status_code == 200

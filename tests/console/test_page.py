@@ -57,10 +57,7 @@ def test_an_allowed_pod_is_shown_with_its_trace_its_edits_and_its_rules(client: 
 
 
 def test_the_page_says_what_the_tenant_may_have_and_what_is_only_tried(client: FlaskClient, rules: Path) -> None:
-    spec = {
-        "ceilings": {"container": {"devices": "0.2", "enforcementAction": "dryrun"}},
-        "quota": {"devices": 2},
-    }
+    spec = {"ceilings": {"container": {"devices": "0.2", "enforcementAction": "dryrun"}}, "quota": {"devices": 2}}
     (rules / "tenants.yaml").write_text(json.dumps(policy("vision", "default", **spec)))
 
     text = explained(client, pod("0.3"))

@@ -32,8 +32,7 @@ def test_a_port_in_use_is_one_readable_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bind", "reason"),
-    [("192.0.2.1:8080", "Cannot assign requested address"), ("host.invalid:8080", "")],
+    ("bind", "reason"), [("192.0.2.1:8080", "Cannot assign requested address"), ("host.invalid:8080", "")]
 )
 def test_an_address_that_is_not_ours_is_one_readable_line(bind: str, reason: str) -> None:
     ran = start("console", "--bind", bind)

@@ -27,10 +27,7 @@ def test_a_decision_names_the_back_ends_and_leaves_a_trace() -> None:
     decision = mutate(_request(), RULES)
 
     assert decision.backends == {"main": "hami-vgpu"}
-    assert decision.audit == {
-        "rules": RULES.backends["hami-vgpu"].rule,
-        "rulebook": RULES.digest[:12],
-    }
+    assert decision.audit == {"rules": RULES.backends["hami-vgpu"].rule, "rulebook": RULES.digest[:12]}
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,7 @@ RESOURCES = st.one_of(
         MEBIBYTES,
     ),
     st.builds(
-        lambda cores, memory: {
-            "tke.cloud.tencent.com/qgpu-core": cores,
-            "tke.cloud.tencent.com/qgpu-memory": memory,
-        },
+        lambda cores, memory: {"tke.cloud.tencent.com/qgpu-core": cores, "tke.cloud.tencent.com/qgpu-memory": memory},
         PERCENTS,
         GIBIBYTES,
     ),

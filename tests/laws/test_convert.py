@@ -69,11 +69,7 @@ def _elsewhere(done: Stored, first: int) -> Iterator[tuple[str, Explanation]]:
 
 
 @every.backend(
-    6,
-    least=1,
-    forms=SHORTHAND,
-    backends=[name for name in READINGS if partners(name)],
-    also=[st.integers(0, 2**16)],
+    6, least=1, forms=SHORTHAND, backends=[name for name in READINGS if partners(name)], also=[st.integers(0, 2**16)]
 )
 def test_who_asked_in_shorthand_gets_it_of_another_system(asked: Asking, first: int) -> bool:
     done = _stored(asked)

@@ -141,12 +141,7 @@ MISREAD: Mapping[str, str] = {"aliyun-gpushare-mib": clusters.ALL}
 """Back ends whose MiB another replica takes for GiB, and more than any node has, unless it knows them."""
 
 
-@every.backend(
-    16,
-    least=4,
-    backends=clusters.names(),
-    also=[st.sampled_from([clusters.ALL, *clusters.names()])],
-)
+@every.backend(16, least=4, backends=clusters.names(), also=[st.sampled_from([clusters.ALL, *clusters.names()])])
 def test_every_replica_accepts_what_another_made(asked: Asking, other: str) -> bool:
     done = stored(asked)
     if done is None:

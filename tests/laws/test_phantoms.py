@@ -93,10 +93,7 @@ class Town:
 
 
 def everybody(now: int) -> Mapping[str, Ask]:
-    return {
-        "beside": ask("dev", f"beside-{now}", "ann", 3),
-        "elsewhere": ask("ci", f"elsewhere-{now}", "bob", 3),
-    }
+    return {"beside": ask("dev", f"beside-{now}", "ann", 3), "elsewhere": ask("ci", f"elsewhere-{now}", "bob", 3)}
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,7 @@ AMOUNTS = {
     "amd.com/gpu": [1, 2],
     "aws.amazon.com/neuroncore": [1, 2],
 }
-QUOTAS = {
-    "huawei.com/scheduler.softShareDev.aicoreQuota": "8",
-    "huawei.com/scheduler.softShareDev.hbmQuota": "4096",
-}
+QUOTAS = {"huawei.com/scheduler.softShareDev.aicoreQuota": "8", "huawei.com/scheduler.softShareDev.hbmQuota": "4096"}
 LIBRARY = "/opt/enpu/vcann-rt/lib/libvruntime.so"
 MODELS = {"nvidia.com/gpu": ["A100-80GB", "T4"], "huawei.com/npu-core": ["Ascend910B3", "Ascend910B2"]}
 

@@ -117,13 +117,7 @@ def test_an_answer_that_is_not_of_an_api_server_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [
-        (403, ForbiddenError),
-        (404, MissingError),
-        (409, ConflictError),
-        (410, GoneError),
-        (500, ApiError),
-    ],
+    [(403, ForbiddenError), (404, MissingError), (409, ConflictError), (410, GoneError), (500, ApiError)],
 )
 def test_what_the_api_server_says_comes_as_an_error_of_its_kind(status: int, error: type[ApiError]) -> None:
     says = saying(b'{"kind": "Status", "message": "etcd is away"}', status=status)

@@ -336,10 +336,7 @@ def test_a_dry_run_is_not_refused_while_pods_may_be_counted_twice(monkeypatch: p
     counted = {"devices": Fraction(LIMIT - 1)}
     shelf.put(
         replace(
-            shelf.ledger,
-            held={"vision": counted},
-            pending={"vision/b": {"uid-b": counted}},
-            advances={"other-1": {}},
+            shelf.ledger, held={"vision": counted}, pending={"vision/b": {"uid-b": counted}}, advances={"other-1": {}}
         )
     )
 

@@ -37,10 +37,7 @@ def test_a_stranger_gets_no_answer_to_a_review(folder: Path, tmp_path: Path, fra
 @pytest.mark.parametrize("framing", ["Content-Length: 1000", "Transfer-Encoding: chunked", "Content-Length: 0"])
 def test_a_stranger_is_refused_before_a_byte_of_the_body_is_there(folder: Path, tmp_path: Path, framing: str) -> None:
     made = credentials.issue(tmp_path)
-    with (
-        running(folder, client_ca=str(made.authority)) as server,
-        contextlib.closing(peer(server, None)) as stranger,
-    ):
+    with running(folder, client_ca=str(made.authority)) as server, contextlib.closing(peer(server, None)) as stranger:
         stranger.send(f"POST /mutate HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n".encode())
         refused = stranger.answer()
 

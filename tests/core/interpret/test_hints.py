@@ -50,8 +50,7 @@ def test_the_annotation_for_one_container_as_a_label_gets_a_hint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wish"),
-    [("gpus", "gpu"), ("gpu-mem", "gpu-memory"), ("GPU", "gpu"), ("gpu-memroy", "gpu-memory")],
+    ("name", "wish"), [("gpus", "gpu"), ("gpu-mem", "gpu-memory"), ("GPU", "gpu"), ("gpu-memroy", "gpu-memory")]
 )
 def test_a_resource_without_a_domain_that_kubernetes_does_not_take_gets_a_hint(name: str, wish: str) -> None:
     assert _warnings(builders.pod(builders.container(limits={name: 1}))) == [

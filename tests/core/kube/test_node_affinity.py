@@ -43,8 +43,7 @@ def test_an_empty_affinity_is_none(nothing: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "narrower",
-    [_expression("In", "T4", "A10"), _expression("In", "A10", "T4"), _expression("In", "T4")],
+    "narrower", [_expression("In", "T4", "A10"), _expression("In", "A10", "T4"), _expression("In", "T4")]
 )
 def test_what_says_as_much_is_left_as_it_is(narrower: dict[str, Any]) -> None:
     assert _terms(_pod({"matchExpressions": [narrower]})) == [{"matchExpressions": [narrower]}]
@@ -86,8 +85,7 @@ def test_no_alternative_of_several_is_lost_when_a_key_is_removed(terms: list[Any
 
 
 @pytest.mark.parametrize(
-    "opposite",
-    [_expression("In", "L4"), _expression("NotIn", "T4", "A10", "L4"), _expression("DoesNotExist")],
+    "opposite", [_expression("In", "L4"), _expression("NotIn", "T4", "A10", "L4"), _expression("DoesNotExist")]
 )
 def test_terms_that_all_exclude_it_are_refused(opposite: dict[str, Any]) -> None:
     assert _terms(_pod({"matchExpressions": [opposite]}, {"matchExpressions": [ELSEWHERE, opposite]})) == ["GPU502"]

@@ -39,8 +39,7 @@ def test_a_quota_that_is_lifted_is_counted_and_not_enforced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "words"),
-    [(8 * DAY, None), (7 * DAY, "7 days"), (DAY, "1 day"), (DAY - 1, "23 hours"), (60.0, "1 hour")],
+    ("left", "words"), [(8 * DAY, None), (7 * DAY, "7 days"), (DAY, "1 day"), (DAY - 1, "23 hours"), (60.0, "1 hour")]
 )
 def test_who_needs_an_exemption_is_told_when_it_ends_soon(left: float, words: str | None) -> None:
     exempt = exemption("container", "pod", "quota", expires=NOW + left)

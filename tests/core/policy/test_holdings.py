@@ -172,10 +172,7 @@ def test_a_model_counts_as_every_model_that_the_back_end_may_give_for_its_name(
     assert _counted(edited(plan.make(pod.read(raw), rulebook).edits, raw), rulebook) == counted
 
 
-@pytest.mark.parametrize(
-    ("labels", "devices"),
-    [({"gpu": "0.1"}, "0.1"), ({"gpu": "1"}, "1"), ({"gpu": "2"}, "2")],
-)
+@pytest.mark.parametrize(("labels", "devices"), [({"gpu": "0.1"}, "0.1"), ({"gpu": "1"}, "1"), ({"gpu": "2"}, "2")])
 def test_the_shorthand_says_what_resources_alone_do_not_tell(labels: Object, devices: str) -> None:
     """A turn and a whole card are both 1 of the same resource."""
     raw = builders.pod(labels=labels)

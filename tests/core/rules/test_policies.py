@@ -248,7 +248,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 def test_a_name_stands_for_one_policy() -> None:
     assert _problems(POLICY, POLICY) == [
-        'tenants-1.yaml:3:18: metadata.name: TenantPolicy "vision" is defined already, at tenants-0.yaml:3',
+        'tenants-1.yaml:3:18: metadata.name: TenantPolicy "vision" is defined already, at tenants-0.yaml:3'
     ]
 
 
@@ -286,7 +286,7 @@ def test_a_default_back_end_has_to_serve() -> None:
         (
             'TenantPolicy/vision: spec.defaults.backend: spec.backends of the Cluster document does not enable "kai";'
             " add it there"
-        ),
+        )
     ]
 
 

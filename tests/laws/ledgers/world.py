@@ -22,12 +22,7 @@ class World:
     """Three replicas and two settlers. Every number is taken modulo how many there are to choose from."""
 
     def __init__(
-        self,
-        *,
-        making: Making = Settlement,
-        opening: Opening = Account,
-        cas: bool = True,
-        trusting: bool = False,
+        self, *, making: Making = Settlement, opening: Opening = Account, cas: bool = True, trusting: bool = False
     ) -> None:
         self.store = Store(cas=cas)
         self.network = Network()

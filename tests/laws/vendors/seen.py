@@ -115,10 +115,7 @@ class Seen:
         assert limit is None or 0 < limit <= 100
         part = Fraction(memory) / self.memory
         return Given(
-            devices=devices,
-            memory=Fraction(memory),
-            part=part,
-            cores=None if limit is None else Fraction(limit),
+            devices=devices, memory=Fraction(memory), part=part, cores=None if limit is None else Fraction(limit)
         )
 
     def part(self, part: Fraction, cores: Fraction | None, devices: int = 1) -> Given:

@@ -76,10 +76,7 @@ def test_what_becomes_of_a_pod_is_the_action_of_the_binding_and_exempt_namespace
     objects = rendered(tenants(a="{namespaces: {names: [a]}, deviceAccess: warn}"))
 
     [*_, names, nodes] = [*objects]
-    assert [names, nodes] == [
-        "Policy gpu-webhook-node-access-warn",
-        "PolicyBinding gpu-webhook-node-access-warn",
-    ]
+    assert [names, nodes] == ["Policy gpu-webhook-node-access-warn", "PolicyBinding gpu-webhook-node-access-warn"]
     exempt = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["acme-system"]}
     assert objects["PolicyBinding gpu-webhook-device-names-warn"]["spec"] == {
         "policyName": "gpu-webhook-device-names-warn",
