@@ -9,7 +9,7 @@ import yaml
 
 from tests.cluster.binaries import ROOT
 from tests.release.kustomized import MANIFESTS
-from webhook.telemetry import metrics
+from webhook import telemetry
 
 FOLDER = MANIFESTS / "components" / "prometheus"
 RULES = yaml.safe_load((FOLDER / "rules.yaml").read_text())["spec"]["groups"][0]["rules"]
@@ -18,9 +18,9 @@ PANELS = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
 
 def _families() -> dict[str, str]:
     """The names of all metrics, with their types; those of two programs as their source has them."""
-    page = metrics.render(metrics.Metrics(["mutate"]), "").decode()
+    page = telemetry.Metrics(["mutate"]).render("").decode()
     served = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
-    settled = re.findall(r'metrics\.family\("(\w+)"', (ROOT / "webhook" / "settler" / "settler.py").read_text())
+    settled = re.findall(r'telemetry\.family\("(\w+)"', (ROOT / "webhook" / "settler" / "settler.py").read_text())
     turns = (ROOT / "certs" / "turns.py").read_text()
     issuing = [name for name, _ in re.findall(r'\("(\w+)", "(gauge|counter)"', turns)]
     others = [f"gpu_webhook_{name}" for name in settled] + [f"gpu_webhook_certs_{name}" for name in issuing]

@@ -14,7 +14,7 @@ from webhook.core.validate import validate
 from webhook.files import rule_files
 from webhook.server.handler import Answer, Lane, ReadPod, UnreadError
 from webhook.server.reservations import NOT_YET, Quotas
-from webhook.telemetry.logs import Lines
+from webhook.telemetry import Lines
 
 RULES = rule_files.load(ROOT / "rules")
 Object = Mapping[str, Any]

@@ -11,7 +11,7 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.files import rule_files
 from webhook.server import settings
 from webhook.server.handler import Answer, Lane
-from webhook.telemetry.logs import Lines
+from webhook.telemetry import Lines
 
 
 def broken(_: AdmissionRequest, __: Rulebook) -> Decision:

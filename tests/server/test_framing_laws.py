@@ -15,7 +15,7 @@ from tests.server.peer import chunked, request
 from webhook.server.connection import Connection
 from webhook.server.handler import Answer, Lane
 from webhook.server.settings import Settings
-from webhook.telemetry.logs import Lines
+from webhook.telemetry import Lines
 
 
 class Wire(asyncio.Transport):

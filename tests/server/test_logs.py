@@ -17,7 +17,7 @@ from tests.bench import reviews
 from tests.cluster.waiting import until
 from tests.server.peer import Peer
 from tests.server.process import Server, running
-from webhook.telemetry.logs import LineHandler, Lines
+from webhook.telemetry import Lines
 
 FIELDS = {
     "time",
@@ -168,7 +168,7 @@ def test_a_line_after_a_torn_one_stands_alone(tmp_path: Path) -> None:
 def test_a_message_that_is_no_unicode_is_still_a_line(tmp_path: Path) -> None:
     file = tmp_path / "log"
     with file.open("wb") as output:
-        handler = LineHandler(Lines(output.fileno()))
+        handler = Lines(output.fileno())
         record = logging.LogRecord("test", logging.ERROR, "", 0, "file \udcff.yaml", None, None)
         handler.emit(record)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.server.peer import Peer
 from tests.server.process import Server, running
 from webhook.core.decision import Decision
-from webhook.telemetry.metrics import Metrics, render
+from webhook.telemetry import Metrics
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
 
@@ -73,7 +73,7 @@ def test_buckets_add_up_and_labels_are_escaped() -> None:
     metrics = Metrics(["mutate"])
     for seconds in (0.0, 0.0001, 0.003, 99.0):
         metrics.count("mutate", "CREATE", Decision(allowed=True, patch=[{}], backends={"c": 'a"b\\c\nd'}), seconds)
-    found = samples(render(metrics, "").decode())
+    found = samples(metrics.render("").decode())
 
     assert found['gpu_webhook_review_seconds_bucket{path="mutate",le="0.0001"}'] == 2
     assert found['gpu_webhook_review_seconds_bucket{path="mutate",le="0.005"}'] == 3

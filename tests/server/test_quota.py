@@ -15,7 +15,7 @@ from tests.server.process import ROOT, Server, running
 from webhook.core.validate import validate
 from webhook.files import rule_files
 from webhook.server.handler import Answer, Lane
-from webhook.telemetry.logs import Lines
+from webhook.telemetry import Lines
 
 POLICY = """
 apiVersion: gpu-webhook.io/v1alpha1

@@ -15,7 +15,7 @@ from webhook.cluster.ledgers import Reservations, Versioned
 from webhook.core.quota import ledger as core
 from webhook.core.quota.ledger import Answered, Ask, Ledger, Outcome
 from webhook.server.handler import OfflineReservations
-from webhook.telemetry.metrics import Metrics
+from webhook.telemetry import Metrics
 
 T = TypeVar("T")
 LIMIT = 3

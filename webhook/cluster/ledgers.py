@@ -30,7 +30,7 @@ from webhook.core.quota import ledger as ledgers
 from webhook.core.quota import stored
 from webhook.core.quota.escrow import Account
 from webhook.core.quota.ledger import Answered, Ask, Ledger, Outcome
-from webhook.telemetry.metrics import Metrics
+from webhook.telemetry import Metrics
 
 # Ledgers in a cluster: the status of one TenantUsage object for each tenant, replaced by compare-and-swap.
 

@@ -33,7 +33,7 @@ from webhook.core.rules.load import Memory, read
 from webhook.core.rules.rulebook import ClaimSource, Rulebook
 from webhook.core.rules.workload import Workload
 from webhook.files.documents import parse
-from webhook.telemetry import logs
+from webhook.telemetry import DIGEST_LENGTH
 
 _NO_DEVICES: Final[Mapping[str, Card]] = {}
 _NOT_RULES = {"kustomization.yaml", "kustomization.yml"}
@@ -250,7 +250,7 @@ class ReloadedRules:
         if directory_stamp(self._directory) != stamp:
             return False
         self.rulebook = rulebook
-        digest = rulebook.digest[: logs.DIGEST_LENGTH]
+        digest = rulebook.digest[:DIGEST_LENGTH]
         log.info("rules %s from %s: %d back ends", digest, self._directory, len(rulebook.backends))
         return True
 

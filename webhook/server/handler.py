@@ -20,7 +20,6 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from http import HTTPStatus
 from math import inf
 from operator import attrgetter
@@ -28,6 +27,7 @@ from time import monotonic, perf_counter, time
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
+from webhook import telemetry
 from webhook.core import projection, review
 from webhook.core.decision import Decision, Reservation, denied
 from webhook.core.kube import quantity
@@ -42,7 +42,6 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
 from webhook.core.violations import Refusal
 from webhook.server import advice
-from webhook.telemetry import logs, metrics
 
 # Remembers decisions: pods with equal projections get equal decisions while a rulebook is in force.
 
@@ -218,7 +217,7 @@ class _Reviewed(NamedTuple):
 class Lane:
     """Answers requests; one for each process. The worker and `quotas` set its public attributes while it serves."""
 
-    def __init__(self, judges: Mapping[str, Judge], rulebook: Rulebook | None, lines: logs.Lines) -> None:
+    def __init__(self, judges: Mapping[str, Judge], rulebook: Rulebook | None, lines: telemetry.Lines) -> None:
         self.judges = {f"/{name}".encode(): (name, judge) for name, judge in judges.items()}
         self.rules = rulebook
         """What the rule files and the nodes say."""
@@ -238,7 +237,7 @@ class Lane:
         cluster there is no such reader, and nothing counts stored pods."""
         self.read_usage: ReadUsage | None = None
         """Reads the ledger of a tenant; raises UnreadError."""
-        self.metrics = metrics.Metrics(judges)
+        self.metrics = telemetry.Metrics(judges)
         self.ledger: Reserves = OfflineReservations(self.limits)
         self._memo = Memo()
         self._lines = lines
@@ -264,8 +263,8 @@ class Lane:
             return self._review(*self.judges[path], body, target)
         digest = "" if self.rulebook is None else self.rulebook.digest
         if path == b"/metrics":
-            self.metrics.lines_dropped = self._lines.dropped
-            return Answer(HTTPStatus.OK, metrics.render(self.metrics, digest), metrics.CONTENT_TYPE)
+            page = self.metrics.render(digest, self._lines.dropped)
+            return Answer(HTTPStatus.OK, page, telemetry.CONTENT_TYPE)
         if path == b"/healthz":
             return Answer(HTTPStatus.OK, b"ok\n")
         # Whether it answers reviews, and by which rules.
@@ -370,9 +369,7 @@ class Lane:
         answer = review.encode(request.uid, decision)
         seconds = perf_counter() - started
         self.metrics.count(name, request.operation, decision, seconds)
-        now = datetime.now(UTC)
-        line = logs.decision_line(name, request, decision, seconds=seconds, digest=rulebook.digest, now=now)
-        self._lines.write(line)
+        self._lines.write(telemetry.decision_line(name, request, decision, seconds=seconds, digest=rulebook.digest))
         return Answer(HTTPStatus.OK, answer, JSON)
 
     def limits(self, tenant: str) -> tally.Tally:

@@ -18,8 +18,10 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from gunicorn import glogging
 from gunicorn.app.base import BaseApplication
 
+from webhook import telemetry
 from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
 from webhook.core.review import AdmissionRequest
@@ -30,7 +32,6 @@ from webhook.files.rule_files import ReloadedRules
 from webhook.server import advice
 from webhook.server.handler import Lane
 from webhook.server.settings import Settings
-from webhook.telemetry import logs
 
 # The serving certificate as a TLS context, and whether its files have changed.
 
@@ -144,8 +145,7 @@ def serve(
 
     `attach` is called in the worker, before it listens, and `prepare` before that: it may raise CannotStartError.
     """
-    lines = logs.Lines(logs.STDOUT)
-    logs.configure(lines, settings.log_level)
+    lines = telemetry.configure(settings.log_level)
 
     def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return advice.of_workload(request, rulebook, dict(lane.ledger.known()))
@@ -204,12 +204,24 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
         "certfile": str(certificate),
         "keyfile": str(key),
         "control_socket_disable": True,  # gunicorn 27 opens one by default; nothing here uses it
-        "logger_class": logs.GunicornLogger,
+        "logger_class": GunicornLogger,
         "loglevel": settings.log_level,
         "accesslog": None,  # a decision line says more
         "timeout": HEARTBEAT_SECONDS,
         "graceful_timeout": round(settings.drain_seconds + settings.finish_seconds + ABANDON_SECONDS),
     }
+
+
+class GunicornLogger(glogging.Logger):  # type: ignore[misc] # gunicorn has no types
+    """gunicorn's logger without a stream of its own: its messages go to the root logger."""
+
+    def setup(self, cfg: Any) -> None:
+        """Let messages propagate to the root logger, whose only handler writes JSON lines."""
+        super().setup(cfg)
+        self.error_log.propagate = True
+
+    def _set_handler(self, *_: Any, **__: Any) -> None:
+        """Add no handler."""
 
 
 class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types

@@ -17,6 +17,7 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final, Protocol
 
+from webhook import telemetry
 from webhook.cluster import client
 from webhook.cluster.client import Api, ApiError
 from webhook.cluster.follower import Collection, Follower
@@ -28,7 +29,6 @@ from webhook.core.quota.settlement import Settlement, View
 from webhook.core.rules.tenant_policy import Tenancy
 from webhook.files.rule_files import ReloadedRules
 from webhook.settler.reconciler import PODS, RETRY_SECONDS, Namespaces, Pods, Reconciler, WorkQueue
-from webhook.telemetry import logs, metrics
 
 LOOK_SECONDS: Final = 0.5
 """Between two looks for lag; a settler may be behind for so long while a request waits for its refusal."""
@@ -108,7 +108,7 @@ async def answer_page(settler: Source, reader: asyncio.StreamReader, writer: asy
         line = (await asyncio.wait_for(reader.readline(), READ_SECONDS))[:LINE_BYTES]
         status, body = "200 OK", b"ok\n"
         if line.startswith(b"GET /metrics "):
-            body = metrics.page(_lines(settler, monotonic()))
+            body = telemetry.page(_lines(settler, monotonic()))
         elif not line.startswith(b"GET /healthz "):
             status, body = "404 Not Found", b"there are /metrics and /healthz\n"
         elif monotonic() - settler.heard_at > STALLED_SECONDS:
@@ -121,27 +121,27 @@ async def answer_page(settler: Source, reader: asyncio.StreamReader, writer: asy
 
 def _lines(settler: Source, now: float) -> Iterator[str]:
     labels, counted = ("tenant", "what"), settler.reconciler
-    used: dict[metrics.Labels, float] = {}
-    hard: dict[metrics.Labels, float] = {}
-    pending: dict[metrics.Labels, float] = {}
+    used: dict[telemetry.Labels, float] = {}
+    hard: dict[telemetry.Labels, float] = {}
+    pending: dict[telemetry.Labels, float] = {}
     for name, ledger in counted.ledgers.items():
         used |= {(name, key): float(amount) for key, amount in ledger.used.items()}
         hard |= {(name, key): float(amount) for key, amount in ledger.hard.items()}
         pending[(name,)] = len(ledger.pending)
-    age: dict[metrics.Labels, float] = {(name,): round(now - at, 3) for name, at in counted.settled_at.items()}
-    left: dict[metrics.Labels, float] = {
+    age: dict[telemetry.Labels, float] = {(name,): round(now - at, 3) for name, at in counted.settled_at.items()}
+    left: dict[telemetry.Labels, float] = {
         (exemption.name,): round(exemption.expires - time()) for exemption in settler.tenancy.exemptions
     }
     heard = round(now - settler.heard_at, 3)
-    yield from metrics.family("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, used)
-    yield from metrics.family("tenant_hard", "What a tenant may use at most.", labels, hard)
-    yield from metrics.family("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
-    yield from metrics.family("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
-    yield from metrics.family("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
-    yield from metrics.family("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
-    yield from metrics.family("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
-    yield from metrics.rulebook(settler.digest)
-    yield from metrics.family("settle_conflicts_total", "Writes that came too late.", (), {(): counted.conflicts})
+    yield from telemetry.family("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, used)
+    yield from telemetry.family("tenant_hard", "What a tenant may use at most.", labels, hard)
+    yield from telemetry.family("tenant_pending", "Reservations of pods not yet seen.", ("tenant",), pending)
+    yield from telemetry.family("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
+    yield from telemetry.family("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
+    yield from telemetry.family("settle_age_seconds", "How old what was heard of pods may be.", (), {(): heard})
+    yield from telemetry.family("pods_seen", "Pods that are there.", (), {(): len(settler.settlement.view)})
+    yield from telemetry.rulebook(settler.digest)
+    yield from telemetry.family("settle_conflicts_total", "Writes that came too late.", (), {(): counted.conflicts})
 
 
 class Settler:
@@ -278,7 +278,7 @@ class Settler:
 
 def settle(directory: Path, bind: tuple[str, int], grace: float) -> int:
     """Settle until told to stop; the exit code. Raises ApiError where there is no cluster."""
-    logs.configure(logs.Lines(logs.STDOUT), "info")
+    telemetry.configure()
     rules = ReloadedRules(directory)
     rules.refresh()
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from webhook import telemetry
 from webhook.cluster import client
 from webhook.cluster.client import Api, ApiError, MissingError, Object
 from webhook.cluster.follower import Collection, Follower
@@ -26,7 +27,6 @@ from webhook.core.backends import cards
 from webhook.core.rules.claim_source import ObjectKind
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files.rule_files import RULES_SECONDS, ReloadedRules
-from webhook.telemetry import logs
 
 PAUSE_SECONDS: Final = 0.2
 """Between two writings: a pool that grows by a hundred nodes is not a hundred readings for the server."""
@@ -201,7 +201,7 @@ class Watcher:
 
 def watch(directory: Path, file: Path) -> int:
     """Keep the file in step with the cluster until told to stop; the exit code. Raises ApiError without a cluster."""
-    logs.configure(logs.Lines(logs.STDOUT), "info")
+    telemetry.configure()
     rules = ReloadedRules(directory)
     client.run(lambda api: Watcher(api, rules, file).run())
     return 0

@@ -26,7 +26,7 @@ from webhook.core.quota import tally
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 from webhook.server.handler import Answer, Lane, OfflineReservations
-from webhook.telemetry.logs import Lines
+from webhook.telemetry import Lines
 
 SHIPPED: Final = "as shipped"
 NAMESPACE: Final = "vision-dev"
