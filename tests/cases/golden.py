@@ -101,7 +101,7 @@ def _applied(case: Case, rules: Rulebook) -> Outcome:
     """What POST /policies or /templates answers, in a cluster with the objects of `around.yaml`."""
     around = case.folder / "around.yaml"
     documents = [*yaml.safe_load_all(around.read_text())] if around.exists() else []
-    objects = snapshot.TenantObjects()
+    objects = snapshot.Snapshot(snapshot.TENANTS)
     for document in documents:
         objects.add(document)
     nodes = [document for document in documents if document["kind"] == "Node"]

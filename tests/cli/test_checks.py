@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests import builders
-from webhook.cli import doctor, installation, snapshot
+from webhook.cli import doctor, installation
 from webhook.cli.doctor import Check, Examiner
 from webhook.cli.installation import ApiServer, Bundle, Installation, Purpose, Replica, Response
+from webhook.cli.snapshot import TENANTS, Snapshot
 from webhook.core.kube.quantity import DAY, HOUR
 from webhook.core.registration import configurations
 from webhook.core.rules.rulebook import Rulebook
@@ -537,15 +538,15 @@ UNUSABLE = (
 def test_policies_are_judged_by_their_conditions_and_by_themselves(
     policies: list[Mapping[str, Any]], result: str, found: str
 ) -> None:
-    tenants = snapshot.TenantObjects(policies=policies, namespaces=[{"metadata": {"name": "vision"}}])
+    tenants = Snapshot(TENANTS, {"TenantPolicy": [*policies], "Namespace": [{"metadata": {"name": "vision"}}]})
 
     assert verdict(doctor.policies, tenants=(tenants, tenants)) == (result, found)
 
 
-def objects(*usages: Mapping[str, Any], **changed: Any) -> snapshot.TenantObjects:
+def objects(*usages: Mapping[str, Any], **changed: Any) -> Snapshot:
     """A policy with a quota, and ledgers."""
     made: list[Mapping[str, Any]] = [{"metadata": {"name": "vision"}, "status": status} for status in usages]
-    return snapshot.TenantObjects(policies=[policy(quota={"devices": 4}, **changed)], usages=made)
+    return Snapshot(TENANTS, {"TenantPolicy": [policy(quota={"devices": 4}, **changed)], "TenantUsage": made})
 
 
 COUNTED = {"view": "7"}
@@ -561,9 +562,7 @@ ASKED = {"view": "7", "recount": 2, "recounted": 1}
         (objects(COUNTED, generation=2), "the status of the policy vision is of an older generation"),
     ],
 )
-def test_a_settler_that_does_not_answer_within_seconds_is_a_failure(
-    tenants: snapshot.TenantObjects, found: str
-) -> None:
+def test_a_settler_that_does_not_answer_within_seconds_is_a_failure(tenants: Snapshot, found: str) -> None:
     waiting = f"the settler has not done its work: {found}; GPU pods there are told to wait"
 
     assert verdict(doctor.ledgers, tenants=(tenants, tenants)) == ("fail", waiting)
@@ -574,7 +573,7 @@ def test_a_settler_that_does_not_answer_within_seconds_is_a_failure(
 def test_a_ledger_that_cannot_be_read_is_a_warning() -> None:
     broken = {"metadata": {"name": "speech"}, "status": {"held": {"v": {"devices": "x"}}}}
     tenants = objects(COUNTED)
-    tenants.usages.append(broken)
+    tenants.objects["TenantUsage"].append(broken)
 
     result, found = verdict(doctor.ledgers, tenants=(tenants, tenants))
 

@@ -20,4 +20,6 @@ def systems() -> Rulebook:
 
 def survey_of(folder: Path) -> str:
     file = folder / "seen.yaml"
-    return view.survey_text(survey(snapshot.by_kind([(file.read_bytes(), file.name)], systems()), systems()))
+    objects = snapshot.Snapshot(snapshot.surveyed(systems()))
+    objects.parse(file.read_bytes(), file.name)
+    return view.survey_text(survey(objects.objects, systems()))

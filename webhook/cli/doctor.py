@@ -520,7 +520,7 @@ def policies(installation: Installation) -> Verdict:
     """Whether each TenantPolicy is in force, by its status and by what this program finds itself."""
     if not installation.tenants:
         return _NOT_INSTALLED
-    stored = installation.tenants[-1].policies
+    stored = installation.tenants[-1].of("TenantPolicy")
     tenancy, problems = installation.tenants[-1].tenancy(installation.rulebook)
     ties = membership.ties(tenancy, installation.rulebook.cluster.system_namespaces)
     wrong = {name: f"it conflicts with {', '.join(sorted(tie.others))}" for name, tie in ties.items()}
@@ -553,7 +553,7 @@ def ledgers(installation: Installation) -> Verdict:
                 fields.at(policy, "metadata", "generation"),
                 fields.at(policy, "status", "observedGeneration"),
             )
-            for policy in objects.policies
+            for policy in objects.of("TenantPolicy")
         }
         unseen.append({name for name, (written, observed) in generations.items() if written != observed})
         counts = objects.ledgers()[0].items()

@@ -18,8 +18,8 @@ import yaml
 from webhook.cli import convert, explanation, options, policy_advice, snapshot
 from webhook.cli.explanation import NOWHERE, Explanation, Prospect, Setting
 from webhook.cli.options import FINE, NOT_FINE, UsageError
+from webhook.cli.snapshot import Problem
 from webhook.cli.table import number
-from webhook.cli.tenants import Problem
 from webhook.core.backends import charge
 from webhook.core.forms.document import nearest
 from webhook.core.interpret import claims
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     around: list[Object] = []
     for file in arguments.around:
         around += parse_manifests(*options.read_content(file, MAX_BYTES + 1))
-    usage = snapshot.TenantObjects()
+    usage = snapshot.Snapshot(snapshot.TENANTS)
     for file in arguments.usage:
         usage.parse(*options.read_content(file))
     setting = Setting(arguments.namespace, arguments.user, arguments.at or time.time())
@@ -147,7 +147,7 @@ class Answer(NamedTuple):
     advice: Sequence[str] = ()
 
 
-def answer_question(question: Question, rulebook: Rulebook, there: snapshot.TenantObjects) -> Answer:
+def answer_question(question: Question, rulebook: Rulebook, there: snapshot.Snapshot) -> Answer:
     """The answer, by the rules and by the tenants that are there; raises UnreadableError.
 
     Policies and usage among the documents stand in for those of their name that are there.
@@ -159,7 +159,7 @@ def answer_question(question: Question, rulebook: Rulebook, there: snapshot.Tena
 
     # Tenants: what is there, and what the documents put in its place.
     objects = [*question.documents, *question.around]
-    tried = snapshot.TenantObjects()
+    tried = snapshot.Snapshot(snapshot.TENANTS)
     for document in objects:
         tried.add(document)
     present, problems = there.tenancy(rulebook)

@@ -25,8 +25,8 @@ from urllib.parse import urlsplit
 import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
-from webhook.cli import snapshot
-from webhook.cluster.client import GROUP, Api, ApiError, ForbiddenError, MissingError, Object
+from webhook.cli.snapshot import NOT_OVER, TENANTS, Snapshot
+from webhook.cluster.client import Api, ApiError, ForbiddenError, MissingError, Object
 from webhook.core import review
 from webhook.core.forms.labels import Expression
 from webhook.core.kube import fields
@@ -162,7 +162,7 @@ class Installation:
     mutating: Sequence[Object] = ()
     version: Object = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
-    tenants: Sequence[snapshot.TenantObjects] = ()
+    tenants: Sequence[Snapshot] = ()
     pods: int = 0
     refused: Sequence[str] = ()
 
@@ -436,7 +436,7 @@ async def read_tenants(installation: Installation, api: Api) -> None:
     rulebook = installation.rulebook
     try:
         first = await _tenants(api)
-        await asyncio.sleep(SETTLE_SECONDS if first.policies else 0)
+        await asyncio.sleep(SETTLE_SECONDS if first.of("TenantPolicy") else 0)
         installation.tenants = first, await _tenants(api)
         rulebook = replace(rulebook, tenancy=installation.tenants[-1].tenancy(rulebook)[0])
     except MissingError:
@@ -451,19 +451,14 @@ async def read_tenants(installation: Installation, api: Api) -> None:
             break
     around = surroundings.concluded(rulebook, objects)
     refused: list[str] = []
-    async for page in api.pages("/api/v1/pods", snapshot.NOT_OVER):
+    async for page in api.pages("/api/v1/pods", NOT_OVER):
         installation.pods += len(page["items"])
         refused += judged(page["items"], around, time())
     installation.refused = refused
 
 
-async def _tenants(api: Api) -> snapshot.TenantObjects:
-    return snapshot.TenantObjects(
-        policies=await api.list(f"{GROUP}/tenantpolicies"),
-        exemptions=await api.list(f"{GROUP}/exemptions"),
-        usages=await api.list(f"{GROUP}/tenantusages"),
-        namespaces=await api.list("/api/v1/namespaces"),
-    )
+async def _tenants(api: Api) -> Snapshot:
+    return Snapshot(TENANTS, {kind: await api.list(path) for kind, [path] in TENANTS.items()})
 
 
 def judged(pods: Iterable[Object], rulebook: Rulebook, at: float) -> Iterator[str]:

@@ -28,9 +28,10 @@ from dataclasses import asdict, dataclass, replace
 from operator import add
 from typing import Any, Final
 
-from webhook.cli import explanation, options
+from webhook.cli import explanation, options, snapshot
 from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.cli.table import memory, short, table
+from webhook.core import inventory as offered
 from webhook.core import pod_templates
 from webhook.core.backends.cards import Recognised
 from webhook.core.backends.charge import Measure, total
@@ -60,17 +61,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the view; NOT_FINE where an object may make pods of which nobody knows how."""
-    from webhook.cli import snapshot  # which makes the view
-
     rulebook = rule_files.load_cached(arguments.rules)
-    objects = snapshot.ClusterObjects()
+    objects = snapshot.Snapshot(snapshot.INVENTORY)
     for file in arguments.file:
         objects.parse(*options.read_content(file))
     try:
-        objects = objects if arguments.file else snapshot.read_inventory()
+        objects = objects if arguments.file else snapshot.read_cluster(snapshot.INVENTORY)
     except documents.UnreadableError as error:
         raise UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
-    view = objects.view(rulebook)
+    view = overview(objects, rulebook)
     options.print_json(view.contract()) if arguments.output == "json" else print("\n".join(lines(view)))
     return NOT_FINE if view.unknown else FINE
 
@@ -359,10 +358,14 @@ class Overview:
         }
 
 
-def overview(inventory: Inventory, demand: Demand, rulebook: Rulebook, unknown: Sequence[Unknown] = ()) -> Overview:
-    """Bring together what nodes offer and what pods ask; the application that asks most comes first."""
+def overview(objects: snapshot.Snapshot, rulebook: Rulebook) -> Overview:
+    """Bring together what nodes offer and what pods ask, those of manifests too; who asks most comes first."""
+    inventory = offered.read(objects.of("Node"), rulebook)
+    there = demand(objects.of("Pod"), inventory, rulebook)
+    more, unknown = planned(objects.of(""), inventory, rulebook)
+    uses = [*there.uses, *more.uses]
     nodes = [inventory.nodes[name] for name in sorted(inventory.nodes)]
-    bound = [use for use in demand.uses if use.node is not None]
+    bound = [use for use in uses if use.node is not None]
     asked_there: dict[tuple[str | None, str], Measure] = {}
     for use in bound:
         asked_there[use.node, use.holder] = asked_there.get((use.node, use.holder), Measure()) + use.asked
@@ -385,7 +388,7 @@ def overview(inventory: Inventory, demand: Demand, rulebook: Rulebook, unknown: 
     names = {row.offer.backend for row in per_node} | {use.holder for use in bound}
     models = {_model(row.offer.card) for row in per_node} | {_model(use.card) for use in bound}
     applications: dict[Application, list[Use]] = {}
-    for use in demand.uses:
+    for use in uses:
         applications.setdefault(use.application, []).append(use)
     application_rows = [
         ApplicationRow(
@@ -402,7 +405,7 @@ def overview(inventory: Inventory, demand: Demand, rulebook: Rulebook, unknown: 
         nodes=len(nodes),
         others=inventory.others,
         total=row(None, per_node, bound),
-        waiting=total(use.asked for use in demand.uses if use.node is None),
+        waiting=total(use.asked for use in uses if use.node is None),
         cards=[
             row(
                 name,
@@ -422,7 +425,7 @@ def overview(inventory: Inventory, demand: Demand, rulebook: Rulebook, unknown: 
         per_node=per_node,
         applications=sorted(application_rows, key=lambda row: (-(row.asked + row.waiting).devices, row.application)),
         unclaimed={node.name: node.unclaimed for node in nodes if node.unclaimed},
-        unread=demand.unread,
+        unread=[*there.unread, *more.unread],
         unknown=unknown,
     )
 

@@ -60,7 +60,7 @@ def run(given: argparse.Namespace) -> int:
 
     rulebook = rule_files.load(given.rules)
     if given.what == "policies":
-        tenants = snapshot.TenantObjects()
+        tenants = snapshot.Snapshot(snapshot.TENANTS)
         for file in given.around:
             tenants.parse(*options.read_content(file))
         tenancy, problems = tenants.tenancy(rulebook)

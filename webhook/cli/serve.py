@@ -65,7 +65,7 @@ def judge_by(file: Path, lane: Lane) -> None:
     from webhook.files.documents import UnreadableError
     from webhook.server import handler, serve
 
-    objects = snapshot.TenantObjects()
+    objects = snapshot.Snapshot(snapshot.TENANTS)
     try:
         objects.parse(file.read_bytes(), str(file))
     except OSError as error:

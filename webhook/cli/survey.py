@@ -51,11 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the document; NOT_FINE where no back end was seen."""
     rulebook = rule_files.load_systems(arguments.rules)
     try:
-        files = map(options.read_content, snapshot.files(arguments.file))
-        objects = snapshot.by_kind(files, rulebook) if arguments.file else snapshot.read_surveyed(rulebook)
+        kinds = snapshot.surveyed(rulebook)
+        objects = snapshot.Snapshot(kinds)
+        for file in snapshot.files(arguments.file):
+            objects.parse(*options.read_content(file))
+        objects = objects if arguments.file else snapshot.read_cluster(kinds, snapshot.KUBECTL, needed=("Node",))
     except documents.UnreadableError as error:
         raise UsageError(str(error)) from None
-    result = survey(objects, rulebook)
+    result = survey(objects.objects, rulebook)
     print(survey_text(result), end="")
     return FINE if result.backends else NOT_FINE
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from webhook.cli import options
+from webhook.cli import options, snapshot
 from webhook.cli.options import FINE
+from webhook.cli.snapshot import Problem, Snapshot
 from webhook.cli.table import gib, short, table
 from webhook.core.kube.quantity import Fraction, duration
 from webhook.core.policy import membership
 from webhook.core.policy.judge import SOON
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import PART, Ledger, namespaces
-from webhook.core.rules.tenant_policy import Exemption, Quota, Tenancy, TenantPolicy
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import Exemption, Quota, TenantPolicy
 from webhook.core.violations import Action
 from webhook.files import rule_files
 
@@ -33,14 +35,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the view."""
-    from webhook.cli import snapshot  # which makes the view
-
     rulebook = rule_files.load_cached(arguments.rules)
-    objects = snapshot.TenantObjects()
+    objects = Snapshot(snapshot.TENANTS)
     for file in arguments.file:
         objects.parse(*options.read_content(file))
     objects = objects if arguments.file else snapshot.read_tenants()
-    view = objects.view(rulebook, time.time(), live=not arguments.file)
+    view = overview(objects, rulebook, time.time(), live=not arguments.file)
     options.print_json(contract(view)) if arguments.output == "json" else print("\n".join(lines(view)))
     return FINE
 
@@ -120,13 +120,6 @@ class Tenant:
         return [total for totals in (self.totals, *self.models.values()) for total in totals.values()]
 
 
-class Problem(NamedTuple):
-    """Something that has to be done; `tenant` is empty where it concerns no tenant."""
-
-    tenant: str
-    message: str
-
-
 class Lapse(NamedTuple):
     """An exemption; `seconds` are those to its end."""
 
@@ -150,16 +143,18 @@ class Tenants:
     exemptions: Sequence[Lapse]
 
 
-def overview(
-    tenancy: Tenancy, ledgers: Mapping[str, Ledger], at: float, before: Iterable[Problem] = (), *, live: bool = True
-) -> Tenants:
+def overview(objects: Snapshot, rulebook: Rulebook, at: float, *, live: bool) -> Tenants:
     """Bring policies and ledgers together, at a time in seconds since 1970.
 
-    `before` are problems that were seen already; `live`: ledgers are where all of them should be, so one that is not
-    there is a problem.
+    `live`: all ledgers should be among the objects, so one that is not there is a problem.
     """
+    tenancy, broken = objects.tenancy(rulebook)
+    ledgers, unread = objects.ledgers()
+    live = live or bool(objects.of("TenantUsage"))
+    counted = {name: {membership.NAME_LABEL: name} for ledger in ledgers.values() for name in ledger.held}
+    tenancy = replace(tenancy, labels={**counted, **tenancy.labels})
     policies = {policy.name: policy for policy in tenancy.policies}
-    problems = [*before]
+    problems = [*broken, *unread]
     namespaces_of: dict[str, list[str]] = {}
     for namespace in sorted(tenancy.labels):
         members = membership.member(namespace, tenancy)

@@ -21,8 +21,8 @@ from webhook.cli import tenants
 from webhook.cli.explain import view
 from webhook.cli.explanation import Explanation, contract
 from webhook.cli.inventory import Overview, card, state
+from webhook.cli.snapshot import Problem
 from webhook.cli.table import gib, memory, short
-from webhook.cli.tenants import Problem
 from webhook.console import pasted
 from webhook.console.pasted import Pasted, UnreadableError
 from webhook.console.sources import Loaded, LoadedRules, Seen, Source, Standings, T

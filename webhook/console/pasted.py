@@ -52,7 +52,7 @@ class Pasted(NamedTuple):
     backend: str = ""
 
 
-def answer(pasted: Pasted, rulebook: Rulebook, there: snapshot.TenantObjects) -> Answer:
+def answer(pasted: Pasted, rulebook: Rulebook, there: snapshot.Snapshot) -> Answer:
     """Explain every pod in the text as the command does, by the tenants that are there; raises UnreadableError."""
     if len(pasted.text) + len(pasted.around) > MAX_BYTES:
         raise UnreadableError(f"this is more than {MAX_BYTES >> 20} MiB")

@@ -12,8 +12,9 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final, Generic, TypeVar
 
-from webhook.cli import check, snapshot
+from webhook.cli import check, inventory, snapshot, tenants
 from webhook.cli.inventory import Overview
+from webhook.cli.snapshot import Snapshot
 from webhook.cli.tenants import Tenants
 from webhook.core.forms.document import Problem
 from webhook.core.rules.rulebook import Rulebook
@@ -23,7 +24,6 @@ from webhook.files.surroundings import SurroundingsError
 
 # Where the inventory and the tenants on the page come from: files, the cluster itself, or what stands beside them.
 
-Read = TypeVar("Read", snapshot.ClusterObjects, snapshot.TenantObjects)
 T = TypeVar("T")
 
 FRESH_SECONDS: Final = 10.0
@@ -45,15 +45,15 @@ class Seen(Generic[T]):
     problem: str = ""
 
 
-class _Latest(Generic[Read, T]):
+class _Latest(Generic[T]):
     """What was read last; read again when its file has changed, or after FRESH_SECONDS if it has none."""
 
-    def __init__(self, file: Path | None, origin: str, read: Callable[[], Read], *, counted: bool) -> None:
+    def __init__(self, file: Path | None, origin: str, read: Callable[[], Snapshot], *, counted: bool) -> None:
         self._file = file
-        self._read: Callable[[], Read] = read
+        self._read: Callable[[], Snapshot] = read
         self._origin, self._counted = origin, counted
         self._lock = threading.Lock()
-        self._found: tuple[Read, object, float] | None = None
+        self._found: tuple[Snapshot, object, float] | None = None
 
     def now(self, rulebook: Rulebook) -> Seen[T]:
         """What is known at this moment, as the rules see it."""
@@ -63,7 +63,7 @@ class _Latest(Generic[Read, T]):
         except UnreadableError as error:
             return Seen(None, self._origin, self._counted, str(error))
 
-    def _latest(self) -> Read:
+    def _latest(self) -> Snapshot:
         stamp = rule_files.file_stamp(self._file) if self._file else None
         if self._found is not None:
             latest, seen, at = self._found
@@ -73,58 +73,57 @@ class _Latest(Generic[Read, T]):
         self._found = latest, stamp, monotonic()
         return latest
 
-    def _view(self, objects: Read, rulebook: Rulebook) -> T:
+    def _view(self, objects: Snapshot, rulebook: Rulebook) -> T:
         raise NotImplementedError
 
 
-class Source(_Latest[snapshot.ClusterObjects, Overview]):
+class Source(_Latest[Overview]):
     """Nodes and pods as they are now: of a file, of the cluster (`live`), or only nodes, of the watcher's file."""
 
     def __init__(self, file: Path | None = None, around: Path | None = None, *, live: bool = False) -> None:
         self.around = around
 
-        def read() -> snapshot.ClusterObjects:
+        def read() -> Snapshot:
             if live:
-                return snapshot.read_inventory()
+                return snapshot.read_cluster(snapshot.INVENTORY)
             if file is None and around is None:
                 raise UnreadableError(NO_SOURCE)
-            objects = _parsed(snapshot.ClusterObjects(), file)
             if file is None and around is not None:
-                objects.nodes += surroundings.read(around).get("nodes", ())
-            return objects
+                return Snapshot(snapshot.INVENTORY, {"Node": [*surroundings.read(around).get("nodes", ())]})
+            return _parsed(Snapshot(snapshot.INVENTORY), file)
 
         origin = "the cluster" if live else str(file or around or "")
         super().__init__(None if live else file or around, origin, read, counted=live or file is not None)
-        self._viewed: tuple[snapshot.ClusterObjects, Rulebook, Overview] | None = None
+        self._viewed: tuple[Snapshot, Rulebook, Overview] | None = None
 
-    def _view(self, objects: snapshot.ClusterObjects, rulebook: Rulebook) -> Overview:
+    def _view(self, objects: Snapshot, rulebook: Rulebook) -> Overview:
         """The view of objects, kept while both stay: for thousands of pods it takes a second."""
         if self._viewed is None or self._viewed[0] is not objects or self._viewed[1] is not rulebook:
-            self._viewed = objects, rulebook, objects.view(rulebook)
+            self._viewed = objects, rulebook, inventory.overview(objects, rulebook)
         return self._viewed[2]
 
 
-class Standings(_Latest[snapshot.TenantObjects, Tenants]):
+class Standings(_Latest[Tenants]):
     """Tenants as they are now: of a file, of the cluster (`live`), or of the rule files alone."""
 
     def __init__(self, file: Path | None = None, *, live: bool = False) -> None:
-        read = snapshot.read_tenants if live else lambda: _parsed(snapshot.TenantObjects(), file)
+        read = snapshot.read_tenants if live else lambda: _parsed(Snapshot(snapshot.TENANTS), file)
         origin = "the cluster" if live else str(file or "the rule files")
         super().__init__(None if live else file, origin, read, counted=live or file is not None)
 
-    def there(self) -> tuple[snapshot.TenantObjects, str]:
+    def there(self) -> tuple[Snapshot, str]:
         """The policies, exemptions, ledgers and namespaces; and why these are not known, if so."""
         try:
             with self._lock:
                 return self._latest(), ""
         except UnreadableError as error:
-            return snapshot.TenantObjects(), f"Nothing is known of tenants: {error}"
+            return Snapshot(snapshot.TENANTS), f"Nothing is known of tenants: {error}"
 
-    def _view(self, objects: snapshot.TenantObjects, rulebook: Rulebook) -> Tenants:
-        return objects.view(rulebook, time(), live=self._counted)
+    def _view(self, objects: Snapshot, rulebook: Rulebook) -> Tenants:
+        return tenants.overview(objects, rulebook, time(), live=self._counted)
 
 
-def _parsed(objects: Read, file: Path | None) -> Read:
+def _parsed(objects: Snapshot, file: Path | None) -> Snapshot:
     try:
         if file is not None:
             objects.parse(file.read_bytes(), file.name)
