@@ -27,10 +27,9 @@ replica answers. It copies the rules when every API server was seen to get an an
 that ask for more when no old replica is left.
 
     issue       keys and certificates, and whether they are good: pure
-    rotation    what to do next about CAs, bundles and the leaf: pure
-    rotator     the duty of rotation: what is stored, what is written, a deleted configuration
+    rotation    the duty of rotation: what to do next about CAs, bundles and the leaf, and a deleted configuration
     activation  the duty of activation: which rules webhooks lack, and whether every API server reaches a replica
     api         the Kubernetes API, compare-and-swap, the time of the API server, and where everything is
-    turns       one turn after the other, and what came of it: problems and metrics
-    program     the commands `rotate` and `activate`: leader election, the page, the log
+    turns       one turn after the other, and what came of it: problems and metrics; leader election, and the page
+    __main__    the command line and the log
 """

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, Final
 
-from certs.api import OURS, Address, Api, ApiError, Object, Site, Store, additions
-from certs.turns import Problem, Status, Turn
+from certs.api import OURS, Address, Api, ApiError, Object, Site, additions
+from certs.turns import Problem, Status
 
 WANTED: Final = "gpu-webhook.io/rules"
 """The annotation: a JSON object with the rules of each webhook, by its name."""
@@ -37,7 +37,6 @@ ANSWERS: Final[Mapping[str, str]] = {
 """By configuration: the warning of a replica (webhook/core/decision.py:pinged)."""
 
 SLICES: Final = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-API_SERVERS: Final = f"{SLICES}?labelSelector=kubernetes.io/service-name%3Dkubernetes"
 
 TRY_SECONDS: Final = 2.0
 """For the tries at one API server: it hears of a configuration late."""
@@ -47,12 +46,25 @@ PAUSE_SECONDS: Final = 0.1
 Rules = Mapping[int, Sequence[Any]]
 """The rules of webhooks, by place in their configuration."""
 
-Ask = Callable[[str, str], Awaitable[Sequence[Problem]]]
-"""`unanswered`, of one installation: which API servers get no answer by a webhook of a configuration."""
-
 
 class UnreadableError(ValueError):
     """The annotation is not what this program can copy; the message says why."""
+
+
+def _stored(rules: Sequence[Any] | None) -> Sequence[Any]:
+    """Rules as an API server stores them: of every scope if they name none."""
+    return [{**rule, "scope": rule.get("scope") or "*"} if isinstance(rule, dict) else rule for rule in rules or ()]
+
+
+def _wanted(configuration: Object) -> Mapping[str, Sequence[Any]]:
+    text = (configuration["metadata"].get("annotations") or {}).get(WANTED, "{}")
+    try:
+        wanted = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"its annotation {WANTED} is not JSON: {error}") from None
+    if not isinstance(wanted, dict) or not all(isinstance(rules, list) for rules in wanted.values()):
+        raise UnreadableError(f"its annotation {WANTED} is not an object with a list for each webhook")
+    return {name: rules for name, rules in wanted.items() if name.endswith(OURS)}
 
 
 def inactive(configuration: Object) -> Rules:
@@ -94,22 +106,6 @@ def deactivated(configuration: Object) -> Object:
     return {**configuration, "webhooks": hooks}
 
 
-def _stored(rules: Sequence[Any] | None) -> Sequence[Any]:
-    """Rules as an API server stores them: of every scope if they name none."""
-    return [{**rule, "scope": rule.get("scope") or "*"} if isinstance(rule, dict) else rule for rule in rules or ()]
-
-
-def _wanted(configuration: Object) -> Mapping[str, Sequence[Any]]:
-    text = (configuration["metadata"].get("annotations") or {}).get(WANTED, "{}")
-    try:
-        wanted = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"its annotation {WANTED} is not JSON: {error}") from None
-    if not isinstance(wanted, dict) or not all(isinstance(rules, list) for rules in wanted.values()):
-        raise UnreadableError(f"its annotation {WANTED} is not an object with a list for each webhook")
-    return {name: rules for name, rules in wanted.items() if name.endswith(OURS)}
-
-
 def unfinished(deployment: Object | None, now: datetime) -> str:
     """What is not done of a rollout, in words; nothing if no old replica is left, or there is no such Deployment.
 
@@ -130,50 +126,6 @@ def unfinished(deployment: Object | None, now: datetime) -> str:
     return ""
 
 
-async def unanswered(api: Api, namespace: str, webhook: str, configuration: str) -> Sequence[Problem]:
-    """Which API servers get no answer from a replica by a webhook, and why; empty if all do. Raises ApiError.
-
-    `ping` is in both configurations. `active` is in the mutating one only, and has no rules before that is active: an
-    API server that calls it brings pods to /mutate, too.
-    """
-    slices = (await api.send("GET", API_SERVERS)).content["items"]
-    servers = sorted({address for endpoints in slices for address in addresses(endpoints)})
-    if not servers:
-        return [Problem("inactive", "", "the Service kubernetes has no addresses: no API server can be asked")]
-    lease = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {
-            "generateName": "gpu-webhook-certs-",
-            "namespace": namespace,
-            "labels": {f"gpu-webhook.io/{webhook}": configuration},
-        },
-        "spec": {},
-    }
-
-    async def ask(server: Address) -> str:
-        there, until = api.of(*server), monotonic() + TRY_SECONDS
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?dryRun=All"
-        try:
-            while True:
-                try:
-                    warnings = (await there.send("POST", path, lease)).warnings
-                    if any(ANSWERS[configuration] in warning for warning in warnings):
-                        return ""
-                    called = f"{webhook}.gpu-webhook.io of our {configuration} configuration"
-                    why = f"has not called {called}: our webhooks stay inactive"
-                except ApiError as error:
-                    why = f"gets no answer from a replica, so our webhooks stay inactive: {error}"
-                if monotonic() >= until:
-                    return why
-                await asyncio.sleep(PAUSE_SECONDS)
-        finally:
-            await there.close()
-
-    answers = zip(servers, await asyncio.gather(*map(ask, servers)), strict=True)
-    return [Problem("inactive", str(server), f"the API server {server} {why}") for server, why in answers if why]
-
-
 def addresses(endpoint_slice: Object) -> Sequence[Address]:
     """The addresses of one EndpointSlice, at the port of HTTPS."""
     return [
@@ -188,13 +140,10 @@ def addresses(endpoint_slice: Object) -> Sequence[Address]:
 class Activator:
     """Keeps the rules of our webhooks as the annotation of their configuration says."""
 
-    def __init__(self, api: Store, ask: Ask, site: Site, status: Status) -> None:
-        self._api = api
-        self._ask = ask
-        self._site = site
-        self._status = status
+    def __init__(self, api: Api, site: Site, status: Status) -> None:
+        self._api, self._site, self._status = api, site, status
 
-    async def turn(self) -> Turn:
+    async def turn(self) -> Sequence[Problem]:
         """Activate what is not active, if every API server reaches a replica; raises ApiError if it cannot be read.
 
         Validating comes after mutating, as it refuses a pod that was not mutated. In an upgrade, rules that ask for
@@ -205,11 +154,11 @@ class Activator:
             name = f"{kind} webhook configuration {self._site.configuration}"
             if configuration is None:
                 text = f"there is no {name}: pods are admitted unseen; apply the manifests"
-                return Turn([Problem("configuration", kind, text)])
+                return [Problem("configuration", kind, text)]
             try:
                 rules = inactive(configuration)
             except UnreadableError as error:
-                return Turn([Problem("configuration", kind, f"the {name}: {error}; apply the manifests")])
+                return [Problem("configuration", kind, f"the {name}: {error}; apply the manifests")]
             if not rules:
                 continue
             hooks = ", ".join(configuration["webhooks"][place]["name"] for place in rules)
@@ -217,14 +166,49 @@ class Activator:
                 rest = unfinished(await self._api.find(self._site.deployment), self._api.now)
                 if rest:
                     wait = f"the former rules stay until no old replica of {self._site.service} is left: {rest}"
-                    return Turn([Problem("rollout", kind, f"{hooks}: {wait}")])
-            waiting = [*await self._ask("ping", kind)]
+                    return [Problem("rollout", kind, f"{hooks}: {wait}")]
+            waiting = [*await self.unanswered("ping", kind)]
             if kind == "validating":
-                waiting += await self._ask("active", "mutating")
+                waiting += await self.unanswered("active", "mutating")
             if waiting:
-                return Turn(waiting)
+                return waiting
             operations = additions(configuration, {f"/webhooks/{place}/rules": rules[place] for place in rules})
             why = f"replicas answer, so pods are brought to {hooks}"
-            problem = await self._status.attempt("activate", why, self._api.patch(path, operations))
-            return Turn([problem] if problem else [], acted=problem is None)
-        return Turn()
+            return await self._status.attempt("activate", why, self._api.patch(path, operations))
+        return []
+
+    async def unanswered(self, webhook: str, configuration: str) -> Sequence[Problem]:
+        """Which API servers get no answer from a replica by a webhook, and why; raises ApiError.
+
+        `ping` is in both configurations. `active` is in the mutating one only, and has no rules before that is
+        active: an API server that calls it brings pods to /mutate, too.
+        """
+        slices, _ = await self._api.send("GET", f"{SLICES}?labelSelector=kubernetes.io/service-name%3Dkubernetes")
+        servers = sorted({address for endpoints in slices["items"] for address in addresses(endpoints)})
+        if not servers:
+            return [Problem("inactive", "", "the Service kubernetes has no addresses: no API server can be asked")]
+        labels = {f"gpu-webhook.io/{webhook}": configuration}
+        metadata = {"generateName": "gpu-webhook-certs-", "namespace": self._site.namespace, "labels": labels}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {}}
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self._site.namespace}/leases?dryRun=All"
+        called = f"{webhook}.gpu-webhook.io of our {configuration} configuration"
+
+        async def ask(server: Address) -> str:
+            there, until = self._api.of(*server), monotonic() + TRY_SECONDS
+            try:
+                while True:
+                    try:
+                        _, warnings = await there.send("POST", path, lease)
+                        if any(ANSWERS[configuration] in warning for warning in warnings):
+                            return ""
+                        why = f"has not called {called}: our webhooks stay inactive"
+                    except ApiError as error:
+                        why = f"gets no answer from a replica, so our webhooks stay inactive: {error}"
+                    if monotonic() >= until:
+                        return why
+                    await asyncio.sleep(PAUSE_SECONDS)
+            finally:
+                await there.close()
+
+        answers = zip(servers, await asyncio.gather(*map(ask, servers)), strict=True)
+        return [Problem("inactive", str(server), f"the API server {server} {why}") for server, why in answers if why]

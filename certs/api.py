@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientTimeout
@@ -36,7 +36,6 @@ class Site:
 
     def __init__(self, namespace: str = "gpu-webhook-system") -> None:
         secrets = f"/api/v1/namespaces/{namespace}/secrets"
-        configurations = "/apis/admissionregistration.k8s.io/v1"
         self.namespace = namespace
         self.service = self.configuration = "gpu-webhook"
         self.program = "gpu-webhook-certs"
@@ -49,7 +48,7 @@ class Site:
         """The Secret that replicas mount."""
         self.deployment = f"/apis/apps/v1/namespaces/{namespace}/deployments/{self.service}"
         self.configurations = {
-            kind: f"{configurations}/{kind}webhookconfigurations/{self.configuration}"
+            kind: f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/{self.configuration}"
             for kind in ("mutating", "validating")
         }
 
@@ -83,30 +82,6 @@ _ERRORS: Final[Mapping[int, type[ApiError]]] = {
 }
 
 
-class Answer(NamedTuple):
-    """What an API server answers to a request: an object, and the values of the header `Warning`."""
-
-    content: Object
-    warnings: Sequence[str]
-
-
-class Store(Protocol):
-    """Where the Secrets and configurations are: `Api`."""
-
-    @property
-    def now(self) -> datetime:
-        """The time of the API server that answered last."""
-
-    async def find(self, path: str) -> Object | None:
-        """One object, as it is now, or None if there is none."""
-
-    async def put(self, path: str, changed: Object, present: Object | None) -> Object:
-        """Compare and swap: create the object, or replace it if nobody has written it since `present` was read."""
-
-    async def patch(self, path: str, operations: Sequence[Object]) -> None:
-        """A JSON Patch; one that has a field which the API server does not know, and would drop, is refused."""
-
-
 class Api:
     """A cluster, or one of its API servers."""
 
@@ -134,15 +109,14 @@ class Api:
     async def find(self, path: str) -> Object | None:
         """One object, as it is now, or None if there is none."""
         try:
-            return (await self.send("GET", path)).content
+            return (await self.send("GET", path))[0]
         except MissingError:
             return None
 
     async def put(self, path: str, changed: Object, present: Object | None) -> Object:
         """Compare and swap: create the object, or replace it if nobody has written it since `present` was read."""
-        if present is None:
-            return (await self.send("POST", path.rpartition("/")[0], changed)).content
-        return (await self.send("PUT", path, changed)).content
+        method, target = ("POST", path.rpartition("/")[0]) if present is None else ("PUT", path)
+        return (await self.send(method, target, changed))[0]
 
     async def patch(self, path: str, operations: Sequence[Object]) -> None:
         """A JSON Patch; one that has a field which the API server does not know, and would drop, is refused."""
@@ -150,8 +124,8 @@ class Api:
 
     async def send(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
-    ) -> Answer:
-        """One request; raises ApiError for every answer that is no object."""
+    ) -> tuple[Object, Sequence[str]]:
+        """One request: the object, and the values of the header `Warning`; raises ApiError for any other answer."""
         headers = {"Accept": "application/json", "Content-Type": content_type}
         url, limits = self._url + path, ClientTimeout(SECONDS)
         try:
@@ -169,7 +143,7 @@ class Api:
         if response.status >= HTTPStatus.BAD_REQUEST:
             kind = _ERRORS.get(response.status, ApiError)
             raise kind(f"{method} {path} was answered with {response.status}: {content.get('message', '')!s:.300}")
-        return Answer(content, response.headers.getall("Warning", ()))
+        return content, response.headers.getall("Warning", ())
 
     async def close(self) -> None:
         """End all connections."""

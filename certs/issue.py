@@ -55,9 +55,6 @@ _USES: Final = (
     "decipher_only",
 )
 
-Extensions = Sequence[tuple[x509.ExtensionType, bool]]
-"""Extensions of a certificate, each with whether a client must understand it."""
-
 
 class Pair(NamedTuple):
     """A certificate and its key, both PEM."""
@@ -66,68 +63,17 @@ class Pair(NamedTuple):
     key: bytes
 
 
+def _loaded(bundle: bytes) -> list[x509.Certificate]:
+    """What the next version of the library refuses to read, as a serial number below one, is an error today."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CryptographyDeprecationWarning)
+        return x509.load_pem_x509_certificates(bundle)
+
+
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
     """Every DNS name of a Service; the API server asks for the third."""
     full = f"{service}.{namespace}.svc"
     return service, f"{service}.{namespace}", full, f"{full}.cluster.local"
-
-
-def self_signed(names: Iterable[str], now: datetime, lifetime: timedelta = LIFETIME) -> Pair:
-    """A new key and a certificate for it that serves `names` (DNS names and IP addresses)."""
-    return _made("gpu-webhook", now, now + lifetime, _serving(names))
-
-
-def authority(now: datetime, lifetime: timedelta) -> Pair:
-    """A new CA, which signs serving certificates and no other CA."""
-    signs = x509.KeyUsage(**{use: use in {"key_cert_sign", "crl_sign"} for use in _USES})
-    extensions = [(x509.BasicConstraints(ca=True, path_length=0), True), (signs, True)]
-    return _made("gpu-webhook-ca", now, now + lifetime, extensions)
-
-
-def leaf(signer: Pair, names: Iterable[str], now: datetime, lifetime: timedelta) -> Pair:
-    """A new key and a certificate of `signer` for it that serves `names`; it does not outlive the signer."""
-    ca, key = _loaded(signer.certificate), serialization.load_pem_private_key(signer.key, password=None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise TypeError("the CA's key is not one of an elliptic curve")
-    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
-    extensions = [*_serving(names), (identifier, False)]
-    return _made("gpu-webhook", now, min(now + lifetime, ca.not_valid_after_utc), extensions, (ca.subject, key))
-
-
-def _serving(names: Iterable[str]) -> Extensions:
-    """What a serving certificate is for (RFC 5280, section 4.2.1)."""
-    return [
-        (x509.BasicConstraints(ca=False, path_length=None), True),
-        (x509.KeyUsage(**{use: use == "digital_signature" for use in _USES}), True),
-        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (x509.SubjectAlternativeName(list(map(_general_name, dict.fromkeys(names)))), False),
-    ]
-
-
-def _made(
-    common_name: str,
-    now: datetime,
-    end: datetime,
-    extensions: Extensions,
-    signer: tuple[x509.Name, ec.EllipticCurvePrivateKey] | None = None,
-) -> Pair:
-    """A new key and a certificate for it; without a signer it signs itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-    issuer, signing_key = signer or (subject, key)
-    builder = x509.CertificateBuilder(
-        issuer_name=issuer,
-        subject_name=subject,
-        public_key=key.public_key(),
-        serial_number=x509.random_serial_number(),
-        not_valid_before=now - CLOCK_SKEW,
-        not_valid_after=end,
-    ).add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    for extension, critical in extensions:
-        builder = builder.add_extension(extension, critical=critical)
-    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    certificate = builder.sign(signing_key, hashes.SHA256()).public_bytes(pem)
-    return Pair(certificate, key.private_bytes(pem, form, serialization.NoEncryption()))
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -137,15 +83,79 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
+def _made(
+    now: datetime,
+    end: datetime,
+    names: Iterable[str] | None,
+    signer: tuple[x509.Name, ec.EllipticCurvePrivateKey] | None = None,
+) -> Pair:
+    """A new key and a certificate for it that serves `names`, or is a CA if they are None (RFC 5280, section 4.2.1).
+
+    Without a signer it signs itself.
+    """
+    is_ca, key = names is None, ec.generate_private_key(ec.SECP256R1())
+    common_name = "gpu-webhook-ca" if is_ca else "gpu-webhook"
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    issuer, signing_key = signer or (subject, key)
+    uses = {"key_cert_sign", "crl_sign"} if is_ca else {"digital_signature"}
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
+        (x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None), True),
+        (x509.KeyUsage(**{use: use in uses for use in _USES}), True),
+    ]
+    if names is not None:
+        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in dict.fromkeys(names)])
+        extensions += [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False), (alternatives, False)]
+    if signer is not None:
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key())
+        extensions.append((identifier, False))
+    builder = x509.CertificateBuilder(
+        issuer_name=issuer,
+        subject_name=subject,
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - CLOCK_SKEW,
+        not_valid_after=end,
+    )
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical=critical)
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    certificate = builder.sign(signing_key, hashes.SHA256()).public_bytes(pem)
+    return Pair(certificate, key.private_bytes(pem, form, serialization.NoEncryption()))
+
+
+def self_signed(names: Iterable[str], now: datetime, lifetime: timedelta = LIFETIME) -> Pair:
+    """A new key and a certificate for it that serves `names` (DNS names and IP addresses)."""
+    return _made(now, now + lifetime, names)
+
+
+def authority(now: datetime, lifetime: timedelta) -> Pair:
+    """A new CA, which signs serving certificates and no other CA."""
+    return _made(now, now + lifetime, None)
+
+
+def leaf(signer: Pair, names: Iterable[str], now: datetime, lifetime: timedelta) -> Pair:
+    """A new key and a certificate of `signer` for it that serves `names`; it does not outlive the signer."""
+    ca, key = _loaded(signer.certificate)[0], serialization.load_pem_private_key(signer.key, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise TypeError("the CA's key is not one of an elliptic curve")
+    return _made(now, min(now + lifetime, ca.not_valid_after_utc), names, (ca.subject, key))
+
+
+def _untimely(certificate: x509.Certificate, at: datetime) -> str | None:
+    if at < certificate.not_valid_before_utc:
+        return f"it is valid only from {certificate.not_valid_before_utc:%Y-%m-%d}"
+    if at > certificate.not_valid_after_utc:
+        return f"it expired on {certificate.not_valid_after_utc:%Y-%m-%d}"
+    return None
+
+
 def check(pair: Pair, at: datetime, names: Iterable[str] = ()) -> str | None:
     """Why a pair is not good at a time, or None: it can be read, fits together, serves `names`, and is valid."""
     try:
-        certificate = _loaded(pair.certificate)
-        matching = (
-            certificate.public_key() == serialization.load_pem_private_key(pair.key, password=None).public_key()
-        )
-        missing = list(names)
-        if missing:
+        certificate, key = _loaded(pair.certificate)[0], serialization.load_pem_private_key(pair.key, password=None)
+        matching = certificate.public_key() == key.public_key()
+        if missing := list(names):
             served = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             missing = [name for name in missing if _general_name(name) not in served]
     except _UNREADABLE as error:
@@ -168,22 +178,14 @@ def check_authority(pair: Pair, at: datetime) -> str | None:
     return reason
 
 
-def _untimely(certificate: x509.Certificate, at: datetime) -> str | None:
-    if at < certificate.not_valid_before_utc:
-        return f"it is valid only from {certificate.not_valid_before_utc:%Y-%m-%d}"
-    if at > certificate.not_valid_after_utc:
-        return f"it expired on {certificate.not_valid_after_utc:%Y-%m-%d}"
-    return None
-
-
 def issued(certificate: bytes) -> datetime:
     """When a certificate of ours was made."""
-    return _loaded(certificate).not_valid_before_utc + CLOCK_SKEW
+    return _loaded(certificate)[0].not_valid_before_utc + CLOCK_SKEW
 
 
 def expires(certificate: bytes) -> datetime:
     """When a certificate ends."""
-    return _loaded(certificate).not_valid_after_utc
+    return _loaded(certificate)[0].not_valid_after_utc
 
 
 def elapsed(certificate: bytes, at: datetime) -> float:
@@ -196,7 +198,7 @@ def anchor(certificate: bytes, authorities: Iterable[bytes]) -> bytes | None:
     """The one of `authorities` that signed a certificate; itself, if it is among them and signed itself."""
     for candidate in authorities:
         try:
-            _loaded(certificate).verify_directly_issued_by(_loaded(candidate))
+            _loaded(certificate)[0].verify_directly_issued_by(_loaded(candidate)[0])
         except (*_UNREADABLE, InvalidSignature):
             continue
         return candidate
@@ -206,19 +208,8 @@ def anchor(certificate: bytes, authorities: Iterable[bytes]) -> bytes | None:
 def split(bundle: bytes, at: datetime | None = None) -> Sequence[bytes]:
     """The certificates of a bundle in PEM, if a time is given those that are valid then; none if it is no bundle."""
     try:
-        certificates = _load(bundle)
+        certificates = _loaded(bundle)
     except _UNREADABLE:
         return []
     valid = (certificate for certificate in certificates if at is None or _untimely(certificate, at) is None)
     return [certificate.public_bytes(serialization.Encoding.PEM) for certificate in valid]
-
-
-def _loaded(certificate: bytes) -> x509.Certificate:
-    return _load(certificate)[0]
-
-
-def _load(bundle: bytes) -> Sequence[x509.Certificate]:
-    """What the next version of the library refuses to read, as a serial number below one, is an error today."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CryptographyDeprecationWarning)
-        return x509.load_pem_x509_certificates(bundle)

@@ -1,10 +1,11 @@
-"""What to do next about the CAs and the serving certificate: pure functions of what is stored, and of the time.
+"""The duty of rotation: what to do next about the CAs and the serving certificate, and doing it.
 
 One Secret holds two CAs with their keys: the signer, which signs leaves, and its successor, which will. It also holds
 the certificates of former signers. API servers trust all of them: every CA bundle is these certificates, newest
 first. So a successor is in the bundles for 20 months before it signs its first leaf.
 
-Nothing has to be remembered between two writes: a crash after any of them leaves a state from which `plan` goes on.
+Nothing has to be remembered between two writes: a crash after any of them leaves a state from which `plan`, a pure
+function of what is stored and of the time, goes on.
 
     start    there are a new signer and a new successor; all certificates that were trusted stay so
     prepare  there is a new successor, as there was none
@@ -24,23 +25,39 @@ Three rules keep every review from being refused, whatever is late:
 
     If the present leaf is of a CA that the Secret does not hold, the Secret is an old copy, restored from a backup.
     A new signer starts, and everything in the bundles stays trusted: the CAs of the copy were perhaps forgotten.
+
+A webhook configuration that somebody deleted is created again as it was last seen: without it pods are admitted
+unseen, and nobody notices. Who uninstalls deletes this program as well, which then ends before the time is over. Who
+wants to be without a configuration for a while stops this program first.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextlib
+import copy
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, Final, NamedTuple
 
-from certs import issue
+from certs import activation, issue
+from certs.api import OURS, Api, ApiError, Object, Site, additions
 from certs.issue import Pair
+from certs.turns import Problem, Status
 
 LAST_CALL: Final = 0.9
 """The part of a leaf's lifetime after which a new one is served after GRACE: the old one will surely be refused."""
 
 GRACE: Final = timedelta(seconds=60)
 """API servers follow the webhook configurations within seconds."""
+
+GONE: Final = timedelta(seconds=30)
+"""How long a configuration is missing before it is created again; `kubectl delete -k` ends this program sooner."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +75,11 @@ class Terms:
 
 
 class Authorities(NamedTuple):
-    """The Secret of CAs."""
+    """The Secret of CAs; `trusted`: certificates of former signers, newest first."""
 
     signer: Pair | None
     successor: Pair | None = None
     trusted: Sequence[bytes] = ()
-    """Certificates of former signers, newest first."""
 
     @property
     def certificates(self) -> Sequence[bytes]:
@@ -75,20 +91,17 @@ class State(NamedTuple):
     """What is stored, read in this order, so that the Secret of CAs knows every bundle and leaf that was read.
 
     Because of that order, and as each write is refused if its object has changed since, two rotators do no harm.
+
+    bundles  by configuration: the different bundles of our webhooks in it; one that is missing is not here
+    changed  when one of them was last changed, by anybody; by the clock of the API server that stored it
+    serving  the Secret that replicas mount
+    beside   the bundle in that Secret: it is not lost if the Secret of CAs is
     """
 
     bundles: Mapping[str, frozenset[bytes]]
-    """By configuration: the different bundles of our webhooks in it. A configuration that is missing is not here."""
-
     changed: datetime
-    """When one of these bundles was last changed, by anybody; by the clock of the API server that stored it."""
-
     serving: Pair | None
-    """The Secret that replicas mount."""
-
     beside: bytes
-    """The bundle in that Secret: it is not lost if the Secret of CAs is."""
-
     authorities: Authorities
 
 
@@ -101,11 +114,6 @@ class Replace:
     signer: Pair | None
     successor: Pair | None
     trusted: Sequence[bytes]
-
-    def pairs(self, lifetime: timedelta, at: datetime) -> Mapping[str, Pair]:
-        """The CAs in the Secret, by the names of their values."""
-        present = {"ca": self.signer, "next": self.successor}
-        return {name: pair or issue.authority(at, lifetime) for name, pair in present.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,3 +200,159 @@ def plan(state: State, names: Iterable[str], terms: Terms, at: datetime) -> Iter
     ]
     if not why and len(recent) < len(trusted):
         yield Replace("forget", "every leaf of a former CA has expired", signer, successor, recent)
+
+
+# What is stored is read leniently and written whole. What cannot be read counts as missing: an operator may have
+# deleted it, or have written anything into it.
+
+
+def _decoded(values: Mapping[str, str], key: str) -> bytes:
+    try:
+        return base64.b64decode(values.get(key) or "")
+    except binascii.Error:
+        return b""
+
+
+def pair(secret: Object | None, certificate: str = "tls.crt", key: str = "tls.key") -> Pair | None:
+    """A certificate and its key in a Secret, if both are there."""
+    data = (secret or {}).get("data") or {}
+    values = Pair(_decoded(data, certificate), _decoded(data, key))
+    return values if all(values) else None
+
+
+def authorities(secret: Object | None) -> Authorities:
+    """What the Secret of CAs says. Each of its values may be lost without the others, and old versions have fewer."""
+    trusted = issue.split(_decoded((secret or {}).get("data") or {}, "trusted.crt"))
+    return Authorities(pair(secret, "ca.crt", "ca.key"), pair(secret, "next.crt", "next.key"), trusted)
+
+
+def bundles(configuration: Object) -> Iterator[tuple[int, bytes]]:
+    """The place and the CA bundle of each of our webhooks in a configuration."""
+    for place, hook in enumerate(configuration.get("webhooks") or ()):
+        if hook["name"].endswith(OURS):
+            yield place, _decoded(hook["clientConfig"], "caBundle")
+
+
+def bundle_changes(configuration: Object) -> list[datetime]:
+    """When CA bundles in a configuration were last changed, as the API server notes of every writer's fields.
+
+    The time of creation counts only where nothing else is noted: the clock may have been set back since.
+    """
+    metadata = configuration["metadata"]
+    written = [fields["time"] for fields in metadata.get("managedFields") or () if "f:caBundle" in str(fields)]
+    return [datetime.fromisoformat(time) for time in written or (metadata["creationTimestamp"],)]
+
+
+class Rotator:
+    """Keeps the CAs, the bundles and the serving certificate of one installation."""
+
+    def __init__(self, api: Api, site: Site, terms: Terms, status: Status) -> None:
+        self._api, self._site, self._terms, self._status = api, site, terms, status
+        self._last: dict[str, Object] = {}
+        self._missing_since: dict[str, datetime] = {}
+
+    async def turn(self) -> Sequence[Problem]:
+        """Do what is next, each write a compare-and-swap; raises ApiError if the cluster cannot be read."""
+        read = {kind: await self._api.find(path) for kind, path in self._site.configurations.items()}
+        configurations = {kind: configuration for kind, configuration in read.items() if configuration is not None}
+        serving = await self._api.find(self._site.serving)
+        secret = await self._api.find(self._site.authorities)  # the last: `State` says why
+        now = self._api.now
+        changes = [time for configuration in configurations.values() for time in bundle_changes(configuration)]
+        state = State(
+            bundles={
+                kind: frozenset(bundle for _, bundle in bundles(configuration))
+                for kind, configuration in configurations.items()
+            },
+            # The last one is that nearest to now: one in the future was long ago, before the clock was set back.
+            changed=min(changes, key=lambda time: abs(now - time), default=now),
+            serving=pair(serving),
+            beside=_decoded((serving or {}).get("data") or {}, "ca.crt"),
+            authorities=authorities(secret),
+        )
+        bundle = b"".join(state.authorities.certificates)
+        self._status.expiry = {
+            name: issue.expires(present.certificate)
+            for name, present in {"authority": state.authorities.signer, "leaf": state.serving}.items()
+            if present and issue.split(present.certificate)
+        }
+        problems = await self._recreate(configurations, bundle, now)
+        for action in plan(state, self._site.names, self._terms, now):
+            match action:
+                case Publish(configuration=kind):
+                    configuration, encoded = configurations[kind], base64.b64encode(action.bundle).decode()
+                    others = [place for place, published in bundles(configuration) if published != action.bundle]
+                    values = {f"/webhooks/{place}/clientConfig/caBundle": encoded for place in others}
+                    write = self._api.patch(self._site.configurations[kind], additions(configuration, values))
+                case Serve(signer=signer):
+                    leaf = issue.leaf(signer, self._site.names, now, self._terms.leaf)
+                    data = {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": bundle}
+                    write = self._put(self._site.serving, "kubernetes.io/tls", data, serving)
+                case Replace():
+                    data = {"trusted.crt": b"".join(action.trusted)}
+                    for name, present in {"ca": action.signer, "next": action.successor}.items():
+                        made = present or issue.authority(now, self._terms.authority)
+                        data |= {f"{name}.crt": made.certificate, f"{name}.key": made.key}
+                    write = self._put(self._site.authorities, "Opaque", data, secret)
+            problems += await self._status.attempt(action.name, action.why, write)
+        return problems
+
+    async def _put(self, path: str, kind: str, data: Mapping[str, bytes], present: Object | None) -> None:
+        """Write a Secret.
+
+        Keys that are not ours stay: a Secret that cert-manager left is of a kind that demands two of its own.
+        """
+        labels = {"app.kubernetes.io/name": self._site.program}
+        secret = present or {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": path.rpartition("/")[2], "namespace": self._site.namespace, "labels": labels},
+            "type": kind,
+        }
+        encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        await self._api.put(path, {**secret, "data": {**(secret.get("data") or {}), **encoded}}, present)
+
+    async def _recreate(self, present: Mapping[str, Object], bundle: bytes, now: datetime) -> list[Problem]:
+        """Create each configuration again that has been missing for a while; returns what there is to say of it."""
+        self._last |= present
+        missing = self._site.configurations.keys() - present.keys()
+        self._missing_since = {kind: min(now, self._missing_since.get(kind, now)) for kind in missing}
+        problems = []
+        for kind in sorted(missing):
+            name = f"{kind} webhook configuration {self._site.configuration}"
+            text = f"there is no {name}: pods are admitted unseen."
+            if kind not in self._last:
+                text += " This program has not seen it and cannot create it: apply the manifests"
+            elif now - self._missing_since[kind] < GONE:
+                text += f" It will be created again; who wants to be without it stops {self._site.program} first"
+            else:
+                try:
+                    await self._create(kind, bundle)
+                except ApiError as error:
+                    self._status.actions["recreate", "failed"] += 1
+                    text += f" It cannot be created again: {error}"
+                else:
+                    self._status.actions["recreate", "done"] += 1
+                    log.warning("recreate: the %s webhook configuration was deleted, and is there again", kind)
+                    text = f"the {name} was deleted"
+            problems.append(Problem("configuration", kind, text))
+        return problems
+
+    async def _create(self, kind: str, bundle: bytes) -> None:
+        """Create a configuration as it was last seen, inactive: the activator gives the rules in its order.
+
+        Its fields get their former managers. Otherwise they would all be this program's: the next server-side apply
+        would be a conflict, and a webhook that a later version no longer has would stay.
+        """
+        last, path = self._last[kind], self._site.configurations[kind]
+        configuration: Object = copy.deepcopy(last)
+        for place, _ in bundles(last):
+            configuration["webhooks"][place]["clientConfig"]["caBundle"] = base64.b64encode(bundle).decode()
+        with contextlib.suppress(activation.UnreadableError):
+            configuration = activation.deactivated(configuration)
+        of_one_life = {"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"}
+        metadata = {key: value for key, value in last["metadata"].items() if key not in of_one_life}
+        created = await self._api.put(path, {**configuration, "metadata": metadata}, None)
+        now = created["metadata"]["creationTimestamp"]
+        managers = [{**fields, "time": now} for fields in last["metadata"].get("managedFields", ())]
+        await self._api.patch(path, additions(created, {"/metadata/managedFields": managers}))

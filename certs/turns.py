@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
-from certs.api import ApiError, ConflictError
+from aiohttp import ClientError, web
+from kubernetes.aio import client
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.leaderelection.electionconfig import Config
+from kubernetes.aio.leaderelection.leaderelection import LeaderElection
+from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
+from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
+
+from certs.api import Address, ApiError, ConflictError
 
 IDLE_SECONDS: Final = 15.0
 """Between two turns while all is well. Clocks that jump, machines that were suspended, and objects that somebody
@@ -26,80 +34,77 @@ ACTED_SECONDS: Final = 0.5
 REPEAT_SECONDS: Final = 60.0
 """After this, a problem that is still there is logged again."""
 
+LEASE_SECONDS: Final = 15
+RENEW_SECONDS: Final = 10
+RETRY_SECONDS: Final = 2
+
+STALLED_SECONDS: Final = 120.0
+"""Without a turn for so long the program hangs; a restart does no harm."""
+
 log = logging.getLogger(__name__)
 
 
 class Problem(NamedTuple):
     """What keeps an action from being done, or is not as it should be, for the log and the metrics.
 
-    It is the same as long as `what` and `whose` are; `why` may change with every look.
+    It is the same as long as `what` (`cluster`, `configuration`, `write`, `inactive` or `rollout`) and `whose` are.
     """
 
     what: str
-    """`cluster`, `configuration`, `write`, `inactive` or `rollout`."""
-
     whose: str
     why: str
 
 
-class Turn(NamedTuple):
-    """What came of one turn."""
-
-    problems: Sequence[Problem] = ()
-    acted: bool = False
-    """Whether something was written."""
-
-
 class Duty(Protocol):
-    """Something that this program keeps as it should be: `rotator.Rotator`, `activation.Activator`."""
+    """Something that this program keeps as it should be: `rotation.Rotator`, `activation.Activator`."""
 
-    async def turn(self) -> Turn:
-        """Do what can be done now; raises ApiError if the cluster cannot be read."""
+    async def turn(self) -> Sequence[Problem]:
+        """Do what can be done now, and return what cannot; raises ApiError if the cluster cannot be read."""
 
 
 @dataclass(slots=True)
 class Status:
-    """What the page of metrics tells."""
+    """What the page of metrics tells.
+
+    actions  how many, by action and result: `done`, `conflict` if somebody else wrote first, `failed`
+    expiry   by certificate: `authority`, `leaf`
+    acted    whether something was written in this turn
+    turned   when the last turn ended (monotonic)
+    """
 
     actions: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By action and result: `done`, `conflict` if somebody else wrote first, `failed`."""
-
     expiry: dict[str, datetime] = field(default_factory=dict)
-    """By certificate: `authority`, `leaf`."""
-
     problems: Sequence[Problem] = ()
+    acted: bool = False
     turned: float = field(default_factory=monotonic)
-    """When the last turn ended (monotonic)."""
 
-    async def attempt(self, action: str, why: str, write: Awaitable[object]) -> Problem | None:
-        """Do an action, and count it; returns what is in its way, or None if it is done."""
+    async def attempt(self, action: str, why: str, write: Awaitable[object]) -> list[Problem]:
+        """Do an action, and count it; returns what is in its way."""
         try:
             await write
         except ApiError as error:
             self.actions[action, "conflict" if isinstance(error, ConflictError) else "failed"] += 1
-            return Problem("write", action, f"{action} ({why}): {error}")
+            return [Problem("write", action, f"{action} ({why}): {error}")]
         self.actions[action, "done"] += 1
+        self.acted = True
         log.info("%s: %s", action, why)
-        return None
+        return []
 
     def metrics(self) -> Iterator[str]:
         """The page in the text format of Prometheus."""
-        families: Mapping[tuple[str, str, str], Mapping[str, object]] = {
-            ("expiry_timestamp_seconds", "gauge", "When certificates end."): {
-                f'{{certificate="{certificate}"}}': f"{end.timestamp():.0f}"
-                for certificate, end in sorted(self.expiry.items())
-            },
-            ("actions_total", "counter", "Writes, and attempts at them."): {
-                f'{{action="{action}",result="{result}"}}': count
-                for (action, result), count in sorted(self.actions.items())
-            },
-            ("problems", "gauge", "What is not as it should be, or keeps an action from being done."): {
-                f'{{what="{what}"}}': count
-                for what, count in sorted(Counter(problem.what for problem in self.problems).items())
-            },
-            ("turn_age_seconds", "gauge", "Since the last turn."): {"": f"{monotonic() - self.turned:.3f}"},
+        problems = Counter(problem.what for problem in self.problems)
+        expiry = {f'{{certificate="{name}"}}': f"{end.timestamp():.0f}" for name, end in sorted(self.expiry.items())}
+        actions = {
+            f'{{action="{action}",result="{result}"}}': str(count)
+            for (action, result), count in sorted(self.actions.items())
         }
-        for (name, kind, text), values in families.items():
+        present = {f'{{what="{what}"}}': str(count) for what, count in sorted(problems.items())}
+        for name, kind, text, values in (
+            ("expiry_timestamp_seconds", "gauge", "When certificates end.", expiry),
+            ("actions_total", "counter", "Writes, and attempts at them.", actions),
+            ("problems", "gauge", "What is not as it should be, or keeps an action from being done.", present),
+            ("turn_age_seconds", "gauge", "Since the last turn.", {"": f"{monotonic() - self.turned:.3f}"}),
+        ):
             yield f"# HELP gpu_webhook_certs_{name} {text}"
             yield f"# TYPE gpu_webhook_certs_{name} {kind}"
             for labels, value in values.items():
@@ -110,8 +115,7 @@ class Turns:
     """Gives each duty its turns, and tells what came of them."""
 
     def __init__(self, status: Status, duties: Sequence[Duty]) -> None:
-        self.status = status
-        self._duties = duties
+        self.status, self._duties = status, duties
         self._logged: dict[tuple[str, str], float] = {}
 
     async def run(self, leading: asyncio.Event, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -130,14 +134,14 @@ class Turns:
         What cannot be read for one duty, such as a Secret, keeps no other from its turn.
         Returns whether something was written.
         """
-        acted, problems = False, dict[tuple[str, str], Problem]()
+        self.status.acted = False
+        problems: dict[tuple[str, str], Problem] = {}
         for duty in self._duties:
             try:
-                turn = await duty.turn()
+                left = await duty.turn()
             except ApiError as error:
-                turn = Turn([Problem("cluster", "", str(error))])
-            acted |= turn.acted
-            for problem in turn.problems:
+                left = [Problem("cluster", "", str(error))]
+            for problem in left:
                 problems.setdefault(problem[:2], problem)  # two duties may find the same one
         now = monotonic()
         if self.status.problems and not problems:
@@ -148,4 +152,64 @@ class Turns:
                 self._logged[key] = now
                 log.warning("%s", problem.why)
         self.status.problems = [*problems.values()]
-        return acted
+        return self.status.acted
+
+
+class Lock(LeaseLock):
+    """The Lease. The library's own `create` asks for `pretty=True`, which its client refuses (kubernetes 37.0.2)."""
+
+    async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
+        """Create it; False if somebody else has."""
+        lease = client.V1Lease(metadata=client.V1ObjectMeta(name=name), spec=self.update_lease(election_record))
+        try:
+            await self.api_instance.create_namespaced_lease(namespace, lease)
+        except ApiException as error:
+            log.warning("the Lease %s cannot be created: %s", name, error.reason)
+            return False
+        return True
+
+
+async def campaign(lock: Lock, leading: asyncio.Event) -> None:
+    """Keep `leading` set while the Lease is ours; never returns."""
+
+    async def lead() -> None:
+        log.info("this copy works: %s holds the Lease %s", lock.identity, lock.name)
+        leading.set()
+
+    async def stop() -> None:
+        log.warning("the Lease %s was lost", lock.name)
+
+    while True:
+        try:
+            await LeaderElection(Config(lock, LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, lead, stop)).run()
+        except (ApiException, ClientError, OSError, TimeoutError) as error:
+            log.warning("the Lease %s cannot be held: %s", lock.name, str(error) or repr(error))
+        leading.clear()
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def work(turns: Turns, lock: Lock, bind: Address, idle_seconds: float) -> None:
+    """Lead, take turns, and answer `/metrics` for Prometheus and `/healthz` for the kubelet; never returns."""
+    status, leading = turns.status, asyncio.Event()
+
+    async def metrics(_: web.Request) -> web.Response:
+        headers = {"Content-Type": "text/plain; version=0.0.4"}
+        return web.Response(text="\n".join(status.metrics()) + "\n", headers=headers)
+
+    async def healthz(_: web.Request) -> web.Response:
+        if monotonic() - status.turned > STALLED_SECONDS:
+            return web.Response(status=503, text="no turn was taken for too long\n")
+        return web.Response(text="ok\n")
+
+    application = web.Application()
+    application.router.add_get("/metrics", metrics)
+    application.router.add_get("/healthz", healthz)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, *bind).start()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(campaign(lock, leading))
+            tasks.create_task(turns.run(leading, idle_seconds))
+    finally:
+        await runner.cleanup()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from certs import activation
 from certs.activation import WANTED, Activator
 from certs.api import ApiError, Object
-from certs.rotator import Rotator
+from certs.rotation import Rotator
 from certs.turns import Duty, Problem, Status, Turns
 from tests.certs.town import SITE, TERMS, Town
 
@@ -14,11 +14,15 @@ MUTATING, VALIDATING = SITE.configurations.values()
 RULES = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "*"}]
 
 
+class Answered(Activator):
+    """An activator that hears from every API server that replicas answer."""
+
+    async def unanswered(self, webhook: str, configuration: str) -> Sequence[Problem]:  # noqa: ARG002 - all of them
+        return []
+
+
 class Answering(Town):
     """A town whose replicas answer every API server."""
-
-    async def ask(self, _webhook: str, _configuration: str) -> Sequence[Problem]:
-        return []
 
     @property
     def rules(self) -> object:
@@ -33,7 +37,7 @@ class Answering(Town):
     def turn(self, *duties: Duty) -> Sequence[Problem]:
         """The problems after a turn of each duty."""
         status = Status()
-        turning = Turns(status, [*duties, Activator(self, self.ask, SITE, status)]).turn()
+        turning = Turns(status, [*duties, Answered(self, SITE, status)]).turn()
         while True:
             try:
                 turning.send(None)

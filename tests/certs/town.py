@@ -13,11 +13,10 @@ from typing import Any
 
 from jsonpatch import JsonPatch, JsonPatchTestFailed
 
-from certs import issue, rotator
-from certs.api import ApiError, ConflictError, Object, Site
+from certs import issue, rotation
+from certs.api import Api, ApiError, ConflictError, Object, Site
 from certs.issue import Pair
-from certs.rotation import Authorities, Terms
-from certs.rotator import Rotator
+from certs.rotation import Authorities, Rotator, Terms
 from certs.turns import Status, Turns
 
 SITE = Site()
@@ -40,7 +39,7 @@ def vouched(leaf: bytes, bundle: bytes) -> bool:
 
 
 @dataclass
-class Town:
+class Town(Api):
     """The API of one cluster, as its rotators see it, and everybody who follows it."""
 
     at: datetime = BEGAN
@@ -66,7 +65,7 @@ class Town:
         metadata = {"creationTimestamp": self.at.isoformat(), **made["metadata"]}
         metadata["resourceVersion"] = str(next(self.versions))
         before = self.objects.get(path)
-        if before is None or [*rotator.bundles(before)] != [*rotator.bundles(made)]:
+        if before is None or [*rotation.bundles(before)] != [*rotation.bundles(made)]:
             others = [fields for fields in metadata.get("managedFields", ()) if "f:caBundle" not in str(fields)]
             written = {"manager": "any", "time": self.at.isoformat(), "fieldsV1": {"f:caBundle": {}}}
             metadata["managedFields"] = [*others, written]
@@ -75,7 +74,7 @@ class Town:
 
     @property
     def authorities(self) -> Authorities:
-        return rotator.authorities(self.objects[SITE.authorities])
+        return rotation.authorities(self.objects[SITE.authorities])
 
     # What a rotator asks
 
@@ -134,7 +133,7 @@ class Town:
     def served(self, replica: int) -> Pair | None:
         """The newest good pair that a replica has ever mounted: it keeps what is good."""
         mounted = self.history[SITE.serving][: self.replicas[replica]]
-        pairs = (rotator.pair(secret) for _, secret in reversed(mounted))
+        pairs = (rotation.pair(secret) for _, secret in reversed(mounted))
         return next((pair for pair in pairs if pair and issue.split(pair.certificate)), None)
 
     def refused(self) -> list[tuple[int, int]]:
@@ -144,7 +143,7 @@ class Town:
             for server in range(len(self.servers))
             for path in CONFIGURATIONS
             for _, configuration in self.history[path][: self.heard(server, path)][-1:]
-            for _, _, bundle in [*rotator.bundles(configuration)][:1]
+            for _, bundle in [*rotation.bundles(configuration)][:1]
         ]
         return [
             (server, replica)

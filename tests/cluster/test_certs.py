@@ -14,8 +14,7 @@ from kubernetes.aio import client, config
 
 from certs import issue
 from certs.api import Api
-from certs.rotation import Terms
-from certs.rotator import Rotator
+from certs.rotation import Rotator, Terms
 from certs.turns import Status, Turns
 from tests.cluster.accounts import kubeconfig_of
 from tests.cluster.binaries import Binaries
