@@ -26,9 +26,8 @@ from webhook.core.kube import fields, pod
 from webhook.core.kube.fields import field_path
 from webhook.core.kube.pod import Pod, bound_labels
 from webhook.core.kube.quantity import Fraction, show, show_size, shown
-from webhook.core.plan import choose, inject, plan
-from webhook.core.plan.choose import Assignment
-from webhook.core.plan.inject import NodeSelection
+from webhook.core.plan import choose, plan
+from webhook.core.plan.choose import Assignment, NodeSelection
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import unknown_devices
 from webhook.core.request import PREFIX, Devices, FieldValue, GpuRequest
@@ -97,7 +96,7 @@ def _possible(served: Assignment, rulebook: Rulebook) -> Mapping[str, Card]:
     """The cards that a container may get, by model."""
     models = served.request.models or promised(served, rulebook)
     named = [rulebook.devices[model.lower()] for model in models]
-    named += inject.taken_for(served.request.models, [served.mode], rulebook)
+    named += choose.taken_for(served.request.models, [served.mode], rulebook)
     able = named or cards.card_served(served.backend, rulebook)
     return {card.model: card for card in able if served.request.profile in {None, *card.profiles}}
 

@@ -18,9 +18,8 @@ from webhook.core.backends.translate import CannotExpressError
 from webhook.core.kube.fields import field_path
 from webhook.core.kube.pod import Bounds, Pod, affinity_without, node_bounds, node_terms
 from webhook.core.kube.quantity import shown
-from webhook.core.plan import inject
-from webhook.core.plan.choose import Assignment
-from webhook.core.plan.inject import NodeSelection
+from webhook.core.plan import choose, plan
+from webhook.core.plan.choose import Assignment, NodeSelection
 from webhook.core.request import PLACEMENTS
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
@@ -111,7 +110,7 @@ def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
         present = getattr(pod, section)
         for key, output in getattr(served.mode.outputs, section).items():
             computed = output.words and not output.is_number and not is_about_models(output)
-            if key in present and computed and inject.text(output, served, rulebook) != present[key]:
+            if key in present and computed and choose.rule_text(output, served, rulebook) != present[key]:
                 unread.append(Unread(field_path(("metadata", section, key)), key, shown(str(present[key]))))
     unread += own(served.backend, pod)
     # Expressions on the rule's node labels that do not select a value.
@@ -322,7 +321,7 @@ def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
         name
         for assignment in served
         if assignment.mode.claims
-        for name in inject.claim_names(assignment.demand.container)
+        for name in plan.claim_names(assignment.demand.container)
     }
     selector = {key: value for key, value in (spec.get("nodeSelector") or {}).items() if key not in node_labels}
     tolerated = [toleration for toleration in spec.get("tolerations") or () if toleration not in tolerations]
@@ -341,7 +340,7 @@ def bare(pod: Pod, served: Sequence[Assignment]) -> dict[str, Any]:
         for kind in ("limits", "requests"):
             left = {name: value for name, value in (resources.get(kind) or {}).items() if name not in owned}
             resources = with_value(resources, kind, left)
-        names = set(inject.claim_names(container)) if any(assignment.mode.claims for assignment in here) else set()
+        names = set(plan.claim_names(container)) if any(assignment.mode.claims for assignment in here) else set()
         kept = [claim for claim in resources.get("claims") or () if claim.get("name") not in names]
         raw = with_value(raw, "resources", with_value(resources, "claims", kept))
         writers_of_env = [assignment.mode.outputs.env for assignment in here]

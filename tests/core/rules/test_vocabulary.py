@@ -2,7 +2,7 @@
 
 from tests import builders
 from webhook.core.kube import pod
-from webhook.core.plan import inject
+from webhook.core.plan import plan
 from webhook.core.rules.modes import REQUIRES
 from webhook.core.rules.verbs import EXCLUSIONS
 
@@ -13,6 +13,6 @@ def test_every_word_about_the_rest_of_a_pod_is_interpreted() -> None:
     )
 
     for word in REQUIRES.schema["properties"]:
-        list(inject.missing({word: "1"}, bare, []))
+        list(plan.missing({word: "1"}, bare, []))
     for word in EXCLUSIONS:
-        list(inject.forbidden([word], bare, []))
+        list(plan.forbidden([word], bare, []))

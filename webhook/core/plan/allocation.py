@@ -21,9 +21,8 @@ from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.interpret import ContainerRequest, Interpretation, interpret
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import Fraction
-from webhook.core.plan import choose, inject
-from webhook.core.plan.choose import Assignment
-from webhook.core.plan.inject import NodeSelection
+from webhook.core.plan import choose, plan
+from webhook.core.plan.choose import Assignment, NodeSelection
 from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
@@ -101,10 +100,10 @@ def from_resources(
 
 def from_claims(demand: ContainerRequest, pod: Pod, rulebook: Rulebook) -> Allocation | None:
     """The allocation of a container that was translated into resource claims; None if it was not."""
-    used = inject.used_claims(pod, demand.container)
+    used = plan.used_claims(pod, demand.container)
     for candidate in choose.candidates(demand, rulebook) if used else ():
         if isinstance(candidate, Assignment):
-            templates = inject.claim_templates(candidate, rulebook)
+            templates = plan.claim_templates(candidate, rulebook)
             if templates and used.issuperset(templates):
                 return _measured(candidate, rulebook)
     return None
@@ -248,7 +247,7 @@ def measure(
                     with suppress(CannotExpressError):  # the share becomes a partition; which one depends on the card
                         cut = translate.cut_partition(request, other, backend)
                         measured = measured.at_least(charge.asked(cut, other))
-    others = inject.taken_for(models, modes, rulebook)
+    others = choose.taken_for(models, modes, rulebook)
     return reduce(Measure.at_least, (charge.asked(request, other) for other in others), measured)
 
 
@@ -257,7 +256,7 @@ def possible_models(
 ) -> tuple[str, ...]:
     """The card models that a container may get, if it names any or its card is known; none: any."""
     models = _models_asked(demand)
-    others = [other.model for other in inject.taken_for(models, modes, rulebook)]
+    others = [other.model for other in choose.taken_for(models, modes, rulebook)]
     return (*models, *others) or ((card.model,) if card else ())
 
 
@@ -347,9 +346,9 @@ def _check(pod: Pod, rulebook: Rulebook) -> Checked:
         owners: Sequence[Backend] = ()
         if amounts:
             owners = known_owners(demand, rulebook)
-        elif note is not None and inject.made_for(pod, container):
+        elif note is not None and plan.made_for(pod, container):
             continue  # another webhook, which runs later, made claims of its resources
-        elif inject.used_claims(pod, container):
+        elif plan.used_claims(pod, container):
             owners = [backend for backend in rulebook.backends.values() if any(mode.claims for mode in backend.modes)]
         if any(_suffices(demand, owner, pod, rulebook) for owner in owners):
             continue
@@ -370,8 +369,8 @@ def _has_claims(assignment: Assignment, pod: Pod, rulebook: Rulebook) -> bool:
     """Whether a container has the resource claims that its shorthand becomes."""
     if not assignment.mode.claims:
         return True
-    templates = inject.claim_templates(assignment, rulebook)
-    return not templates or inject.used_claims(pod, assignment.demand.container).issuperset(templates)
+    templates = plan.claim_templates(assignment, rulebook)
+    return not templates or plan.used_claims(pod, assignment.demand.container).issuperset(templates)
 
 
 def _suffices(demand: ContainerRequest, owner: Backend, pod: Pod, rulebook: Rulebook) -> bool:

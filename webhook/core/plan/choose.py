@@ -1,21 +1,28 @@
-"""Which back end serves a container: the one it names, else the tenant's default, else by the cluster's order."""
+"""Which back end serves a container: the one it names, else the tenant's default, else by the cluster's order.
+
+The nodes of a back end count, too: a pod selects its nodes, and a rule writes labels that select the back end's.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from webhook.core.backends import read_back, translate
+from webhook.core.backends import cards, read_back, translate
 from webhook.core.backends.translate import CannotExpressError, Translation, as_text
 from webhook.core.forms.document import nearest
 from webhook.core.interpret import extended_resources
 from webhook.core.interpret.interpret import ContainerRequest
+from webhook.core.kube.pod import Bounds, Pod, Requirement, node_bounds, require_nodes, selects_nodes
+from webhook.core.kube.quantity import show_size
 from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
+from webhook.core.rules.catalog import Card
+from webhook.core.rules.modes import Constant, Mode, Output
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.verbs import CONTAINER
+from webhook.core.rules.verbs import CONTAINER, holes
 from webhook.core.violations import Refusal, Violation
 
 
@@ -354,3 +361,159 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
         rule=first.rule,
         notes=tuple(note.replace(CONTAINER, container) for note in notes),
     )
+
+
+# The text that rules write into annotations, labels, env and node affinity.
+
+_OF_MODELS: Final = frozenset({"product", "lookalikes", "model"})
+"""Words that have no value if no model is asked for."""
+
+
+def texts(output: Output, assignment: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    """The values of an output, in order; empty if it is to be left out."""
+    request = assignment.request
+    if not isinstance(output, Constant):
+        if output.is_number:
+            number, _ = translate.express(output, request, assignment.card)
+            return [] if number is None else [translate.as_text(output, number)]
+        values = _words(output.what, output.form, assignment, rulebook)
+        return [text for value in values for text in output.values.get(value, (value,))]
+    filled: list[str] = []
+    for template in output.texts:
+        # A hole is filled with each product or model in turn; without any value the text is left out.
+        variants = [template]
+        open_holes = holes(template)
+        for hole in dict.fromkeys(open_holes):
+            words = _words(hole, "label", assignment, rulebook)
+            if hole == "product" and "profile" in open_holes and not request.models:
+                able = cards.card_served(assignment.backend, rulebook)
+                names = [name for card in able if request.profile in card.profiles for name in card.names]
+                words = [cards.as_label(name) for name in names]
+            variants = [text.replace(f"{{{hole}}}", word) for text in variants for word in words]
+        filled += [text for text in variants if text]
+    return filled
+
+
+def rule_text(output: Output, assignment: Assignment, rulebook: Rulebook) -> str | None:
+    """The values of an output joined by commas; None if it is to be left out."""
+    if output.what in _OF_MODELS and not assignment.request.models:
+        return None
+    return ",".join(texts(output, assignment, rulebook)) or None
+
+
+def _words(what: str, form: str, assignment: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    """What a word of a rule stands for in this request; empty if it has no value."""
+    request = assignment.request
+    match what:
+        case "container":
+            return (assignment.demand.container.name,)
+        case "memory":
+            return () if request.memory is None else (show_size(request.memory),)
+        case "model":
+            return request.models
+        case "product":
+            names = [name for model in request.models for name in rulebook.devices[model.lower()].names]
+        case "lookalikes":
+            names = [name for _, name in _lookalikes("product", request.models, rulebook)] if request.models else []
+        case "profile" | "placement" | "claim":
+            value = getattr(request, what)
+            return () if value is None else (value,)
+        case _:
+            return ()
+    return [cards.as_label(name) for name in names] if form == "label" else names
+
+
+def taken_for(models: Sequence[str], modes: Iterable[Mode], rulebook: Rulebook) -> Sequence[Card]:
+    """The cards that a system with one of these modes may give, beside the models that it is asked for."""
+    loosely = {mode.loosely for mode in modes if mode.loosely} if models else ()
+    alike = (card for what in loosely for card, _ in _lookalikes(what, models, rulebook))
+    return list({card.model: card for card in alike}.values())
+
+
+def _lookalikes(what: str, models: Sequence[str], rulebook: Rulebook) -> list[tuple[Card, str]]:
+    """Other cards and their products whose names contain a requested one, as `NVIDIA A100` contains `NVIDIA A10`.
+
+    `what` is `product` or `model`: the names by which they are requested. The products of all cards are listed once
+    for each rulebook, and those that are like a card once for each card.
+    """
+    products: list[tuple[Card, str]] | None = rulebook.cache.get(_lookalikes)
+    if products is None:
+        by_model = {card.model: card for card in rulebook.devices.values()}
+        products = rulebook.cache[_lookalikes] = [(card, name) for card in by_model.values() for name in card.names]
+    requested = {card.model: card for card in (rulebook.devices[model.lower()] for model in models)}
+    vendors = {card.vendor for card in requested.values()}
+    places: set[int] = set()
+    for card in requested.values():
+        alike: list[int] | None = rulebook.cache.get((_lookalikes, what, card.model))
+        if alike is None:
+            parts = [name.lower() for name in (card.names if what == "product" else [card.model])]
+            names = [name.lower() for _, name in products]
+            alike = [place for place, name in enumerate(names) if any(part in name for part in parts)]
+            rulebook.cache[_lookalikes, what, card.model] = alike
+        places.update(alike)
+    others = (products[place] for place in sorted(places))
+    return [(card, name) for card, name in others if card.vendor in vendors and card.model not in requested]
+
+
+# On the nodes of which back ends a pod may run, by its own node selection.
+
+
+class NodeSelection:
+    """The nodes that one pod may run on. Answers are cached: it may have many containers and many terms.
+
+    `selects` says whether the pod selects its nodes at all.
+    """
+
+    __slots__ = ("_allowed", "_bounds", "pod", "rulebook", "selects")
+
+    def __init__(self, pod: Pod, rulebook: Rulebook) -> None:
+        self.pod = pod
+        self.rulebook = rulebook
+        self.selects = selects_nodes(pod)
+        self._allowed: dict[object, bool] = {}
+        self._bounds: Bounds | None = None
+
+    def allows(self, assignment: Assignment) -> bool:
+        """Whether the pod's own node selection leaves any node of a back end, whatever card is asked for."""
+        mode, request = assignment.mode, assignment.request
+        if not mode.outputs.node_affinity or not self.selects:
+            return True
+        key = (assignment.backend.name, id(mode), request.models, request.profile)
+        if key not in self._allowed:
+            self._allowed[key] = not self.excludes(assignment, mode.outputs.node_affinity)
+        return self._allowed[key]
+
+    def excludes(self, assignment: Assignment, keys: Iterable[str]) -> bool:
+        """Whether the pod excludes the nodes that the constants among these lines of a rule ask for."""
+        lines = assignment.mode.outputs.node_affinity
+        wanted = requirements(assignment, {key: lines[key] for key in keys if not lines[key].what}, self.rulebook)
+        return any(isinstance(edit, Violation) for edit in require_nodes(self.pod, wanted))
+
+    def binds_to(self, assignment: Assignment) -> bool:
+        """Whether every node that the pod may run on is of the back end; False where no label tells its nodes."""
+        return self.selects and self._within(self.pool(assignment))
+
+    def binds_to_card(self, assignment: Assignment) -> bool:
+        """Whether every node that the pod may run on has a card that is asked for; False if no label tells cards."""
+        mode = assignment.mode
+        lines = {key: line for key, line in mode.outputs.node_affinity.items() if key not in mode.pool}
+        return self.selects and self._within(list(requirements(assignment, lines, self.rulebook)))
+
+    def pool(self, assignment: Assignment) -> Sequence[Requirement]:
+        """What tells the back end's nodes from those of others; empty if no label does."""
+        return list(requirements(assignment, assignment.mode.pool, self.rulebook))
+
+    def _within(self, wanted: Sequence[Requirement]) -> bool:
+        if self._bounds is None:
+            self._bounds = node_bounds(self.pod)
+        bounds = self._bounds
+        return bool(wanted) and all(requirement.holds_within(bounds) for requirement in wanted)
+
+
+def requirements(assignment: Assignment, lines: Mapping[str, Output], rulebook: Rulebook) -> Iterator[Requirement]:
+    """What these lines of a rule require of the nodes; a line without a value requires nothing."""
+    for key, output in lines.items():
+        values = texts(output, assignment, rulebook)
+        if values or (isinstance(output, Constant) and output.value == ()):
+            allowed = tuple(map(cards.as_label, values))
+            yield Requirement(key, allowed, output.rule, assignment.demand.container.name)

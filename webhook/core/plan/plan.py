@@ -1,22 +1,32 @@
-"""The plan of a pod: everything the webhook would do to it, with the reasons."""
+"""The plan of a pod: everything the webhook would do to it, with the reasons.
+
+Only pods that get a GPU are changed, and only as the back end's rule says: resources, runtime class, scheduler, env,
+tolerations, node affinity, labels, annotations. A value of the pod's author is kept, unless the rule says `enforce`.
+If it cannot be kept without breaking the back end, the pod is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, Final
 
-from webhook.core.backends.translate import as_text, find_card
+from webhook.core.backends.charge import charge
+from webhook.core.backends.translate import CannotExpressError, as_text, find_card
+from webhook.core.forms import labels
 from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import MOST, ContainerRequest, Interpretation, interpret
 from webhook.core.kube import quantity
-from webhook.core.kube.fields import Edit, Put, Remove
-from webhook.core.kube.pod import Container, Pod
-from webhook.core.kube.quantity import Fraction
-from webhook.core.plan import choose, inject
-from webhook.core.plan.choose import Assignment, Preference
-from webhook.core.plan.inject import NodeSelection
+from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_path, mapping, objects
+from webhook.core.kube.pod import INIT, SIDECAR, Container, Pod, Requirement, require_nodes
+from webhook.core.kube.quantity import Fraction, show_size
+from webhook.core.plan import choose
+from webhook.core.plan.choose import Assignment, NodeSelection, Preference, requirements, rule_text
 from webhook.core.request import GpuRequest
+from webhook.core.rules.modes import Companions, Constant
 from webhook.core.rules.rulebook import Rulebook, Surroundings
+from webhook.core.rules.verbs import CONTAINER, SlotKind
 from webhook.core.violations import Refusal, Violation
 
 
@@ -66,51 +76,71 @@ def make(
         if len(plan.violations) > MOST:
             break
         assignment = None
+        warnings: list[str] = []
         if demand.anything and not unknown:
             try:
                 assignment = choose.choose(demand, rulebook, preference)
             except Refusal as refusal:
                 plan.violations += refusal.violations
             else:
-                warnings = assignment.warnings if assignment is not None else ()
-                if warnings or demand.request is None:
-                    warnings = [*warnings, *_warnings(demand, assignment, nodes)]
-                    plan.warnings += [warning for warning in warnings if warning not in plan.warnings]
+                if assignment is None:
+                    for name in demand.extended.amounts:
+                        owners = ", ".join(owner.name for owner in rulebook.resources[name].known)
+                        warnings.append(
+                            f"{name} belongs to {owners}, which this cluster does not enable; it is left as it is"
+                        )
         if assignment is not None:
             plan.assignments.append(assignment)
+            warnings += assignment.warnings
+            alone = demand.request is None and "gpu-backend" not in demand.stated
+            if alone and assignment.request.devices == "part" and not nodes.allows(assignment):
+                pool = " and ".join(map(str, nodes.pool(assignment)))
+                warnings.append(
+                    f"only nodes {pool} give this share, and the pod excludes them; "
+                    f'the container "{demand.container.name}" counts as what other nodes give'
+                )
+        plan.warnings += [warning for warning in warnings if warning not in plan.warnings]
         plan.edits += _resources(demand, assignment, rulebook)
 
     # What the back ends need of the rest of the pod.
-    for injected in inject.inject(nodes, plan.assignments):
+    for injected in inject(nodes, plan.assignments):
         if isinstance(injected, Violation):
             plan.violations.append(injected)
         else:
             plan.edits.append(injected)
-    plan.violations += inject.check_requirements(pod, plan.assignments)
+    plan.violations += check_requirements(pod, plan.assignments)
 
-    # Annotations that keep what later readers cannot tell from the resources.
-    for key, text in _notes(plan).items():
-        if pod.annotations.get(key) != text and (key == locations.NOTE or key not in pod.annotations):
-            plan.edits.append(Put(("metadata", "annotations", key), text))
+    # Annotations that keep the request, so that every later reader of the pod understands the same.
+    wanted: dict[str, str] = {}
+    for demand in interpretation.asked:
+        for key, stated in demand.persist.items() if demand.request is not None or demand.overrides else ():
+            match stated.value:
+                case int():
+                    kept = quantity.show_size(stated.value)
+                case Fraction():
+                    kept = quantity.show(stated.value)
+                case None:
+                    kept = "none"
+                case value:
+                    kept = str(value)
+            wanted.setdefault(locations.annotation(key, demand.container.name), kept)
+    notes = {
+        assignment.demand.container.name: f"{assignment.demand.request} -> {assignment.backend.name}"
+        for assignment in plan.assignments
+        if assignment.demand.request is not None
+    }
+    if notes:
+        wanted[locations.NOTE] = "; ".join(
+            [f"{container}: {note}" for container, note in notes.items()] if len(notes) > 1 else notes.values()
+        )
+        if interpretation.chosen is not None:
+            wanted[locations.CONTAINER] = interpretation.chosen
+    for key, kept in wanted.items():
+        if pod.annotations.get(key) != kept and (key == locations.NOTE or key not in pod.annotations):
+            plan.edits.append(Put(("metadata", "annotations", key), kept))
     if rulebook.surroundings.cards or locations.CARD in pod.annotations:
         plan.edits += _card(pod, plan, rulebook)
     return plan
-
-
-def _warnings(demand: ContainerRequest, assignment: Assignment | None, nodes: NodeSelection) -> Iterator[str]:
-    """What the author of a container with resources of back ends is told of the choice."""
-    if assignment is None:
-        for name in demand.extended.amounts:
-            backends = ", ".join(owner.name for owner in nodes.rulebook.resources[name].known)
-            yield f"{name} belongs to {backends}, which this cluster does not enable; it is left as it is"
-        return
-    alone = demand.request is None and "gpu-backend" not in demand.stated
-    if alone and assignment.request.devices == "part" and not nodes.allows(assignment):
-        labels = " and ".join(map(str, nodes.pool(assignment)))
-        yield (
-            f"only nodes {labels} give this share, and the pod excludes them; "
-            f'the container "{demand.container.name}" counts as what other nodes give'
-        )
 
 
 def _resources(demand: ContainerRequest, assignment: Assignment | None, rulebook: Rulebook) -> list[Edit]:
@@ -159,33 +189,6 @@ def _removals(container: Container, names: Collection[str], rule: str = "") -> l
     ]
 
 
-def _notes(plan: Plan) -> Mapping[str, str]:
-    """Annotations that keep the request, so that every later reader of the pod understands the same."""
-    wanted: dict[str, str] = {}
-    for demand in plan.interpretation.asked:
-        for key, stated in demand.persist.items() if demand.request is not None or demand.overrides else ():
-            match stated.value:
-                case int():
-                    text = quantity.show_size(stated.value)
-                case Fraction():
-                    text = quantity.show(stated.value)
-                case None:
-                    text = "none"
-                case value:
-                    text = str(value)
-            wanted.setdefault(locations.annotation(key, demand.container.name), text)
-    notes: list[str] = []
-    for assignment in plan.assignments:
-        if assignment.demand.request is not None:
-            note = f"{assignment.demand.request} -> {assignment.backend.name}"
-            notes.append(f"{assignment.demand.container.name}: {note}")
-    if notes:
-        wanted[locations.NOTE] = "; ".join(notes) if len(notes) > 1 else note
-        if plan.interpretation.chosen is not None:
-            wanted[locations.CONTAINER] = plan.interpretation.chosen
-    return wanted
-
-
 def _card(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
     """Note the card that only the present nodes tell, and remove a note of the pod's author.
 
@@ -205,3 +208,316 @@ def _card(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
     if model is None and present is not None and any(demand.anything for demand in plan.interpretation.asked):
         return [Remove(path)]
     return []
+
+
+# What a pod needs beside resources.
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+
+def inject(nodes: NodeSelection, assignments: Sequence[Assignment]) -> list[Edit | Violation]:
+    """The edits that the back ends' rules require, and a violation for each that cannot be made."""
+    pod, rulebook = nodes.pod, nodes.rulebook
+    injected: list[Edit | Violation] = []
+
+    # One scheduler and one runtime class for the whole pod; a runtime class of its author stays.
+    for key, attribute in (("schedulerName", "scheduler"), ("runtimeClassName", "runtime_class")):
+        wanted: list[tuple[str, Constant]] = []
+        for assignment in assignments:
+            constant = getattr(assignment.backend.inject, attribute)
+            if constant is not None and constant.value:
+                wanted.append((assignment.backend.name, constant))
+        present = pod.spec.get(key)
+        if not wanted or (present and key == "runtimeClassName"):
+            continue
+        first, constant = wanted[0]
+        for backend, other in wanted[1:]:
+            if other.value != constant.value:
+                message = (
+                    f"two back ends of this pod want a different {key}: {first} wants {constant.value}, "
+                    f"{backend} wants {other.value}"
+                )
+                fix = "name one back end for the whole pod with gpu-backend, or use two pods"
+                injected.append(_refused("GPU501", ("spec", key), message, fix, other.rule))
+        if present in {None, "", DEFAULT_SCHEDULER}:
+            injected.append(Put(("spec", key), constant.value, constant.rule))
+        elif present != constant.value:
+            message = f"{first} works only with the scheduler {constant.value}; the pod names {present}"
+            fix = f"leave schedulerName out, or name {constant.value}"
+            injected.append(_refused("GPU501", ("spec", key), message, fix, constant.rule))
+
+    tolerations = [*(pod.spec.get("tolerations") or ())]
+    for assignment in assignments:
+        for toleration, rule in assignment.backend.inject.tolerations:
+            for present in tolerations:
+                if _tolerates(present, toleration):
+                    break
+            else:
+                tolerations.append(toleration)
+                injected.append(Append(("spec", "tolerations"), dict(toleration), rule))
+    try:
+        for assignment in assignments:
+            if assignment.mode.outputs.env:
+                injected += _env(assignment, rulebook)
+        injected += _metadata(pod.annotations, "annotation", assignments, rulebook)
+        injected += _metadata(pod.labels, "label", assignments, rulebook)
+
+        # A pod with the back end's own resources may choose other nodes, and counts what they give. A pod that names
+        # the back end or the card may not: the name decides what it is charged.
+        affinity: list[Requirement] = []
+        dropped: dict[int, set[str]] = {}
+        for assignment in assignments:
+            mode, demand = assignment.mode, assignment.demand
+            lines = mode.outputs.node_affinity
+            if nodes.selects and demand.request is None and "gpu-backend" not in demand.stated:
+                if id(mode) not in dropped:
+                    constants = (key for key, line in lines.items() if not line.words)
+                    dropped[id(mode)] = {key for key in constants if nodes.excludes(assignment, [key])}
+                lines = {key: line for key, line in lines.items() if key not in dropped[id(mode)]}
+            affinity += requirements(assignment, lines, rulebook)
+        if affinity:
+            injected += require_nodes(pod, affinity)
+        injected += _claims(pod, assignments, rulebook)
+    except CannotExpressError as reason:
+        injected.append(_refused(reason.code, ("spec",), reason.message, reason.fix))
+    return injected
+
+
+def _refused(code: str, path: Path, message: str, fix: str, rule: str = "") -> Violation:
+    return Violation(code=code, path=field_path(path), message=message, fix=fix, rule=rule)
+
+
+def _tolerates(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a toleration of the pod covers the required one."""
+    key, operator = present.get("key") or "", present.get("operator") or "Equal"
+    if key != (wanted.get("key") or "") and not (key == "" and operator == "Exists"):
+        return False
+    if operator == "Equal" and (
+        (wanted.get("operator") or "Equal") != "Equal" or present.get("value", "") != wanted.get("value", "")
+    ):
+        return False
+    forever = present.get("tolerationSeconds") in {None, wanted.get("tolerationSeconds")}
+    return forever and present.get("effect") in {None, "", wanted.get("effect")}
+
+
+def _env(assignment: Assignment, rulebook: Rulebook) -> Iterator[Edit]:
+    """Each variable once. The author's own is kept, or with `enforce` replaced, whatever its source of a value."""
+    container = assignment.demand.container
+    path: Path = (*container.path, "env")
+    for name, output in assignment.mode.outputs.env.items():
+        value = rule_text(output, assignment, rulebook)
+        if value is None:
+            continue
+        wanted = {"name": name, "value": value}
+        present = [index for index, variable in enumerate(container.env) if variable.get("name") == name]
+        enforce = isinstance(output, Constant) and output.enforce
+        if not present:
+            yield Append(path, wanted, output.rule)
+        elif enforce and [container.env[index] for index in present] != [wanted]:
+            yield Put((*path, present[0]), wanted, output.rule)
+            for index in reversed(present[1:]):
+                yield Remove((*path, index), output.rule)
+
+
+def _metadata(
+    present: Mapping[str, Any], kind: SlotKind, assignments: Sequence[Assignment], rulebook: Rulebook
+) -> Iterator[Edit | Violation]:
+    """Labels or annotations. The author's own constant is kept; a value that contradicts the request is refused."""
+    section = f"{kind}s"
+    written: dict[str, tuple[str, str]] = {}
+    for assignment in assignments:
+        container, mode = assignment.demand.container.name, assignment.mode
+        for ruled, output in getattr(mode.outputs, section).items():
+            slot = f"{kind} {ruled}"  # the text of a `Slot`, by which amounts are known
+            if slot in mode.amounts and (
+                slot not in assignment.amounts or slot in assignment.demand.extended.amounts
+            ):
+                continue  # nobody asks for it; or it is there, perhaps in other digits
+            value = rule_text(output, assignment, rulebook)
+            if value is None:
+                continue
+            key = ruled.replace(CONTAINER, container)
+            path: Path = ("metadata", section, key)
+            if section == "labels" and not labels.is_value(value):
+                backend = assignment.backend.name
+                message = f'{backend} would set {field_path(path)} to "{value[:80]}", which no label can hold'
+                yield _refused("GPU503", path, message, "ask for less at once, as for one model", output.rule)
+                continue
+            first, before = written.setdefault(key, (container, value))
+            if before != value:
+                who, fix = f'the containers "{first}" and "{container}" need', "ask for the same, or use two pods"
+            elif key not in present:
+                if first == container:
+                    yield Put(path, value, output.rule)
+                continue
+            elif present[key] != value and (output.what or output.enforce):
+                before = present[key]
+                who, fix = f'the pod and its container "{container}" want', f"remove {key} from the pod"
+            else:
+                continue
+            message = f'{who} different values of {field_path(path)}: "{before}", and "{value}"'
+            yield _refused("GPU503", path, message, fix, output.rule)
+
+
+# What a back end requires of the rest of a pod, or forbids, and what the webhook never writes itself.
+
+
+def check_requirements(pod: Pod, assignments: Sequence[Assignment]) -> list[Violation]:
+    """A violation (GPU503) for each required field that is missing and each forbidden one, once for each back end."""
+    groups: dict[str, list[Assignment]] = {}
+    for assignment in assignments:
+        if assignment.mode.companions is not None:
+            groups.setdefault(assignment.mode.companions.rule, []).append(assignment)
+    violations: list[Violation] = []
+    for group in groups.values():
+        companions, backend = group[0].mode.companions or Companions(), group[0].backend
+        wrong: list[tuple[Path, str, str]] = []
+        for path, what in missing(companions.requires, pod, group):
+            wrong.append((path, f"{backend.name} needs {what}", f"write {what}, if your cluster allows it"))
+        for path, what, fix in forbidden(companions.forbids, pod, group):
+            wrong.append((path, f"{backend.name} does not work with {what}", fix))
+        for key in sorted(pod.annotations) if companions.reserved else ():
+            if companions.reserves(key):
+                message = f"the annotation {key} is written by the scheduler of {backend.name}, and by nobody else"
+                wrong.append((("metadata", "annotations", key), message, f"remove {key}"))
+
+        # What holds for all its containers together.
+        sharing = [assignment for assignment in assignments if not backend.owns.isdisjoint(assignment.amounts)]
+        containers = " and ".join(assignment.demand.container.name for assignment in sharing)
+        if companions.containers is not None and len(sharing) > companions.containers:
+            most = f"{companions.containers} container{'s' if companions.containers > 1 else ''} of a pod"
+            message = f"{backend.name} serves {most}; {containers} ask for a GPU"
+            wrong.append((sharing[-1].demand.container.path, message, "use a pod for each of them"))
+        if companions.one_device and len(sharing) > 1:
+            sized = [(assignment.request, assignment.card) for assignment in sharing if assignment.card is not None]
+            card = sized[0][1] if sized else None
+            memory = sum(assignment.request.memory or 0 for assignment in sharing)
+            devices = sum((charge(request, own) for request, own in sized), Fraction(0))
+            amount = f"{float(devices):.2f} devices".replace(".00", "")
+            too_large = card is not None and memory > card.memory
+            if card is not None and too_large:
+                amount = f"{show_size(memory)}, and {card.model} has {show_size(card.memory)}"
+            if too_large or devices > 1:
+                message = f"all containers of a pod share one device of {backend.name}, and {containers} together ask"
+                wrong.append((("spec", "containers"), f"{message} for {amount}", "ask for less, or use two pods"))
+        for path, message, fix in wrong:
+            violations.append(_refused("GPU503", path, message, fix, companions.rule))
+    return violations
+
+
+def missing(requires: Mapping[str, str], pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str]]:
+    """The path and the name of what words of `requires:` want and the pod lacks."""
+    for word, value in requires.items():
+        match word:
+            case "hostIPC":
+                if pod.spec.get("hostIPC") is not True:
+                    yield ("spec", "hostIPC"), "hostIPC: true"
+            case "runAsUser":
+                general = mapping(pod.spec, "securityContext").get("runAsUser")
+                for container in (assignment.demand.container for assignment in group):
+                    if str(mapping(container.raw, "securityContext").get("runAsUser", general)) != value:
+                        path: Path = (*container.path, "securityContext", "runAsUser")
+                        yield path, f"securityContext.runAsUser: {value}"
+            case "hostPath":
+                volumes = objects(pod.spec.get("volumes"))
+                names = {str(volume.get("name")) for volume in volumes if at(volume, "hostPath", "path") == value}
+                for container in (assignment.demand.container for assignment in group):
+                    mounts = objects(container.raw.get("volumeMounts"))
+                    there = (str(mount.get("name")) for mount in mounts if mount.get("mountPath") == value)
+                    if names.isdisjoint(there):
+                        path = (*container.path, "volumeMounts")
+                        yield path, f"the hostPath volume {value}, mounted at the same path"
+            case _:
+                raise KeyError(word)
+
+
+def forbidden(words: Sequence[str], pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str, str]]:
+    """The path, the name and the fix of what the pod has and words of `forbids:` exclude."""
+    for word in words:
+        match word:
+            case "privileged":
+                for container in pod.containers:
+                    security = container.raw.get("securityContext")
+                    if security and mapping(security).get("privileged") is True:
+                        path: Path = (*container.path, "securityContext", "privileged")
+                        yield path, f'the privileged container "{container.name}"', "leave privileged out"
+            case "nodeName":
+                if pod.spec.get("nodeName"):
+                    fix = "leave nodeName out; a node affinity on kubernetes.io/hostname selects a node, too"
+                    yield ("spec", "nodeName"), "spec.nodeName, which passes its scheduler by", fix
+            case "initContainers":
+                for container in (assignment.demand.container for assignment in group):
+                    if container.kind in {INIT, SIDECAR}:
+                        what = f'init containers, and "{container.name}" is one'
+                        yield container.path, what, "ask in a container"
+            case _:
+                raise KeyError(word)
+
+
+# Resource claims (Kubernetes DRA): a container gets devices by the name of a template instead of a quantity.
+
+_LONGEST: Final = 63
+
+_LEGAL: Final = str.maketrans("+_", ".-")
+"""Characters of a profile that no object's name can have: 1g.10gb+me is claimed as 1g.10gb.me."""
+
+
+def claim_templates(assignment: Assignment, rulebook: Rulebook) -> Sequence[str]:
+    """The names of the templates that a container's request becomes."""
+    names = (rule_text(claim, assignment, rulebook) for claim in assignment.mode.claims)
+    return [name.lower().translate(_LEGAL) for name in names if name is not None]
+
+
+def claim_names(container: Container) -> set[str]:
+    """The claims that a container has, by their names within the pod."""
+    return {str(claim.get("name")) for claim in objects(at(container.raw, "resources", "claims"))}
+
+
+def used_claims(pod: Pod, container: Container) -> set[str]:
+    """The templates that a container claims."""
+    names = claim_names(container)
+    templates = _claims_of_pod(pod) if names else {}
+    return {template for name in names if isinstance(template := templates.get(name), str)}
+
+
+def made_for(pod: Pod, container: Container) -> bool:
+    """Whether a container has claims, and each is an object by its name: a webhook may have made it of resources."""
+    templates, names = _claims_of_pod(pod), claim_names(container)
+    return bool(names) and all(name in templates and templates[name] is None for name in names)
+
+
+def _claims_of_pod(pod: Pod) -> dict[str, Any]:
+    """The template of each claim of the pod, by the claim's name; made once for all containers."""
+    templates: dict[str, Any] | None = pod.cache.get(_claims_of_pod)
+    if templates is None:
+        claims = objects(pod.spec.get("resourceClaims"))
+        templates = {str(claim.get("name")): claim.get("resourceClaimTemplateName") for claim in claims}
+        pod.cache[_claims_of_pod] = templates
+    return templates
+
+
+def _claims(pod: Pod, assignments: Sequence[Assignment], rulebook: Rulebook) -> Iterator[Edit]:
+    """The edits that add each container's missing claims. Raises CannotExpressError if no template has a name."""
+    taken: set[str] | None = None
+    for assignment in assignments:
+        if not assignment.mode.claims:
+            continue
+        container, rule = assignment.demand.container, assignment.mode.claims[0].rule
+        taken = set(_claims_of_pod(pod)) if taken is None else taken
+        present = used_claims(pod, container)
+        wanted = claim_templates(assignment, rulebook)
+        if not wanted:
+            message = f"{assignment.backend.name} has no template for this"
+            raise CannotExpressError("GPU301", message, "name one (gpu-claim)")
+        for template in wanted:
+            if template in present:
+                continue
+            # A DNS label for a claim of one container, unique in the pod.
+            label = f"{container.name}-{template.replace('.', '-')}"
+            name = label[:_LONGEST].rstrip("-")
+            numbers = count(len(taken) + 1)
+            while name in taken:
+                name = f"{label[: _LONGEST - 7].rstrip('-')}-{next(numbers)}"
+            taken.add(name)
+            yield Append(("spec", "resourceClaims"), {"name": name, "resourceClaimTemplateName": template}, rule)
+            yield Append((*container.path, "resources", "claims"), {"name": name}, rule)

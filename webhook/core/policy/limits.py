@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from webhook.core.backends.charge import counted
 from webhook.core.kube.pod import effective
 from webhook.core.kube.quantity import MIB, Fraction, show, show_size
-from webhook.core.plan import inject
+from webhook.core.plan import choose
 from webhook.core.plan.choose import Assignment
 from webhook.core.policy.usage import UNSAID, Holding, pod_usage, unknown_size
 from webhook.core.quota import tally
@@ -86,7 +86,7 @@ def allows(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool
     Rules with `enforcementAction: dryrun` are not applied.
     """
     vendor = served.card.vendor if served.card else None
-    others = inject.taken_for(served.request.models, [served.mode], rulebook)
+    others = choose.taken_for(served.request.models, [served.mode], rulebook)
     models = [*served.request.models, *(card.model for card in others)]
     use = _use(served.backend, served.request, served.demand.stated, models, vendor)
     allowed, forbidden = _in_force(policy.allowed), _in_force(policy.forbidden)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from webhook.core.backends.translate import as_text
 from webhook.core.decision import Decision, denied
-from webhook.core.plan import inject
+from webhook.core.plan import plan
 from webhook.core.plan.choose import Assignment
 from webhook.core.review import line
 from webhook.core.rules.rulebook import Rulebook
@@ -66,5 +66,5 @@ def _resource_lines(served: Assignment, rulebook: Rulebook) -> Iterator[str]:
     for name, number in served.amounts.items():
         output = served.mode.limits.get(name)
         yield f"{name}: {as_text(output, number) if output else number}"
-    for template in inject.claim_templates(served, rulebook):
+    for template in plan.claim_templates(served, rulebook):
         yield f"a claim of {template}"

@@ -12,7 +12,7 @@ from webhook.core.interpret import extended_resources, locations
 from webhook.core.kube import quantity
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import GIB, MIB, Fraction, show, show_size
-from webhook.core.plan.inject import claim_names as claimed_by
+from webhook.core.plan.plan import claim_names as claimed_by
 from webhook.core.policy import unknown_devices
 from webhook.core.policy.usage import UNSAID, Holding, PodUsage, unknown_size
 from webhook.core.quota import tally

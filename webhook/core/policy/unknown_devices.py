@@ -20,7 +20,7 @@ from webhook.core.interpret.extended_resources import DEVICE_CLASS
 from webhook.core.kube.fields import field_path
 from webhook.core.kube.pod import EPHEMERAL, Container, Pod
 from webhook.core.kube.quantity import shown
-from webhook.core.plan.inject import DEFAULT_SCHEDULER
+from webhook.core.plan.plan import DEFAULT_SCHEDULER
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.cluster import Cluster
 from webhook.core.rules.rulebook import Resource, Rulebook

@@ -28,7 +28,7 @@ from webhook.core.kube.pod import EPHEMERAL, Container, Pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import allocation
 from webhook.core.plan.allocation import Allocation
-from webhook.core.plan.inject import NodeSelection
+from webhook.core.plan.choose import NodeSelection
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 from webhook.core.request import MAX_DEVICES, GpuRequest
