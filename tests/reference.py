@@ -28,7 +28,8 @@ def _rows(schema: Schema, prefix: str, seen: dict[str, str]) -> Iterator[tuple[s
         same = seen.setdefault(json.dumps(inner), path) if inner else path
         alike = "" if same == path else f" Its keys are those of `{same}`."
         needed = " Needed." if key in schema.get("required", ()) and not prefix else ""
-        yield path, f"{child['description']}{_words(child)}{alike}{needed}", _example(child)
+        found = [_flow(example) for example in child.get("examples", ())]
+        yield path, f"{child['description']}{_words(child)}{alike}{needed}", ", ".join(f"`{text}`" for text in found)
         if inner and not alike:
             yield from _rows({"properties": inner}, f"{path}{step}.", seen)
 
@@ -48,11 +49,6 @@ def _words(schema: Schema) -> str:
     words = [word for form in forms if isinstance(form, Mapping) for word in form.get("enum", ()) if word]
     known = [word for word in dict.fromkeys(map(str, words)) if f"`{word}`" not in schema["description"]]
     return f" One of {', '.join(f'`{word}`' for word in known)}." if len(known) > 1 else ""
-
-
-def _example(schema: Schema) -> str:
-    found = [_flow(example) for example in schema.get("examples", ())]
-    return ", ".join(f"`{text}`" for text in found)
 
 
 def _flow(value: Any) -> str:

@@ -181,7 +181,7 @@ def ours(webhook: Webhook) -> list[Object]:
 
 def noops(webhook: Webhook) -> list[Object]:
     """The same, asking the server that only says yes: once where only the validating one is registered, or twice."""
-    mutating, validating = (_only_pods(each) for each in configurations())
+    mutating, validating = ({**each, "webhooks": each["webhooks"][:1]} for each in configurations())
     found = []
     for name, setup, made in (("noop", NOOP, validating), ("noops", NOOPS, validating), ("noops", NOOPS, mutating)):
         copied = json.loads(json.dumps(made))
@@ -189,10 +189,6 @@ def noops(webhook: Webhook) -> list[Object]:
         copied["webhooks"][0]["clientConfig"]["service"]["path"] = "/mutate"
         found.append(_selecting(setup, copied, webhook))
     return found
-
-
-def _only_pods(configuration: dict[str, Any]) -> dict[str, Any]:
-    return {**configuration, "webhooks": configuration["webhooks"][:1]}
 
 
 def _selecting(setup: str, configuration: dict[str, Any], webhook: Webhook) -> Object:

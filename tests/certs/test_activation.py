@@ -9,6 +9,7 @@ from jsonpatch import JsonPatch
 
 from certs import activation
 from certs.api import additions
+from tests import tables
 from tests.cluster.webhook import configurations, shipped
 from webhook.core.decision import pinged
 
@@ -36,13 +37,7 @@ def test_a_webhook_without_its_rules_is_inactive_and_others_are_left_alone() -> 
     assert activation.inactive(changed) == {}
 
 
-@pytest.mark.parametrize(
-    ("rules", "there"),
-    [
-        pytest.param([], None, id="no rules are no field"),
-        pytest.param(RULES, [{**RULES[0], "scope": "*"}], id="no scope is every scope"),
-    ],
-)
+@tables.rows
 def test_rules_are_compared_as_the_api_server_stores_them(rules: list[Any], there: list[Any] | None) -> None:
     hook = {"name": "mutate.gpu-webhook.io", **({} if there is None else {"rules": there})}
 

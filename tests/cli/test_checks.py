@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from webhook.cli import doctor, installation
 from webhook.cli.doctor import Check, Examiner
 from webhook.cli.installation import ApiServer, Bundle, Installation, Purpose, Replica, Response
@@ -182,19 +182,7 @@ def test_an_edited_configuration_is_named_with_what_differs(
 IMMUTABLE = "kubernetes.io/metadata.name"
 
 
-@pytest.mark.parametrize(
-    ("labels", "more", "asked"),
-    [
-        ({IMMUTABLE: "default"}, {}, True),
-        ({IMMUTABLE: "kube-system"}, {}, False),
-        ({IMMUTABLE: "default"}, {"matchLabels": {"gpu": "yes"}}, False),
-        ({IMMUTABLE: "default", "gpu": "yes"}, {"matchLabels": {"gpu": "yes"}}, True),
-        ({"gpu": "no"}, {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["yes"]}]}, False),
-        ({"gpu": "no"}, {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}, True),
-        ({"gpu": "no"}, {"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]}, False),
-        ({}, {"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]}, True),
-    ],
-)
+@tables.rows
 def test_whether_pods_of_a_namespace_come_to_us_is_known_by_its_labels(
     labels: dict[str, str], more: Object, *, asked: bool
 ) -> None:
@@ -314,20 +302,7 @@ def test_a_certificate_is_renewed_before_less_than_a_third_is_left(
     assert verdict(doctor.expiry, replicas=replicas) == (result, found)
 
 
-@pytest.mark.parametrize(
-    ("offsets", "result", "found"),
-    [
-        ({"a": 0.5, "b": -1.0}, "ok", "3 clocks agree to 10 s"),
-        ({"a": 0.5, "b": 40.0}, "warn", "b is 40 s ahead"),
-        ({"a": -300.0, "b": -301.0}, "warn", "this machine is 5 minutes ahead"),
-        (
-            {"a": 0.0, "b": -2.0 * HOUR},
-            "fail",
-            "b is 2 hours behind; certificates are valid from an hour before their issue on",
-        ),
-        ({}, "warn", "not examined: no replica can be seen from here"),
-    ],
-)
+@tables.rows
 def test_the_clock_that_differs_from_most_is_named(offsets: dict[str, float], result: str, found: str) -> None:
     assert verdict(doctor.clocks, clocks=offsets) == (result, found)
 
@@ -484,14 +459,7 @@ def test_api_servers_that_cannot_be_asked_from_here_are_a_warning_unless_none_ca
     assert (none.result, none.examined) == ("fail", False)
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "forbidden"),
-    [
-        (401, "Unauthorized", True),
-        (403, 'pods is forbidden: User "me" cannot create resource "pods" in API group ""', True),
-        (403, DENIED.format("validate", "GPU105"), False),
-    ],
-)
+@tables.rows
 def test_an_account_that_may_not_create_pods_has_asked_nobody(status: int, message: str, *, forbidden: bool) -> None:
     assert refusal(message, status).is_forbidden is forbidden
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import tables
 from tests.cli.objects import exemption, listed, namespace, policy, usage
 from tests.cli.program import RULES, run, start
 
@@ -55,13 +56,7 @@ def test_an_exemption_that_ends_soon_or_ended_has_to_be_looked_after(ends: timed
     assert f"\nTO DO\n  the exemption deadline {said}\n" in ran.out
 
 
-@pytest.mark.parametrize(
-    ("command", "kinds"),
-    [
-        ("tenants", "tenantpolicies,exemptions,tenantusages,namespaces -o json"),
-        ("inventory", "nodes,pods -A -o json"),
-    ],
-)
+@tables.rows
 def test_without_a_cluster_and_without_files_it_is_said_where_files_come_from(
     command: str, kinds: str, tmp_path: Path
 ) -> None:

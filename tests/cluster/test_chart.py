@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import tables
 from tests.cluster import binaries
 from tests.cluster.accounts import NAMESPACE
 from tests.cluster.binaries import Binaries
@@ -136,16 +137,7 @@ def test_in_another_namespace_everything_is_there_and_the_namespace_is_exempt(he
     assert {hook["clientConfig"]["service"]["namespace"] for hook in hooks} == {"mine"}
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"replicas": 0}, "replicas"),
-        ({"component": {}}, "component"),
-        ({"components": {"certmanager": True}}, "certmanager"),
-        ({"image": {"digest": "latest"}}, "digest"),
-        ({"cluster": {"systemNamespaces": ["default"]}}, "systemNamespaces"),
-    ],
-)
+@tables.rows
 def test_a_wrong_value_is_refused_by_its_name(helm: Path, made: Path, values: Object, said: str) -> None:
     ran = _template(helm, made, values)
 

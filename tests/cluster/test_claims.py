@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.cluster import nodes
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.devices import API, allocated, claim_template, device, device_class, resource_slice
@@ -28,18 +29,7 @@ def _claimed(stored: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize(
-    ("labels", "annotations", "template"),
-    [
-        pytest.param({"gpu-claim": "large-card"}, {}, "large-card", id="a name by label"),
-        pytest.param({}, {"gpu-webhook.io/claim": "large.card"}, "large.card", id="a name by annotation"),
-        pytest.param({}, {"claim.gpu-webhook.io/main": "large-card"}, "large-card", id="a name for a container"),
-        pytest.param({"gpu": "1"}, {}, "gpu", id="a whole device"),
-        pytest.param({"gpu": "1", "gpu-model": "T4"}, {}, "gpu-t4", id="a model"),
-        pytest.param({"gpu-profile": "1g.10gb.me"}, {}, "gpu-1g.10gb.me", id="a partition with an attribute"),
-        pytest.param({"gpu": "0.5", "gpu-model": "A100-80GB"}, {}, "gpu-a100-80gb-4g.40gb", id="a share of a model"),
-    ],
-)
+@tables.rows
 def test_every_way_of_asking_ends_in_a_claim(
     scheduled: Client, labels: dict[str, str], annotations: dict[str, str], template: str
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import readme
+from tests import readme, tables
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.plane import control_plane
@@ -97,80 +97,7 @@ NUMBER = 'write a number of devices, as 2 or "0.5" in quotes'
 ASKS = "leave out keys by which pods ask for devices; what is meant where a pod does not say stands in defaults"
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "said"),
-    [
-        ("spec.namespaces", None, ["spec.namespaces: Required value"]),
-        (
-            "spec.namespaces",
-            {},
-            ['say which namespaces, as names: [vision-dev, "vision-*"] or selector: {matchLabels: {team: vision}}'],
-        ),
-        ("spec.namespaces.names", [], ["should have at least 1 items"]),
-        (
-            "spec.namespaces.names",
-            ["fine", "Not-Fine"],
-            ['spec.namespaces.names[1]: Invalid value: "Not-Fine": write the name of a namespace, or a pattern with'],
-        ),
-        ("spec.namespaces.selector.matchLabels", {"a b": "c"}, [KEY]),
-        ("spec.namespaces.selector.matchLabels", {"a": "b c"}, ["write each value with at most 63"]),
-        (
-            "spec.namespaces.selector.matchExpressions",
-            [{"key": "x", "operator": "In"}],
-            ["give In and NotIn at least one of values: [...]"],
-        ),
-        (
-            "spec.namespaces.selector.matchExpressions",
-            [{"key": "x", "operator": "Gt", "values": ["1"]}],
-            ['supported values: "In", "NotIn", "Exists", "DoesNotExist"'],
-        ),
-        ("spec.priority", 1.5, ["spec.priority in body must be of type int"]),
-        ("spec.priority", 1_000_001, ["should be less than or equal to 1000000"]),
-        ("spec.enforcementAction", "audit", ['supported values: "deny", "warn", "dryrun"']),
-        ("spec.ceilings", {}, ["should have at least 1 properties"]),
-        (
-            "spec.ceilings.pod",
-            {},
-            ["say what is limited: devices, memory or cores"],
-        ),
-        ("spec.ceilings.container.devices", -1, [f"spec.ceilings.container.devices: Invalid value: -1: {NUMBER}"]),
-        ("spec.ceilings.container.devices", "500m", [NUMBER]),
-        ("spec.ceilings.container.devices", 0.5, ["must be of type integer,string"]),
-        ("spec.ceilings.container.memory", "40", [SIZE]),
-        ("spec.ceilings.container.memory", 40, ["must be of type string"]),
-        ("spec.ceilings.container.memory", "40GB", [SIZE]),
-        (
-            "spec.ceilings.container.memory",
-            "64k",
-            ["write a size of 1Mi or more, as 40Gi or 40960Mi"],
-        ),
-        ("spec.ceilings.container.memory", "1.3Gi", ["write a whole number of bytes, as 1331Mi for 1.3Gi"]),
-        ("spec.ceilings.container.memory", "9000000000Gi", ["write a size below 8Ei"]),
-        ("spec.ceilings.container.cores", "half", ["write percent of one device, as 50 or 200"]),
-        ("spec.allowed", {}, ["say of what: backends, vendors, models, sharing or profiles"]),
-        ("spec.allowed.models", [], ["should have at least 1 items"]),
-        ("spec.forbidden.sharing", ["fractionel"], ['supported values: "exclusive", "fractional"']),
-        ("spec.defaults", {}, ["should have at least 1 properties"]),
-        (
-            "spec.affinity",
-            [{"key": "pool", "operator": "Exists", "values": ["a"]}],
-            ["leave out values with Exists and DoesNotExist"],
-        ),
-        (
-            "spec.affinity",
-            [{"key": "cards", "operator": "Gt", "values": ["many"]}],
-            ['give Gt and Lt one whole number in quotes, as values: ["4"]'],
-        ),
-        ("spec.affinity", [{"key": "a b", "operator": "Exists"}], ["write a label key, as team or example.com/team"]),
-        ("spec.labels", {"team": "{tenant}"}, ["write each value with at most 63"]),
-        ("spec.labels", {"gpu": "1"}, [ASKS]),
-        ("spec.annotations", {"gpu.gpu-webhook.io/main": "8"}, [ASKS]),
-        ("spec.annotations", {"a b": "c"}, [KEY]),
-        ("spec.quota", {}, ["say what is limited: devices, memory, or either of models: {A100-80GB: {devices: 4}}"]),
-        ("spec.quota.models", {"T4": {}}, ["say what is limited: devices or memory"]),
-        ("metadata.name", "a" * 64, ["metadata.name: Too long: may not be more than 63 bytes"]),
-    ],
-)
+@tables.rows
 def test_a_mistake_in_a_policy_is_answered_with_what_to_write(
     defined: Client, place: str, value: Any, said: list[str]
 ) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from certs import issue
 from certs.issue import Pair
+from tests import tables
 from tests.cluster.accounts import NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
@@ -275,13 +276,7 @@ def test_people_read_a_table_with_a_fix_for_whatever_is_wrong(healthy: Installat
     assert lines[-1] == "15 checks: none failed, 1 to look at"
 
 
-@pytest.mark.parametrize(
-    ("namespace", "why"),
-    [
-        ("not-opted-in", "the namespaceSelector of mutate.gpu-webhook.io leaves not-opted-in out"),
-        ("nowhere", "there is no namespace nowhere"),
-    ],
-)
+@tables.rows
 def test_where_nobody_asks_about_pods_none_is_tried(healthy: Installation, namespace: str, why: str) -> None:
     made = configurations()[0]
     healthy.client.in_namespace("not-opted-in")
@@ -329,10 +324,7 @@ def test_a_certificate_of_another_ca_fails_and_says_what_verifies_it_not(healthy
     healthy.trust(healthy.authority.certificate)
 
 
-@pytest.mark.parametrize(
-    ("age", "code", "result", "found"),
-    [(40, 1, "fail", "expired 10 days ago"), (25, 0, "warn", "4 days of 30 days are left")],
-)
+@tables.rows
 def test_a_certificate_that_was_not_renewed(
     healthy: Installation, age: int, code: int, result: str, found: str
 ) -> None:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from tests import builders
+from tests import builders, tables
 from tests.cluster.accounts import BASE, NAMESPACE
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
@@ -196,20 +196,7 @@ def test_while_the_webhook_is_away_ordinary_pods_start(installed: Client) -> Non
         assert installed.in_namespace(namespace).create(pod("exempt", labels={"gpu": "1"}), dry_run=True)["spec"]
 
 
-@pytest.mark.parametrize(
-    "asking",
-    [
-        pytest.param({"labels": {"gpu": "1"}}, id="label"),
-        pytest.param({"annotations": {"gpu-webhook.io/gpu": "1"}}, id="annotation"),
-        pytest.param({"annotations": {"memory.gpu-webhook.io/main": "8Gi"}}, id="annotation-for-a-container"),
-        pytest.param({"annotations": {"elasticgpu.io/egpuc-main": "train"}}, id="annotation-that-names-a-claim"),
-        pytest.param({"annotations": {"egpuc.elasticgpu.io/main": "train"}}, id="another-that-names-a-claim"),
-        pytest.param({"containers": [container("main", resources=limits(gpu="1"))]}, id="limits"),
-        pytest.param({"containers": [container("main", resources={"requests": {"gpu": "1"}})]}, id="requests"),
-        pytest.param({"initContainers": [container("i", resources=limits(**{"a.example/b": 1}))]}, id="init"),
-        pytest.param({"resourceClaims": [{"name": "a", "resourceClaimName": "a"}]}, id="claim"),
-    ],
-)
+@tables.rows
 def test_while_the_webhook_is_away_pods_that_ask_for_devices_wait_for_it(
     installed: Client, asking: dict[str, object]
 ) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.cluster.client import Client, RefusedError
-from tests.cluster.pods import container, limits, pod
+from tests.cluster.pods import container, pod
 from tests.cluster.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -109,19 +110,7 @@ def test_a_request_without_a_limit_gets_one_and_a_hint(cluster: Client) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("asking", "stays"),
-    [
-        pytest.param({"labels": {"gpu": "0"}}, {}, id="a label"),
-        pytest.param({"labels": {"gpu": "none"}}, {}, id="a word"),
-        pytest.param({"containers": [container("main", resources=limits(gpu=0))]}, {}, id="a bare limit"),
-        pytest.param(
-            {"containers": [container("main", resources=limits(**{"nvidia.com/gpu": 0}))]},
-            {"limits": {"nvidia.com/gpu": "0"}, "requests": {"nvidia.com/gpu": "0"}},
-            id="a qualified limit",
-        ),
-    ],
-)
+@tables.rows
 def test_zero_is_no_gpu_and_no_mistake(cluster: Client, asking: dict[str, Any], stays: dict[str, Any]) -> None:
     stored = cluster.create(pod("asking", **asking))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.waiting import until
@@ -72,13 +73,7 @@ def test_other_resources_of_the_container_stay(cluster: Client) -> None:
 
 
 @pytest.mark.usefixtures("controllers")
-@pytest.mark.parametrize(
-    ("labels", "resources"),
-    [
-        pytest.param({"gpu": "0.3"}, {}, id="by label"),
-        pytest.param({}, limits(**{"gpu-webhook.io/percent": 30}), id="by qualified resource"),
-    ],
-)
+@tables.rows
 def test_a_deployments_pods_are_rewritten_and_no_second_replica_set_appears(
     cluster: Client, labels: dict[str, str], resources: dict[str, Any]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 from playwright.sync_api import Browser, Page, expect
 
+from tests import tables
 from tests.cli.objects import exemption, listed, namespace, policy, usage
 from tests.cli.program import RULES
 from tests.console.process import Console, running
@@ -174,15 +175,7 @@ def test_every_text_can_be_told_from_its_ground(browser: Browser, viewed: Consol
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    ("tenant", "bars"),
-    [
-        ("vision", [["asked", "58"], ["asked", "63"]]),
-        ("speech", [["near", "93"]]),
-        ("robots", [["full", "100"]]),
-        ("guests", []),
-    ],
-)
+@tables.rows
 def test_a_bar_is_as_long_as_what_is_used_and_warns_by_its_colour(
     view: Page, tenant: str, bars: list[list[str]]
 ) -> None:

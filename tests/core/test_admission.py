@@ -45,19 +45,14 @@ def test_mutate_leaves_alone(request_: AdmissionRequest) -> None:
     assert mutate(request_, RULES) == Decision(allowed=True)
 
 
-@pytest.mark.parametrize(
-    "who", [{"labels": {"gpu-webhook.io/ignore": "true"}}, {"annotations": {"hami.io/webhook": "ignore"}}]
-)
+@tables.rows
 def test_the_author_of_a_pod_cannot_switch_it_off(who: Mapping[str, Any]) -> None:
     pod = builders.pod(**{"labels": {"gpu": "0.3"}} | {key: {"gpu": "0.3", **value} for key, value in who.items()})
 
     assert mutate(_request(pod=pod), RULES) != Decision(allowed=True)
 
 
-@pytest.mark.parametrize(
-    ("resource", "value"),
-    [("metadata", []), ("spec", "x"), ("spec", {"containers": {"name": "x"}}), ("spec", {"containers": ["x"]})],
-)
+@tables.rows
 def test_what_is_no_pod_is_refused_with_the_field(resource: str, value: Any) -> None:
     decision = mutate(_request(pod={resource: value}), RULES)
 

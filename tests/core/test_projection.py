@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.cases import golden
 from tests.cases.golden import Case
 from tests.cases.served import NeverServedError, as_served
@@ -172,9 +172,7 @@ SHAPELESS: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("value", SHAPELESS, ids=str)
-@pytest.mark.parametrize(
-    "field", ["labels", "annotations", "containers", "affinity", "securityContext", "resourceClaims", "volumes"]
-)
+@tables.rows
 def test_a_field_of_another_shape_is_refused_as_if_nothing_were_left_out(field: str, value: Any) -> None:
     pod = copy.deepcopy(POD)
     pod["metadata" if field in {"labels", "annotations"} else "spec"][field] = value

@@ -195,19 +195,15 @@ def _of_back_end(name: str) -> Iterator[Object]:
         yield {**made, "spec": {**made["spec"], "containers": [one, {**one, "name": "other"}]}}
         moved = {**made["spec"], "initContainers": [{**one, "name": "first"}], "containers": [builders.container()]}
         yield {**made, "spec": moved}
-        yield from _with_wrong_amounts(made, one)
-
-
-def _with_wrong_amounts(made: Object, one: Object) -> Iterator[Object]:
-    limits = (one.get("resources") or {}).get("limits") or {}
-    for resource, right in limits.items():
-        rest = {key: value for key, value in limits.items() if key != resource}
-        tried = [{**rest, resource: wrong} for wrong in WRONG_AMOUNTS if wrong != right]
-        for wrong in [*tried, rest] if rest else tried:
-            resources = {"limits": wrong}
-            yield {**made, "spec": {**made["spec"], "containers": [{**one, "resources": resources}]}}
-        twice = {"limits": limits, "requests": {resource: "77"}}
-        yield {**made, "spec": {**made["spec"], "containers": [{**one, "resources": twice}]}}
+        limits = (one.get("resources") or {}).get("limits") or {}
+        for resource, right in limits.items():
+            rest = {key: value for key, value in limits.items() if key != resource}
+            tried = [{**rest, resource: wrong} for wrong in WRONG_AMOUNTS if wrong != right]
+            for wrong in [*tried, rest] if rest else tried:
+                resources = {"limits": wrong}
+                yield {**made, "spec": {**made["spec"], "containers": [{**one, "resources": resources}]}}
+            twice = {"limits": limits, "requests": {resource: "77"}}
+            yield {**made, "spec": {**made["spec"], "containers": [{**one, "resources": twice}]}}
 
 
 def _twice(base: Object, section: str, key: str) -> bool:

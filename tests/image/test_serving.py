@@ -79,6 +79,9 @@ class Node:
         arguments = [re.sub(r"^(--\w+=)[\d.]+:\d+$", bound, word) for word in container["args"]]
         program = [f"{PROGRAMS}/{word}" for word in container.get("command", [])]
         volumes = {**self.volumes, "token": self.volumes.get(f"token-{account}", self.root)}
+        # What the kubelet tells every container of the API server.
+        client = self.plane.client
+        address = urlsplit(client.url)
         process = self.plane.processes.start(
             f"image-{name}",
             *running.command(
@@ -90,7 +93,10 @@ class Node:
                     for each in container["volumeMounts"]
                     if each["mountPath"] != "/tmp"  # noqa: S108 - the path inside, which is memory anyway
                 },
-                environment=_service(self.plane.client),
+                environment={
+                    "KUBERNETES_SERVICE_HOST": str(address.hostname),
+                    "KUBERNETES_SERVICE_PORT": str(address.port),
+                },
             ),
         )
         return Started(process, ports)
@@ -106,12 +112,6 @@ def _container(name: str) -> tuple[str, dict[str, Any]]:
                 if found:
                     return spec.get("serviceAccountName", ""), found[0]
     raise AssertionError(f"no Deployment has a container {name}")
-
-
-def _service(client: Client) -> dict[str, str]:
-    """What the kubelet tells every container of the API server."""
-    address = urlsplit(client.url)
-    return {"KUBERNETES_SERVICE_HOST": str(address.hostname), "KUBERNETES_SERVICE_PORT": str(address.port)}
 
 
 @pytest.fixture(scope="module")

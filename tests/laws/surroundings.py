@@ -63,21 +63,31 @@ def pod(seed: int) -> Object:
     metadata: Object = {"name": "train"}
     spec: Object = {"containers": [{"name": "c0", "image": "registry.example/train"}]}
     if seed:
-        _surround(metadata, spec, dice)
+        if labels := {key: dice.choice(VALUES) for key in dice.sample(KEYS, dice.choice((0, 0, 1, 2)))}:
+            metadata["labels"] = labels
+        if annotations := dict(dice.sample(sorted(ANNOTATIONS.items()), dice.choice((0, 0, 1, 2)))):
+            metadata["annotations"] = annotations
+        for kind, count in (("initContainers", dice.choice((0, 1))), ("containers", dice.choice((1, 2)))):
+            if count:
+                spec[kind] = [_container(f"{kind[0]}{number}", kind, dice) for number in range(count)]
+        chosen = dice.randrange(8)
+        if chosen & 1:
+            spec["tolerations"] = _some(TOLERATIONS, dice.randrange(4), dice)
+        if chosen == 2:
+            terms = _some(TERMS, dice.randint(1, 3), dice)
+            terms[0] = terms[0] or copy.deepcopy(TERMS[0])  # an empty term matches no node
+            spec["affinity"] = {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+            }
+        if chosen == 4:
+            spec["affinity"] = {"podAffinity": {}}
+        if chosen == 6:
+            spec["runtimeClassName"] = "mine"
+        if chosen & 4:
+            spec["schedulerName"] = "default-scheduler"
+        if dice.random() < 0.5:
+            spec["fieldOfTheFuture"] = {"gpu": "1", "list": [None, {"deep": 1.5}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def _surround(metadata: Object, spec: Object, dice: random.Random) -> None:
-    if labels := {key: dice.choice(VALUES) for key in dice.sample(KEYS, dice.choice((0, 0, 1, 2)))}:
-        metadata["labels"] = labels
-    if annotations := dict(dice.sample(sorted(ANNOTATIONS.items()), dice.choice((0, 0, 1, 2)))):
-        metadata["annotations"] = annotations
-    for kind, count in (("initContainers", dice.choice((0, 1))), ("containers", dice.choice((1, 2)))):
-        if count:
-            spec[kind] = [_container(f"{kind[0]}{number}", kind, dice) for number in range(count)]
-    _scheduling(spec, dice)
-    if dice.random() < 0.5:
-        spec["fieldOfTheFuture"] = {"gpu": "1", "list": [None, {"deep": 1.5}]}
 
 
 def _container(name: str, kind: str, dice: random.Random) -> Object:
@@ -91,24 +101,6 @@ def _container(name: str, kind: str, dice: random.Random) -> Object:
     if kind == "initContainers" and dice.random() < 0.5:
         container["restartPolicy"] = "Always"
     return container
-
-
-def _scheduling(spec: Object, dice: random.Random) -> None:
-    chosen = dice.randrange(8)
-    if chosen & 1:
-        spec["tolerations"] = _some(TOLERATIONS, dice.randrange(4), dice)
-    if chosen == 2:
-        terms = _some(TERMS, dice.randint(1, 3), dice)
-        terms[0] = terms[0] or copy.deepcopy(TERMS[0])  # an empty term matches no node
-        spec["affinity"] = {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        }
-    if chosen == 4:
-        spec["affinity"] = {"podAffinity": {}}
-    if chosen == 6:
-        spec["runtimeClassName"] = "mine"
-    if chosen & 4:
-        spec["schedulerName"] = "default-scheduler"
 
 
 def _some(among: Sequence[Object], number: int, dice: random.Random) -> list[Object]:

@@ -177,18 +177,6 @@ def _native(raw: Pod, backend: str) -> Pod | None:
     return {**done, "metadata": {**done["metadata"], "name": "train", "annotations": bare}}
 
 
-def _of_own_words(backend: str, number: int) -> Pod:
-    """A container with amounts that its author might write, and whatever else there may be in a pod."""
-    dice = random.Random(f"{backend} {number} {random.random() if SOAK else ''}")  # noqa: S311  not a secret
-    raw = surroundings.pod(dice.randrange(2**32) if dice.random() < 0.3 else 0)
-    container = raw["spec"]["containers"][0]
-    one = clusters.backend(backend)
-    asking.accompany(backend, raw, container)
-    for name, value in own.say(own.words(one, clusters.card(backend), dice), raw, container):
-        container.setdefault("resources", {}).setdefault("limits", {})[name] = value
-    return {**raw, "metadata": {"name": "train", **raw["metadata"]}}
-
-
 def _pods(source: str, number: int) -> Iterator[Pod]:
     """Some pods of a system, other ones for each number."""
     ruled, spoken = _of_the_rule(source), own.spoken(clusters.backend(source))
@@ -196,7 +184,15 @@ def _pods(source: str, number: int) -> Iterator[Pod]:
         if ruled and (turn % 2 or not spoken):
             yield ruled[turn // 2 % len(ruled)]
         elif spoken:
-            yield _of_own_words(source, turn)
+            # A container with amounts that its author might write, and whatever else there may be in a pod.
+            dice = random.Random(f"{source} {turn} {random.random() if SOAK else ''}")  # noqa: S311  not a secret
+            raw = surroundings.pod(dice.randrange(2**32) if dice.random() < 0.3 else 0)
+            container = raw["spec"]["containers"][0]
+            one = clusters.backend(source)
+            asking.accompany(source, raw, container)
+            for name, value in own.say(own.words(one, clusters.card(source), dice), raw, container):
+                container.setdefault("resources", {}).setdefault("limits", {})[name] = value
+            yield {**raw, "metadata": {"name": "train", **raw["metadata"]}}
 
 
 # The law

@@ -32,10 +32,19 @@ def write(kubectl: Path, folder: Path, image: str = IMAGE, archives: Sequence[Pa
     `archives` are files that are there already, and get a checksum, too.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    # What the image holds of other people's Python, by uv.lock, in CycloneDX.
+    uv = Path(sys.executable).with_name("uv")
+    command = [str(uv), "export", "--locked", "--quiet", "--no-dev", "--no-emit-project", "--format=cyclonedx1.5"]
+    said = subprocess.run(
+        [*command, "--preview-features=sbom-export"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    bill: dict[str, Any] = json.loads(said)
+    bill["metadata"]["timestamp"] = datetime.fromtimestamp(_committed(), UTC).isoformat()
+    bill["serialNumber"] = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(bill["components"])).urn
     made = {
         "install.yaml": kustomized.text(kubectl).replace(f"image: {IMAGE}\n", f"image: {image}\n").encode(),
         f"gpu-webhook-{VERSION}.tgz": _chart(kubectl, image),
-        "sbom.cdx.json": _bill(),
+        "sbom.cdx.json": json.dumps(bill, indent=2).encode(),
     }
     for name, content in made.items():
         (folder / name).write_bytes(content)
@@ -53,7 +62,14 @@ def _chart(kubectl: Path, image: str) -> bytes:
         folder = Path(scratch, "gpu-webhook")
         chart.write(kubectl, folder)
         _name(folder / "values.yaml", image)
-        return gzip.compress(_archive(folder), mtime=0)
+        # A tar archive of a folder, the same for the same content.
+        written = io.BytesIO()
+        with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+                entry = tarfile.TarInfo(str(path.relative_to(folder.parent)))
+                entry.size, entry.mtime, entry.mode = path.stat().st_size, _committed(), 0o644
+                archive.addfile(entry, io.BytesIO(path.read_bytes()))
+        return gzip.compress(written.getvalue(), mtime=0)
 
 
 def _name(values: Path, image: str) -> None:
@@ -73,30 +89,6 @@ def _parts(image: str) -> tuple[str, str, str]:
     path, slash, last = named.rpartition("/")
     name, _, tag = last.partition(":")
     return f"{path}{slash}{name}", tag, digest
-
-
-def _archive(folder: Path) -> bytes:
-    """A tar archive of a folder, the same for the same content."""
-    written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            entry = tarfile.TarInfo(str(path.relative_to(folder.parent)))
-            entry.size, entry.mtime, entry.mode = path.stat().st_size, _committed(), 0o644
-            archive.addfile(entry, io.BytesIO(path.read_bytes()))
-    return written.getvalue()
-
-
-def _bill() -> bytes:
-    """What the image holds of other people's Python, by uv.lock, in CycloneDX."""
-    uv = Path(sys.executable).with_name("uv")
-    command = [str(uv), "export", "--locked", "--quiet", "--no-dev", "--no-emit-project", "--format=cyclonedx1.5"]
-    said = subprocess.run(
-        [*command, "--preview-features=sbom-export"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-    bill: dict[str, Any] = json.loads(said)
-    bill["metadata"]["timestamp"] = datetime.fromtimestamp(_committed(), UTC).isoformat()
-    bill["serialNumber"] = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(bill["components"])).urn
-    return json.dumps(bill, indent=2).encode()
 
 
 def _committed() -> int:

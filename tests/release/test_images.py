@@ -2,23 +2,15 @@
 
 from pathlib import Path
 
-import pytest
 import yaml
 
+from tests import tables
 from tests.release import chart, dist
 
 DIGEST = "sha256:" + "0" * 64
 
 
-@pytest.mark.parametrize(
-    ("image", "expected"),
-    [
-        (dist.IMAGE, {"repository": "gpu-webhook", "tag": "", "digest": ""}),
-        ("a.example/b:1.2", {"repository": "a.example/b", "tag": "1.2", "digest": ""}),
-        ("a.example:5000/b:1.2", {"repository": "a.example:5000/b", "tag": "1.2", "digest": ""}),
-        (f"a.example:5000/b@{DIGEST}", {"repository": "a.example:5000/b", "tag": "", "digest": DIGEST}),
-    ],
-)
+@tables.rows
 def test_a_registry_with_a_port_a_tag_and_a_digest_are_told_apart(
     image: str, expected: dict[str, str], tmp_path: Path
 ) -> None:

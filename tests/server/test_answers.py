@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests import tables
 from tests.bench.reviews import PLACEHOLDER, fraction_review
 from tests.server.peer import Peer
 from tests.server.process import Server
@@ -104,17 +105,7 @@ def test_other_paths_are_not_found(peer: Peer, path: str) -> None:
     assert b"/mutate /validate /templates /policies /healthz /readyz /metrics" in answered.body
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
-        ("GET", "/mutate", "POST"),
-        ("PUT", "/validate", "POST"),
-        ("HEAD", "/mutate", "POST"),
-        ("POST", "/healthz", "GET, HEAD"),
-        ("DELETE", "/metrics", "GET, HEAD"),
-        ("OPTIONS", "/readyz", "GET, HEAD"),
-    ],
-)
+@tables.rows
 def test_other_methods_are_not_allowed(peer: Peer, method: str, path: str, allowed: str) -> None:
     answered = peer.ask(method, path)
 

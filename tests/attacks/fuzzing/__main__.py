@@ -19,18 +19,14 @@ def main(name: str, inputs: str, seed: str = "0") -> None:
         try:
             campaign.attempt(name, content, done)
         except Exception as error:  # noqa: BLE001  that is what is looked for
-            _show(name, content, error, shown)
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            kind = f"{type(error).__name__} {frame.filename.rpartition('/')[2]}:{frame.lineno} {str(error)[:34]}"
+            shown[kind] = shown.get(kind, 0) + 1
+            if shown[kind] == 1:
+                print(f"--- {kind}\n{campaign.keep(name, content)}\n{str(error)[:1500]}\n{content[:1500]!r}")  # noqa: T201  as above
+                print(*traceback.format_tb(error.__traceback__)[-4:])  # noqa: T201  as above
     each = 1e6 * (process_time() - began) / int(inputs)
     print(f"{name}: {done}; {each:.0f} us each\n{shown}")  # noqa: T201  a program by hand
-
-
-def _show(name: str, content: bytes, error: Exception, shown: dict[str, int]) -> None:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    kind = f"{type(error).__name__} {frame.filename.rpartition('/')[2]}:{frame.lineno} {str(error)[:34]}"
-    shown[kind] = shown.get(kind, 0) + 1
-    if shown[kind] == 1:
-        print(f"--- {kind}\n{campaign.keep(name, content)}\n{str(error)[:1500]}\n{content[:1500]!r}")  # noqa: T201  as above
-        print(*traceback.format_tb(error.__traceback__)[-4:])  # noqa: T201  as above
 
 
 if __name__ == "__main__":

@@ -133,7 +133,10 @@ def _check_container(container: Object, claims: list[str], volumes: list[str]) -
     resources = _object(container, "resources")
     limits, requests = _object(resources, "limits"), _object(resources, "requests")
     for resource, value in [*limits.items(), *requests.items()]:
-        _check_amount(resource, value)
+        _take(amount(value) >= 0, value)
+        if not _OWN.fullmatch(resource):
+            _take("/" in resource and _is_qualified(resource), resource)
+            _take(amount(value) % 1 == 0, value)
     for resource, value in requests.items():
         if not _OWN.fullmatch(resource):
             _take(resource in limits and amount(limits[resource]) == amount(value), f"{resource} is overcommitted")
@@ -150,13 +153,6 @@ def _check_container(container: Object, claims: list[str], volumes: list[str]) -
     _take(isinstance(added, list) and all(isinstance(each, str) for each in added), added)
     _take(container.get("restartPolicy") in (None, "Always"), "restartPolicy")
     return name
-
-
-def _check_amount(resource: str, value: Any) -> None:
-    _take(amount(value) >= 0, value)
-    if not _OWN.fullmatch(resource):
-        _take("/" in resource and _is_qualified(resource), resource)
-        _take(amount(value) % 1 == 0, value)
 
 
 def _check_placing(spec: Object) -> None:

@@ -102,7 +102,12 @@ def by_vendors_words(stored: Stored) -> Iterator[Device]:
 
     Where there are all back ends, nobody tells whose a resource is; then only annotations are read.
     """
-    bare = _of_devices(stored.pod)
+    # The pod with no resources but those of vendors.
+    spec = dict(stored.pod["spec"])
+    for section in ("initContainers", "containers"):
+        if spec.get(section):
+            spec[section] = [{**each, "resources": _vendors(each.get("resources") or {})} for each in spec[section]]
+    bare = {**stored.pod, "spec": spec}
     for container in api_server.containers(bare["spec"]):
         for name in _speaking(container["resources"]["limits"], stored.cluster):
             parts = [_read(bare, container["name"], name, card) for card in stored.cards(name)]
@@ -192,15 +197,6 @@ _ANNOTATED: Final = frozenset({"kai", "runai"})
 
 _OF: Final = {"iluvatar-vcuda": "iluvatar.ai/v"}
 """Systems whose reading takes a container for theirs that has no resource of them."""
-
-
-def _of_devices(pod: Object) -> Object:
-    """The pod with no resources but those of vendors."""
-    spec = dict(pod["spec"])
-    for section in ("initContainers", "containers"):
-        if spec.get(section):
-            spec[section] = [{**each, "resources": _vendors(each.get("resources") or {})} for each in spec[section]]
-    return {**pod, "spec": spec}
 
 
 def _vendors(resources: Object) -> Object:

@@ -65,7 +65,15 @@ class Replica(Lane):
             return None
         assert answer.status == HTTPStatus.OK
         response: Mapping[str, Any] = orjson.loads(answer.body)["response"]
-        _check_form(response, body)
+        # Whether the API server can use a response, and a person.
+        warnings = response.get("warnings", [])
+        assert response["uid"] == orjson.loads(body)["request"]["uid"]
+        assert not [char for char in "".join(warnings) if unicodedata.category(char) == "Cc"]
+        assert all(map(len, warnings))
+        assert sum(map(len, warnings)) <= review.WARNINGS_LENGTH
+        if not response["allowed"]:
+            assert response["status"]["message"].startswith("[GPU")
+            assert len(response["status"]["message"]) < 8 * review.TEXT_LENGTH * review.VIOLATIONS
         return response
 
     def reserves(self, path: str, body: bytes) -> tuple[Mapping[str, Any] | None, Fraction]:
@@ -96,18 +104,6 @@ def replica(cluster: str) -> Replica:
     return Replica(tenants.rules(tenants.policy(quota=tenants.quota(devices=10**9)), rulebook=rulebook))
 
 
-def _check_form(response: Mapping[str, Any], body: bytes) -> None:
-    """Whether the API server can use a response, and a person."""
-    warnings = response.get("warnings", [])
-    assert response["uid"] == orjson.loads(body)["request"]["uid"]
-    assert not [char for char in "".join(warnings) if unicodedata.category(char) == "Cc"]
-    assert all(map(len, warnings))
-    assert sum(map(len, warnings)) <= review.WARNINGS_LENGTH
-    if not response["allowed"]:
-        assert response["status"]["message"].startswith("[GPU")
-        assert len(response["status"]["message"]) < 8 * review.TEXT_LENGTH * review.VIOLATIONS
-
-
 def live(content: bytes) -> bool:
     """Bring a review to a replica: `PATH CLUSTER`, a line end, and its body. Returns whether the oracle was asked."""
     head, _, body = content.partition(b"\n")
@@ -133,21 +129,19 @@ def live(content: bytes) -> bool:
     if not taken or last is None:
         return False
     if not last["allowed"]:
-        _check_refusal(orjson.loads(body)["request"]["object"]["spec"], last["status"])
+        # /validate refuses what /mutate has made only for a policy; an author's own resources may be wrong.
+        spec = orjson.loads(body)["request"]["object"]["spec"]
+        status = last["status"]
+        own = (each.get("resources") or {} for each in api_server.containers(spec))
+        written = any(
+            "/" in name for each in own for section in ("limits", "requests") for name in each.get(section) or ()
+        )
+        if status["code"] == HTTPStatus.UNPROCESSABLE_ENTITY and not written:
+            raise FoundError(f"/validate refuses the result of /mutate: {status['message']}")
         return False
     if free := kubelet.free(stored, cluster, charged):
         raise FoundError(f"{charged} devices were charged for {free}")
     return charged > 0
-
-
-def _check_refusal(spec: Any, status: Mapping[str, Any]) -> None:
-    """/validate refuses what /mutate has made only for a policy; an author's own resources may be wrong."""
-    own = (each.get("resources") or {} for each in api_server.containers(spec))
-    written = any(
-        "/" in name for each in own for section in ("limits", "requests") for name in each.get(section) or ()
-    )
-    if status["code"] == HTTPStatus.UNPROCESSABLE_ENTITY and not written:
-        raise FoundError(f"/validate refuses the result of /mutate: {status['message']}")
 
 
 def _said(response: Mapping[str, Any]) -> str:

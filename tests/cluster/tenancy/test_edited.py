@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.cluster.tenancy import world
 from tests.cluster.tenancy.town import Town, create, gpu_pod, refusal
 from tests.cluster.waiting import until
@@ -17,15 +18,7 @@ def edit(town: Town, tenant: str, **fields: Any) -> None:
     town.client.patch(usage, {"status": fields}, subresource="status")
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "said"),
-    [
-        ("letters", {"held": {"letters-a": {"devices": "abc"}}}, "held.letters-a"),
-        ("exponent", {"hard": {"devices": "1e300000000"}}, "hard"),
-        ("future", {"view": "1000000000000000"}, "view: 1000000000000000 is later than the version of the cluster"),
-        ("viewless", {"view": "-1000"}, "view: -1000 is no version of the cluster"),
-    ],
-)
+@tables.rows
 def test_what_the_settler_knows_better_is_counted_anew(
     town: Town, name: str, fields: dict[str, Any], said: str
 ) -> None:

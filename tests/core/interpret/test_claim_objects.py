@@ -259,9 +259,7 @@ def test_a_claim_and_words_for_the_same_container_that_differ_are_refused_by_nam
     ]
 
 
-@pytest.mark.parametrize(
-    "spec", [{}, {"ephemeralContainers": [{"name": "nobody"}]}], ids=["no container", "an ephemeral container"]
-)
+@tables.rows
 def test_an_annotation_for_no_container_that_can_have_a_gpu_is_refused(spec: Mapping[str, Any]) -> None:
     pod = builders.pod(annotations={"elasticgpu.io/egpuc-nobody": "train"}, **spec)
 

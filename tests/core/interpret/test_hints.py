@@ -49,18 +49,14 @@ def test_the_annotation_for_one_container_as_a_label_gets_a_hint() -> None:
     assert _warnings(builders.pod(labels={"memory.gpu-webhook.io/main": "8Gi"})) == [said]
 
 
-@pytest.mark.parametrize(
-    ("name", "wish"), [("gpus", "gpu"), ("gpu-mem", "gpu-memory"), ("GPU", "gpu"), ("gpu-memroy", "gpu-memory")]
-)
+@tables.rows
 def test_a_resource_without_a_domain_that_kubernetes_does_not_take_gets_a_hint(name: str, wish: str) -> None:
     assert _warnings(builders.pod(builders.container(limits={name: 1}))) == [
         f"spec.containers[0].resources.limits.{name}: Kubernetes takes no such resource. Write {wish}"
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "near"), [("nvidia.com/gpumemory", "gpumem"), ("nvidia.com/GPU", "gpu"), ("nvidia.com/gpus", "gpu")]
-)
+@tables.rows
 def test_an_extended_resource_that_looks_like_one_of_a_rule_gets_a_hint(name: str, near: str) -> None:
     (said,) = _warnings(builders.pod(builders.container(limits={name: 1})))
 
@@ -86,9 +82,7 @@ def test_hints_are_bounded() -> None:
     assert said[-1] == "292 more labels and annotations begin with gpu, and nothing here reads them"
 
 
-@pytest.mark.parametrize(
-    "text", ["1", "0.3", "8Gi", "30%", "true", "no", "1e3", "0x1F", "", 'a"b', "A100-80GB", "a: b"]
-)
+@tables.rows
 def test_what_can_be_pasted_is_a_string_to_yaml(text: str) -> None:
     assert yaml.safe_load(request.pasteable("gpu", text)) == {"gpu": text}
 

@@ -52,9 +52,7 @@ def test_a_size_without_one_is_not_guessed(text: str, message: str) -> None:
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [(1, "1"), ("1", "1000m"), ("1.0", "1"), ("4k", 4000), ("x", "x"), (0.5, "500m")]
-)
+@tables.rows
 def test_the_same_amount_in_two_forms_is_the_same(one: object, other: object) -> None:
     assert quantity.same(one, other)
 

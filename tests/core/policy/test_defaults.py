@@ -18,11 +18,6 @@ SLOW = {"key": "slow", "operator": "NotIn", "values": ["true"]}
 TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def _limits(found: Fate) -> dict[str, Any]:
-    limits: dict[str, Any] = found.stored["spec"]["containers"][0]["resources"]["limits"]
-    return limits
-
-
 def _annotations(found: Fate) -> dict[str, Any]:
     annotations: dict[str, Any] = found.stored["metadata"]["annotations"]
     return annotations
@@ -67,7 +62,8 @@ def test_a_preferred_back_end_that_cannot_serve_is_passed_over() -> None:
 def test_a_bare_gpu_becomes_a_share_of_the_default_size_and_the_author_is_told() -> None:
     found = fate(shorthand(gpu="1"), tenants.rules(_defaults(memory=8 * GIB)))
 
-    assert _limits(found) == {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}
+    limits: dict[str, Any] = found.stored["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}
     assert _annotations(found)["memory.gpu-webhook.io/main"] == "8Gi"
     assert found.mutated.warnings[0] == (
         'the policy "vision" gives the container "main" gpu-memory: 8Gi; say otherwise for another'

@@ -317,9 +317,7 @@ def test_what_a_tally_lacks_is_said() -> None:
     assert held(_with({GPU: "1"}, ON_T4), RULES)[1:] == (False, False)
 
 
-@pytest.mark.parametrize(
-    ("status", "live"), [({"phase": "Succeeded"}, False), ({"phase": "Failed"}, False), ({}, True), (None, True)]
-)
+@tables.rows
 def test_pods_that_are_over_do_not_count(status: Object | None, *, live: bool) -> None:
     deleted = {"metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"}}
 

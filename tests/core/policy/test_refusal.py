@@ -70,14 +70,10 @@ def test_what_is_promised_to_pods_not_seen_yet_is_held_by_their_namespace() -> N
 
 
 def test_the_pods_own_reservation_is_not_what_it_is_refused_for() -> None:
-    after, (outcome,) = reserve(USED, [Ask(**{**_fields(RESERVATION.ask), "enforced": False})])
+    after, (outcome,) = reserve(USED, [RESERVATION.ask._replace(enforced=False)])
 
     assert outcome.exceeded == ("devices",)
     assert totals.over(RESERVATION, after, ["devices"]) == totals.over(RESERVATION, USED, ["devices"])
-
-
-def _fields(ask: Ask) -> dict[str, Any]:
-    return {name: getattr(ask, name) for name in ("namespace", "name", "uid", "amount", "enforced")}
 
 
 def test_five_namespaces_are_named_those_that_hold_most() -> None:

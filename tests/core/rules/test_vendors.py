@@ -4,9 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-import pytest
-
-from tests import builders
+from tests import builders, tables
 from tests.core import acme
 from webhook.core.mutate import mutate
 from webhook.core.rules.rulebook import Rulebook
@@ -58,10 +56,7 @@ modes:
 """
 
 
-@pytest.mark.parametrize(
-    ("label", "limits"),
-    [({"gpu": "2"}, {"nobody.example/card": "2"}), ({"gpu-memory": "8Gi"}, {"nobody.example/memory": "8192"})],
-)
+@tables.rows
 def test_a_back_end_that_is_written_in_yaml_only_works_end_to_end(
     label: dict[str, str], limits: dict[str, str]
 ) -> None:

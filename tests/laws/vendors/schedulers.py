@@ -108,7 +108,8 @@ def _kai(scheduler: str) -> Callable[[Seen], Given]:
             assert memory is None
             return seen.whole(seen.limits["nvidia.com/gpu"])
         assert (fraction is None) != (memory is None)
-        assert seen.annotations.get("gpu-fraction-container-name", _first(seen)) == seen.container
+        first: str = seen.spec["containers"][0]["name"]
+        assert seen.annotations.get("gpu-fraction-container-name", first) == seen.container
         devices = int(seen.annotations.get("gpu-fraction-num-devices", "1"))
         if fraction is None:
             return seen.sized(int(memory or 0) * MIB, None, devices)
@@ -117,11 +118,6 @@ def _kai(scheduler: str) -> Callable[[Seen], Given]:
         return seen.part(Fraction(fraction), None, devices)
 
     return read
-
-
-def _first(seen: Seen) -> str:
-    first: str = seen.spec["containers"][0]["name"]
-    return first
 
 
 def _elastic(seen: Seen) -> Given:
