@@ -5,8 +5,21 @@ from textwrap import dedent
 
 from tests import crds, reference
 from webhook.core.forms.document import Location, Problem
-from webhook.core.forms.form import any_of, derived, document, form, line, optional, place, required
-from webhook.core.forms.shape import FLAG, TEXT, list_of, size, whole
+from webhook.core.forms.form import (
+    FLAG,
+    TEXT,
+    any_of,
+    derived,
+    document,
+    form,
+    line,
+    list_of,
+    optional,
+    place,
+    required,
+    size,
+    whole,
+)
 from webhook.files.documents import parse
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 
 API_VERSION: Final = "gpu-webhook.io/v1alpha1"
 """That of every document of ours, in rule files and in a cluster."""
@@ -55,28 +55,6 @@ class Problem:
         return f"{self.at}: {self.path}: {self.message}" if self.path else f"{self.at}: {self.message}"
 
 
-class Example(Protocol):
-    """An example in a document."""
-
-    @property
-    def name(self) -> str:
-        """What its author calls it."""
-
-    @property
-    def at(self) -> Location:
-        """Where it stands."""
-
-
-E = TypeVar("E", bound=Example)
-
-
-def failing_examples(examples: Iterable[E], mistake: Callable[[E], str | None]) -> Iterator[Problem]:
-    """A problem for each example of a document that does not come out; `mistake` tells what it does instead."""
-    for index, example in enumerate(examples):
-        if text := mistake(example):
-            yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {text}')
-
-
 class DocumentError(Exception):
     """What is wrong with a document; `problems` has all of it."""
 
@@ -89,7 +67,7 @@ class DocumentError(Exception):
 class Node:
     """A value of a document: a scalar, a list of nodes, or a mapping of nodes (`keys` is where each key stands).
 
-    `key` is the one that the value itself stands under, if it does, and `key_at` where that is.
+    `key` is the one that the value itself stands under, if any, and `key_at` where that is.
     """
 
     value: Any
@@ -114,11 +92,10 @@ class Node:
     def items(self) -> Iterator[tuple[str, Node]]:
         """The entries of a mapping, with their key paths filled in; raises DocumentError for another type."""
         if not isinstance(self.value, dict):
-            short = isinstance(self.value, str) and len(self.value) < LONGEST_WORD
-            key, _, rest = self.value.partition(":") if short else ("", "", "")
-            hint = f'; write "{key}: {rest}", with a space after the colon' if key and rest else ""
-            if self.value is None:
-                hint = "; what belongs to it stands below it, indented further"
+            hint = "; what belongs to it stands below it, indented further" if self.value is None else ""
+            if isinstance(self.value, str) and len(self.value) < LONGEST_WORD:
+                key, _, rest = self.value.partition(":")
+                hint = f'; write "{key}: {rest}", with a space after the colon' if key and rest else ""
             raise self.problem(f"has to be a mapping, not {kind(self.value)}{hint}")
         for key, node in self.value.items():
             yield key, Node(node.value, node.at, inside(self.path, key), node.keys, key, self.keys.get(key, self.at))
@@ -188,8 +165,7 @@ class Section:
     """A mapping that is read key by key, and that then refuses all other keys. It collects what is wrong."""
 
     def __init__(self, node: Node, problems: list[Problem]) -> None:
-        self.node = node
-        self.problems = problems
+        self.node, self.problems = node, problems
         self._entries: dict[str, Node] = {}
         self._known: list[str] = []
         try:
@@ -231,9 +207,28 @@ class Section:
     def refuse_other_keys(self) -> None:
         """Complain of every key that was not read."""
         for key in self._entries.keys() - set(self._known):
-            at = self.node.keys.get(key, self.node.at)
             message = f'unknown key "{key}"{nearest(key, self._known)}'
-            self.problems.append(Problem(at, self.node.path, message))
+            self.problems.append(Problem(self.node.keys.get(key, self.node.at), self.node.path, message))
+
+
+# Examples in documents
+
+
+def failing_examples(examples: Iterable[Any], mistake: Callable[[Any], str | None]) -> Iterator[Problem]:
+    """A problem for each example of a document that does not come out; `mistake` tells what it does instead."""
+    for index, example in enumerate(examples):
+        if text := mistake(example):
+            yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {text}')
+
+
+def with_one_outcome(example: Any, section: Section, outcome: object, key: str, name: str) -> Any:
+    """The example, called `name` if it has no name. It is either refused, or has the outcome that stands at `key`."""
+    if (outcome is None) == (example.refused is None):
+        section.complain(f"needs either {key}: or refused:")
+    return replace(example, name=example.name or name)
+
+
+# The nearest word
 
 
 def closest(text: str, words: Collection[str], cutoff: float = 0.6) -> str:

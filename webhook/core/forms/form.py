@@ -9,36 +9,227 @@
     PROFILE = form(Profile)
 
 `PROFILE.read` makes a Profile of a mapping and says everything that is wrong with it; `PROFILE.schema` is the JSON
-Schema that editors check with, from which the reference tables and the structure of CRDs are made as well.
+Schema (draft 2020-12) that editors check with, from which the reference tables and the structure of CRDs are made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, overload
 
-from webhook.core.forms.document import Location, Node, Problem, Section
-from webhook.core.forms.shape import Schema, Scope, Shape, described
+from webhook.core.forms.document import DocumentError, Location, Node, Problem, Section, nearest
+from webhook.core.kube import quantity
+from webhook.core.kube.quantity import Fraction
 
 T = TypeVar("T")
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
+Schema = dict[str, Any]
 
-_DECLARED, _DERIVED = "declared", "derived"
+SUGGESTED: Final = 50
+"""Of how many problems of a document the nearest word is looked for: each takes as long as reading a pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What everything in one document is read with.
+
+    problems  what is wrong with it, as far as it is read
+    name      the document's, by which messages call its rules
+    known     what names in it can stand for; each kind of document says what that is
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    name: str = ""
+    known: Any = None
+
+    def try_read(self, read: Callable[[], T], fallback: T) -> T:
+        """What `read` returns; if it raises DocumentError, its problems are added, and the fallback is returned."""
+        try:
+            return read()
+        except DocumentError as error:
+            self.problems.extend(error.problems)
+            return fallback
+
+    def nearest(self, text: str, words: Collection[str]) -> str:
+        """As `document.nearest`; nothing once many things are wrong."""
+        return nearest(text, words) if len(self.problems) < SUGGESTED else ""
+
+
+# Shapes: how a value is read, and what an editor says of it
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(Generic[T_co]):
+    """What a value may look like. `read` raises DocumentError; the fallback stands in for what cannot be read."""
+
+    read: Callable[[Node, Scope], T_co]
+    schema: Schema
+    fallback: Any = None
+
+    def reading(self, read: Callable[[Node, Scope], T]) -> Shape[T]:
+        """The same to editors, read in another way."""
+        return Shape(read, self.schema, self.fallback)
+
+    def read_or_report(self, node: Node, scope: Scope) -> T_co | None:
+        """The value as it is read, or None with its problems in the scope."""
+        return scope.try_read(lambda: self.read(node, scope), None)
+
+
+def _positive(node: Node, _: Scope) -> Fraction:
+    if isinstance(node.value, bool) or not isinstance(node.value, int | float) or node.value <= 0:
+        raise node.problem("has to be a number above 0")
+    return Fraction(*Decimal(str(node.value)).as_integer_ratio())
+
+
+TEXT: Final[Shape[str]] = Shape(lambda node, _: node.text(), {"type": "string"}, "")
+FILLED: Final[Shape[str]] = Shape(lambda node, _: node.filled(), {"type": "string", "minLength": 1}, "")
+FLAG: Final[Shape[bool]] = Shape(lambda node, _: node.boolean(), {"type": "boolean"}, fallback=False)
+POSITIVE: Final = Shape(_positive, {"type": "number", "exclusiveMinimum": 0}, Fraction(1))
+ANYTHING: Final[Shape[Any]] = Shape(lambda node, _: node.plain(), {})
+OBJECT: Final[Shape[Mapping[str, Any]]] = Shape(
+    lambda node, _: {key: entry.plain() for key, entry in node.items()}, {"type": "object"}, {}
+)
+"""A mapping of anything, as it stands."""
+
+
+def whole(least: int = 1, most: int | None = None) -> Shape[int]:
+    """A whole number of at least `least`, and at most `most`."""
+
+    def read(node: Node, _: Scope) -> int:
+        number = node.integer(least)
+        if most is not None and number > most:
+            raise node.problem(f"has to be {most} or less, not {number}")
+        return number
+
+    return Shape(read, {"type": "integer", "minimum": least, **({} if most is None else {"maximum": most})}, least)
+
+
+def word(words: Collection[str]) -> Shape[Any]:
+    """One of a closed set of words."""
+    return Shape(lambda node, _: node.word(words), {"type": "string", "enum": [*words]}, "")
+
+
+def pattern(form: str, mistake: str, read: Callable[[Node], T] | None = None) -> Shape[Any]:
+    """A string of a form; `mistake` is what an editor says of another."""
+    schema = {"type": "string", "pattern": form, "patternErrorMessage": mistake}
+    return Shape(lambda node, _: (read or Node.text)(node), schema, "")
+
+
+def size(units: tuple[str, str], example: str) -> Shape[int]:
+    """Bytes, of a size with its unit; messages name the `units` in this order."""
+
+    def read(node: Node) -> int:
+        if isinstance(node.value, int) and not isinstance(node.value, bool):
+            raise node.problem(f"has no unit; write {node.value}{units[0]} or {node.value}{units[1]}")
+        try:
+            return quantity.size(node.text())
+        except quantity.QuantityError as error:
+            raise node.problem(f"{error.message}; {error.fix}") from None
+
+    form = r"^[0-9]{1,19}(\.[0-9]{1,9})?([KMGT]i|[kMGT])$"
+    return replace(pattern(form, f"write a size with its unit, as {example}", read), fallback=1)
+
+
+def list_of(element: Shape[T], if_empty: str = "") -> Shape[tuple[T, ...]]:
+    """A list of such elements; `if_empty` is what is wrong with one without any, if that is."""
+
+    def read(node: Node, scope: Scope) -> tuple[T, ...]:
+        if if_empty and not node.elements():
+            raise node.problem(if_empty)
+        values = (element.read_or_report(entry, scope) for entry in node.elements())
+        return tuple(value for value in values if value is not None)
+
+    return Shape(read, {"type": "array", "items": element.schema, **({"minItems": 1} if if_empty else {})}, ())
+
+
+def set_of(element: Shape[T], if_empty: str = "") -> Shape[frozenset[T]]:
+    """As `list_of`, where neither order nor number matters."""
+    elements = list_of(element, if_empty)
+    return Shape(lambda node, scope: frozenset(elements.read(node, scope)), elements.schema, frozenset())
+
+
+def one_or_more(element: Shape[T], if_empty: str = "") -> Shape[tuple[T, ...]]:
+    """One such element as it stands, or a list of them."""
+    elements = list_of(element, if_empty)
+
+    def read(node: Node, scope: Scope) -> tuple[T, ...]:
+        return elements.read(node, scope) if isinstance(node.value, list) else (element.read(node, scope),)
+
+    return Shape(read, any_schema(element, elements), ())
+
+
+def map_of(value: Shape[T], key: Shape[Any] = ANYTHING, **keywords: Any) -> Shape[Mapping[str, T]]:
+    """A mapping whose keys are free, or all have the shape of a `key`, and whose values all have one shape.
+
+    The `keywords` are more of its schema.
+    """
+
+    def read(node: Node, scope: Scope) -> Mapping[str, T]:
+        for name in dict(node.items()):
+            key.read_or_report(Node(name, node.keys.get(name, node.at), node.path), scope)
+        values = {name: value.read_or_report(entry, scope) for name, entry in node.items()}
+        return {name: entry for name, entry in values.items() if entry is not None}
+
+    names = {"propertyNames": key.schema} if key.schema else {}
+    return Shape(read, {"type": "object", "additionalProperties": value.schema, **names, **keywords}, {})
+
+
+def unspoilt(shape: Shape[T], check: Callable[[T], str] = lambda _: "") -> Shape[T]:
+    """A value of which nothing is wrong, or a DocumentError with all that is; `check` tells what else may be."""
+
+    def read(node: Node, scope: Scope) -> T:
+        problems: list[Problem] = []
+        value = shape.read(node, replace(scope, problems=problems))
+        if not problems and (complaint := check(value)):
+            raise node.problem(complaint)
+        if problems:
+            raise DocumentError(*problems)
+        return value
+
+    return replace(shape, read=read)
+
+
+def any_schema(*shapes: Shape[Any]) -> Schema:
+    """The schema of a value that has one of these shapes."""
+    return {"anyOf": [shape.schema for shape in shapes]}
+
+
+def defined(name: str, shape: Shape[T]) -> Shape[T]:
+    """The shape, whose schema stands under this name in `$defs`."""
+    return replace(shape, schema=reference(name))
+
+
+def reference(name: str) -> Schema:
+    """The schema that stands under this name in `$defs`."""
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def described(description: str, schema: Schema, *examples: Any) -> Schema:
+    """The schema with what an editor shows of it."""
+    return {"description": description, **schema, **({"examples": [*examples]} if examples else {})}
+
+
+# Fields: what a key of a mapping may say
 
 
 class _Declared(NamedTuple):
-    """What a field is read from: a key, or `group.key` where several fields share a mapping."""
+    """What a field is read from: a key, or `group.key` where several fields share a mapping.
 
-    shape: Shape[Any]
+    `unset` is what the field is where neither stands. A group, which is declared of its members, has no name.
+    """
+
+    shape: Any
     description: str = ""
     examples: tuple[Any, ...] = ()
     key: str = ""
     required: bool = False
     embedded: bool = False
     unset: Any = MISSING
+    name: str = ""
 
 
 def required(shape: Shape[T], description: str, *examples: Any, key: str = "", **default: Any) -> T:
@@ -47,7 +238,7 @@ def required(shape: Shape[T], description: str, *examples: Any, key: str = "", *
     Its `default` is what it is where the group is not there.
     """
     declared = _Declared(shape, description, examples, key, required=True)
-    return cast("T", field(metadata={_DECLARED: declared}, **default))
+    return cast("T", field(metadata={"declared": declared}, **default))
 
 
 def optional(
@@ -59,7 +250,7 @@ def optional(
     """
     if default is MISSING:
         default = shape.fallback if isinstance(shape.fallback, tuple | frozenset | dict | bool) else None
-    declared = {_DECLARED: _Declared(shape, description, examples, key, unset=unset)}
+    declared = {"declared": _Declared(shape, description, examples, key, unset=unset)}
     if isinstance(default, dict):
         return cast("T", field(default_factory=lambda: default, metadata=declared))
     return cast("T", field(default=default, metadata=declared))
@@ -68,12 +259,12 @@ def optional(
 def embedded(shape: Form[T], group: str = "", default: Any = None) -> T:
     """A field that is a form itself, whose keys stand among those of this one, or in a group."""
     declared = _Declared(shape, key=f"{group}.", embedded=True)
-    return cast("T", field(default=default, metadata={_DECLARED: declared}))
+    return cast("T", field(default=default, metadata={"declared": declared}))
 
 
 def derived(read: Callable[[Node, Scope], T], **default: Any) -> T:
     """A field that no key says: its `place`, `key`, `line`, or the name of the `document`."""
-    return cast("T", field(metadata={_DERIVED: read}, **default))
+    return cast("T", field(metadata={"derived": read}, **default))
 
 
 def place(node: Node, _: Scope) -> Location:
@@ -100,6 +291,9 @@ def line(node: Node, scope: Scope) -> str:
 def origin(node: Node, scope: Scope) -> str:
     """The rule by where its value stands: `hami-vgpu (hami-vgpu.yaml:21)`."""
     return node.at.of(scope.name)
+
+
+# Forms: mappings with fixed keys
 
 
 class Rule(NamedTuple):
@@ -153,105 +347,96 @@ def form(
     made: type[Any],
     *rules: Rule,
     groups: Mapping[str, Group] = MappingProxyType({}),
-    complete: Callable[[Any, Section, Scope], Any] | None = None,
+    complete: Callable[[Any, Section, Scope], Any] = lambda value, *_: value,
     fallback: Any = None,
 ) -> Form[Any]:
     """The form that the fields of a dataclass declare; `complete` checks or completes what was made of them."""
-    entries = _entries(made, groups)
-    derived = {field.name: field.metadata[_DERIVED] for field in fields(made) if _DERIVED in field.metadata}
+    derived = {field.name: field.metadata["derived"] for field in fields(made) if "derived" in field.metadata}
+
+    def make(values: Mapping[str, Any], section: Section, scope: Scope) -> Any:
+        places = {name: read(section.node, scope) for name, read in derived.items()}
+        return complete(made(**values, **places), section, scope)
+
+    members: dict[str, list[_Declared]] = {}
+    for attribute in fields(made):
+        if "declared" in attribute.metadata:
+            group = attribute.metadata["declared"].key.rpartition(".")[0]
+            members.setdefault(group or f".{attribute.name}", []).append(_named(attribute.name, attribute))
+    keys: list[_Declared] = []
+    for key, inner in members.items():
+        if key in groups:
+            group, unset = groups[key], {declared.name: declared.unset for declared in inner}
+            shape = _form(inner, group.rules, lambda values, *_: values, unset)
+            keys.append(_Declared(shape, group.description, group.examples, key, group.required, unset=unset))
+        else:
+            keys += inner
+    return _form(keys, rules, make, fallback)
+
+
+def mapping(
+    keys: Mapping[str, Any], *rules: Rule, complete: Callable[[Any, Section, Scope], T] = lambda given, *_: given
+) -> Form[T]:
+    """The form of a mapping with these keys, declared as fields: what is given, by key, unless it is completed."""
+
+    def make(values: Mapping[str, Any], section: Section, scope: Scope) -> T:
+        return complete({key: value for key, value in values.items() if value is not None}, section, scope)
+
+    return _form([_named(key, attribute) for key, attribute in keys.items()], rules, make)
+
+
+def _named(name: str, attribute: Any) -> _Declared:
+    """What a field of this name declares, with its key and with what it is if it is not set."""
+    declared: _Declared = attribute.metadata["declared"]
+    unset = declared.unset
+    if unset is MISSING and attribute.default_factory is not MISSING:
+        unset = attribute.default_factory()
+    elif unset is MISSING:
+        unset = declared.shape.fallback if attribute.default is MISSING else attribute.default
+    head, *words = name.split("_")
+    key = declared.key.rpartition(".")[2] or head + "".join(map(str.capitalize, words))
+    return declared._replace(name=name, key=key, unset=unset)
+
+
+def _form(
+    keys: Sequence[_Declared],
+    rules: Sequence[Rule],
+    make: Callable[[Mapping[str, Any], Section, Scope], Any],
+    fallback: Any = None,
+) -> Form[Any]:
+    """A mapping with these keys and no others; `make` makes the result of their values."""
 
     def read_among(section: Section, scope: Scope) -> Any:
-        places = {name: read(section.node, scope) for name, read in derived.items()}
-        value = made(**_read_entries(entries, section, scope), **places)
-        return complete(value, section, scope) if complete else value
+        values: dict[str, Any] = {}
+        for declared in keys:
+            shape = declared.shape
+            if declared.embedded:
+                values[declared.name] = shape.read_among(section, scope)
+                continue
+            read_key: Callable[..., Any] = section.required if declared.required else section.optional
+            missing = shape.fallback if declared.required else declared.unset
+            value = read_key(declared.key, lambda node, read=shape.read: read(node, scope), missing)
+            values |= {declared.name: value} if declared.name else value
+        return make(values, section, scope)
 
     def read(node: Node, scope: Scope) -> Any:
-        return _read_mapping(node, rules, scope, read_among)
+        section = Section(node, scope.problems)
+        value = read_among(section, scope)
+        section.refuse_other_keys()
+        for rule in rules:
+            rule.check(section)
+        return value
 
-    return Form(read, _schema(entries, rules), fallback, read_among)
-
-
-class _Entry(NamedTuple):
-    """Fields of a value: how a section is read for them, what they are without it, and the schemas of their keys."""
-
-    read: Callable[[Section, Scope], Mapping[str, Any]]
-    unset: Mapping[str, Any]
-    properties: Mapping[str, Schema]
-    required: Sequence[str]
-
-
-def _entries(made: type[Any], groups: Mapping[str, Group]) -> Sequence[_Entry]:
-    """One for each field, and one for those of a group together."""
-    entries: dict[tuple[str, str], list[_Entry]] = {}
-    for attribute in fields(made):
-        if _DECLARED in attribute.metadata:
-            group, _, key = attribute.metadata[_DECLARED].key.rpartition(".")
-            entries.setdefault((group, "" if group else attribute.name), []).append(_entry(attribute, key))
-    return [_of_group(group, groups[group], inner) if group else inner[0] for (group, _), inner in entries.items()]
-
-
-def _entry(attribute: Field[Any], key: str) -> _Entry:
-    """A field with a key of its own, or an embedded form."""
-    name, declared = attribute.name, attribute.metadata[_DECLARED]
-    shape, unset = declared.shape, declared.unset
-    if unset is MISSING and attribute.default_factory is not MISSING:
-        unset = attribute.default_factory()  # type: ignore[operator] # mypy does not narrow away MISSING
-    elif unset is MISSING:
-        unset = shape.fallback if attribute.default is MISSING else attribute.default
-    if declared.embedded:
-        inner = cast("Form[Any]", shape)
-        properties, needed = inner.schema["properties"], inner.schema.get("required", ())
-        return _Entry(
-            lambda section, scope: {name: inner.read_among(section, scope)}, {name: unset}, properties, needed
-        )
-
-    head, *words = name.split("_")
-    key = key or head + "".join(map(str.capitalize, words))
-    missing = shape.fallback if declared.required else unset
-
-    def read(section: Section, scope: Scope) -> Mapping[str, Any]:
-        read_key = section.required if declared.required else section.optional
-        return {name: read_key(key, lambda node: shape.read(node, scope), missing)}
-
-    schema = described(declared.description, shape.schema, *declared.examples)
-    return _Entry(read, {name: unset}, {key: schema}, [key] if declared.required else [])
-
-
-def _of_group(key: str, group: Group, entries: Sequence[_Entry]) -> _Entry:
-    """A key under which several fields stand."""
-    unset = {name: value for entry in entries for name, value in entry.unset.items()}
-
-    def read_group(section: Section, scope: Scope) -> Mapping[str, Any]:
-        return _read_entries(entries, section, scope)
-
-    def read(section: Section, scope: Scope) -> Mapping[str, Any]:
-        read_key = section.required if group.required else section.optional
-        return read_key(key, lambda node: _read_mapping(node, group.rules, scope, read_group), unset)
-
-    schema = described(group.description, _schema(entries, group.rules), *group.examples)
-    return _Entry(read, unset, {key: schema}, [key] if group.required else [])
-
-
-def _read_mapping(node: Node, rules: Iterable[Rule], scope: Scope, read: Callable[[Section, Scope], T]) -> T:
-    """What is read of a mapping, all of whose keys are known then."""
-    section = Section(node, scope.problems)
-    value = read(section, scope)
-    section.refuse_other_keys()
-    for rule in rules:
-        rule.check(section)
-    return value
-
-
-def _read_entries(entries: Iterable[_Entry], section: Section, scope: Scope) -> dict[str, Any]:
-    return {name: value for entry in entries for name, value in entry.read(section, scope).items()}
-
-
-def _schema(entries: Sequence[_Entry], rules: Iterable[Rule]) -> Schema:
-    """The schema of a mapping with these keys and no others."""
-    properties = {key: schema for entry in entries for key, schema in entry.properties.items()}
-    needed = sorted(key for entry in entries for key in entry.required)
-    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
-    schema |= {"required": needed} if needed else {}
+    schema: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    needed: list[str] = []
+    for declared in keys:
+        inner = declared.shape.schema
+        if declared.embedded:
+            schema["properties"] |= inner["properties"]
+            needed += inner.get("required", ())
+        else:
+            schema["properties"][declared.key] = described(declared.description, inner, *declared.examples)
+            needed += [declared.key] * declared.required
+    schema |= {"required": sorted(needed)} if needed else {}
     for rule in rules:
         schema |= rule.schema
-    return schema
+    return Form(read, schema, fallback, read_among)

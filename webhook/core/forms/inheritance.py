@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from webhook.core.forms.document import DocumentError, Location, Node, Problem, nearest
-from webhook.core.forms.shape import Schema, reference
+from webhook.core.forms.form import Schema, reference
 
 _PARAMETER = re.compile(r"\$\(([A-Za-z][A-Za-z0-9]*)\)")
 
@@ -26,11 +25,7 @@ Parameters = Mapping[str, Node]
 def lineage(name: str, specs: Mapping[str, Node]) -> list[Node]:
     """The spec of the back end `name`, and those that it extends, one after the other; raises DocumentError."""
     chain = [name]
-    while True:
-        spec = specs[chain[-1]]
-        parent = spec.value.get("extends") if isinstance(spec.value, dict) else None
-        if parent is None:
-            return [specs[name] for name in chain]
+    while (parent := _entry(specs[chain[-1]], "extends")) is not None:
         parent = Node(parent.value, parent.at, "spec.extends")
         if not isinstance(parent.value, str):
             raise parent.problem("has to be the name of a back end")
@@ -42,6 +37,11 @@ def lineage(name: str, specs: Mapping[str, Node]) -> list[Node]:
         if len(chain) > MAX_CHAIN + 1:
             raise parent.problem(f"a chain of more than {MAX_CHAIN} back ends")
         chain.append(parent.value)
+    return [specs[name] for name in chain]
+
+
+def _entry(spec: Node, key: str) -> Node | None:
+    return spec.value.get(key) if isinstance(spec.value, dict) else None
 
 
 def merged(lineage: Sequence[Node]) -> Node:
@@ -70,7 +70,7 @@ def _merge(base: Node, over: Node) -> Node:
 
 def declared(spec: Node) -> Parameters:
     """The parameters that a spec declares, with their defaults; raises DocumentError."""
-    block = spec.value.get("parameters") if isinstance(spec.value, dict) else None
+    block = _entry(spec, "parameters")
     if block is None:
         return {}
     defaults: dict[str, Node] = {}
@@ -84,28 +84,16 @@ def declared(spec: Node) -> Parameters:
 
 def unused(spec: Node, merged: Node) -> Iterator[Problem]:
     """A problem for each parameter that a spec declares, and that neither it nor what it extends writes anywhere."""
-    block = spec.value.get("parameters") if isinstance(spec.value, dict) else None
+    block = _entry(spec, "parameters")
     if block is None or not isinstance(block.value, dict):
         return
-    rest = {key: node for key, node in merged.value.items() if key != "parameters"}
-    written = {name for text in _texts(replace(merged, value=rest)) for name in _PARAMETER.findall(text)}
+    rest = {key: node.plain() for key, node in merged.value.items() if key != "parameters"}
+    written = {*_PARAMETER.findall(str(rest))}
     if not written <= merged.value["parameters"].value.keys():
         return  # a slip in a name that is written is told by itself
     for name in {name for name, node in block.value.items() if node.value is not None} - written:
         message = f'nothing writes the parameter "{name}"{nearest(name, written)}'
         yield Problem(block.keys.get(name, block.at), "spec.parameters", message)
-
-
-def _texts(node: Node) -> Iterator[str]:
-    """All keys and texts in a value."""
-    match node.value:
-        case str():
-            yield node.value
-        case dict():
-            yield from node.value
-            yield from (text for child in node.value.values() for text in _texts(child))
-        case list():
-            yield from (text for child in node.value for text in _texts(child))
 
 
 def substituted(node: Node, parameters: Parameters, path: str = "spec") -> Node:
@@ -146,15 +134,14 @@ PARAMETER: Final[Schema] = {"type": "string", "pattern": _HOLE}
 """What stands under `parameter` in `$defs`."""
 
 _TYPES: Final = {"object": "a mapping", "array": "a list", "integer": "a whole number", "boolean": "true or false"}
-_KEPT: Final = ("examples", "extends")
 _SHOWN: Final = ("description", "examples")
 
 
 def inheriting(spec: Schema) -> Schema:
     """The spec of a back end that extends another: nothing has to be there but examples, and empty deletes."""
-    kept = {key: spec["properties"][key] for key in _KEPT}
+    kept = {key: spec["properties"][key] for key in ("examples", "extends")}
     erasable = _erasable(spec)
-    return {**erasable, "properties": {**erasable["properties"], **kept}, "required": [*_KEPT]}
+    return {**erasable, "properties": {**erasable["properties"], **kept}, "required": [*kept]}
 
 
 def _erasable(schema: Schema) -> Schema:

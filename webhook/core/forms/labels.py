@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from webhook.core.forms.document import Node, Section
-from webhook.core.forms.form import Rule, form, optional, required
-from webhook.core.forms.shape import Schema, Scope, Shape, list_of, map_of, pattern, unspoilt, word
+from webhook.core.forms.document import Node
+from webhook.core.forms.form import Rule, Shape, list_of, map_of, mapping, optional, pattern, required, unspoilt, word
+
+T = TypeVar("T")
 
 MAX_NAME: Final = 63
 MAX_PREFIX: Final = 253
@@ -27,6 +28,7 @@ _NAME = re.compile(NAME)
 _SUBDOMAIN = re.compile(SUBDOMAIN)
 _DNS_LABEL = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _WHOLE = re.compile("[0-9]{1,18}")
+_ONE_NUMBER: Final = {"minItems": 1, "maxItems": 1, "items": {"pattern": "^[0-9]{1,18}$"}}
 RULE: Final = 'at most 63 letters, digits, "-", "_" and ".", that begin and end with a letter or digit'
 
 
@@ -80,58 +82,66 @@ KEY: Final = pattern(_KEYS, "write the key of a label, as team or example.com/te
 VALUE: Final = pattern(f"^(?:{_MOST})?$", "write the value of a label, of at most 63 characters", value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """One line of a node affinity."""
+_VALUES: Final = (
+    (("In", "NotIn"), {"required": ["values"], "properties": {"values": {"minItems": 1}}}),
+    (("Exists", "DoesNotExist"), {"properties": {"values": {"maxItems": 0}}}),
+    (("Gt", "Lt"), {"required": ["values"], "properties": {"values": _ONE_NUMBER}}),
+)
+"""What operators want as values, as JSON Schema."""
 
-    key: str = required(KEY, "The label.", "team")
-    operator: str = required(word(COMPARING), "How the label is compared.")
-    values: tuple[str, ...] = optional(list_of(VALUE), "What it is compared with.", ["vision"])
 
-    def wrong(self) -> str:
-        """What is wrong with the number of values, if anything is."""
-        match self.operator:
+def _comparison(operators: Collection[str], made: Callable[..., T]) -> Shape[T]:
+    """A label, how it is compared, and with what values; `made` takes these three by name."""
+    keys = {
+        "key": required(KEY, "The label.", "team"),
+        "operator": required(word(operators), "How the label is compared."),
+        "values": optional(list_of(VALUE), "What it is compared with.", ["vision"]),
+    }
+    wanted = [
+        {"if": {"required": ["operator"], "properties": {"operator": {"enum": [*words]}}}, "then": then}
+        for words, then in _VALUES
+        if {*words} <= {*operators}
+    ]
+
+    def wrong(read: Mapping[str, Any]) -> str:
+        operator, values = read["operator"], read["values"]
+        match operator:
             case "In" | "NotIn":
-                return "" if self.values else f"{self.operator} needs values: [...], at least one"
+                return "" if values else f"{operator} needs values: [...], at least one"
             case "Exists" | "DoesNotExist":
-                return f"{self.operator} takes no values; leave them out" if self.values else ""
+                return f"{operator} takes no values; leave them out" if values else ""
             case _:
-                fits = len(self.values) == 1 and _WHOLE.fullmatch(self.values[0])
-                return "" if fits else f'{self.operator} needs one whole number in quotes, as values: ["4"]'
+                fits = len(values) == 1 and _WHOLE.fullmatch(values[0])
+                return "" if fits else f'{operator} needs one whole number in quotes, as values: ["4"]'
+
+    comparison: Shape[Any] = unspoilt(mapping(keys, Rule({"allOf": wanted})), wrong)
+    return comparison.reading(lambda node, scope: made(**comparison.read(node, scope)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expression(Comparison):
+class Expression:
     """One line of a label selector."""
 
-    operator: str = required(word(SELECTING), "How the label is compared.")
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
 
 
-def _given(operators: Collection[str], then: Schema) -> Schema:
-    return {"if": {"required": ["operator"], "properties": {"operator": {"enum": [*operators]}}}, "then": then}
+EXPRESSION: Final = _comparison(SELECTING, Expression)
+COMPARISON: Final[Shape[Mapping[str, Any]]] = _comparison(
+    COMPARING, lambda values, **read: {**read, **({"values": [*values]} if values else {})}
+)
+"""A line of a node affinity, as a pod has it."""
 
-
-_SELECTS: Final = [
-    _given(("In", "NotIn"), {"required": ["values"], "properties": {"values": {"minItems": 1}}}),
-    _given(("Exists", "DoesNotExist"), {"properties": {"values": {"maxItems": 0}}}),
-]
-_ONE: Final = {"minItems": 1, "maxItems": 1, "items": {"pattern": "^[0-9]{1,18}$"}}
-_COMPARES: Final = [*_SELECTS, _given(("Gt", "Lt"), {"required": ["values"], "properties": {"values": _ONE}})]
-
-EXPRESSION: Final[Shape[Expression]] = unspoilt(form(Expression, Rule({"allOf": _SELECTS})), Expression.wrong)
-COMPARISON: Final[Shape[Comparison]] = unspoilt(form(Comparison, Rule({"allOf": _COMPARES})), Comparison.wrong)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Selector:
-    match_labels: Mapping[str, str] = optional(map_of(VALUE, KEYS), "Labels with their values.", {"team": "vision"})
-    match_expressions: tuple[Expression, ...] = optional(list_of(EXPRESSION), "Labels with several values, or any.")
-
-
-def _together(selector: _Selector, _: Section, __: Scope) -> Sequence[Expression]:
-    same = (Expression(key=key, operator="In", values=(value,)) for key, value in selector.match_labels.items())
-    return [*same, *selector.match_expressions]
-
-
-SELECTOR: Final[Shape[Sequence[Expression]]] = form(_Selector, complete=_together)
+_SELECTORS: Final = {
+    "matchLabels": optional(map_of(VALUE, KEYS), "Labels with their values.", {"team": "vision"}),
+    "matchExpressions": optional(list_of(EXPRESSION), "Labels with several values, or any."),
+}
+SELECTOR: Final[Shape[Sequence[Expression]]] = mapping(
+    _SELECTORS,
+    complete=lambda read, *_: [
+        *(Expression(key=key, operator="In", values=(value,)) for key, value in read["matchLabels"].items()),
+        *read["matchExpressions"],
+    ],
+)
 """A label selector as one list all of which has to hold."""

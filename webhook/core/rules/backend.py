@@ -10,18 +10,26 @@ from typing import Any, Final, Literal
 
 from webhook.core.forms import labels
 from webhook.core.forms.document import Location, Node, Problem, Section, nearest
-from webhook.core.forms.form import Rule, derived, document, embedded, form, optional, origin, place, required
-from webhook.core.forms.shape import (
+from webhook.core.forms.form import (
     ANYTHING,
     FILLED,
     FLAG,
     TEXT,
+    Rule,
     Schema,
     Scope,
     Shape,
     defined,
+    derived,
+    document,
+    embedded,
+    form,
     list_of,
     map_of,
+    optional,
+    origin,
+    place,
+    required,
     set_of,
     whole,
     word,

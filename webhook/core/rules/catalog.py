@@ -9,8 +9,25 @@ from typing import Final
 
 from webhook.core import request
 from webhook.core.forms.document import Location, Node, Section
-from webhook.core.forms.form import Group, Rule, derived, form, key, optional, place, required
-from webhook.core.forms.shape import FLAG, POSITIVE, TEXT, Scope, Shape, list_of, map_of, size, whole
+from webhook.core.forms.form import (
+    FLAG,
+    POSITIVE,
+    TEXT,
+    Group,
+    Rule,
+    Scope,
+    Shape,
+    derived,
+    form,
+    key,
+    list_of,
+    map_of,
+    optional,
+    place,
+    required,
+    size,
+    whole,
+)
 from webhook.core.kube.quantity import Fraction, QuantityError
 
 # A `DeviceCatalog`: card models of one vendor, with what sizes and names they have.

@@ -7,8 +7,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.core.forms.document import Location, Node, Section, nearest
-from webhook.core.forms.form import Group, Rule, derived, document, embedded, form, optional, place, required
-from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, list_of, map_of, pattern, word
+from webhook.core.forms.form import (
+    FILLED,
+    TEXT,
+    Group,
+    Rule,
+    Scope,
+    Shape,
+    derived,
+    document,
+    embedded,
+    form,
+    list_of,
+    map_of,
+    optional,
+    pattern,
+    place,
+    required,
+    word,
+)
 from webhook.core.request import KEYS
 from webhook.core.rules.backend import A_PARAMETER, ASK, PARAMETERS, PARAMETERS_ARE, Backend, Parameter
 from webhook.core.rules.modes import LIMIT, Mode, Output, When

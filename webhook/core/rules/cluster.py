@@ -7,9 +7,26 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from webhook.core.forms.document import Location, Node, Problem, Section
-from webhook.core.forms.form import Group, derived, document, form, optional, place, required
+from webhook.core.forms.form import (
+    ANYTHING,
+    FLAG,
+    TEXT,
+    Group,
+    Scope,
+    Shape,
+    any_schema,
+    derived,
+    document,
+    form,
+    list_of,
+    map_of,
+    optional,
+    place,
+    required,
+    set_of,
+    word,
+)
 from webhook.core.forms.inheritance import Parameters
-from webhook.core.forms.shape import ANYTHING, FLAG, TEXT, Scope, Shape, any_schema, list_of, map_of, set_of, word
 from webhook.core.rules.catalog import BACKEND, MODEL, PARAMETRISED, enabled_by
 from webhook.core.rules.protection import ACCESS, FATE, Access
 

@@ -11,19 +11,28 @@ from typing import ClassVar, Final
 
 from webhook.core.forms import labels
 from webhook.core.forms.document import Location, Node, Section, inside, nearest
-from webhook.core.forms.form import Form, Group, Rule, derived, embedded, form, optional, origin, place, required
-from webhook.core.forms.shape import (
+from webhook.core.forms.form import (
     FILLED,
     FLAG,
     TEXT,
+    Form,
+    Group,
+    Rule,
     Schema,
     Scope,
     Shape,
     any_schema,
     defined,
+    derived,
+    embedded,
+    form,
     list_of,
     map_of,
+    optional,
+    origin,
     pattern,
+    place,
+    required,
     set_of,
     unspoilt,
     whole,

@@ -7,8 +7,23 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args
 
 from webhook.core.forms.document import Location, Node
-from webhook.core.forms.form import derived, document, form, key, line, optional, place, required
-from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, list_of, map_of, word
+from webhook.core.forms.form import (
+    FILLED,
+    TEXT,
+    Scope,
+    Shape,
+    derived,
+    document,
+    form,
+    key,
+    line,
+    list_of,
+    map_of,
+    optional,
+    place,
+    required,
+    word,
+)
 from webhook.core.rules.catalog import BACKEND, VENDOR
 
 # A `Protection`: what of a pod gives devices that it does not ask for, or lifts a limit on those that it has.

@@ -11,22 +11,30 @@ from typing import Any, Final, Literal
 
 from webhook.core import request
 from webhook.core.forms.document import Node, Problem, Section
-from webhook.core.forms.form import Group, any_of, derived, document, embedded, form, line, optional, required
-from webhook.core.forms.labels import ANNOTATION_KEYS, COMPARISON, KEYS, SELECTOR, VALUE, Expression
-from webhook.core.forms.shape import (
+from webhook.core.forms.form import (
     FILLED,
     TEXT,
+    Group,
     Scope,
     Shape,
+    any_of,
     any_schema,
+    derived,
+    document,
+    embedded,
+    form,
+    line,
     list_of,
     map_of,
+    optional,
     pattern,
+    required,
     set_of,
     size,
     whole,
     word,
 )
+from webhook.core.forms.labels import ANNOTATION_KEYS, COMPARISON, KEYS, SELECTOR, VALUE, Expression
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import tally
@@ -221,11 +229,6 @@ _DEFAULTS: Final = form(Defaults, any_of("backend", "model", "sharing", "memory"
 _QUOTA: Final = form(Quota, any_of("devices", "memory", "models"))
 
 
-def _in_a_pod(node: Node, scope: Scope) -> Mapping[str, Any]:
-    read = COMPARISON.read(node, scope)
-    return {"key": read.key, "operator": read.operator, **({"values": [*read.values]} if read.values else {})}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantPolicy:
     """What one tenant may do. Its name is the tenant's. `broken`: why it cannot be used; no pod gets a GPU then.
@@ -265,7 +268,7 @@ class TenantPolicy:
         _DEFAULTS, "What is meant where a pod does not say.", {"backend": "hami-vgpu"}, default=Defaults()
     )
     affinity: Sequence[Mapping[str, Any]] = optional(
-        list_of(COMPARISON.reading(_in_a_pod)),
+        list_of(COMPARISON),
         "Labels of the nodes that the tenant's GPU pods may run on; all of it has to hold.",
         [{"key": "pool", "operator": "In", "values": ["vision"]}],
     )

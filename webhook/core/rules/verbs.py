@@ -8,18 +8,21 @@ from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Any, Final, Literal, Self
 
 from webhook.core.forms.document import Location, Node, Section, nearest
-from webhook.core.forms.form import Rule, form, optional, origin
-from webhook.core.forms.shape import (
+from webhook.core.forms.form import (
     FLAG,
     TEXT,
+    Rule,
     Schema,
     Scope,
     Shape,
     any_schema,
     defined,
     described,
+    form,
     list_of,
     map_of,
+    optional,
+    origin,
     pattern,
     unspoilt,
     whole,

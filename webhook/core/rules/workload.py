@@ -8,8 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.core.forms.document import API_VERSION, Location, Node, Section
-from webhook.core.forms.form import Rule, derived, document, form, optional, place, required
-from webhook.core.forms.shape import FILLED, TEXT, Scope, Shape, any_schema, list_of, map_of, pattern, whole
+from webhook.core.forms.form import (
+    FILLED,
+    TEXT,
+    Rule,
+    Scope,
+    Shape,
+    any_schema,
+    derived,
+    document,
+    form,
+    list_of,
+    map_of,
+    optional,
+    pattern,
+    place,
+    required,
+    whole,
+)
 from webhook.core.kube.fields import Path
 
 # A `Workload`: where objects of a kind keep the templates of their pods, and how many pods each template makes.
