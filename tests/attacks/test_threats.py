@@ -33,13 +33,16 @@ def _functions(file: Path) -> frozenset[str]:
     return frozenset(node.name for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef))
 
 
-def _exists(test: str) -> bool:
-    """Whether an id is of a golden case, or of a test in a file; what stands in brackets is a parameter."""
-    if test.startswith(CASES) and "::" not in test:
-        return any((ROOT / test / name).is_file() for name in ("pod.yaml", "problems.txt"))
-    file, _, name = test.partition("::")
+def _exists(proof: str) -> bool:
+    """Whether an id is of a golden case, or of a test in a file; what stands in brackets is a row of its table."""
+    if proof.startswith(CASES) and "::" not in proof:
+        return any((ROOT / proof / name).is_file() for name in ("pod.yaml", "problems.txt"))
+    file, _, name = proof.partition("::")
     path = ROOT / file
-    return path.is_file() and name.startswith("test_") and name.partition("[")[0] in _functions(path)
+    test, _, row = name.removesuffix("]").partition("[")
+    if not (path.is_file() and test.startswith("test_") and test in _functions(path)):
+        return False
+    return not row or row in tables.table(str(path), test.removeprefix("test_").replace("_", " "))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:60])

@@ -178,7 +178,7 @@ NOT_FOLLOWED = {
     "GPU109": "of an update: tests/core/policy/test_restated.py",
     "GPU111": "the client retries",
     "GPU112": "the client retries",
-    "GPU113": "of a policy that cannot be used: tests/core/policy/test_exemptions.py",
+    "GPU113": "of a policy that cannot be used: tests/core/policy/test_fates.py",
     "GPU115": "of a name that is taken: tests/cluster/tenancy/test_phantoms.py",
     "GPU601": "of a pod that another webhook has changed: tests/core/test_admission.py",
     "GPU602": "the same",

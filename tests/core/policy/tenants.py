@@ -1,6 +1,6 @@
 """A tenant in few words, and what becomes of a pod in one of its namespaces, from its author's YAML to the ledger."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -122,11 +122,6 @@ def whole(count: int = 1, **limits: Any) -> dict[str, Any]:
 def shorthand(**words: str) -> dict[str, Any]:
     """A pod whose labels ask: `gpu="1", memory="8Gi"`."""
     return builders.pod(labels={key if key == "gpu" else f"gpu-{key}": value for key, value in words.items()})
-
-
-def names(findings: Sequence[Any]) -> list[tuple[str, str]]:
-    """Findings by code and action."""
-    return [(finding.code, finding.action) for finding in findings]
 
 
 def labelled(key: str, *values: str) -> Expression:

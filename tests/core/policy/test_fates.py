@@ -1,0 +1,371 @@
+"""What becomes of a pod under policies: what they refuse and in which words, put on it, count, lift, and tell.
+
+In tables `pod` is what its author writes, `given` the cluster and its policies, and `becomes` all that is looked at.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests import builders, tables
+from tests.core.policy import tenants
+from tests.core.policy.tenants import DAY, NOW, Fate, ceiling, exemption, fate, policy, quota, whole
+from webhook.core.decision import Decision
+from webhook.core.policy import membership, unknown_devices
+from webhook.core.rules import rulebook
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import Defaults, Kinds, Namespaces, TenantPolicy
+from webhook.core.validate import validate
+
+Object = Mapping[str, Any]
+
+NVIDIA = "nvidia.com/gpu"
+QUEUE = "kai.scheduler/queue"
+POOL = {"key": "pool", "operator": "In", "values": ["vision"]}
+SLOW = {"key": "slow", "operator": "NotIn", "values": ["true"]}
+
+
+def _pod(fields: Object) -> dict[str, Any]:
+    """A pod by its metadata, the limits of `main` or of each container, and fields of its spec."""
+    others = {key: value for key, value in fields.items() if key not in {"limits", "containers"}}
+    containers = fields.get("containers", {"main": fields.get("limits")})
+    return builders.pod(*(builders.container(name, limits=limits) for name, limits in containers.items()), **others)
+
+
+def _amounts(fields: Object) -> dict[str, Any]:
+    read: Mapping[str, Callable[[Any], Any]] = {"memory": builders.size, "devices": Fraction, "cores": Fraction}
+    return {key: read.get(key.partition("/")[0], lambda text: text)(value) for key, value in fields.items()}
+
+
+def _kinds(fields: Object) -> Kinds:
+    sets: dict[str, Any] = {key: value if key == "action" else frozenset(value) for key, value in fields.items()}
+    return Kinds(rule="vision (tenants.yaml:20)", **sets)
+
+
+def _policy(fields: Object) -> TenantPolicy:
+    read: Mapping[str, Callable[[Any], Any]] = {
+        "container": lambda limits: ceiling(**_amounts(limits)),
+        "pod": lambda limits: ceiling(**_amounts(limits)),
+        "quota": lambda limits: quota(**_amounts(limits)),
+        "allowed": _kinds,
+        "forbidden": _kinds,
+        "defaults": lambda given: Defaults(**_amounts(given), rule="vision (tenants.yaml:30)"),
+        "namespaces": lambda names: Namespaces(selector=[tenants.labelled(*names)]),
+    }
+    return policy(**{key: read.get(key, lambda value: value)(value) for key, value in fields.items()})
+
+
+def _rules(given: Object) -> Rulebook:
+    """The shipped rules, or one back end alone, with these fields of the cluster and these policies."""
+    shipped = rulebook.with_only(given["only"], tenants.RULES) if "only" in given else tenants.RULES
+    known = replace(shipped, cluster=replace(shipped.cluster, **given.get("cluster", {})))
+    policies = given.get("policies", [given["policy"]] if "policy" in given else [])
+    exemptions = [exemption(*given["lifted"])] if "lifted" in given else []
+    return tenants.rules(*map(_policy, policies), rulebook=known, exemptions=exemptions, **given.get("tenancy", {}))
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _text(entry) for key, entry in value.items()}
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _seen(found: Fate) -> Mapping[str, Callable[[], Any]]:
+    """All that a table can look at, by its words there."""
+    decision = found.validated if found.mutated.allowed else found.mutated
+    reserved = decision.reservation
+    spec, metadata = found.stored["spec"], found.stored["metadata"]
+    return {
+        "allowed": lambda: decision.allowed,
+        "code": lambda: int(decision.code),
+        "codes": lambda: found.codes,
+        "paths": lambda: [violation.path for violation in decision.violations],
+        "messages": lambda: [violation.message for violation in decision.violations],
+        "fixes": lambda: [violation.fix for violation in decision.violations],
+        "rules": lambda: [violation.rule for violation in decision.violations],
+        "said": lambda: found.said,
+        "findings": lambda: [f"{finding.code} {finding.action}" for finding in decision.findings],
+        "finding": lambda: [[*finding] for finding in decision.findings],
+        "audit": lambda: dict(decision.audit),
+        "warnings": lambda: [*decision.warnings],
+        "warned": lambda: [warning.partition("]")[0].lstrip("[") for warning in decision.warnings],
+        "reservation": lambda: reserved and _text({**asdict(reserved), "ask": reserved.ask._asdict()}),
+        "amount": lambda: reserved and _text(reserved.ask.amount),
+        "enforced": lambda: reserved and [reserved.action, reserved.ask.enforced],
+        "backends": lambda: dict(found.mutated.backends),
+        "patch": lambda: [*found.mutated.patch],
+        "mutated": lambda: found.mutated.allowed,
+        "told": lambda: [*found.mutated.warnings],
+        "labels": lambda: metadata["labels"],
+        "annotations": lambda: metadata["annotations"],
+        "limits": lambda: spec["containers"][0]["resources"]["limits"],
+        "nodes": lambda: spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ],
+    }
+
+
+def _fate(pod: Object, given: Object) -> Fate:
+    namespace, rules = given.get("namespace", "vision-dev"), _rules(given)
+    if "unmutated" not in given:
+        return fate(_pod(pod), rules, namespace)
+    review = builders.creating(_pod(pod), namespace)._replace(at=NOW)
+    return Fate(Decision(allowed=True), _pod(pod), validate(review, rules))
+
+
+def _check(pod: Object, given: Object, becomes: Object) -> None:
+    seen = _seen(_fate(pod, given))
+    assert {key: seen[key]() for key in becomes} == becomes
+
+
+@tables.rows
+def test_a_policy_judges(pod: Object, given: Object, becomes: Object) -> None:
+    _check(pod, given, becomes)
+
+
+@pytest.mark.parametrize("model", ["a100-80gb", "A100-80GB", "A100-80gb"])
+def test_a_model_is_the_same_in_any_spelling(model: str) -> None:
+    pod, models = {"labels": {"gpu": "1", "gpu-model": model}}, {"models": ["A100-80GB"]}
+
+    assert _fate(pod, {"policy": {"forbidden": models}}).codes == ["GPU101"]
+    assert _fate(pod, {"policy": {"allowed": models}}).codes == []
+
+
+@tables.rows
+def test_who_does_as_a_ceiling_says_is_admitted(asked: Object, follows: Object, most: Object) -> None:
+    fates = [_fate({"labels": labels}, {"policy": {"container": most}}) for labels in (asked, follows)]
+
+    assert [bool(found.codes) for found in fates] == [True, False]
+
+
+@pytest.mark.parametrize("first", [{}, {"initContainers": [builders.container("first", limits={NVIDIA: "4"})]}])
+def test_the_containers_of_a_pod_are_added_up_and_init_containers_run_before(first: Object) -> None:
+    pod = {"containers": {"main": {NVIDIA: "2"}, "other": {NVIDIA: "2"}}, **first}
+
+    assert _fate(pod, {"policy": {"pod": {"devices": 4}}}).codes == []
+    assert _fate(pod, {"policy": {"pod": {"devices": 3}}}).codes == ["GPU103"]
+
+
+def test_claims_that_another_webhook_made_of_the_request_get_a_fix_that_its_author_has_not_followed_yet() -> None:
+    counted = _rules({"policy": {"quota": {"devices": 4}}})
+    warned = _rules({"policy": {"quota": {"devices": 4}, "unknown_devices": "warn"}})
+    stored = fate(builders.pod(labels={"gpu": "0.3"}), counted).stored
+    main = {**stored["spec"]["containers"][0], "resources": {"claims": [{"name": "main-0"}]}}
+    claim = {"name": "main-0", "resourceClaimName": "made"}
+    swapped = {**stored, "spec": {**stored["spec"], "containers": [main], "resourceClaims": [claim]}}
+
+    judged = [validate(builders.creating(swapped, "vision-dev"), rules) for rules in (counted, warned)]
+
+    assert judged[0].violations[0].fix == (
+        "have the webhook that made claims of the request leave the namespace alone, or have the policy say "
+        "unknownDevices: warn, and nothing counts them"
+    )
+    assert judged[1].allowed
+
+
+@tables.rows
+def test_a_policy_puts_on_pods(pod: Object, given: Object, becomes: Object) -> None:
+    _check(pod, given, becomes)
+
+
+@tables.rows
+def test_who_says_how_much_gets_that(pod: Object) -> None:
+    assert _fate(pod, {"policy": {"defaults": {"memory": "8Gi"}}}).stored == _fate(pod, {"policy": {}}).stored
+
+
+def test_a_default_that_nothing_can_serve_is_left_out() -> None:
+    pod = {"labels": {"gpu": "1", "gpu-memory": "60Gi"}}
+
+    assert _fate(pod, {"policy": {"defaults": {"model": "T4"}}}).stored == _fate(pod, {"policy": {}}).stored
+
+
+def test_a_policy_that_is_only_tried_puts_nothing_on_any_pod() -> None:
+    put = {"defaults": {"memory": "8Gi", "backend": "hami-vgpu"}, "labels": {QUEUE: "vision"}, "affinity": [POOL]}
+    pod = {"labels": {"gpu": "1", QUEUE: "audio"}}
+
+    assert _fate(pod, {"policy": {**put, "action": "dryrun"}}).stored == _fate(pod, {"policy": {}}).stored
+
+
+STRICT = {
+    "defaults": {"backend": "hami-vgpu", "model": "A100-80GB", "sharing": "fractional", "memory": "8Gi"},
+    "labels": {QUEUE: "vision"},
+    "annotations": {"team": "vision"},
+    "affinity": [POOL, SLOW],
+    "forbidden": {"backends": ["nvidia-gpu"]},
+    "quota": {"devices": 4},
+}
+
+
+@pytest.mark.parametrize("tenant", [STRICT, {"defaults": {"model": "T4", "memory": "8Gi"}}, {"affinity": [SLOW]}])
+@tables.rows
+def test_a_pod_that_has_it_all_is_changed_no_more(pod: Object, tenant: Object) -> None:
+    first = _fate(pod, {"policy": tenant})
+    again = fate(first.stored, _rules({"policy": tenant}))
+
+    assert first.codes == []
+    assert (again.codes, list(again.mutated.patch), again.mutated.backends) == ([], [], first.mutated.backends)
+
+
+BOTH = policy(container=ceiling(devices=Fraction(1)), pod=ceiling(devices=Fraction(1)), quota=quota(devices=1))
+
+
+@pytest.mark.parametrize(
+    ("exemptions", "codes"),
+    [
+        pytest.param([], ["GPU102", "GPU103"], id="none"),
+        pytest.param([exemption("container", "pod")], [], id="one that lifts both"),
+        pytest.param([exemption("container", "pod"), exemption("pod")], ["GPU102"], id="what both of two lift"),
+        pytest.param([exemption("container"), exemption("pod")], ["GPU102", "GPU103"], id="nothing that both lift"),
+        pytest.param([exemption("container", "pod", users=("bo*",))], [], id="of this user"),
+        pytest.param([exemption("container", "pod", users=("ada",))], ["GPU102", "GPU103"], id="of another user"),
+        pytest.param([exemption("pod", namespaces=("audio-*",))], ["GPU102", "GPU103"], id="of another namespace"),
+        pytest.param([exemption("container", "pod", expires=NOW)], ["GPU102", "GPU103"], id="one that has ended"),
+        pytest.param([exemption("container"), exemption("pod", expires=NOW)], ["GPU103"], id="one that goes on"),
+    ],
+)
+def test_only_what_every_exemption_lifts_is_lifted(exemptions: list[Any], codes: list[str]) -> None:
+    assert fate(whole(2), tenants.rules(BOTH, exemptions=exemptions)).codes == codes
+
+
+def test_a_quota_that_is_lifted_is_counted_and_not_enforced() -> None:
+    found = fate(whole(), tenants.rules(BOTH, exemptions=[exemption("quota")]))
+
+    assert found.validated.reservation is not None
+    assert (found.validated.reservation.ask.enforced, found.validated.reservation.action) == (False, "dryrun")
+    assert found.validated.audit == {"exemptions": "night (tenants.yaml:60), owner ada"}
+
+
+@pytest.mark.parametrize(
+    ("left", "words"), [(8 * DAY, None), (7 * DAY, "7 days"), (DAY, "1 day"), (DAY - 1, "23 hours"), (60.0, "1 hour")]
+)
+def test_who_needs_an_exemption_is_told_when_it_ends_soon(left: float, words: str | None) -> None:
+    exempt = exemption("container", "pod", "quota", expires=NOW + left)
+
+    warnings = fate(whole(2), tenants.rules(BOTH, exemptions=[exempt])).validated.warnings
+
+    assert warnings == (
+        []
+        if words is None
+        else [
+            (
+                f"the exemption night (tenants.yaml:60) of ada ends in {words}; then [GPU102] the container "
+                '"main" asks for 2 devices, and the policy "vision" lets a container have 1; ask for 1 or fewer'
+            )
+        ]
+    )
+
+
+def test_who_does_not_need_an_exemption_is_not_told() -> None:
+    exempt = exemption("container", "pod", expires=NOW + DAY)
+
+    assert fate(whole(1), tenants.rules(BOTH, exemptions=[exempt])).validated.warnings == []
+
+
+def test_nothing_exempts_from_a_policy_that_cannot_be_used() -> None:
+    everything = exemption("container", "pod", "allowed", "forbidden", "quota")
+    broken = replace(BOTH, broken="spec.quota: has no unit")
+
+    found = fate(whole(), tenants.rules(broken, exemptions=[everything]))
+
+    assert found.codes == ["GPU113"]
+    assert found.validated.violations[0].message == (
+        'the policy "vision" cannot be used, so its namespaces get no GPU: spec.quota: has no unit'
+    )
+
+
+@tables.rows
+def test_devices_that_no_rule_knows(pod: Object, given: Object, becomes: Object) -> None:
+    _check(pod, given, becomes)
+
+
+FREE: Object = {}
+COUNTED = {"policy": {"quota": {"devices": 4}}}
+DENYING = {"cluster": {"unknown_devices": "deny"}}
+CLASS = "deviceclass.resource.kubernetes.io/"
+
+
+def _asking(name: str, given: Object) -> Fate:
+    return _fate({"limits": {name: "1"}}, given)
+
+
+@tables.rows
+def test_a_domain_of_a_back_end_or_a_word_of_the_name_makes_a_gpu(name: str) -> None:
+    assert _asking(name, COUNTED).codes == ["GPU114"]
+
+
+@tables.rows
+def test_what_a_catalogue_lists_is_a_gpu_though_no_back_end_is_asked_by_that_name(name: str) -> None:
+    crowd = {f"example.com/thing-{number}": "1" for number in range(2000)}
+
+    assert _asking(name, {"policy": {}, **DENYING}).codes == ["GPU114"]
+    assert _fate({"limits": {**crowd, name: "1"}}, {"policy": {}, **DENYING}).codes == ["GPU003"]
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/rdma_gpu", "nvidia.com/sriov-vgpu", "amd.com/xilinx-gpu"])
+def test_what_back_ends_list_as_no_gpu_is_one_where_its_wildcard_says_so(name: str) -> None:
+    assert _asking(name, COUNTED).codes == ["GPU114"]
+    assert _asking(name, {**COUNTED, "cluster": {"other_devices": ["*/*"]}}).codes == []
+
+
+@tables.rows
+def test_what_is_no_gpu_is_left_alone_under_a_quota_that_denies_and_in_a_namespace_without_gpus(name: str) -> None:
+    for namespace in ("vision-dev", "elsewhere"):
+        found = _asking(name, {**COUNTED, **DENYING, "namespace": namespace})
+        assert (found.codes, [*found.mutated.warnings, *found.validated.warnings]) == ([], [])
+
+
+@tables.rows
+def test_a_documented_name_that_no_rule_has_gets_a_warning_and_under_a_quota_a_refusal(name: str) -> None:
+    free, counted = _asking(name, FREE), _asking(name, COUNTED)
+
+    assert (free.codes, [line[:9] for line in free.validated.warnings]) == ([], ["[GPU114] "])
+    assert counted.codes == ["GPU108" if name.startswith(CLASS) else "GPU114"]
+
+
+@pytest.mark.parametrize("name", ["cambricon.com/mlu", "google.com/tpu", "furiosa.ai/rngd", "rebellions.ai/ATOM"])
+def test_a_documented_name_of_a_back_end_that_is_not_enabled_counts_and_its_kind_is_judged(name: str) -> None:
+    counted = _asking(name, COUNTED).validated.reservation
+
+    assert counted is not None
+    assert counted.ask.amount["devices"] == 1
+    assert _asking(name, {"policy": {"allowed": {"vendors": ["nvidia"]}}}).codes == ["GPU101"]
+
+
+def test_a_policys_first_quota_says_what_it_refuses_beside() -> None:
+    policies = [
+        {"name": "a", "quota": {"devices": 4}},
+        {"name": "b"},
+        {"name": "c", "quota": {"action": "warn"}},
+        {"name": "d", "quota": {"devices": 4}, "unknown_devices": "deny"},
+    ]
+    rules, denying = _rules({"policies": policies}), _rules({"policies": policies, **DENYING})
+
+    assert unknown_devices.refused_by_default(rules.tenancy, rules.cluster) == ["a"]
+    assert unknown_devices.refused_by_default(rules.tenancy, denying.cluster) == []
+    [accepted, _] = membership.conditions_of([], None, strict=True)
+    assert accepted == membership.VALID._replace(
+        message="it is in force as it stands; its quota cannot count devices that no rule knows, so pods with one "
+        "are refused; list what is no GPU under otherDevices of the Cluster document, or say unknownDevices: warn"
+    )
+
+
+ANNOTATED = ({"gpu-fraction": "0.5"}, {"nvidia.com/container.main.gpu-memory.limit": "20Gi"})
+
+
+@pytest.mark.parametrize("added", ANNOTATED)
+@pytest.mark.parametrize(("given", "codes"), [(COUNTED, ["GPU109"]), (FREE, [])])
+def test_nobody_adds_it_to_a_pod_that_exists(given: Object, codes: list[str], added: Mapping[str, str]) -> None:
+    before, after = (builders.pod(annotations=each, schedulerName="kai-scheduler") for each in ({}, added))
+    update = builders.updating(before, after)._replace(namespace="vision-dev")
+
+    assert [violation.code for violation in validate(update, _rules(given)).violations] == codes
+
+
+@pytest.mark.parametrize("asked", ANNOTATED)
+def test_a_pod_that_is_over_the_budget_is_refused_for_it_too(asked: Mapping[str, str]) -> None:
+    many = {f"note-{number}": "" for number in range(2000)}
+
+    assert _fate({"annotations": {**many, **asked}, "schedulerName": "kai-scheduler"}, DENYING).codes == ["GPU003"]
