@@ -9,8 +9,8 @@ import pytest
 
 from tests import builders, tables
 from webhook.cli import doctor, installation
-from webhook.cli.doctor import Check, Examiner
-from webhook.cli.installation import ApiServer, Bundle, Installation, Purpose, Replica, Response
+from webhook.cli.doctor import Check, Examine
+from webhook.cli.installation import ApiServer, Installation, Purpose, Replica, Response
 from webhook.cli.snapshot import TENANTS, Snapshot
 from webhook.core.kube.quantity import DAY, HOUR
 from webhook.core.registration import configurations
@@ -26,14 +26,14 @@ NOW = 1_000 * DAY
 DIGEST = "0123456789abcdef"
 
 
-def of(examiner: Examiner, **known: Any) -> Check:
+def of(examiner: Examine, **known: Any) -> Check:
     """The result of a check where this is known."""
     check = examiner(Installation(**{"rulebook": RULEBOOK, "now": NOW, **known}))
     assert check is not None
     return check
 
 
-def verdict(examiner: Examiner, **known: Any) -> tuple[str, str]:
+def verdict(examiner: Examine, **known: Any) -> tuple[str, str]:
     check = of(examiner, **known)
     return check.result, check.found
 
@@ -266,7 +266,7 @@ def test_what_cannot_be_seen_from_here_is_a_warning_in_each_check_of_replicas() 
 def test_a_webhook_without_a_ca_bundle_is_named_whatever_replicas_serve() -> None:
     known: dict[str, Any] = {"live": {"Mutating": TRUSTED, "Validating": WIPED}, "replicas": [replica()]}
 
-    assert Installation(rulebook=RULEBOOK, **known).bundles == [Bundle(("mutate",), "CA"), Bundle(("bindings",), "")]
+    assert Installation(rulebook=RULEBOOK, **known).bundles == {"CA": ["mutate"], "": ["bindings"]}
     assert verdict(doctor.certificate, **known) == ("fail", "bindings has no caBundle: API servers trust no replica")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from webhook.cli import options
 from webhook.cli.options import FINE, NOT_FINE, UsageError
@@ -18,7 +19,6 @@ from webhook.core.examples import pod_of
 from webhook.core.forms.document import Problem
 from webhook.core.kube import pod, quantity
 from webhook.core.plan import plan
-from webhook.core.plan.choose import Assignment
 from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.modes import When
@@ -29,17 +29,14 @@ from webhook.server import settings
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook check` takes."""
-    command.add_argument(
-        "directory",
-        nargs="?",
-        type=Path,
-        default=settings.default_rules(),
-        metavar="DIR",
-        help="rule files (default: %(default)s)",
+    rules, losses = (
+        "rule files (default: %(default)s)",
+        "list requests that cannot be recovered from a pod's resources",
     )
     command.add_argument(
-        "--losses", action="store_true", help="list requests that cannot be recovered from a pod's resources"
+        "directory", nargs="?", type=Path, default=settings.default_rules(), metavar="DIR", help=rules
     )
+    command.add_argument("--losses", action="store_true", help=losses)
     options.output_option(command)
 
 
@@ -65,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     lost = None
     if arguments.losses:
         backends = rulebook.backends.items()
-        lost = [str(loss) for name, backend in backends for loss in losses(backend, with_only(name, rulebook))]
+        lost = [loss for name, backend in backends for loss in losses(backend, with_only(name, rulebook))]
     own = rulebook.cluster.unlisted(cluster.OWN, fix="add it if the webhook is installed there")
     warnings = [*map(str, own), *doubts(rulebook), *policy_advice.every(rulebook, time.time())]
     if arguments.output == "json":
@@ -87,16 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def broken(problems: Iterable[Problem]) -> dict[str, Any]:
     """Everything that is wrong with rules that cannot be used."""
-    located = [
-        {
-            "file": problem.at.file,
-            "line": problem.at.line,
-            "column": problem.at.column,
-            "path": problem.path,
-            "message": problem.message,
-        }
-        for problem in problems
-    ]
+    located = [{**asdict(problem.at), "path": problem.path, "message": problem.message} for problem in problems]
     return {"fine": False, "problems": located}
 
 
@@ -224,52 +212,36 @@ def _covers(general: When, special: When) -> bool:
 # Requests that cannot be recovered from a pod's resources, found by trying the examples of each rule.
 
 
-class Loss(NamedTuple):
-    """A word of the shorthand that cannot be recovered from what one mode of a back end writes."""
+def losses(backend: Backend, alone: Rulebook) -> Sequence[str]:
+    """The words of the shorthand that cannot be recovered from what each mode of a back end writes, in order.
 
-    rule: str
-    mode: str
-    key: str
+    `alone` is a rulebook with this back end only.
+    """
 
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.mode}: {self.key}"
+    def words(request: GpuRequest) -> Mapping[str, object]:
+        return {
+            "gpu": request.count,
+            "gpu-memory": request.memory if request.memory is not None else request.memory_share,
+            "gpu-cores": request.cores,
+            "gpu-profile": request.profile,
+            "gpu-claim": request.claim,
+        }
 
-
-def losses(backend: Backend, alone: Rulebook) -> list[Loss]:
-    """Every loss of a back end, in order; `alone` is a rulebook with this back end only."""
-    loss = [
-        Loss(backend.rule, served.mode.name, key)
-        for _, raw in examples.trials(backend, alone)
-        for served in plan.make(pod.read(raw), alone).assignments
-        for key in _lost(served)
-    ]
-    return list(dict.fromkeys(loss))
-
-
-def _lost(served: Assignment) -> Iterator[str]:
-    request = served.request
-    try:
-        read, _ = read_back.understand(
-            served.amounts, served.backend, served.demand.annotations | served.mode.enforced
-        )
-    except CannotExpressError:
-        yield from (key for key, value in _values(request).items() if value is not None)
-        return
-    back, outputs = _values(read), served.mode.outputs
-    others = [*outputs.node_affinity.values(), *outputs.annotations.values()]
-    written = {output.what for output in (*served.mode.amounts.values(), *others)}
-    for key, value in _values(request).items():
-        expressed = key in {"gpu", "gpu-profile", "gpu-claim"} or {key.removeprefix("gpu-"), "share"} & written
-        if value is not None and expressed and back[key] is None:
-            yield key
-
-
-def _values(request: GpuRequest) -> Mapping[str, object]:
-    memory = request.memory if request.memory is not None else request.memory_share
-    return {
-        "gpu": request.count,
-        "gpu-memory": memory,
-        "gpu-cores": request.cores,
-        "gpu-profile": request.profile,
-        "gpu-claim": request.claim,
-    }
+    lost: dict[str, None] = {}
+    for _, raw in examples.trials(backend, alone):
+        for served in plan.make(pod.read(raw), alone).assignments:
+            mode, back = served.mode, None
+            with suppress(CannotExpressError):
+                read, _ = read_back.understand(
+                    served.amounts, served.backend, served.demand.annotations | mode.enforced
+                )
+                back = words(read)
+            others = [*mode.outputs.node_affinity.values(), *mode.outputs.annotations.values()]
+            written = {output.what for output in (*mode.amounts.values(), *others)}
+            for key, value in words(served.request).items():
+                expressed = (
+                    key in {"gpu", "gpu-profile", "gpu-claim"} or {key.removeprefix("gpu-"), "share"} & written
+                )
+                if value is not None and (back is None or (expressed and back[key] is None)):
+                    lost[f"{backend.rule}: {mode.name}: {key}"] = None
+    return [*lost]

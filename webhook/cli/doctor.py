@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -21,7 +22,7 @@ from webhook.cli import installation as reading
 from webhook.cli import options
 from webhook.cli.installation import Address, ApiServer, Installation, Tried, hooks, requirements
 from webhook.cli.table import number, several
-from webhook.cluster.client import Api, ApiError, Object, ask
+from webhook.cluster.client import Api, ApiError, ask
 from webhook.core.decision import POLICY
 from webhook.core.interpret.extended_resources import DEVICE_CLASS
 from webhook.core.kube import fields
@@ -30,19 +31,14 @@ from webhook.core.kube.quantity import DAY, HOUR, duration
 from webhook.core.policy import membership
 from webhook.core.quota import ledger
 from webhook.core.registration import configurations
-from webhook.core.rules import cluster
 
 Result = Literal["ok", "warn", "fail"]
-RANKS: Final[Sequence[Result]] = ("ok", "warn", "fail")
 Verdict = tuple[Result, str] | tuple[Result, str, str]
 """What a check finds; without a fix of its own it has that of the check."""
 
 
 class Check(NamedTuple):
-    """A check with its result; `fix` is empty if it is fine.
-
-    `examined` is False if what it needs could not be read: nothing is known then.
-    """
+    """A check with its result; `fix` is empty if it is fine. Not `examined`: what it needs could not be read."""
 
     name: str
     result: Result
@@ -51,38 +47,26 @@ class Check(NamedTuple):
     examined: bool = True
 
 
-Judge = Callable[[Installation], Verdict | Check | None]
+Examine = Callable[[Installation], Check | None]
+CHECKS: Final[list[tuple[str, reading.Read | None, Examine]]] = []
+"""Each with its name, what is read for it beside what those before it have read, and the function that examines."""
 
 
-class Examiner(NamedTuple):
-    """How a check is made: its name, what is read for it, the fix, and the function that judges.
+def check(
+    name: str, read: reading.Read | None = None, fix: str = ""
+) -> Callable[[Callable[[Installation], Verdict | Check | None]], Examine]:
+    """Declare a function as a check. It returns None where another check has said all there is to say."""
 
-    The function returns None where another check has said all there is to say.
-    """
+    def declare(judge: Callable[[Installation], Verdict | Check | None]) -> Examine:
+        def examine(installation: Installation) -> Check | None:
+            verdict = judge(installation)
+            if verdict is None or isinstance(verdict, Check):
+                return verdict
+            result, found, *own = verdict
+            return Check(name, result, found, "" if result == "ok" else (own or [fix])[0])
 
-    name: str
-    read: reading.Read | None
-    fix: str
-    judge: Judge
-
-    def __call__(self, installation: Installation) -> Check | None:
-        """The check of an installation."""
-        verdict = self.judge(installation)
-        if verdict is None or isinstance(verdict, Check):
-            return verdict
-        result, text, *own = verdict
-        return Check(self.name, result, text, "" if result == "ok" else (own or [self.fix])[0])
-
-
-EXAMINERS: Final[list[Examiner]] = []
-
-
-def check(name: str, read: reading.Read | None = None, fix: str = "") -> Callable[[Judge], Examiner]:
-    """Declare a function as a check, told after those above it; `read`: its needs beside what they have read."""
-
-    def declare(judge: Judge) -> Examiner:
-        EXAMINERS.append(Examiner(name, read, fix, judge))
-        return EXAMINERS[-1]
+        CHECKS.append((name, read, examine))
+        return examine
 
     return declare
 
@@ -107,45 +91,34 @@ def are_registered(installation: Installation) -> Verdict:
     wanted, live = installation.wanted, installation.live
     if missing := [configuration["kind"] for configuration in wanted if live.get(configuration["kind"]) is None]:
         return "fail", f"there is no {' and no '.join(missing)} called {wanted[0]['metadata']['name']}"
-    drift, chosen = [], []
+    drift: list[str] = []
+    chosen: list[str] = []
     for configuration in wanted:
         kind = configuration["kind"]
         rendered, stored = hooks(configuration).keys(), hooks(live[kind]).keys()
         drift += [f"{kind} has no {name}" for name in sorted(rendered - stored)]
         drift += [f"{kind} has {name}, which is not rendered" for name in sorted(stored - rendered)]
-    for rendered_hook, stored_hook in installation.pairs:
-        name = rendered_hook["name"]
-        apart = {"name", "rules", "failurePolicy", "namespaceSelector", "clientConfig"}  # other checks, and below
-        for key in sorted((rendered_hook.keys() | stored_hook.keys()) - apart):
+    for hook, stored_hook in installation.pairs:
+        name, apart = hook["name"], {"name", "rules", "failurePolicy", "namespaceSelector", "clientConfig"}
+        for key in sorted((hook.keys() | stored_hook.keys()) - apart):  # those have other checks, or are below
             # What is not rendered is empty, except for this one, or always rendered: the API server fills that in.
             default = "Never" if key == "reinvocationPolicy" else None
-            expected, there = (hook.get(key) or default for hook in (rendered_hook, stored_hook))
-            if _unordered(expected) == _unordered(there):
-                continue
-            if key == "timeoutSeconds":
-                chosen.append(f"{name}: {key} is {there}, rendered {expected}")
-            elif isinstance(expected, str) and isinstance(there, str):
-                drift.append(f"{name}: {key} is {there}, rendered {expected}")
-            else:
-                drift.append(f"{name}: {key} {'differs from what is rendered' if there else 'is missing'}")
-        service, called = (fields.mapping(hook, "clientConfig", "service") for hook in (rendered_hook, stored_hook))
-        if not called:
-            url = fields.mapping(stored_hook, "clientConfig").get("url")
-            chosen.append(f"{name}: called at {url}, not by the Service")
-        elif called != service:
-            drift.append(f"{name}: clientConfig.service is {called}, not {service}")
+            expected, there = hook.get(key) or default, stored_hook.get(key) or default
+            text = f"{name}: {key} {'differs from what is rendered' if there else 'is missing'}"
+            if key == "timeoutSeconds" or (isinstance(expected, str) and isinstance(there, str)):
+                text = f"{name}: {key} is {there}, rendered {expected}"
+            if expected != there:
+                (chosen if key == "timeoutSeconds" else drift).append(text)
+        service, called = hook["clientConfig"]["service"], fields.mapping(stored_hook, "clientConfig")
+        if not called.get("service"):
+            chosen.append(f"{name}: called at {called.get('url')}, not by the Service")
+        elif called["service"] != service:
+            drift.append(f"{name}: clientConfig.service is {called['service']}, not {service}")
     if drift:
         return "fail", several([*drift, *chosen])
     if chosen:
         return "warn", several(chosen), f"none is needed if that is meant; else {RENDER}"
-    return "ok", f"both are there, and their {len([*installation.pairs])} webhooks are as rendered"
-
-
-def _unordered(value: Any) -> Any:
-    """A value without the order of its lists."""
-    if isinstance(value, list):
-        return sorted(map(_unordered, value), key=str)
-    return {key: _unordered(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
+    return "ok", f"both are there, and their {len(installation.pairs)} webhooks are as rendered"
 
 
 @check("active", reading.read_configurations, AWAIT)
@@ -155,12 +128,7 @@ def active(installation: Installation) -> Verdict | None:
         return None
     if inactive := [hook["name"] for hook, stored in installation.pairs if not stored.get("rules")]:
         return "fail", f"{', '.join(inactive)}: no rules yet, so the API server never calls it"
-    others = [
-        hook["name"]
-        for hook, stored in installation.pairs
-        if _unordered(hook["rules"]) != _unordered(stored["rules"])
-    ]
-    if others:
+    if others := [hook["name"] for hook, stored in installation.pairs if hook["rules"] != stored["rules"]]:
         return "fail", f"{', '.join(others)}: other rules than are rendered", f"{RENDER}; then {AWAIT}"
     return "ok", "each webhook has its rules, so the API server calls it"
 
@@ -174,8 +142,7 @@ def failure_policy(installation: Installation) -> Verdict | None:
     for hook, stored in installation.pairs:
         names.setdefault((hook["failurePolicy"], stored["failurePolicy"]), []).append(hook["name"])
     if closed := ", ".join(names.get(("Ignore", "Fail"), ())):
-        text = f"{closed} only warns, and has Fail: nobody can write a workload while no replica answers"
-        return "fail", text
+        return "fail", f"{closed} only warns, and has Fail: nobody can write a workload while no replica answers"
     if ignored := ", ".join(names.get(("Fail", "Ignore"), ())):
         away = "while no replica answers, GPU pods are created as they are, not counted"
         fix = f"none is needed to try it (observe-only); else {RENDER}"
@@ -205,18 +172,6 @@ def namespaces(installation: Installation) -> Verdict | None:
 
 # Replicas, as they were seen by connecting to them.
 
-SKEW_SECONDS: Final = 10.0
-"""Clocks that differ by less are fine: a Date header has whole seconds, and an answer takes some time."""
-
-MOST_SKEW_SECONDS: Final = HOUR
-"""Certificates are valid from an hour before they are issued on."""
-
-PART_LEFT: Final = 1 / 3
-"""A certificate is renewed when this part of its lifetime is left."""
-
-DIGEST: Final = 12
-"""How much of a digest is shown."""
-
 FROM_INSIDE: Final = "run it in a pod of the cluster, or give --endpoint for each replica"
 UNSEEN: Final[Verdict] = ("warn", "not examined: no replica can be seen from here", FROM_INSIDE)
 
@@ -242,7 +197,7 @@ def certificate(installation: Installation) -> Verdict:
     """Whether each replica serves a certificate that the bundles of our webhooks verify."""
     elsewhere = f"with others' certificates: ca.crt of the Secret {installation.namespace}/gpu-webhook-tls"
     fix = f"the log of gpu-webhook-certs says why it did not renew; {elsewhere}"
-    if wiped := [hook for bundle in installation.bundles if not bundle.pem for hook in bundle.webhooks]:
+    if wiped := installation.bundles.get(""):
         text = f"{', '.join(wiped)} has no caBundle: API servers trust no replica"
         return "fail", text, f"gpu-webhook-certs writes it within 15 s; {fix}"
     if wrong := [f"{replica.address}: {replica.untrusted}" for replica in installation.replicas if replica.untrusted]:
@@ -253,10 +208,11 @@ def certificate(installation: Installation) -> Verdict:
     return "ok", f"{number(reached, 'replica')}: the caBundle verifies what is served for {installation.server}"
 
 
-RENEW: Final = "the log of gpu-webhook-certs says why it did not renew; or renew them where they are issued"
-
-
-@check("expiry", reading.read_replicas, RENEW)
+@check(
+    "expiry",
+    reading.read_replicas,
+    "the log of gpu-webhook-certs says why it did not renew; or renew them where they are issued",
+)
 def expiry(installation: Installation) -> Verdict:
     """Whether the certificates are valid now and for long enough."""
     now, dated = installation.now, [(replica, *replica.valid) for replica in installation.replicas if replica.valid]
@@ -271,7 +227,7 @@ def expiry(installation: Installation) -> Verdict:
             return "fail", f"{replica.address}: {replica.untimely}: a CA of the caBundle, not the leaf"
     replica, begins, ends = min(dated, key=lambda dates: (dates[2] - now) / max(dates[2] - dates[1], 1))
     text = f"{duration(ends - now)} of {max(1, round((ends - begins) / DAY))} days are left"
-    if ends - now < PART_LEFT * (ends - begins):
+    if ends - now < (ends - begins) / 3:
         return "warn", f"{replica.address}: only {text}, less than a third: a renewal is late"
     return "ok", text
 
@@ -280,14 +236,12 @@ def expiry(installation: Installation) -> Verdict:
 
 _OURS: Final = re.compile(r'admission webhook "[a-z]+\.gpu-webhook\.io" denied')
 _UNCALLED: Final = re.compile(r'failed calling webhook "[a-z]+\.gpu-webhook\.io"')
-_OF_TLS: Final = re.compile(r"x509:|tls:|unable to load root certificates")
 _CODE: Final = re.compile(r"\[(GPU[0-9]{3})\]")
+_OF_TLS: Final = re.compile(r"x509:|tls:|unable to load root certificates")
 UNANSWERED: Final = (
     "look whether replicas run (kubectl -n gpu-webhook-system get pods), and whether a firewall or NetworkPolicy"
     " keeps API servers from their port (components gke, eks)"
 )
-_UNTRANSLATED: Final = "GPU6"
-"""The beginning of the codes of the final check: the pod came to /validate as it was written."""
 
 
 @check("admission", reading.read_admission, "see `configurations`, `namespaces` and `rules`")
@@ -304,9 +258,9 @@ def admission(installation: Installation) -> Verdict | Check:
     observing = installation.rulebook.tenancy.observing
     pods = reading.trials(installation.rulebook)
     troubles = [*filter(None, (_trouble(pod, server, observing=observing) for server in reached for pod in pods))]
-    if failures := [(text, *fix) for result, text, *fix in troubles if result == "fail"]:
-        texts = [text for text, *_ in failures]
-        fixes = [fix for _, *own in failures for fix in own]
+    if failures := [trouble for trouble in troubles if trouble[0] == "fail"]:
+        texts = [text for _, text, *_ in failures]
+        fixes = [fix for _, _, *own in failures for fix in own]
         of_tls = [_OF_TLS.search(text) is not None for text in texts]
         served = [examine(installation) for examine in (certificate, expiry)]
         if all(of_tls) and any(check and check.result == "fail" for check in served):
@@ -328,22 +282,20 @@ def admission(installation: Installation) -> Verdict | Check:
 
 
 def _trouble(tried: Tried, server: ApiServer, *, observing: bool) -> Verdict | None:
-    """What is wrong with an API server's response to a pod, if anything is.
-
-    In observe mode pods are warned of, and neither changed nor refused.
-    """
-    response, purpose = server.responses[tried.purpose], tried.purpose
+    """What is wrong with an API server's response to a pod, if anything is."""
+    purpose, response = tried.purpose, server.responses[tried.purpose]
     request = ", ".join(f"{key}: {label}" for key, label in tried.labels.items())
     pod = f"{server.address}: the pod with {'no GPU' if purpose == 'bystander' else request}"
-    message, codes = response.message, _CODE.findall(str(response.body.get("message")))
     elsewhere = "try them where they are admitted: --try-in NAMESPACE"
-    if not response.is_created and _UNCALLED.search(message):
+    message, is_refused = response.message, response.status >= HTTPStatus.BAD_REQUEST
+    if is_refused and _UNCALLED.search(message):
         return "fail", f"{pod}: {message}"
-    if observing and purpose != "bystander":
+    if observing and purpose != "bystander":  # pods are warned of, and neither changed nor refused
         if any("would b" in warning for warning in response.warnings):
             return None
         return "fail", f"{pod}: nobody was warned of what would become of it"
-    if not response.is_created:
+    if is_refused:
+        codes = _CODE.findall(str(response.body.get("message")))
         if not _OURS.search(message):
             return "warn", f"{pod} was refused by others: {message}", elsewhere
         if purpose == "bystander":
@@ -352,22 +304,21 @@ def _trouble(tried: Tried, server: ApiServer, *, observing: bool) -> Verdict | N
             if tried.code in codes or f"[{POLICY}" in message:
                 return None
             return "fail", f"{pod} was not refused with {tried.code}: {message}", "see `rules`"
-        if any(code.startswith(_UNTRANSLATED) for code in codes):
+        if any(code.startswith("GPU6") for code in codes):  # those of the final check
             return "fail", f"{pod} came to /validate untranslated: {message}"
         if all(code.startswith(POLICY) for code in codes):
             return None
         return "warn", f"{pod} was refused: {message}", elsewhere
     # It would be created. A device is a limit that pods of ours do not have otherwise, or a claim.
     spec = fields.mapping(response.body, "spec")
-    limits = [
-        fields.mapping(container, "resources", "limits") for container in fields.objects(spec.get("containers"))
-    ]
-    has_device = bool(spec.get("resourceClaims")) or any(names.keys() - {*CORE} for names in limits)
+    containers = fields.objects(spec.get("containers"))
+    limits = {name for container in containers for name in fields.mapping(container, "resources", "limits")}
+    has_device = bool(spec.get("resourceClaims") or limits - {*CORE})
     if purpose == "refused":
         return "fail", f"{pod} was admitted, and should have been refused with {tried.code}"
     if purpose == "translated":
-        text = f"{pod} came back without a device: nobody translated it, or somebody undid that"
-        return None if has_device else ("fail", text)
+        undone = f"{pod} came back without a device: nobody translated it, or somebody undid that"
+        return None if has_device else ("fail", undone)
     if has_device:
         return "fail", f"{pod} came back with a device"
     if server.was_called:
@@ -379,6 +330,9 @@ def _trouble(tried: Tried, server: ApiServer, *, observing: bool) -> Verdict | N
 
 
 # Whether all of them agree.
+
+SKEW_SECONDS: Final = 10.0
+"""Clocks that differ by less are fine: a Date header has whole seconds, and an answer takes some time."""
 
 
 @check("clocks", fix="synchronise clocks there (chrony, NTP)")
@@ -396,32 +350,27 @@ def clocks(installation: Installation) -> Verdict:
     for whose, by in off.items():
         amount = duration(abs(by)) if abs(by) >= 60 else f"{abs(by):.0f} s"
         texts.append(f"{whose} is {amount} {'ahead' if by > 0 else 'behind'}")
-    if any(abs(by) > MOST_SKEW_SECONDS for by in off.values()):
+    if any(abs(by) > HOUR for by in off.values()):
         return "fail", f"{several(texts)}; certificates are valid from an hour before their issue on"
     return "warn", several(texts)
 
 
-LATE: Final = "a changed ConfigMap takes a minute to reach them; after that their logs say why the rules do not load"
-
-
-@check("rules", fix=LATE)
+@check(
+    "rules",
+    fix="a changed ConfigMap takes a minute to reach them; after that their logs say why the rules do not load",
+)
 def rules(installation: Installation) -> Verdict:
     """Whether each replica applies the rules that should be in force."""
     source, digest = installation.source, installation.rulebook.digest
-    reached = [replica for replica in installation.replicas if not replica.unreachable]
-    if not reached:
+    applied = {replica.address: replica.digest for replica in installation.replicas if not replica.unreachable}
+    if not applied:
         return UNSEEN
-    others = [
-        f"{replica.address} applies {replica.digest[:DIGEST] or 'none'}"
-        for replica in reached
-        if replica.digest != digest
-    ]
+    others = [f"{address} applies {other[:12] or 'none'}" for address, other in applied.items() if other != digest]
     if not others:
-        applies = f"{number(len(reached), 'replica')} {'applies' if len(reached) == 1 else 'apply'}"
-        return "ok", f"{applies} the rules of {source}, {digest[:DIGEST]}"
-    text = f"{source} has the rules {digest[:DIGEST]}, and {several(others)}"
-    agree = len({replica.digest for replica in reached}) == 1
-    return "fail", text if agree else f"replicas disagree: {text}"
+        applies = f"{number(len(applied), 'replica')} {'applies' if len(applied) == 1 else 'apply'}"
+        return "ok", f"{applies} the rules of {source}, {digest[:12]}"
+    text = f"{source} has the rules {digest[:12]}, and {several(others)}"
+    return "fail", text if len({*applied.values()}) == 1 else f"replicas disagree: {text}"
 
 
 # Other webhooks, and the version of Kubernetes.
@@ -435,12 +384,17 @@ def order(installation: Installation) -> Verdict:
     """
     ours = configurations.NAME
     words = {"gpu", *(backend.name.partition("-")[0] for backend in installation.rulebook.enabled)}
+    new_pods = {"apiGroups": {"", "*"}, "resources": {"pods", "*", "*/*"}, "operations": {"CREATE", "*"}}
     deaf: list[str] = []
     harmless: list[str] = []
     for configuration in installation.mutating:
         name = configuration["metadata"]["name"]
         for hook in configuration.get("webhooks") or () if name < ours else ():
-            if not any(_is_for_new_pods(rule) for rule in hook.get("rules") or ()):
+            matching = (
+                all(names & {*(rule.get(key) or ())} for key, names in new_pods.items())
+                for rule in hook.get("rules") or ()
+            )
+            if not any(matching):
                 continue
             service = fields.mapping(hook, "clientConfig", "service")
             names = f"{name} {hook.get('name')} {service.get('name')} {service.get('namespace')}"
@@ -454,17 +408,6 @@ def order(installation: Installation) -> Verdict:
         return "ok", f"{text}; it is called again, or does not handle GPUs by its name"
     return "ok", f"{ours} is the first mutating webhook of new pods"
 
-
-def _is_for_new_pods(rule: Object) -> bool:
-    matching = {"apiGroups": {"", "*"}, "resources": {"pods", "*", "*/*"}, "operations": {"CREATE", "*"}}
-    return not any(names.isdisjoint(rule.get(key) or ()) for key, names in matching.items())
-
-
-MATCH_CONDITIONS: Final = 30
-"""The minor version from which matchConditions are stable; two before that have them as beta, by default."""
-
-EXTENDED_RESOURCES: Final = 36
-"""The minor version from which a DeviceClass can stand for an extended resource by default (KEP-5004)."""
 
 CLAIMS: Final = "resource.k8s.io"
 
@@ -483,27 +426,21 @@ def kubernetes(installation: Installation) -> Verdict:
         return "warn", f"/version says {name}: what it lacks is not known", "none is needed"
     release = int(minor[0]) if int(major[0]) == 1 else 1000
     lacks: list[tuple[Result, str]] = []
-    if release < MATCH_CONDITIONS - 2:
+    if release < 28:
         text = "it ignores matchConditions, so every pod waits for us, and none is created while we are away"
         lacks.append(("fail", text))
-    elif release < MATCH_CONDITIONS:
+    elif release < 30:
         lacks.append(("warn", "matchConditions are beta, and must not be switched off"))
     claiming = [backend.name for backend in rulebook.enabled if any(mode.claims for mode in backend.modes)]
     if claiming and CLAIMS not in installation.groups:
         lacks.append(("fail", f"it has no resource claims (DRA), which {several(claiming, ', ')} gives pods"))
-    by_class = {
-        owner.name
-        for resource, owned in rulebook.resources.items()
-        if resource.startswith(DEVICE_CLASS)
-        for owner in owned.owners
-    }
-    if by_class and release < EXTENDED_RESOURCES:
-        needing = several(sorted(by_class), ", ")
+    by_class = [owned for resource, owned in rulebook.resources.items() if resource.startswith(DEVICE_CLASS)]
+    needing = several(sorted({owner.name for owned in by_class for owner in owned.owners}), ", ")
+    if needing and release < 36:  # KEP-5004
         lacks.append(("warn", f"the feature gate DRAExtendedResource, which {needing} needs, is off by default"))
     if not lacks:
         return "ok", f"{name} has all that the configurations and the enabled back ends use"
-    worst: Result = "fail" if any(result == "fail" for result, _ in lacks) else "warn"
-    return worst, f"{name}: {several([text for _, text in lacks])}"
+    return min(lacks)[0], f"{name}: {several([text for _, text in lacks])}"  # "fail" before "warn"
 
 
 # What stands in the cluster: policies, ledgers, and the GPU pods that would be refused today.
@@ -548,14 +485,14 @@ def ledgers(installation: Installation) -> Verdict:
         return _NOT_INSTALLED
     unseen, unanswered = [], []
     for objects in installation.tenants:
-        generations = {
-            policy["metadata"]["name"]: (
-                fields.at(policy, "metadata", "generation"),
-                fields.at(policy, "status", "observedGeneration"),
-            )
-            for policy in objects.of("TenantPolicy")
+        observed = {
+            raw["metadata"]["name"]: fields.at(raw, "status", "observedGeneration")
+            for raw in objects.of("TenantPolicy")
         }
-        unseen.append({name for name, (written, observed) in generations.items() if written != observed})
+        written = {
+            raw["metadata"]["name"]: fields.at(raw, "metadata", "generation") for raw in objects.of("TenantPolicy")
+        }
+        unseen.append({name for name, generation in written.items() if generation != observed[name]})
         counts = objects.ledgers()[0].items()
         unanswered.append({name for name, counted in counts if counted.recounted < counted.recount})
     tenancy, _ = installation.tenants[-1].tenancy(installation.rulebook)
@@ -565,13 +502,11 @@ def ledgers(installation: Installation) -> Verdict:
         for policy in tenancy.policies
         if policy.quota is not None and not (policy.name in counted and counted[policy.name].view > 0)
     ]
-    late += [
-        f"the status of the policy {name} is of an older generation" for name in sorted(set.intersection(*unseen))
-    ]
-    late += [f"{name}: a recount was asked for and not made" for name in sorted(set.intersection(*unanswered))]
+    older, waiting = sorted(set.intersection(*unseen)), sorted(set.intersection(*unanswered))
+    late += [f"the status of the policy {name} is of an older generation" for name in older]
+    late += [f"{name}: a recount was asked for and not made" for name in waiting]
     if late:
-        waiting = f"the settler has not done its work: {several(late)}; GPU pods there are told to wait"
-        return "fail", waiting
+        return "fail", f"the settler has not done its work: {several(late)}; GPU pods there are told to wait"
     doubtful = [f"{problem.tenant}: {problem.message}" for problem in unread]
     for name, tenant_ledger in counted.items():
         if suspected := ledger.namespaces(tenant_ledger.suspects):
@@ -581,19 +516,17 @@ def ledgers(installation: Installation) -> Verdict:
     return "ok", f"{number(len(counted), 'ledger')}, counted" if counted else "no quota has to be counted"
 
 
-RUNS: Final = (
-    "none is needed for what runs; fix their workloads before they create pods again (gpu-webhook explain FILE)"
+@check(
+    "pods",
+    reading.read_tenants,
+    "none is needed for what runs; fix their workloads before they create pods again (gpu-webhook explain FILE)",
 )
-
-
-@check("pods", reading.read_tenants, RUNS)
 def pods(installation: Installation) -> Verdict:
     """GPU pods that exist and would be refused today."""
     refused, every = installation.refused, installation.pods
     if not refused:
         return "ok", f"none of {number(every, 'pod')} would be refused today"
-    text = f"{number(len(refused), 'pod')} of {every} would be refused today: {several(refused)}"
-    return "warn", text
+    return "warn", f"{number(len(refused), 'pod')} of {every} would be refused today: {several(refused)}"
 
 
 # The command, and its checks as a table for a terminal and for scripts.
@@ -603,28 +536,14 @@ WIDTH: Final = 110
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook doctor` takes."""
-    command.add_argument(
-        "--rules",
-        type=Path,
-        metavar="DIR",
-        help="the rules that should be in force; default: the ConfigMaps that the admission server mounts",
-    )
-    command.add_argument(
-        "--namespace",
-        default=cluster.OWN,
-        metavar="NAME",
-        help="where the server runs (default: %(default)s)",
-    )
+    rules = "the rules that should be in force; default: the ConfigMaps that the admission server mounts"
+    command.add_argument("--rules", type=Path, metavar="DIR", help=rules)
+    options.namespace_option(command)
     command.add_argument(
         "--try-in", default="default", metavar="NAME", help="namespace for dry runs of pods (default: %(default)s)"
     )
-    command.add_argument(
-        "--endpoint",
-        action="append",
-        default=[],
-        metavar="HOST:PORT",
-        help="address of a replica, for example of a kubectl port-forward; default: the endpoints of the Service",
-    )
+    endpoint = "address of a replica, for example of a kubectl port-forward; default: the endpoints of the Service"
+    command.add_argument("--endpoint", action="append", default=[], metavar="HOST:PORT", help=endpoint)
     options.output_option(command)
 
 
@@ -632,15 +551,15 @@ async def examine(given: argparse.Namespace, api: Api) -> Sequence[Check]:
     """All checks; raises ApiError, RuleFilesError and NotExemptError."""
     installation = await reading.begin(given, api)
     checks: list[Check | None] = []
-    for read, group in groupby(EXAMINERS, key=lambda examiner: examiner.read):
-        examiners = [*group]
+    for read, group in groupby(CHECKS, key=lambda declared: declared[1]):
+        declared = [*group]
         try:
             if read:
                 await read(installation, api)
         except ApiError as error:
-            checks += [unexamined(examiner.name, str(error)) for examiner in examiners]
+            checks += [unexamined(name, str(error)) for name, _, _ in declared]
         else:
-            checks += [examiner(installation) for examiner in examiners]
+            checks += [examine(installation) for _, _, examine in declared]
     return [*filter(None, checks)]
 
 
@@ -665,13 +584,12 @@ def unexamined(name: str, reason: str) -> Check:
 
 def lines(checks: Sequence[Check]) -> Iterator[str]:
     """Each check with its result, what was found, and the fix below it; at the end how many failed."""
-    widths = max(len(check.name) for check in checks), max(len(result) for result in RANKS)
+    width = max(len(check.name) for check in checks)
     for check in checks:
-        head = f"{check.name.ljust(widths[0])}  {check.result.ljust(widths[1])}  "
+        head = f"{check.name.ljust(width)}  {check.result.ljust(4)}  "
         blank = " " * len(head)
-        texts = [(check.found, head, blank)]
-        texts += [(check.fix, f"{blank}fix: ", f"{blank}     ")] if check.fix else []
-        for text, first, rest in texts:
+        texts = [(check.found, head, blank), (check.fix, f"{blank}fix: ", f"{blank}     ")]
+        for text, first, rest in texts if check.fix else texts[:1]:
             yield from textwrap.wrap(
                 "".join(char if char.isprintable() else " " for char in text),
                 WIDTH,
@@ -689,16 +607,11 @@ def lines(checks: Sequence[Check]) -> Iterator[str]:
 
 def contract(checks: Sequence[Check]) -> Mapping[str, Any]:
     """The form of `-o json`."""
+    ranks = ("ok", "warn", "fail")
     return {
-        "result": max((check.result for check in checks), key=RANKS.index, default="ok"),
+        "result": max((check.result for check in checks), key=ranks.index, default="ok"),
         "checks": [
-            {
-                "check": check.name,
-                "result": check.result,
-                "found": check.found,
-                "fix": check.fix or None,
-                "examined": check.examined,
-            }
-            for check in checks
+            {"check": name, "result": result, "found": found, "fix": fix or None, "examined": examined}
+            for name, result, found, fix, examined in checks
         ],
     }

@@ -31,6 +31,15 @@ def rules_option(command: argparse.ArgumentParser) -> None:
     )
 
 
+def namespace_option(command: argparse.ArgumentParser) -> None:
+    """Where the admission server runs."""
+    from webhook.core.rules import cluster  # only for the commands that take it: it comes with all forms of rules
+
+    command.add_argument(
+        "--namespace", default=cluster.OWN, metavar="NAME", help="where the server runs (default: %(default)s)"
+    )
+
+
 def objects_option(command: argparse.ArgumentParser, objects: str) -> None:
     """Files with objects, as text or JSON; without them those of the current cluster."""
     command.add_argument("file", nargs="*", metavar="FILE|-", help=f"{objects}; default: the current cluster's")

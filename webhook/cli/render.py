@@ -17,20 +17,13 @@ from webhook.cli.options import FINE, UsageError
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook render` takes."""
-    from webhook.core.rules import cluster
-
     command.add_argument(
         "what",
         choices=("webhooks", "policies"),
         help="webhooks: both webhook configurations; policies: what the API server refuses even without them",
     )
     options.rules_option(command)
-    command.add_argument(
-        "--namespace",
-        default=cluster.OWN,
-        metavar="NAME",
-        help="where the server runs (default: %(default)s)",
-    )
+    options.namespace_option(command)
     command.add_argument(
         "--active",
         action="store_true",
