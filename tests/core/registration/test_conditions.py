@@ -15,7 +15,7 @@ def test_what_the_shipped_rules_read_is_found_by_one_word_beside_what_they_prote
     rulebook = builders.rulebook(builders.shipped_files())
     protected = {key for each in rulebook.protections for key in (*each.labels, *each.annotations)}
 
-    [condition] = conditions.of_pods(rulebook)
+    [condition] = conditions.by_webhook(rulebook)["validate"]
 
     searched = _searched(condition)
     assert "gpu" in searched
@@ -28,7 +28,7 @@ def test_an_annotation_for_claims_that_lacks_the_word_is_looked_for_by_itself() 
         "- elasticgpu.io/egpuc-{container}", "- acme.example/claim-{container}"
     )
 
-    [condition] = conditions.of_pods(builders.rulebook(files | {"elastic-gpu-claims.yaml": source}))
+    [condition] = conditions.by_webhook(builders.rulebook(files | {"elastic-gpu-claims.yaml": source}))["validate"]
 
     assert "acme.example/claim-" in _searched(condition)
 
@@ -37,6 +37,6 @@ def test_an_annotation_that_asks_by_itself_and_lacks_the_word_is_looked_for_too(
     files = builders.shipped_files()
     theirs = {name: files[name].replace("gpu-fraction:", "acme.example/part:") for name in ("kai.yaml", "runai.yaml")}
 
-    [condition] = conditions.of_pods(builders.rulebook(files | theirs))
+    [condition] = conditions.by_webhook(builders.rulebook(files | theirs))["validate"]
 
     assert "keys.contains('acme.example/part')" in condition["expression"]

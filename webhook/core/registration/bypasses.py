@@ -5,20 +5,21 @@ An update is judged by what it adds. Values that a back end may give are harmles
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
-from webhook.core.registration.conditions import any_of, indented, list_literal, literal
-from webhook.core.rules.protection import ANY, Protected, ProtectedNames, parents
+from webhook.core.registration.conditions import any_of, begins, indented, is_protected, list_literal
+from webhook.core.rules.protection import ANY, Protected, parents, protected_names
+from webhook.core.rules.rulebook import Rulebook
 
 CREATING: Final = "request.operation == 'CREATE'"
 
-CONTAINERS: Final = f"""\
+NEW_CONTAINERS: Final = f"""\
 {CREATING} ? dyn(object.spec.containers) + dyn(object.spec.?initContainers.orValue([])) :
 dyn(object.spec.?ephemeralContainers.orValue([])).filter(holder,
   !oldObject.spec.?ephemeralContainers.orValue([]).exists(old, old.name == holder.name))"""
-"""The containers that are new."""
+"""As a list of CEL, named `containers` wherever it is looked at."""
 
 _RUNNING: Final = f"""\
 {CREATING} ? [] :
@@ -37,89 +38,117 @@ _OF: Final = "' of the container \"' + holder.name + '\"'"
 _CAPITALS: Final = "added.replace('\u017f', 's').replace('\u0131', 'i').upperAscii()"
 """As a node's runtime writes a capability: the letters that are plain only as capitals are these two."""
 
-Known = Mapping[str, ProtectedNames]
+_CLEAN: Final = "'/' + {}.split('/').filter(part, part != '' && part != '.').join('/')"
+"""A path without doubled slashes and `.`, as `device_access.absolute` has it."""
 
 
-class Values:
-    """Which values of a protected name give nothing, in a pod that these back ends may serve."""
+class Bypasses:
+    """What the Protections of a rulebook name; `variables.served` says whether a back end may serve the pod."""
 
-    def __init__(self, enabled: Iterable[str]) -> None:
-        self._enabled: Final = frozenset(enabled)
+    def __init__(self, rulebook: Rulebook) -> None:
+        self._names: Final = protected_names(rulebook.protections)
+        self._enabled: Final = {backend.name for backend in rulebook.enabled}
 
-    def harmless(self, protected: Protected, value: str) -> str:
-        """Whether a value gives nothing."""
-        more = {glob for name, globs in protected.backends.items() if name in self._enabled for glob in globs}
-        serving = [f"(variables.served && ({_fits(value, more)}))"] if more else []
-        return any_of([*([_fits(value, protected.harmless)] if protected.harmless else []), *serving])
+    def of_names(self) -> Mapping[str, str]:
+        """Labels, annotations, the runtime class, variables and mounts."""
+        sections = {}
+        for section in ("labels", "annotations"):
+            entries, before = (f"{holder}.metadata.?{section}.orValue({{}})" for holder in ("object", "oldObject"))
+            refused = indented(self._refused(section, "key", f"{entries}[key]"))
+            added = f"{CREATING} || !(key in {before}) || {before}[key] != {entries}[key]"
+            sections[section] = f"{entries}.filter(key,\n{refused} &&\n  ({added}))"
+        names = indented(is_protected("name", self._names["runtime_classes"]))
+        variable = self._refused("env", "variable.name", _VALUE)
+        path = indented(self._guarded("mount_paths", "mount.mountPath"))
+        path = f"[{_CLEAN.format('mount.mountPath')}].exists(path,\n{path})"
+        mount = f"!(mount.mountPath + '/').contains('../') &&\n{path}"
+        return {
+            **sections,
+            "runtimeClasses": f"{CREATING} && [object.spec.?runtimeClassName.orValue('')].exists(name,\n"
+            f"{names}) && !variables.served ?\n[object.spec.runtimeClassName] : []",
+            "env": _of_containers("env", "variable", "variable.name", variable),
+            "volumeMounts": _of_containers("volumeMounts", "mount", "mount.mountPath", mount),
+        }
 
-    def all_harmless(self, names: ProtectedNames, name: str, value: str) -> str:
-        """Whether the entry for a name, if there is one, allows its value; the first decides, as in `Names.find`."""
-        exact: dict[str, list[str]] = {}
-        for protected in names.exact.values():
-            exact.setdefault(self.harmless(protected, value), []).append(protected.name)
-        steps = [(f"{name} in {list_literal(names_allowed)}", allows) for allows, names_allowed in exact.items()]
-        for allows, group in groupby(names.heads, lambda protected: self.harmless(protected, value)):
-            steps.append((_begins(name, (protected.name.removesuffix(ANY) for protected in group)), allows))
-        return "".join(f"{condition} ?\n  ({allows}) :\n" for condition, allows in steps) + "true"
+    def of_nodes(self) -> Mapping[str, str]:
+        """What gives the whole node: flags, capabilities, host paths. The API server takes no host path with `..`."""
+        privileged = "holder.?securityContext.?privileged.orValue(false)"
+        process = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
+        names = indented(is_protected("name", self._names["runtime_classes"]))
+        runtime = f"[object.spec.?runtimeClassName.orValue('')].exists(name,\n{names})"
+        flags = []
+        for flag, condition, unless in (
+            ("privileged", privileged, f"variables.running.exists(holder, {privileged})"),
+            ("hostProcess", f"holder.{process}", f"!({CREATING})"),
+            ("hostProcess", f"object.spec.{process}", ""),
+            ("hostPID", f"object.spec.?hostPID.orValue(false) && {runtime}", ""),
+        ):
+            if flag not in self._names["flags"].exact:
+                continue
+            if unless:
+                holders = f"variables.containers.filter(holder, {condition})"
+                flags.append(f"({unless} ? [] :\n  {holders}.map(holder, '{flag}: true' + {_OF}))")
+            else:
+                flags.append(f"({CREATING} && {condition} ? ['{flag}: true'] : [])")
 
-    def refused(self, names: ProtectedNames, name: str, value: str) -> str:
-        """Whether a name is protected and its value gives something; most names are none, so that is asked first."""
-        harmless = indented(self.all_harmless(names, name, "value"), 4)
-        return f"({_found(name, names)}) &&\n![{value}].exists(value,\n{harmless})"
-
-
-def of_names(names: Known, values: Values) -> Mapping[str, str]:
-    """Labels, annotations, the runtime class, variables and mounts."""
-    sections = {section: _of_metadata(names[section], section, values) for section in ("labels", "annotations")}
-    variable = values.refused(names["env"], "variable.name", _VALUE)
-    mount = _guarded(names["mount_paths"], "mount.mountPath", values)
-    return {
-        **sections,
-        "runtimeClasses": f"""\
-{CREATING} && [object.spec.?runtimeClassName.orValue('')].exists(name,
-{indented(_found("name", names["runtime_classes"]))}) && !variables.served ?
-[object.spec.runtimeClassName] : []""",
-        "env": _of_containers("env", "variable", "variable.name", variable),
-        "volumeMounts": _of_containers(
-            "volumeMounts",
-            "mount",
-            "mount.mountPath",
-            f"!(mount.mountPath + '/').contains('../') &&\n"
-            f"[{_clean('mount.mountPath')}].exists(path,\n{indented(mount)})",
-        ),
-    }
-
-
-def of_nodes(names: Known, values: Values) -> Mapping[str, str]:
-    """What gives the whole node: flags, capabilities, host paths. The API server takes no host path with `..`."""
-    paths = _guarded(names["host_paths"], "path", values, above=True)
-    linked = "(path + '/').startsWith('/var/run/')"
-    real = f"[{_clean('volume.hostPath.path')}].map(path, {linked} ? path.substring(4) : path)"
-    capability = _found("name", names["capabilities"])
-    return {
-        "running": _RUNNING,
-        "flags": " +\n".join(_of_flags(names)) or "[]",
-        "capabilities": f"""\
-variables.containers.map(holder, holder.?securityContext.?capabilities.?add.orValue([]).filter(added,
-  [{_CAPITALS}].map(name, name.startsWith('CAP_') ? name.substring(4) : name).exists(name,
-{indented(capability, 4)})
-).map(added, added + {_OF}).join(', ')).filter(found, found != '')""",
-        "hostPaths": f"""\
+        plain = f"[{_CAPITALS}].map(name, name.startsWith('CAP_') ? name.substring(4) : name)"
+        capability = f"{plain}.exists(name,\n{indented(is_protected('name', self._names['capabilities']))})"
+        linked = "(path + '/').startsWith('/var/run/')"
+        real = f"[{_CLEAN.format('volume.hostPath.path')}].map(path, {linked} ? path.substring(4) : path)"
+        return {
+            "running": _RUNNING,
+            "flags": " +\n".join(flags) or "[]",
+            "capabilities": _of_containers("securityContext.?capabilities.?add", "added", "added", capability),
+            "hostPaths": f"""\
 !({CREATING}) ? [] :
 object.spec.?volumes.orValue([]).filter(volume, has(volume.hostPath) &&
   {real}.exists(path,
-{indented(paths, 4)})
+{indented(self._guarded("host_paths", "path", above=True), 4)})
 ).map(volume, volume.hostPath.path)""",
-    }
+        }
 
+    def _refused(self, section: str, name: str, value: str) -> str:
+        """Whether a name is protected and its value gives something; most names are none, so that is asked first.
 
-def _of_metadata(names: ProtectedNames, section: str, values: Values) -> str:
-    entries, before = (f"{holder}.metadata.?{section}.orValue({{}})" for holder in ("object", "oldObject"))
-    refused = values.refused(names, "key", f"{entries}[key]")
-    return f"""\
-{entries}.filter(key,
-{indented(refused)} &&
-  ({CREATING} || !(key in {before}) || {before}[key] != {entries}[key]))"""
+        Of the entries that the name fits the first decides, as in `ProtectedNames.find`.
+        """
+        names = self._names[section]
+        exact: dict[str, list[str]] = {}
+        for protected in names.exact.values():
+            exact.setdefault(self._harmless(protected, "value"), []).append(protected.name)
+        steps = [(f"{name} in {list_literal(entries)}", allows) for allows, entries in exact.items()]
+        for allows, group in groupby(names.heads, lambda protected: self._harmless(protected, "value")):
+            steps.append((any_of(begins(name, (protected.name.removesuffix(ANY) for protected in group))), allows))
+        harmless = "".join(f"{condition} ?\n  ({allows}) :\n" for condition, allows in steps) + "true"
+        return f"({is_protected(name, names)}) &&\n![{value}].exists(value,\n{indented(harmless, 4)})"
+
+    def _guarded(self, section: str, value: str, *, above: bool = False) -> str:
+        """Whether a `path` is a protected one or below it, and its value gives something; or is what one is in."""
+        names = self._names[section]
+        groups: dict[str, list[str]] = {}
+        for protected in (*names.exact.values(), *names.heads):
+            groups.setdefault(self._harmless(protected, value), []).append(protected.name)
+        conditions = []
+        for allows, paths in groups.items():
+            roots = [f"{path}/" for path in paths if not path.endswith(ANY)]
+            heads = [path.removesuffix(ANY) for path in paths if path.endswith(ANY)]
+            folders = sorted({parent for path in paths for parent in parents(path)}) if above else []
+            within = any_of([*begins("below", roots), *begins("path", heads)])
+            at = [f"[path + '/'].exists(below,\n{indented(within)})"]
+            at += [f"path in {list_literal(folders)}"] if folders else []
+            conditions.append(f"(!({allows}) && (\n{indented(any_of(at))}))")
+        return any_of(conditions)
+
+    def _harmless(self, protected: Protected, value: str) -> str:
+        """Whether a value gives nothing: to any pod, or because an enabled back end may give it."""
+        of_backends = {glob for name, globs in protected.backends.items() if name in self._enabled for glob in globs}
+        conditions = []
+        for globs, form in ((protected.harmless, "%s"), (of_backends, "(variables.served && (%s))")):
+            exact = [glob for glob in sorted(globs) if not glob.endswith(ANY)]
+            fits = [f"{value} in {list_literal(exact)}"] if exact else []
+            fits += begins(value, (glob.removesuffix(ANY) for glob in sorted(globs) if glob.endswith(ANY)))
+            conditions += [form % any_of(fits)] if fits else []
+        return any_of(conditions)
 
 
 def _of_containers(field: str, variable: str, name: str, refused: str) -> str:
@@ -128,72 +157,3 @@ def _of_containers(field: str, variable: str, name: str, refused: str) -> str:
 variables.containers.map(holder, holder.?{field}.orValue([]).filter({variable},
 {indented(refused)}
 ).map({variable}, {name} + {_OF}).join(', ')).filter(found, found != '')"""
-
-
-def _of_flags(names: Known) -> Iterator[str]:
-    flags = names["flags"].exact
-    of_pod = {
-        "hostProcess": "object.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false)",
-        "hostPID": "object.spec.?hostPID.orValue(false) && [object.spec.?runtimeClassName.orValue('')].exists(name,\n"
-        + indented(_found("name", names["runtime_classes"]))
-        + ")",
-    }
-    if "privileged" in flags:
-        expression = "holder.?securityContext.?privileged.orValue(false)"
-        yield f"""\
-(variables.running.exists(holder, {expression}) ? [] :
-  variables.containers.filter(holder, {expression}).map(holder, 'privileged: true' + {_OF}))"""
-    if "hostProcess" in flags:
-        expression = "holder.?securityContext.?windowsOptions.?hostProcess.orValue(false)"
-        yield f"""\
-(!({CREATING}) ? [] :
-  variables.containers.filter(holder, {expression}).map(holder, 'hostProcess: true' + {_OF}))"""
-    yield from (
-        f"({CREATING} && {expression} ? ['{flag}: true'] : [])"
-        for flag, expression in of_pod.items()
-        if flag in flags
-    )
-
-
-def _guarded(names: ProtectedNames, value: str, values: Values, *, above: bool = False) -> str:
-    """Whether a `path` is a protected one or below it, and its value gives something; or is what one is in."""
-    every = [*names.exact.values(), *names.heads]
-    groups: dict[str, list[Protected]] = {}
-    for protected in every:
-        groups.setdefault(values.harmless(protected, value), []).append(protected)
-    return any_of(f"(!({allows}) && (\n{indented(_at(group, above=above))}))" for allows, group in groups.items())
-
-
-def _at(protecteds: Iterable[Protected], *, above: bool) -> str:
-    """The same of some names; `below` is the path with a slash at its end."""
-    every = [protected.name for protected in protecteds]
-    roots = [f"{name}/" for name in every if not name.endswith(ANY)]
-    heads = [name.removesuffix(ANY) for name in every if name.endswith(ANY)]
-    folders = sorted({parent for name in every for parent in parents(name)}) if above else []
-    within = any_of([*([_begins("below", roots)] if roots else []), *([_begins("path", heads)] if heads else [])])
-    return f"[path + '/'].exists(below,\n{indented(within)})" + (
-        f" ||\npath in {list_literal(folders)}" if folders else ""
-    )
-
-
-def _found(name: str, names: ProtectedNames) -> str:
-    return any_of(
-        [f"{name} in {list_literal(names.exact)}", *([_begins(name, names.beginnings)] if names.heads else [])]
-    )
-
-
-def _begins(name: str, heads: Iterable[str]) -> str:
-    return any_of(f"{name}.startsWith({literal(head)})" for head in heads)
-
-
-def _fits(value: str, globs: Iterable[str]) -> str:
-    """Whether a value is what one of the globs of a Protection says."""
-    every = sorted(globs)
-    exact = [glob for glob in every if not glob.endswith(ANY)]
-    begins = (f"{value}.startsWith({literal(glob[:-1])})" for glob in every if glob.endswith(ANY))
-    return any_of([*([f"{value} in {list_literal(exact)}"] if exact else []), *begins])
-
-
-def _clean(path: str) -> str:
-    """A path without doubled slashes and `.`, as `device_access.absolute` has it."""
-    return f"'/' + {path}.split('/').filter(part, part != '' && part != '.').join('/')"
