@@ -5,7 +5,6 @@ from pathlib import Path
 
 from tests.builders import RULES
 from webhook.cli import snapshot
-from webhook.cli import survey as view
 from webhook.cli.survey import survey
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import rule_files
@@ -22,4 +21,4 @@ def survey_of(folder: Path) -> str:
     file = folder / "seen.yaml"
     objects = snapshot.Snapshot(snapshot.surveyed(systems()))
     objects.parse(file.read_bytes(), file.name)
-    return view.survey_text(survey(objects.objects, systems()))
+    return survey(objects.objects, systems()).document

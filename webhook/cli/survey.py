@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import groupby
+from itertools import pairwise, product
 from typing import Any, Final, NamedTuple
 
 from webhook.cli import options, snapshot
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     except documents.UnreadableError as error:
         raise UsageError(str(error)) from None
     result = survey(objects.objects, rulebook)
-    print(survey_text(result), end="")
+    print(result.document, end="")
     return FINE if result.backends else NOT_FINE
 
 
@@ -71,7 +71,7 @@ PLUGINS: Final = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_r
 WORKLOADS: Final = ("Deployment", "DaemonSet", "StatefulSet")
 """The kinds that schedulers and device plugins are."""
 
-_HOLE: Final = re.compile(r"\{[a-z]+\}")
+HOLE: Final = re.compile(r"\{[a-z]+\}")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -84,37 +84,28 @@ class Pool:
     resources: frozenset[str]
 
 
-class Signs(NamedTuple):
-    """What speaks for a back end: of a node its resources, labels and annotations; beside that, anything else."""
-
-    resources: tuple[str, ...]
-    labels: tuple[str, ...] = ()
-    annotations: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-
-    @property
-    def on_node(self) -> int:
-        """How much of a node, beside its resources, speaks for the back end."""
-        return len(self.labels) + len(self.annotations)
-
-    def __str__(self) -> str:
-        """All of it in words, without the nodes."""
-        return ", ".join([*self.resources, *self.labels, *self.annotations])
-
-
 class Sighting(NamedTuple):
-    """A back end and its signs: on the nodes of a pool, or None, in the cluster. `missing`: it may not be there.
+    """A back end and what speaks for it: on the nodes of a pool, or None, in the cluster.
 
-    unknown    the labels by which its rule knows its nodes, where an annotation tells that they are its own
-    settings   the values of its parameters that were seen there
+    resources, marks  what its nodes have: its resources, and its labels and annotations
+    others            what else speaks for it: its scheduler, its classes of claims
+    missing           what does not: it may not be there
+    unknown           the labels by which its rule knows its nodes, where an annotation tells that they are its own
+    settings          the values of its parameters that were seen there
     """
 
     backend: Backend
     pool: Pool | None
-    signs: Signs
+    resources: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+
+    def on_nodes(self) -> str:
+        """What its nodes have, in words, and which they are; empty where it is on none."""
+        return f"{', '.join(self.resources + self.marks)} on {named_nodes(self.pool.names)}" if self.pool else ""
 
 
 def told_by(backend: Backend) -> Mapping[str, str]:
@@ -137,6 +128,21 @@ def device_classes(backend: Backend) -> list[str]:
     return sorted(name.removeprefix(DEVICE_CLASS) for name in backend.owns if name.startswith(DEVICE_CLASS))
 
 
+def name_of(raw: Object) -> str:
+    """The name of an object."""
+    return str(fields.at(raw, "metadata", "name"))
+
+
+def titled(workload: Object) -> str:
+    """`Deployment hami-scheduler of kube-system`."""
+    return f"{workload['kind']} {name_of(workload)} of {fields.at(workload, 'metadata', 'namespace') or 'default'}"
+
+
+def named_nodes(names: Sequence[str]) -> str:
+    """`3 nodes (a, b, c)`."""
+    return f"{number(len(names), 'node')} ({several(sorted(names), ', ')})"
+
+
 def pools_of(nodes: Iterable[Object], card_labels: cards.Labels, rulebook: Rulebook) -> list[Pool]:
     """The nodes with devices; those that are alike are one pool.
 
@@ -145,7 +151,7 @@ def pools_of(nodes: Iterable[Object], card_labels: cards.Labels, rulebook: Ruleb
     backends = rulebook.backends.values()
     keys = card_labels.keys | {key for backend in backends for mode in backend.modes for key in mode.pool}
     keys |= {key for backend in backends for key in told_by(backend)}
-    marks = [mark for backend in backends for mark in backend.nodes.annotations]
+    marks = frozenset(mark for backend in backends for mark in backend.nodes.annotations)
     pools: dict[object, Pool] = {}
     for node in nodes:
         resources = frozenset(
@@ -158,166 +164,125 @@ def pools_of(nodes: Iterable[Object], card_labels: cards.Labels, rulebook: Ruleb
         if not resources:
             continue
         labels = {key: str(value) for key, value in fields.mapping(node, "metadata", "labels").items() if key in keys}
-        notes = fields.mapping(node, "metadata", "annotations")
-        annotations = frozenset(mark for mark in marks if mark in notes)
+        annotations = marks.intersection(fields.mapping(node, "metadata", "annotations"))
         pool = Pool(names=[], labels=labels, annotations=annotations, resources=resources)
-        same = pools.setdefault((frozenset(labels.items()), annotations, resources), pool)
-        same.names.append(str(fields.at(node, "metadata", "name")))
+        pools.setdefault((frozenset(labels.items()), annotations, resources), pool).names.append(name_of(node))
     return list(pools.values())
 
 
-def on_nodes(pools: Iterable[Pool], objects: Objects, rulebook: Rulebook) -> Iterator[Sighting]:
+def on_nodes(pools: Iterable[Pool], workloads: Sequence[Object] | None, rulebook: Rulebook) -> Iterator[Sighting]:
     """The back ends whose resources nodes have, if all signs are there, or all but one and another speaks for it."""
     backends = rulebook.backends.values()
-    running = {name: runner(name, objects) for name in map(scheduler_of, backends) if name}
-    for pool in pools:
-        for backend in backends:
-            resources = (backend.owns | aliases(backend).keys()) & pool.resources
-            if not resources or device_classes(backend) or not _may_serve(backend, pool):
-                continue
-            sighting = _sighting(backend, pool, resources, running)
-            owner_lists = [rulebook.resources[name].known for name in resources if name in rulebook.resources]
-            only_for_schedulers = any(all(map(scheduler_of, owners)) for owners in owner_lists)
-            speaks = sighting.signs.on_node or sighting.signs.others or only_for_schedulers
-            certain = not sighting.missing and not (scheduler_of(backend) and not sighting.signs.others)
-            if certain or (speaks and len(sighting.missing) < 2):
-                yield sighting
+    runners = {name: runner(name, workloads) for name in map(scheduler_of, backends) if name}
+    for pool, backend in product(pools, backends):
+        told, scheduler = told_by(backend), scheduler_of(backend)
+        resources = (backend.owns | aliases(backend).keys()) & pool.resources
+        if not resources or device_classes(backend):
+            continue
+
+        # Some mode with these resources has to put a pod there, by the labels that tell nodes apart.
+        def passes(key: str, line: Output, pool: Pool = pool) -> bool:
+            if not isinstance(line, Constant) or line.words:  # one with holes is not known before a pod asks
+                return True
+            value = pool.labels.get(key)
+            return value in line.texts if line.texts else value is None
+
+        modes = [mode for mode in backend.modes if not pool.resources.isdisjoint(mode.limits)] or backend.modes
+        if not any(all(passes(key, mode.pool[key]) for key in mode.pool if key not in told) for mode in modes):
+            continue
+
+        wanted = {key: () if key in told else values for key, values in backend.nodes.labels.items()}
+        absent = tuple(
+            f"{key}: {' or '.join(values)}" if values else key
+            for key, values in wanted.items()
+            if key not in pool.labels or (values and pool.labels[key] not in values)
+        )
+        labels = [f"{key}: {pool.labels[key]}" if pool.labels[key] else key for key in ([] if absent else wanted)]
+        annotations = [mark for mark in backend.nodes.annotations if mark in pool.annotations]
+        missing = [] if annotations else [f"without the label {label}" for label in absent]
+        if backend.nodes.annotations and not annotations:
+            missing.append(f"without the annotation {' or '.join(backend.nodes.annotations)}")
+        runs = runners.get(scheduler, "")
+        if runs is None:
+            missing.append(f"and no workload is a scheduler called {scheduler}")
+
+        owner_lists = [rulebook.resources[name].known for name in resources if name in rulebook.resources]
+        only_for_schedulers = any(all(map(scheduler_of, owners)) for owners in owner_lists)
+        certain = not missing and not (scheduler and not runs)
+        if certain or ((labels or annotations or runs or only_for_schedulers) and len(missing) < 2):
+            settings = [(name, pool.labels[key]) for key, name in told.items() if key in pool.labels]
+            settings += [
+                (name, value)
+                for value, name in aliases(backend).items()
+                if value in pool.resources and backend.parameters[name].default not in pool.resources
+            ]
+            yield Sighting(
+                backend,
+                pool,
+                resources=tuple(sorted(resources)),
+                marks=(*labels, *annotations),
+                others=(runs,) if runs else (),
+                missing=tuple(missing),
+                unknown=absent if annotations else (),
+                settings=tuple(settings),
+            )
 
 
-def _may_serve(backend: Backend, pool: Pool) -> bool:
-    """Whether some mode with resources of the pool could put a pod there, by the labels that tell nodes apart."""
-
-    def passes(value: str | None, line: Output) -> bool:
-        if not isinstance(line, Constant) or line.words:  # one with holes is not known before a pod asks
-            return True
-        return value in line.texts if line.texts else value is None
-
-    modes = [mode for mode in backend.modes if not pool.resources.isdisjoint(mode.limits)] or backend.modes
-    free = told_by(backend)
-    return any(
-        all(passes(pool.labels.get(key), line) for key, line in mode.pool.items() if key not in free)
-        for mode in modes
-    )
-
-
-def _sighting(backend: Backend, pool: Pool, resources: Iterable[str], running: Mapping[str, str | None]) -> Sighting:
-    """What of a back end's signs the nodes of a pool have, and what is missing."""
-
-    def text(key: str, value: str) -> str:
-        return f"{key}: {value}" if value else key
-
-    free = told_by(backend)
-    wanted = {key: () if key in free else values for key, values in backend.nodes.labels.items()}
-    absent = tuple(
-        text(key, " or ".join(values))
-        for key, values in wanted.items()
-        if key not in pool.labels or (values and pool.labels[key] not in values)
-    )
-    labels = () if absent else tuple(text(key, pool.labels[key]) for key in wanted)
-    marks = tuple(mark for mark in backend.nodes.annotations if mark in pool.annotations)
-    scheduler = scheduler_of(backend)
-    runs = running.get(scheduler, "")
-    missing = [] if marks else [f"without the label {label}" for label in absent]
-    if backend.nodes.annotations and not marks:
-        missing.append(f"without the annotation {' or '.join(backend.nodes.annotations)}")
-    if runs is None:
-        missing.append(f"and no workload is a scheduler called {scheduler}")
-    settings = [(name, pool.labels[key]) for key, name in free.items() if key in pool.labels]
-    settings += [
-        (name, value)
-        for value, name in aliases(backend).items()
-        if value in pool.resources and backend.parameters[name].default not in pool.resources
-    ]
-    signs = Signs(tuple(sorted(resources)), labels, marks, (runs,) if runs else ())
-    return Sighting(backend, pool, signs, tuple(missing), absent if marks else (), tuple(settings))
-
-
-def workloads_of(objects: Objects) -> Iterator[Object]:
-    """The Deployments, DaemonSets and StatefulSets, each with its kind."""
-    for kind in WORKLOADS:
-        yield from ({**workload, "kind": kind} for workload in objects.get(kind, ()))
-
-
-def plugins_of(objects: Objects) -> Iterator[Object]:
-    """The workloads that are device plugins, or drivers of dynamic resources."""
-    for workload in workloads_of(objects):
-        volumes = fields.objects(fields.at(workload, "spec", "template", "spec", "volumes"))
-        folders = {str(fields.at(volume, "hostPath", "path")).rstrip("/") for volume in volumes}
-        if not folders.isdisjoint(PLUGINS):
-            yield workload
-
-
-def titled(workload: Object) -> str:
-    """`Deployment hami-scheduler of kube-system`."""
-    name, namespace = (fields.at(workload, "metadata", key) for key in ("name", "namespace"))
-    return f"{workload['kind']} {name} of {namespace or 'default'}"
-
-
-def runner(scheduler: str, objects: Objects) -> str | None:
+def runner(scheduler: str, workloads: Sequence[Object] | None) -> str | None:
     """The workload that is the scheduler; None if none is, and nothing if no workload could be read.
 
     It is the one with the argument --scheduler-name, else the one that is called so, or so and what scheduler it is.
     """
-
-    def arguments(workload: Object) -> Iterator[str]:
+    if workloads is None:
+        return ""
+    named, called = [], []
+    for workload in workloads:
         for container in fields.objects(fields.at(workload, "spec", "template", "spec", "containers")):
             words = [str(word) for key in ("command", "args") for word in container.get(key) or ()]
-            for word, after in zip(words, [*words[1:], ""], strict=False):
-                name, _, value = word.partition("=")
-                if name == "--scheduler-name":
-                    yield value or after
-
-    def is_called(name: str) -> bool:
-        return name == scheduler or (name.startswith(f"{scheduler}-") and "scheduler" in name)
-
-    if not any(kind in objects for kind in WORKLOADS):
-        return ""
-    workloads = list(workloads_of(objects))
-    named = [workload for workload in workloads if scheduler in arguments(workload)]
-    called = [workload for workload in workloads if is_called(str(fields.at(workload, "metadata", "name")))]
+            for word, after in pairwise([*words, ""]):
+                option, _, value = word.partition("=")
+                if option == "--scheduler-name" and (value or after) == scheduler:
+                    named.append(workload)
+        name = name_of(workload)
+        if name == scheduler or (name.startswith(f"{scheduler}-") and "scheduler" in name):
+            called.append(workload)
     return next(map(titled, [*named, *called]), None)
 
 
 def in_classes(objects: Objects, rulebook: Rulebook) -> Iterator[Sighting]:
     """The back ends that are asked in device classes, or in templates of resource claims, that are there."""
-
-    def name_of(raw: Object) -> str:
-        return str(fields.at(raw, "metadata", "name"))
-
     resources = {
         name_of(raw): str(fields.at(raw, "spec", "extendedResourceName")) for raw in objects.get("DeviceClass", ())
     }
     templates = {name_of(raw) for raw in objects.get("ResourceClaimTemplate", ())}
     for backend in rulebook.backends.values():
-        classes = [name for name in device_classes(backend) if name in resources]
-        named = [
-            (name, text) for text, name in aliases(backend).items() if text.removeprefix(DEVICE_CLASS) in classes
-        ]
-        owned = {resources[name] for name in classes} & backend.owns
-        if classes:
-            signs = Signs((), others=tuple(f"DeviceClass {name}" for name in classes))
-            missing = () if owned or named else ("but has no extendedResourceName",)
-            yield Sighting(backend, None, signs, missing, settings=() if owned else tuple(named[:1]))
+        if classes := [name for name in device_classes(backend) if name in resources]:
+            owned = not backend.owns.isdisjoint(resources[name] for name in classes)
+            named = [
+                (name, text) for text, name in aliases(backend).items() if text.removeprefix(DEVICE_CLASS) in classes
+            ]
+            yield Sighting(
+                backend,
+                None,
+                others=tuple(f"DeviceClass {name}" for name in classes),
+                missing=() if owned or named else ("but has no extendedResourceName",),
+                settings=() if owned else tuple(named[:1]),
+            )
         # A text with nothing but a hole fits any template, and says nothing.
         texts = (text for mode in backend.modes for claim in mode.claims for text in claim.texts)
-        globs = [glob for glob in (_HOLE.sub("*", text) for text in texts) if glob.strip("*-")]
+        globs = [glob for glob in (HOLE.sub("*", text) for text in texts) if glob.strip("*-")]
         if own := sorted(name for name in templates if any(fnmatchcase(name, glob) for glob in globs)):
-            yield Sighting(backend, None, Signs((), others=(f"ResourceClaimTemplate {several(own, ', ')}",)))
+            yield Sighting(backend, None, others=(f"ResourceClaimTemplate {several(own, ', ')}",))
 
 
-def named_nodes(names: Sequence[str]) -> str:
-    """`3 nodes (a, b, c)`."""
-    return f"{number(len(names), 'node')} ({several(sorted(names), ', ')})"
-
-
-# The values of back ends' parameters that a cluster shows: on labels of nodes, by names of resources and classes
+# Which back ends are there, and the values of their parameters that the cluster shows
 
 
 class Line(NamedTuple):
-    """A value of the document, and what it was seen by."""
+    """A line of the document, and what it was seen by."""
 
-    value: Any
-    why: str
+    text: str
+    why: str = ""
 
 
 class Installed(NamedTuple):
@@ -332,261 +297,236 @@ class Installed(NamedTuple):
         return [sighting.pool for sighting in self.sightings if sighting.pool]
 
     @property
-    def why(self) -> str:
-        """What it was seen by, alike nodes together."""
-        texts: list[str] = []
-        for text, group in groupby(sorted(self.sightings, key=lambda s: str(s.signs)), key=lambda s: str(s.signs)):
-            names = [name for sighting in group if sighting.pool for name in sighting.pool.names]
-            texts += [f"{text} on {named_nodes(names)}"] if names else []
-        return "; ".join([*texts, *dict.fromkeys(other for s in self.sightings for other in s.signs.others)])
-
-    @property
-    def rank(self) -> tuple[bool, tuple[int, int], int, str]:
-        """The more speaks for it, the later; among equals the one with the most nodes is first.
-
-        Claim templates come last: each namespace needs its own.
-        """
-        by_claims = all(mode.claims for mode in self.backend.modes)
-        signs = max((sighting.signs.on_node, len(sighting.signs.others)) for sighting in self.sightings)
-        return by_claims, signs, -sum(len(pool.names) for pool in self.pools), self.backend.name
+    def by_claims(self) -> bool:
+        """Whether it is asked in claim templates, of which each namespace needs its own, and a share has none."""
+        return all(mode.claims for mode in self.backend.modes)
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds of requests that it serves: whole devices, parts of them. A share has no claim template."""
+        """The kinds of requests that it serves: whole devices, parts of them."""
         whole = any(mode.when.devices in {None, "whole"} for mode in self.backend.modes)
-        part = self.backend.shares and not self.rank[0]
+        part = self.backend.shares and not self.by_claims
         return frozenset([*["whole"] * whole, *["part"] * part])
 
-    def neighbours(self, there: Sequence[Installed]) -> Iterator[tuple[Backend, Pool]]:
-        """The other back ends on other nodes that have one of its resources."""
-        mine = self.pools
-        for other in there:
-            for pool in other.pools:
-                if pool not in mine and not self.backend.owns.isdisjoint(pool.resources):
-                    yield other.backend, pool
+
+def told_apart(sightings: Sequence[Sighting]) -> tuple[list[Installed], list[Line]]:
+    """The back ends that are there, in order, and in comments those that may be.
+
+    Of two with the same resource on the same nodes the one for which more of the nodes speaks is there.
+    """
+    certain: dict[str, list[Sighting]] = {}
+    for sighting in sightings:
+        beaten = any(
+            other.pool is sighting.pool
+            and not {*other.resources}.isdisjoint(sighting.resources)
+            and len(other.marks) > len(sighting.marks)
+            for other in sightings
+            if not other.missing
+        )
+        if not (beaten or sighting.missing):
+            certain.setdefault(sighting.backend.name, []).append(sighting)
+
+    # Those that nothing tells from one that is there.
+    installed = [Installed(sightings[0].backend, sightings) for sightings in certain.values()]
+    firsts: dict[object, str] = {}
+    there, doubtful = [], []
+    for candidate in sorted(installed, key=lambda backend: (-len(backend.kinds), backend.backend.name)):
+        name = candidate.backend.name
+        first = firsts.setdefault(tuple(sighting[1:5] for sighting in candidate.sightings), name)
+        if first == name:
+            there.append(candidate)
+        else:
+            doubtful.append(Line(f"  # - {name}", f"seen by the same as {first}: {candidate.backend.description}"))
+
+    names = {candidate.backend.name for candidate in there}
+    doubts = {
+        sighting.backend.name: ", ".join(filter(None, [sighting.on_nodes(), *sighting.others, *sighting.missing]))
+        for sighting in sightings
+        if sighting.missing and sighting.backend.name not in names
+    }
+    doubtful += [Line(f"  # - {name}", why) for name, why in sorted(doubts.items())]
+
+    def rank(candidate: Installed) -> tuple[bool, tuple[int, int], int, str]:
+        """The more speaks for it, the later; among equals the one with the most nodes is first."""
+        signs = max((len(sighting.marks), len(sighting.others)) for sighting in candidate.sightings)
+        nodes = sum(len(pool.names) for pool in candidate.pools)
+        return candidate.by_claims, signs, -nodes, candidate.backend.name
+
+    return sorted(there, key=rank), doubtful
 
 
-def settings(there: Sequence[Installed], objects: Objects) -> tuple[Mapping[str, Mapping[str, Line]], list[str]]:
-    """The parameters to set, by back end; and in sentences what could not be decided."""
-    values: dict[str, dict[str, Line]] = {}
+def parameters_of(
+    there: Sequence[Installed], plugins: Sequence[Object], classes: Iterable[str]
+) -> tuple[list[Line], list[str]]:
+    """The parameters to set, by back end; and in sentences what could not be decided.
+
+    `classes` are the runtime classes of the cluster.
+    """
+    lines: list[Line] = []
     undecided: list[str] = []
-    plugins = list(plugins_of(objects))
     run_under = {fields.at(plugin, "spec", "template", "spec", "runtimeClassName") for plugin in plugins}
-    classes = {str(fields.at(raw, "metadata", "name")) for raw in objects.get("RuntimeClass", ())}
     for installed in there:
-        backend, lines = installed.backend, values.setdefault(installed.backend.name, {})
+        backend, values = installed.backend, dict[str, Line]()
+        neighbours = [  # on other nodes that have one of its resources
+            (other.backend.name, pool)
+            for other in there
+            for pool in other.pools
+            if pool not in installed.pools and not backend.owns.isdisjoint(pool.resources)
+        ]
         shown: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for sighting in installed.sightings:
-            for name, value in sighting.settings:
-                shown[name][value] += sighting.pool.names if sighting.pool else ()
-        told = {name: _line(name, shown[name], installed, there) for name in sorted(shown)}
-        lines |= {
-            name: line
-            for name, line in told.items()
-            if line and str(backend.parameters[name].default) != str(line.value)
-        }
-        for name, parameter in backend.parameters.items():
-            if len(shown[name]) > 1 and parameter.default != "":
-                texts = " and ".join(sorted(shown[name]))
+            for name, text in sighting.settings:
+                shown[name][text] += sighting.pool.names if sighting.pool else ()
+        for name, parameter in sorted(backend.parameters.items()):
+            nodes, is_set = shown[name], bool(shown[name])
+            if parameter.label and parameter.default == "":
+                # It is set where it keeps the pods of the back end off the nodes of another with the same resource.
+                own = {pool.labels.get(parameter.label) for pool in installed.pools}
+                others = {pool.labels.get(parameter.label) for _, pool in neighbours}
+                is_set = len(nodes) == 1 and own == nodes.keys() and bool(others) and own.isdisjoint(others)
+                near: dict[str, list[str]] = defaultdict(list)
+                for neighbour, pool in [] if is_set else neighbours:
+                    near[neighbour] += pool.names
+                undecided += (
+                    f"pods of {backend.name} may come to {named_nodes(names)} of {neighbour}, which have the same "
+                    f"resource: {backend.rule} has parameters that keep them off"
+                    for neighbour, names in near.items()
+                )
+            elif len(nodes) > 1 and parameter.default != "":
                 undecided.append(
-                    f"{name} of {backend.name} is {texts}, by {parameter.label} of its nodes: the greatest is taken;"
+                    f"{name} of {backend.name} is {' and '.join(sorted(nodes))}, by {parameter.label} of its nodes:"
+                    " the greatest is taken;"
                     f" other nodes need a back end of their own, that extends {backend.name}"
                 )
-            if parameter.label and parameter.default == "" and told.get(name) is None:
-                names: dict[str, list[str]] = defaultdict(list)
-                for other, pool in installed.neighbours(there):
-                    names[other.name] += pool.names
-                undecided += (
-                    f"pods of {backend.name} may come to {named_nodes(nodes)} of {neighbour}, which have the same "
-                    f"resource: {backend.rule} has parameters that keep them off"
-                    for neighbour, nodes in names.items()
-                )
-        # The runtime class that all device plugins run under, where the back end knows it.
-        for name, parameter in backend.parameters.items():
-            if parameter.default != "":
-                continue
-            if len(run_under) == 1 and (used := run_under.intersection(parameter.also)):
+            if is_set:
+                # Of several numbers the greatest, so that a share is nowhere less than it says.
+                numbers = all(map(str.isdecimal, nodes))
+                text = max(nodes, key=lambda text: (len(text), text)) if numbers else min(nodes)
+                value: Any = int(text) if isinstance(parameter.default, int) else text
+                where = f"{parameter.label or text} on {named_nodes(nodes[text])}"
+                if str(value) != str(parameter.default):
+                    why = where if nodes[text] else "the name of its device class"
+                    values[name] = Line(json.dumps(value), why)
+
+            # The runtime class that all device plugins run under, where the back end knows it.
+            if parameter.default == "" and len(run_under) == 1 and (used := run_under.intersection(parameter.also)):
                 why = f"device plugins run under it: {several([*map(titled, plugins)])}"
-                lines[name] = Line(used.pop(), why)
-            elif may_need := classes.intersection(parameter.also):
-                which = " or ".join(sorted(may_need))
+                values[name] = Line(json.dumps(used.pop()), why)
+            elif parameter.default == "" and (may_need := {*parameter.also}.intersection(classes)):
                 undecided.append(
-                    f"set {name} of {backend.name} to {which}, unless that is the default runtime of the nodes"
+                    f"set {name} of {backend.name} to {' or '.join(sorted(may_need))}, unless that is the default"
+                    " runtime of the nodes"
                 )
-    return {name: lines for name, lines in values.items() if lines}, undecided
+        lines += [Line(f"    {backend.name}:")] if values else []
+        lines += [Line(f"      {name}: {value}", why) for name, (value, why) in values.items()]
+    return lines, undecided
 
 
-def _line(
-    name: str, nodes: Mapping[str, Sequence[str]], installed: Installed, there: Sequence[Installed]
-) -> Line | None:
-    """The value of a parameter: of several numbers the greatest, so that a share is nowhere less than it says.
-
-    `nodes` are those that show each value. A label without a default is set where it keeps the pods of the back end
-    off the nodes of another one with the same resource.
-    """
-    if not nodes:
-        return None
-    parameter = installed.backend.parameters[name]
-    if parameter.label and parameter.default == "":
-        others = [pool.labels.get(parameter.label) for _, pool in installed.neighbours(there)]
-        on_all = {pool.labels.get(parameter.label) for pool in installed.pools} == nodes.keys()
-        if len(nodes) != 1 or not on_all or not others or not nodes.keys().isdisjoint(others):
-            return None
-    value = max(nodes, key=lambda text: (len(text), text)) if all(map(str.isdecimal, nodes)) else min(nodes)
-    where = f"{parameter.label or value} on {named_nodes(nodes[value])}"
-    return Line(
-        int(value) if isinstance(parameter.default, int) else value,
-        where if nodes[value] else "the name of its device class",
-    )
-
-
-# What a cluster has, as the `Cluster` document that fits it
+# What a cluster has, as the `Cluster` document in YAML that fits it, with a comment on each line
 
 NOT_READ: Final = (
     "no Deployments, DaemonSets and StatefulSets were read: no scheduler, no device plugin was looked for"
 )
 OWN_NAMESPACES: Final = {cluster.KUBERNETES: "Kubernetes' own", cluster.OWN: "the webhook's own"}
+WIDTH: Final = 118
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """The lines of a Cluster document.
+class Survey(NamedTuple):
+    """The Cluster document that fits a cluster, and the back ends that it enables."""
 
-    backends    those that are there, the most general first; `doubtful` are those that may be there, too
-    whole       which one serves whole devices, and `part` shares; None if none does
-    device      the model of all cards; None if they differ or are not known
-    parameters  the values that were seen, by back end and parameter
-    provisioners  the back end of each provisioner of claims' classes, if there is one only
-    namespaces  those whose pods are neither changed nor judged
-    open        what could not be decided, in sentences
-    read        what was looked at, in words
-    """
-
-    backends: Sequence[Line]
-    doubtful: Sequence[Line]
-    whole: Line | None
-    part: Line | None
-    device: Line | None
-    parameters: Mapping[str, Mapping[str, Line]]
-    provisioners: Mapping[str, Line]
-    namespaces: Sequence[Line]
-    open: Sequence[str]
-    read: str
+    document: str
+    backends: Sequence[str]
 
 
 def survey(objects: Objects, rulebook: Rulebook) -> Survey:
     """What these objects, by kind, say of their cluster; a kind that could not be read has no entry."""
+    workloads, plugins = None, []
+    if any(kind in objects for kind in WORKLOADS):
+        workloads = [{**raw, "kind": kind} for kind in WORKLOADS for raw in objects.get(kind, ())]
+    for workload in workloads or ():
+        volumes = fields.objects(fields.at(workload, "spec", "template", "spec", "volumes"))
+        if not {str(fields.at(volume, "hostPath", "path")).rstrip("/") for volume in volumes}.isdisjoint(PLUGINS):
+            plugins.append(workload)
     card_labels = cards.labels(rulebook)
     pools = pools_of(objects.get("Node", ()), card_labels, rulebook)
-    sightings = [*on_nodes(pools, objects, rulebook), *in_classes(objects, rulebook)]
-    there, twins = _told_apart([sighting for sighting in sightings if not sighting.missing])
-    certain = {installed.backend.name for installed in there}
-    doubts = {}
-    for sighting in sightings:
-        if sighting.missing and sighting.backend.name not in certain:
-            where = f" on {named_nodes(sighting.pool.names)}" if sighting.pool else ""
-            signs = [f"{sighting.signs}{where}".strip(), *sighting.signs.others, *sighting.missing]
-            doubts[sighting.backend.name] = ", ".join(signs).removeprefix(", ")
-    device, unknown_card = _device(there, card_labels)
-    values, undecided = settings(there, objects)
+    there, doubtful = told_apart([*on_nodes(pools, workloads, rulebook), *in_classes(objects, rulebook)])
+    names = [installed.backend.name for installed in there]
+
+    nodes, devices = number(len(objects.get("Node", ())), "node"), sum(len(pool.names) for pool in pools)
+    read = f"{nodes}, {devices} with devices, {number(len(workloads or ()), 'workload')}"
+    heading = f"# Written by `gpu-webhook survey`, which read {read}."
+    head = (heading, f"apiVersion: {API_VERSION}", "kind: Cluster", "metadata:", "  name: default", "spec:")
+    lines = [Line("\n".join(head))]
+    if not there:
+        nothing = "No back end was seen: pods that ask for a GPU are refused. List those that there will be."
+        lines.append(Line(f"  # {nothing}"))
+    lines.append(Line("  backends:" if there else "  backends: []"))
+    for installed in there:
+        where: dict[tuple[str, ...], list[str]] = defaultdict(list)  # alike nodes together
+        for sighting in installed.sightings:
+            where[sighting.resources + sighting.marks] += sighting.pool.names if sighting.pool else ()
+        texts = [f"{', '.join(signs)} on {named_nodes(on)}" for signs, on in where.items() if on]
+        others = dict.fromkeys(other for sighting in installed.sightings for other in sighting.others)
+        lines.append(Line(f"  - {installed.backend.name}", "; ".join([*sorted(texts), *others])))
+    lines += doubtful
+
+    # The back ends by default.
+    defaults = []
+    for kind, nothing in (
+        ("whole", "nothing here serves whole devices"),
+        ("part", "nothing here shares a device: gpu: 0.3 is refused"),
+    ):
+        serving = [installed.backend.name for installed in there if kind in installed.kinds]
+        why = f"{', '.join(serving[1:])} could, too: gpu-backend chooses" if serving[1:] else ""
+        defaults.append(Line(f"    {kind}: {serving[0]}", why) if serving else Line(f"    # {kind}: {nothing}"))
+    lines += [Line("  defaults:" if any(installed.kinds for installed in there) else "  # defaults:"), *defaults]
+
+    # The only model that there is.
+    undecided: list[str] = []
+    models: dict[str, dict[str, None]] = defaultdict(dict)
+    for installed in there:
+        for pool in installed.pools:
+            card = card_labels.recognise(pool.labels, installed.backend).card or installed.backend.card
+            models[card.model if card else ""].update(dict.fromkeys(pool.names))
+    if nameless := models.get(""):
+        fix = "write device: if all cards are of one model; else shares become no sizes, and no quota counts memory"
+        undecided.append(f"no label of {named_nodes([*nameless])} names a card that a catalogue knows: {fix}")
+    elif len(models) == 1:
+        [(model, named)] = models.items()
+        lines.append(Line(f"  device: {model}", f"by the labels of {named_nodes([*named])}"))
+
+    parameters, unclear = parameters_of(there, plugins, {*map(name_of, objects.get("RuntimeClass", ()))})
+    lines += [Line("  parameters:"), *parameters] if parameters else []
+    undecided += unclear
 
     # The provisioners of the classes of claims, each with its class.
     provisioned: dict[str, str] = {}
     for source in rulebook.sources:
         for raw in objects.get(source.classes.kind, ()) if source.classes else ():
             for name in filter(None, (fields.at(raw, *field) for field in source.provisioned)):
-                provisioned.setdefault(str(name), f"the {raw['kind']} {fields.at(raw, 'metadata', 'name')}")
-    only = there[0].backend.name if len(there) == 1 else None
+                provisioned.setdefault(str(name), f"the {raw['kind']} {name_of(raw)}")
+    if provisioned and len(there) == 1:
+        lines.append(Line("  provisioners:"))
+        lines += [Line(f"    {name}: {names[0]}", f"of {why}") for name, why in provisioned.items()]
+    else:
+        undecided += (
+            f"which back end serves claims of {why}: write provisioners: {{{name}: BACKEND}}"
+            for name, why in provisioned.items()
+        )
 
     namespaces = dict(OWN_NAMESPACES)
-    for plugin in plugins_of(objects):
+    for plugin in plugins:
         namespace = str(fields.at(plugin, "metadata", "namespace") or "default")
         namespaces.setdefault(namespace, f"{titled(plugin)} is a device plugin")
-    nodes, devices = len(objects.get("Node", ())), sum(len(pool.names) for pool in pools)
-    workloads = number(sum(1 for _ in workloads_of(objects)), "workload")
-    return Survey(
-        backends=[Line(installed.backend.name, installed.why) for installed in there],
-        doubtful=[*twins, *(Line(*doubt) for doubt in sorted(doubts.items()))],
-        whole=_first(there, "whole"),
-        part=_first(there, "part"),
-        device=device,
-        parameters=values,
-        provisioners={name: Line(only, f"of {why}") for name, why in provisioned.items() if only},
-        namespaces=[Line(*namespace) for namespace in sorted(namespaces.items())],
-        open=[
-            *unknown_card,
-            *undecided,
-            *(
-                f"which back end serves claims of {why}: write provisioners: {{{name}: BACKEND}}"
-                for name, why in ({} if only else provisioned).items()
-            ),
-            *_not_served(pools, there, rulebook),
-            *([] if any(kind in objects for kind in WORKLOADS) else [NOT_READ]),
-        ],
-        read=f"{number(nodes, 'node')}, {devices} with devices, {workloads}",
-    )
+    lines += [Line("  unknownValue: warn"), Line("  systemNamespaces:")]
+    lines += [Line(f"  - {name}", why) for name, why in sorted(namespaces.items())]
 
-
-def _told_apart(sightings: Sequence[Sighting]) -> tuple[list[Installed], list[Line]]:
-    """The back ends that are there, in order, and those that nothing tells from one of these.
-
-    Of two with the same resource on the same nodes the one for which more of the nodes speaks is there.
-    """
-    best: dict[str, list[Sighting]] = {}
-    for sighting in sightings:
-        beaten = any(
-            other.pool is sighting.pool
-            and not {*other.signs.resources}.isdisjoint(sighting.signs.resources)
-            and other.signs.on_node > sighting.signs.on_node
-            for other in sightings
-        )
-        if not beaten:
-            best.setdefault(sighting.backend.name, []).append(sighting)
-    installed = [Installed(sightings[0].backend, sightings) for sightings in best.values()]
-    firsts: dict[object, str] = {}
-    twins: list[Line] = []
-    there: list[Installed] = []
-    for candidate in sorted(installed, key=lambda backend: (-len(backend.kinds), backend.backend.name)):
-        same = tuple((sighting.pool, sighting.signs) for sighting in candidate.sightings)
-        first = firsts.setdefault(same, candidate.backend.name)
-        if first == candidate.backend.name:
-            there.append(candidate)
-        else:
-            described = f"seen by the same as {first}: {candidate.backend.description}"
-            twins.append(Line(candidate.backend.name, described))
-    return sorted(there, key=lambda candidate: candidate.rank), twins
-
-
-def _first(there: Sequence[Installed], devices: str) -> Line | None:
-    """The first that serves such requests."""
-    serving = [installed.backend.name for installed in there if devices in installed.kinds]
-    others = f"{', '.join(serving[1:])} could, too: gpu-backend chooses" if serving[1:] else ""
-    return Line(serving[0], others) if serving else None
-
-
-def _device(there: Sequence[Installed], card_labels: cards.Labels) -> tuple[Line | None, list[str]]:
-    """The only model that there is, or a sentence why none can be said."""
-    models: dict[str, dict[str, None]] = defaultdict(dict)
-    for installed in there:
-        for pool in installed.pools:
-            card = card_labels.recognise(pool.labels, installed.backend).card or installed.backend.card
-            models[card.model if card else ""].update(dict.fromkeys(pool.names))
-    if nameless := models.pop("", None):
-        fix = "write device: if all cards are of one model; else shares become no sizes, and no quota counts memory"
-        return None, [f"no label of {named_nodes([*nameless])} names a card that a catalogue knows: {fix}"]
-    if len(models) != 1:
-        return None, []
-    model, names = next(iter(models.items()))
-    return Line(model, f"by the labels of {named_nodes([*names])}"), []
-
-
-def _not_served(pools: Sequence[Pool], there: Sequence[Installed], rulebook: Rulebook) -> Iterator[str]:
-    """Nodes that are a back end's by annotations and not by labels, and resources that no back end here serves."""
+    # Nodes that are a back end's by annotations and not by labels, and resources that no back end here serves.
     for installed in there:
         for sighting in installed.sightings:
             if sighting.pool and sighting.unknown:
                 nodes, rule = named_nodes(sighting.pool.names), installed.backend.rule
-                yield (
+                undecided.append(
                     f"{nodes} of {installed.backend.name} without the label {', '.join(sighting.unknown)}, by which"
                     f" {rule} knows them: label them, or set the parameters of the rule to the label that they have"
                 )
@@ -595,68 +535,24 @@ def _not_served(pools: Sequence[Pool], there: Sequence[Installed], rulebook: Rul
         served = {name for installed in there if pool in installed.pools for name in installed.backend.owns}
         for name in pool.resources - served:
             left[name] += pool.names
-    for name, names in sorted(left.items()):
+    for name, nodes_left in sorted(left.items()):
         resource = rulebook.resources.get(name)
         owners = ", ".join(backend.name for backend in resource.known[:4]) if resource else ""
         why = f"the signs of {owners} are not all there" if resource else "looks like a GPU, and no rule knows it"
-        yield f"{name} on {named_nodes(names)} is served by nothing: {why}"
+        undecided.append(f"{name} on {named_nodes(nodes_left)} is served by nothing: {why}")
+    if workloads is None:
+        undecided.append(NOT_READ)
 
-
-# A survey as a Cluster document in YAML, with a comment on each line
-
-WIDTH: Final = 118
-
-
-def survey_text(result: Survey) -> str:
-    """The document."""
-    return "\n".join(_document(result)) + "\n"
-
-
-def _document(result: Survey) -> Iterator[str]:
-    yield f"# Written by `gpu-webhook survey`, which read {result.read}."
-    yield from (f"apiVersion: {API_VERSION}", "kind: Cluster", "metadata:", "  name: default", "spec:")
-    if not result.backends:
-        yield "  # No back end was seen: pods that ask for a GPU are refused. List those that there will be."
-    yield "  backends:" if result.backends else "  backends: []"
-    for line in result.backends:
-        yield from _commented(f"  - {line.value}", line.why)
-    for line in result.doubtful:
-        yield from _commented(f"  # - {line.value}", line.why)
-    yield "  defaults:" if result.whole or result.part else "  # defaults:"
-    for key, default, nothing in (
-        ("whole", result.whole, "nothing here serves whole devices"),
-        ("part", result.part, "nothing here shares a device: gpu: 0.3 is refused"),
-    ):
-        yield from _commented(f"    {key}: {default.value}", default.why) if default else [f"    # {key}: {nothing}"]
-    if result.device:
-        yield from _commented(f"  device: {result.device.value}", result.device.why)
-    if result.parameters:
-        yield "  parameters:"
-    for name, values in result.parameters.items():
-        yield f"    {name}:"
-        for parameter, line in values.items():
-            yield from _commented(f"      {parameter}: {json.dumps(line.value)}", line.why)
-    if result.provisioners:
-        yield "  provisioners:"
-    for name, line in result.provisioners.items():
-        yield from _commented(f"    {name}: {line.value}", line.why)
-    yield "  unknownValue: warn"
-    yield "  systemNamespaces:"
-    for line in result.namespaces:
-        yield from _commented(f"  - {line.value}", line.why)
-    if result.open:
-        yield "# Not decided:"
-    for sentence in result.open:
-        yield from textwrap.wrap(
+    # A comment stands beside its line, and goes on below it if it is long.
+    written: list[str] = []
+    for text, why in lines:
+        width = WIDTH - len(text) - len("  # ")
+        comment = textwrap.wrap(why, width, break_long_words=False, break_on_hyphens=False) if why else []
+        written.append("  # ".join([text, *comment[:1]]))
+        written += [f"{' ' * len(text)}  # {part}" for part in comment[1:]]
+    written += ["# Not decided:"] if undecided else []
+    for sentence in undecided:
+        written += textwrap.wrap(
             sentence, WIDTH, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False
         )
-
-
-def _commented(line: str, why: str) -> Iterator[str]:
-    """A line with its comment, which goes on below it if it is long."""
-    if not why:
-        yield line
-        return
-    first, *more = textwrap.wrap(why, WIDTH - len(line) - len("  # "), break_long_words=False, break_on_hyphens=False)
-    yield f"{line}  # {first}"
-    yield from (f"{' ' * len(line)}  # {part}" for part in more)
+    return Survey("\n".join(written) + "\n", names)
