@@ -8,15 +8,16 @@ something else, without a word.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
 
-from webhook.cli import explanation, untranslate
+from webhook.cli import explanation
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
-from webhook.cli.untranslate import Unread
-from webhook.core.backends import cards
+from webhook.core.backends import cards, read_back, translate
 from webhook.core.backends.translate import CannotExpressError
 from webhook.core.decision import denied
 from webhook.core.interpret import extended_resources
@@ -24,158 +25,20 @@ from webhook.core.interpret.interpret import ContainerRequest, interpret
 from webhook.core.interpret.locations import CONTAINER, NOTE, annotation, claimed
 from webhook.core.kube import fields, pod
 from webhook.core.kube.fields import field_path
-from webhook.core.kube.pod import Pod, bound_labels
+from webhook.core.kube.pod import Bounds, Pod, affinity_without, bound_labels, node_bounds, node_terms
 from webhook.core.kube.quantity import Fraction, show, show_size, shown
 from webhook.core.plan import choose, plan
 from webhook.core.plan.choose import Assignment, NodeSelection
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import unknown_devices
-from webhook.core.request import PREFIX, Devices, FieldValue, GpuRequest
+from webhook.core.request import PLACEMENTS, PREFIX, Devices, FieldValue
+from webhook.core.rules import verbs
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
+from webhook.core.rules.modes import Constant, Mode, Output
 from webhook.core.rules.rulebook import Rulebook, with_every_backend, with_only
-from webhook.core.rules.verbs import METADATA
+from webhook.core.rules.verbs import METADATA, Amount
 from webhook.core.violations import Refusal, Violation
-
-# What a pod gets otherwise of another back end: each difference is a sentence that names both sides.
-
-ALL: Final = Fraction(1)
-"""All of a device's memory."""
-
-LISTED: Final = 6
-"""How many models a warning names."""
-
-
-def between(
-    before: Sequence[Assignment], after: Sequence[Assignment], lost: Iterable[Unread], rulebook: Rulebook
-) -> Iterator[str]:
-    """What differs of what each container gets; `lost` is what its pod said and nothing says any more."""
-    there = {assignment.demand.container.name: assignment for assignment in after}
-    for assignment in before:
-        other = there.get(assignment.demand.container.name)
-        if other is not None:
-            yield from _cards(assignment, other, rulebook)
-            yield from _amounts(assignment, other)
-            # A hardware partition that becomes a share.
-            if _is_cut(assignment) and not _is_cut(other) and other.request.devices == "part":
-                src, dst = assignment.backend.name, other.backend.name
-                yield f"a share of {dst} is no hardware partition, by which {src} keeps memory and compute apart"
-    names = " and ".join(dict.fromkeys(assignment.backend.name for assignment in after))
-    yield from (f"{unread} is lost: {names} has nothing that says it" for unread in lost)
-
-
-# Cards
-
-
-def promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
-    """The models that a container gets though it names none: those of its mode, or of a back end with one kind."""
-    if served.mode.when.models:
-        return tuple(rulebook.devices[name].model for name in sorted(served.mode.when.models))
-    return (served.backend.card.model,) if served.backend.card is not None else ()
-
-
-def _cards(before: Assignment, after: Assignment, rulebook: Rulebook) -> Iterator[str]:
-    first, other = _possible(before, rulebook), _possible(after, rulebook)
-    if all(card.virtual for card in other.values()) and not all(card.virtual for card in first.values()):
-        yield f"a device of {after.backend.name} is a virtual card: it shares the compute of a card with neighbours"
-    if other.keys() <= first.keys():
-        return
-    vendors = [sorted({card.vendor for card in models.values()}) for models in (first, other)]
-    src, dst = before.backend.name, after.backend.name
-    if not set(vendors[1]) <= set(vendors[0]):
-        yield (
-            f"{dst} has cards of {_listed(vendors[1])}, {src} of {_listed(vendors[0])}: "
-            "programs for the ones may not run on the others"
-        )
-        return
-    more = {model: card for model, card in other.items() if model not in first}
-    yield f"{src} gives {_named(first)}; {dst} may give {_named(more)}"
-
-
-def _possible(served: Assignment, rulebook: Rulebook) -> Mapping[str, Card]:
-    """The cards that a container may get, by model."""
-    models = served.request.models or promised(served, rulebook)
-    named = [rulebook.devices[model.lower()] for model in models]
-    named += choose.taken_for(served.request.models, [served.mode], rulebook)
-    able = named or cards.card_served(served.backend, rulebook)
-    return {card.model: card for card in able if served.request.profile in {None, *card.profiles}}
-
-
-def _named(models: Mapping[str, Card]) -> str:
-    if len(models) > LISTED:
-        return f"{len(models)} models, as {next(iter(models))}"
-    return _listed([f"{name} ({show_size(card.memory)})" for name, card in models.items()])
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - LISTED
-    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-# Amounts and isolation
-
-
-def _amounts(before: Assignment, after: Assignment) -> Iterator[str]:
-    """Compute that was open and is limited, and a number of devices that nobody rounded."""
-    if before.demand.request is not None:
-        return
-    both = "share" in after.mode.verbs and before.request.cores is not None
-    if both and before.request.cores != 100 * (before.request.memory_share or 0):
-        yield f"{after.backend.name} gives one part of memory and compute: the larger of both"
-    written = {output.what for name, output in after.mode.amounts.items() if name in after.amounts}
-    limited = "share" in after.mode.verbs or "cores" in written or after.request.profile is not None
-    if before.request.devices == "part" and before.request.cores is None and limited:
-        limit = f": to {show(after.request.cores)}%" if after.request.cores is not None else ""
-        yield f"{before.backend.name} does not limit compute here, and {after.backend.name} does{limit}"
-
-
-def _is_cut(served: Assignment) -> bool:
-    """Whether a container has a hardware partition."""
-    kinds = served.backend.sharing - {"exclusive"}
-    return served.mode.when.devices == "profile" or (served.request.devices == "part" and kinds == {"partitioned"})
-
-
-# What stays on the pod, and what both systems have
-
-
-def has_as_well(unread: Unread, before: Sequence[Assignment], rulebook: Rulebook) -> bool:
-    """Whether the other back end reads the same annotation or label in the same way."""
-    if any(untranslate.constrains(unread.key, target) for target in rulebook.enabled):
-        return True
-    lines = [mode.outputs.annotations.get(unread.key) for target in rulebook.enabled for mode in target.modes]
-    without = not any(assignment.request.models for assignment in before)
-    return without and any(line is not None and untranslate.is_about_models(line) for line in lines)
-
-
-def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Iterator[str]:
-    """What stays on the pod and only other back ends read: keys of annotations, labels and node labels."""
-    own = _keys(assignment.backend for assignment in planned)
-    others: Mapping[str, Sequence[str]] | None = rulebook.cache.get(left)
-    if others is None:  # made once for each rulebook
-        others = rulebook.cache[left] = _keys(rulebook.backends.values())
-    for section, _ in METADATA:
-        for key, value in getattr(after, section).items():
-            if key in others and key not in own:
-                readers = _listed(others[key])
-                stays = f"{shown(str(value))} stays, which only {readers} reads"
-                yield f"{field_path(('metadata', section, key))}: {stays}"
-    for key in bound_labels(after):
-        if key in others and key not in own:
-            yield f"the pod still selects nodes by {key}, as {_listed(others[key])} does"
-
-
-def _keys(backends: Iterable[Backend]) -> Mapping[str, Sequence[str]]:
-    """The annotations, labels and node labels that rules write, each with the back ends that do."""
-    keys: dict[str, dict[str, Any]] = {}
-    for backend in backends:
-        for mode in backend.modes:
-            outputs = mode.outputs
-            for key in (*outputs.annotations, *outputs.labels, *outputs.node_affinity):
-                keys.setdefault(key, {})[backend.name] = None
-    return {key: [*names] for key, names in keys.items()}
-
-
-# A pod of one GPU system, rewritten for another: understood by the rule of the one, translated by that of the other.
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,52 +51,67 @@ class Conversion:
     def of(self, understood: Explanation, setting: Setting = NOWHERE) -> Explanation:
         """The pod of an explanation, rewritten."""
         # Its request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
-        codes = [
-            violation.code
-            for violation in understood.decision.violations
-            if not violation.code.startswith(("GPU1", "GPU5"))
-        ]
+        violations = understood.decision.violations
+        unclear = any(not violation.code.startswith(("GPU1", "GPU5")) for violation in violations)
         planned = understood.planned
-        if codes or planned is None or not planned.assignments:
+        if unclear or planned is None or not planned.assignments:
             return understood
-        workload_pod = pod.read(understood.before)
         try:
-            read = [_completed(assignment, workload_pod, self.known) for assignment in planned.assignments]
-            return self._rewritten(
-                understood, replace(planned, assignments=[completed.served for completed in read]), read, setting
-            )
+            return self._rewritten(understood, planned, setting)
         except Refusal as refusal:
             return replace(understood, decision=denied(refusal.violations), after=understood.before, planned=None)
 
-    def _rewritten(
-        self, understood: Explanation, was: Plan, read: Sequence[untranslate.Completed], setting: Setting
-    ) -> Explanation:
-        workload_pod = pod.read(understood.before)
+    def _rewritten(self, understood: Explanation, planned: Plan, setting: Setting) -> Explanation:
+        workload_pod, wanted = pod.read(understood.before), self.wanted
+        read = [_completed(assignment, workload_pod, self.known) for assignment in planned.assignments]
+        was = replace(planned, assignments=[completed.served for completed in read])
         unread = [word for completed in read for word in completed.unread]
-        kept = [word for word in unread if has_as_well(word, was.assignments, self.wanted)]
-        neutral = _neutral(workload_pod, was.assignments, kept, self.wanted)
+        kept = [word for word in unread if has_as_well(word, was.assignments, wanted)]
+        neutral = _neutral(workload_pod, was.assignments, kept, wanted)
         bare = pod.read(neutral, understood.namespace)
-        planned = _planned(bare, was.assignments, self.wanted)
+
+        # The plan with the cards that the first back end gives; with any, if the other cannot select these.
+        plans = []
+        assignments = {assignment.demand.container.name: assignment for assignment in was.assignments}
+        for same_cards in (True, False):
+            interpretation = interpret(bare, wanted)
+            interpretation.asked = [
+                _carried(request, assignments.get(request.container.name), wanted, same_cards=same_cards)
+                for request in interpretation.asked
+            ]
+            plans.append(plan.make(bare, wanted, interpretation=interpretation))
+            if not plans[0].violations or any(violation.code != "GPU303" for violation in plans[0].violations):
+                break
+        planned = plans[0] if plans[-1].violations else plans[-1]
         before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)
-        violations = list(unknown_devices.violations(unknown_devices.find(bare, self.wanted), bare))
-        if violations or planned.violations:
-            refused = denied(violations or planned.violations, planned.warnings)
-            return explanation.with_candidates(replace(before, decision=refused), self.wanted)
-        lost = [word for word in unread if word not in kept]
-        warnings = [*planned.warnings, *(note for completed in read for note in completed.notes)]
-        warnings += [*between(was.assignments, planned.assignments, lost, self.wanted)]
+        violations = list(unknown_devices.violations(unknown_devices.find(bare, wanted), bare)) or planned.violations
+        if violations:
+            refused = replace(before, decision=denied(violations, planned.warnings))
+            return explanation.with_candidates(refused, wanted)
+
+        # Without the notes of a translation, unless its own annotations ask in shorthand.
         operations = fields.to_patch(planned.edits, neutral)
-        after = _without_notes(fields.applied(operations, neutral))
-        judged = explanation.explain_pod(understood.title, after, understood.namespace, self.wanted, setting)
-        warnings += [
-            *left(pod.read(after), planned.assignments, self.wanted),
+        after = fields.applied(operations, neutral)
+        metadata, annotations = after.get("metadata") or {}, fields.mapping(after, "metadata", "annotations")
+        notes = {NOTE, CONTAINER}
+        if not any(PREFIX in key and key not in notes for key in annotations):
+            others = {key: value for key, value in annotations.items() if key not in notes}
+            after = {**after, "metadata": _with(metadata, "annotations", others)}
+
+        judged = explanation.explain_pod(understood.title, after, understood.namespace, wanted, setting)
+        lost = [word for word in unread if word not in kept]
+        warnings = [
+            *planned.warnings,
+            *(note for completed in read for note in completed.notes),
+            *differences(was.assignments, planned.assignments, lost, wanted),
+            *left(pod.read(after), planned.assignments, wanted),
             *judged.decision.warnings,
         ]
         decision = judged.decision._replace(warnings=list(dict.fromkeys(warnings)))
         if decision.allowed:
             decision = decision._replace(patch=operations, backends=planned.backends)
             before = replace(before, after=after, charges=judged.charges)
-        return explanation.with_candidates(replace(before, decision=decision), self.wanted)
+        return explanation.with_candidates(replace(before, decision=decision), wanted)
 
 
 def convert(
@@ -247,122 +125,35 @@ def convert(
 
     Without `source` all back ends are asked, those of the cluster first. Raises KeyError for unknown names.
     """
-    source_rulebook = with_every_backend(rulebook) if source is None else with_only(source, rulebook)
-    conversion = Conversion(source_rulebook, replace(with_only(target, rulebook), tenancy=rulebook.tenancy))
-    return [
-        conversion.of(understood, setting) for understood in explanation.explain(document, source_rulebook, setting)
-    ]
+    known = with_every_backend(rulebook) if source is None else with_only(source, rulebook)
+    conversion = Conversion(known, replace(with_only(target, rulebook), tenancy=rulebook.tenancy))
+    return [conversion.of(understood, setting) for understood in explanation.explain(document, known, setting)]
 
 
-# What the pod asks
-
-
-def _completed(served: Assignment, pod: Pod, rulebook: Rulebook) -> untranslate.Completed:
-    """What a container asks, with all that its pod says; a device is what it is on the nodes that the pod selects."""
-    if served.demand.request is not None:
-        return untranslate.Completed(served, list(untranslate.own(served.backend, pod)))
-    try:
-        # Each back end to whose nodes the pod is bound, where a device is a part of one.
-        reach = NodeSelection(pod, rulebook)
-        for candidate in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
-            if isinstance(candidate, Assignment):
-                with suppress(CannotExpressError):
-                    completed = untranslate.complete(candidate, pod, rulebook)
-                    if completed.served.request.devices != "whole" and reach.binds_to(completed.served):
-                        return completed
-        return untranslate.complete(served, pod, rulebook)
-    except CannotExpressError as reason:
-        path = extended_resources.where(served.demand.container, next(iter(served.demand.extended.amounts)))
-        violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix)
-        raise Refusal(replace(violation, rule=served.backend.rule)) from reason
-
-
-def _carried(served: Assignment, rulebook: Rulebook) -> GpuRequest:
-    """What a container asks, in neutral form. Where compute alone is limited, all of the memory is asked.
-
-    A partition of the same name on another card is another one, so it is asked of the first back end's card.
-    """
-    request = served.demand.request or served.request
-    if served.demand.request is None and request.devices == "part":
-        sized = request.memory is not None or request.memory_share is not None
-        request = request if sized else replace(request, memory_share=ALL)
-    if request.profile is not None and not request.models:
-        request = replace(request, models=_promised(served, rulebook))
-    return replace(request, annotations=frozenset())
-
-
-def _promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
-    """The models that the first back end gives without a word, which have to be asked of another."""
-    own = served.backend.name in rulebook.orders["whole"]
-    return () if own else promised(served, rulebook)
-
-
-# The pod without its first system, and with the other
-
-
-def _neutral(pod: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rulebook: Rulebook) -> dict[str, Any]:
-    """The pod without anything of the system it is for but what it asked in shorthand, and what is kept."""
-    bare = untranslate.bare(pod, served)
-    metadata = dict(bare.get("metadata") or {})
-    named = tuple(prefix for source in rulebook.sources for prefix in source.prefixes)
-    owners = [assignment.backend for assignment in served]
-    staying = {unread.key for unread in kept}
-    for section in ("annotations", "labels"):
-        entries = {
-            key: value
-            for key, value in (metadata.get(section) or {}).items()
-            # What names the system that served the pod so far, notes what it did, or is a constraint of it.
-            if not key.startswith((annotation("gpu-backend", ""), claimed(""), *named))
-            and key not in {NOTE, CONTAINER, "gpu-backend", PREFIX + "backend"}
-            and not any(untranslate.constrains(key, owner) for owner in owners)
-        }
-        entries |= {key: value for key, value in getattr(pod, section).items() if key in staying}
-        if all(assignment.request.claim is None for assignment in served):
-            # Labels or annotations without the words for claims, which ask in resources by now.
-            own = annotation("gpu-claim", "")
-            entries = {
-                k: v for k, v in entries.items() if k not in {"gpu-claim", PREFIX + "claim"} and not k.startswith(own)
-            }
-        metadata = untranslate.with_value(metadata, section, entries) if section in metadata else metadata
-    return {**bare, "metadata": metadata}
-
-
-def _planned(bare: Pod, served: Sequence[Assignment], rulebook: Rulebook) -> Plan:
-    """The plan with the cards that the first back end gives; with any, if the other cannot select these."""
-    assignments = {assignment.demand.container.name: assignment for assignment in served}
-    plans = []
-    for same_cards in (True, False):
-        interpretation = interpret(bare, rulebook)
-        interpretation.asked = [
-            _asking(request, assignments.get(request.container.name), rulebook, same_cards=same_cards)
-            for request in interpretation.asked
-        ]
-        plans.append(plan.make(bare, rulebook, interpretation=interpretation))
-        violations = plans[0].violations
-        if not violations or any(violation.code != "GPU303" for violation in violations):
-            break
-    return plans[0] if plans[-1].violations else plans[-1]
-
-
-def _asking(
+def _carried(
     bare: ContainerRequest, served: Assignment | None, rulebook: Rulebook, *, same_cards: bool
 ) -> ContainerRequest:
     """What a container asks of the other back end: the shorthand that it still has, or what it asked of the first."""
     if served is None:
         return bare
-    request = _carried(served, rulebook)
+    request = served.demand.request or served.request
+    sized = request.memory is not None or request.memory_share is not None
+    if served.demand.request is None and request.devices == "part" and not sized:
+        request = replace(request, memory_share=ALL)  # compute alone is limited
+
+    # The models that the first back end gives without a word have to be asked of another. A partition of the same
+    # name on another card is another one, so it is asked of the first back end's card.
+    of_card = request.profile is not None or (same_cards and bare.request is None)
+    if of_card and not request.models and served.backend.name not in rulebook.orders["whole"]:
+        request = replace(request, models=promised(served, rulebook))
     if bare.request is not None:
-        shorthand = replace(bare.request, models=request.models)
-        return replace(bare, request=shorthand)
-    if same_cards and not request.models:
-        request = replace(request, models=_promised(served, rulebook))
-    stated = {**bare.stated, **_stated(request, served.demand)}
-    request = replace(request, annotations=bare.annotations, stated=stated)
-    return replace(bare, request=request, stated=stated, persist={})
+        return replace(bare, request=replace(bare.request, models=request.models))
 
-
-def _stated(request: GpuRequest, container_request: ContainerRequest) -> Mapping[str, FieldValue]:
-    """Where each part of a request is written: in the first resource that the container has."""
+    # Each part of the request is written in the first resource that the container has.
+    path, text = "spec.containers", str(request)
+    for name in [*served.demand.extended.amounts][:1]:
+        path = extended_resources.where(served.demand.container, name)
+        text = served.demand.extended.texts[name]
     values = {
         "gpu": Devices(request.count, request.share),
         "gpu-memory": request.memory,
@@ -371,21 +162,469 @@ def _stated(request: GpuRequest, container_request: ContainerRequest) -> Mapping
         "gpu-model": request.models or None,
         "gpu-placement": request.placement,
     }
-    first = next(iter(container_request.extended.amounts), None)
-    path, text = "spec.containers", str(request)
-    if first is not None:
-        path, text = (
-            extended_resources.where(container_request.container, first),
-            container_request.extended.texts[first],
+    present = {key: FieldValue(value, path, text) for key, value in values.items() if value is not None}
+    stated = {**bare.stated, **present}
+    request = replace(request, annotations=bare.annotations, stated=stated)
+    return replace(bare, request=request, stated=stated, persist={})
+
+
+# What a pod gets otherwise of another back end: each difference is a sentence that names both sides.
+
+ALL: Final = Fraction(1)
+"""All of a device's memory."""
+
+LISTED: Final = 6
+"""How many models a warning names."""
+
+
+def differences(
+    before: Sequence[Assignment], after: Sequence[Assignment], lost: Iterable[Unread], rulebook: Rulebook
+) -> Iterator[str]:
+    """What differs of what each container gets; `lost` is what its pod said and nothing says any more."""
+
+    def named(models: Mapping[str, Card]) -> str:
+        if len(models) > LISTED:
+            return f"{len(models)} models, as {next(iter(models))}"
+        return _listed([f"{name} ({show_size(card.memory)})" for name, card in models.items()])
+
+    there = {assignment.demand.container.name: assignment for assignment in after}
+    for first in before:
+        other = there.get(first.demand.container.name)
+        if other is None:
+            continue
+        src, dst = first.backend.name, other.backend.name
+
+        # Cards.
+        had, has = _possible(first, rulebook), _possible(other, rulebook)
+        if all(card.virtual for card in has.values()) and not all(card.virtual for card in had.values()):
+            yield f"a device of {dst} is a virtual card: it shares the compute of a card with neighbours"
+        vendors, others = ({card.vendor for card in models.values()} for models in (had, has))
+        more = {model: card for model, card in has.items() if model not in had}
+        if not others <= vendors:
+            yield (
+                f"{dst} has cards of {_listed(sorted(others))}, {src} of {_listed(sorted(vendors))}: "
+                "programs for the ones may not run on the others"
+            )
+        elif more:
+            yield f"{src} gives {named(had)}; {dst} may give {named(more)}"
+
+        # Compute that was open and is limited, and a number of devices that nobody rounded.
+        request = first.request
+        if first.demand.request is None:
+            shares = "share" in other.mode.verbs
+            if shares and request.cores is not None and request.cores != 100 * (request.memory_share or 0):
+                yield f"{dst} gives one part of memory and compute: the larger of both"
+            written = {output.what for name, output in other.mode.amounts.items() if name in other.amounts}
+            limited = shares or "cores" in written or other.request.profile is not None
+            if request.devices == "part" and request.cores is None and limited:
+                limit = f": to {show(other.request.cores)}%" if other.request.cores is not None else ""
+                yield f"{src} does not limit compute here, and {dst} does{limit}"
+
+        # A hardware partition that becomes a share.
+        was_cut, is_cut = (
+            served.mode.when.devices == "profile"
+            or (served.request.devices == "part" and served.backend.sharing - {"exclusive"} == {"partitioned"})
+            for served in (first, other)
         )
-    return {key: FieldValue(value, path, text) for key, value in values.items() if value is not None}
+        if was_cut and not is_cut and other.request.devices == "part":
+            yield f"a share of {dst} is no hardware partition, by which {src} keeps memory and compute apart"
+    names = " and ".join(dict.fromkeys(assignment.backend.name for assignment in after))
+    yield from (f"{unread} is lost: {names} has nothing that says it" for unread in lost)
 
 
-def _without_notes(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The pod without the notes of a translation, unless its own annotations ask in shorthand."""
-    metadata = raw.get("metadata") or {}
-    present = metadata.get("annotations") or {}
-    notes = {NOTE, CONTAINER}
-    own = any(PREFIX in key and key not in notes for key in present)
-    kept = {key: value for key, value in present.items() if own or key not in notes}
-    return {**raw, "metadata": untranslate.with_value(metadata, "annotations", kept)}
+def promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
+    """The models that a container gets though it names none: those of its mode, or of a back end with one kind."""
+    if served.mode.when.models:
+        return tuple(rulebook.devices[name].model for name in sorted(served.mode.when.models))
+    return (served.backend.card.model,) if served.backend.card is not None else ()
+
+
+def _possible(served: Assignment, rulebook: Rulebook) -> Mapping[str, Card]:
+    """The cards that a container may get, by model."""
+    models = served.request.models or promised(served, rulebook)
+    named = [rulebook.devices[model.lower()] for model in models]
+    named += choose.taken_for(served.request.models, [served.mode], rulebook)
+    able = named or cards.card_served(served.backend, rulebook)
+    return {card.model: card for card in able if served.request.profile in {None, *card.profiles}}
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def has_as_well(unread: Unread, before: Sequence[Assignment], rulebook: Rulebook) -> bool:
+    """Whether the other back end reads the same annotation or label in the same way."""
+    if any(constrains(unread.key, target) for target in rulebook.enabled):
+        return True
+    lines = [mode.outputs.annotations.get(unread.key) for target in rulebook.enabled for mode in target.modes]
+    without = not any(assignment.request.models for assignment in before)
+    return without and any(line is not None and is_about_models(line) for line in lines)
+
+
+def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Iterator[str]:
+    """What stays on the pod and only other back ends read: keys of annotations, labels and node labels."""
+
+    def written(backends: Iterable[Backend]) -> Mapping[str, Sequence[str]]:
+        keys: dict[str, dict[str, None]] = {}
+        for backend in backends:
+            for mode in backend.modes:
+                outputs = mode.outputs
+                for key in (*outputs.annotations, *outputs.labels, *outputs.node_affinity):
+                    keys.setdefault(key, {})[backend.name] = None
+        return {key: [*names] for key, names in keys.items()}
+
+    own = written(assignment.backend for assignment in planned)
+    others: Mapping[str, Sequence[str]] | None = rulebook.cache.get(left)
+    if others is None:  # made once for each rulebook
+        others = rulebook.cache[left] = written(rulebook.backends.values())
+    for section, _ in METADATA:
+        for key, value in getattr(after, section).items():
+            if key in others and key not in own:
+                stays = f"{shown(str(value))} stays, which only {_listed(others[key])} reads"
+                yield f"{field_path(('metadata', section, key))}: {stays}"
+    for key in bound_labels(after):
+        if key in others and key not in own:
+            yield f"the pod still selects nodes by {key}, as {_listed(others[key])} does"
+
+
+# What a pod's annotations, labels and node selection say of its devices: the inverse of `text`. A line of a rule
+# writes the models, the partition, the size or the placement that a request asks for. The same line, read in reverse,
+# completes a request that was read from resources: one device of a node that is cut into partitions is a partition,
+# and a list of product names is a list of models.
+
+ABOUT_MODELS: Final = frozenset({"product", "model", "lookalikes"})
+HOLE: Final = re.compile(r"\\\{([a-z]+)\\\}")
+SELECTING: Final = frozenset({"In", "DoesNotExist"})
+"""Operators of node affinity by which a rule selects nodes."""
+
+
+class Unread(NamedTuple):
+    """What a pod says of its devices and no request can say: the key, where it stands, and how it reads."""
+
+    where: str
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
+
+
+class Completed(NamedTuple):
+    """A container's request with all that its pod says of its devices.
+
+    `unread` is what a request cannot say, and `notes` are sentences about what it says more narrowly.
+    """
+
+    served: Assignment
+    unread: Sequence[Unread] = ()
+    notes: Sequence[str] = ()
+
+
+def _completed(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
+    """What a container asks, with all that its pod says; a device is what it is on the nodes that the pod selects."""
+    if served.demand.request is not None:
+        return Completed(served, list(own(served.backend, pod)))
+    try:
+        # Each back end to whose nodes the pod is bound, where a device is a part of one.
+        reach = NodeSelection(pod, rulebook)
+        for candidate in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
+            if isinstance(candidate, Assignment):
+                with suppress(CannotExpressError):
+                    completed = complete(candidate, pod, rulebook)
+                    if completed.served.request.devices != "whole" and reach.binds_to(completed.served):
+                        return completed
+        return complete(served, pod, rulebook)
+    except CannotExpressError as reason:
+        path = extended_resources.where(served.demand.container, next(iter(served.demand.extended.amounts)))
+        violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix)
+        raise Refusal(replace(violation, rule=served.backend.rule)) from reason
+
+
+def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
+    """Complete a request that was read from resources by what the rest of the pod says of the devices.
+
+    Raises CannotExpressError if the pod is not on the back end's nodes, or nothing says which partition it gets.
+    """
+    bounds, backend, native = node_bounds(pod), served.backend, served.demand.extended.amounts
+
+    # Of modes that only labels and annotations tell apart, that whose constant ones the pod does not contradict.
+    def is_marked(mode: Mode) -> bool:
+        return all(
+            output.value == value
+            for _, _, output, value in _lines(mode, pod)
+            if isinstance(output, Constant) and not output.words
+        )
+
+    if not is_marked(served.mode):
+        alike = [mode for mode in backend.modes if mode.when.devices == served.mode.when.devices]
+        modes = [mode for mode in alike if native.keys() <= mode.amounts.keys() and is_marked(mode)]
+        served = replace(served, mode=modes[0]) if modes else served
+    served = _by_nodes(served, bounds)
+    reach = NodeSelection(pod, rulebook)
+    if not reach.allows(served):
+        nodes = " and ".join(map(str, reach.pool(served)))
+        message = f"a device of {backend.name} is on nodes {nodes}, and the pod selects others"
+        fix = "set the parameters of the rule in the Cluster document as those nodes are, or name another back end"
+        raise CannotExpressError("GPU405", message, fix)
+
+    # The lines that select models, then those that exclude some, each with the names that the pod has there.
+    about: list[tuple[str, str, Output, Sequence[str]]] = []
+    for where, key, output, value in _lines(served.mode, pod):
+        if value is not None and not output.is_number:
+            about.append((where, key, output, [part.strip() for part in str(value).split(",")]))
+    for key, output in served.mode.outputs.node_affinity.items():
+        if bounds.get(key):
+            about.append(("the node label", key, output, sorted(bounds[key])))
+    about = [line for line in about if is_about_models(line[2])]
+
+    # The cards that every one of them allows, None for any.
+    unread: list[Unread] = []
+    notes: list[str] = []
+    allowed: Sequence[Card] | None = None
+    for where, key, output, parts in sorted(about, key=lambda line: "lookalikes" in line[2].words):
+        meant = {part: _meant(output, part, backend, rulebook) for part in parts}
+        unknown = [part for part, among in meant.items() if not among]
+        excludes = "lookalikes" in output.words
+        if unknown or (excludes and allowed is None):
+            unread.append(Unread(where, key, shown(", ".join(unknown or parts))))
+        every = {card.model: card for among in meant.values() for card in among}
+        if excludes:
+            allowed = None if allowed is None else [card for card in allowed if card not in every.values()]
+            continue
+        able: dict[str, Card] = {}
+        for part, among in meant.items():
+            # Of the cards whose names hold the part, those that are called so; all of them if none is.
+            called = [card for card in cards.read_model(part, rulebook) if card in among]
+            able |= {card.model: card for card in called or among}
+        if more := len(every) - len(able):
+            others = f"{more} other models whose names hold a part of it are left out"
+            notes.append(f"{where} is read as {', '.join(able)}; {others}")
+        allowed = [card for card in able.values() if allowed is None or card in allowed]
+
+    models = served.request.models or tuple(card.model for card in allowed or ())
+    card = served.card
+    if len(models) == 1:
+        card = rulebook.devices[models[0].lower()]
+        if card is not served.card and any(mode.when.models for mode in backend.modes):  # cards differ in their modes
+            on_card = cards.for_card(backend, card)
+            request, mode = read_back.understand(native, on_card, served.demand.annotations, (card.model,))
+            served = replace(served, request=request, mode=mode)
+
+    # The placement that an annotation asks for.
+    placement = served.request.placement
+    for key, output in served.mode.outputs.annotations.items():
+        if placement is None and isinstance(output, Amount) and output.what == "placement":
+            asked = (name for name in PLACEMENTS if pod.annotations.get(key) in output.values.get(name, (name,)))
+            placement = next(asked, None)
+    request = replace(served.request, models=models, placement=placement)
+    if card is not None and served.mode.when.devices == "profile" and request.devices == "part":
+        request = translate.cut_partition(request, card, backend)
+    served = replace(served, request=request, card=card)
+
+    # What the pod says in a line of the rule that the rule would not say for this request.
+    for where, key, output, value in _lines(served.mode, pod):
+        computed = output.words and not output.is_number and not is_about_models(output)
+        if computed and choose.rule_text(output, served, rulebook) != value:
+            unread.append(Unread(where, key, shown(str(value))))
+    unread += own(backend, pod)
+    # Expressions on the rule's node labels that do not select a value.
+    for term in node_terms(pod):
+        for expression in term.get("matchExpressions") or ():
+            key, operator = str(expression.get("key")), str(expression.get("operator"))
+            if key in served.mode.outputs.node_affinity and operator not in SELECTING:
+                values = shown(", ".join(expression.get("values") or ()))
+                unread.append(Unread("", key, f"the node affinity {key} {operator} {values}"))
+    return Completed(served, unread, notes)
+
+
+def _lines(mode: Mode, pod: Pod) -> Iterator[tuple[str, str, Output, Any]]:
+    """The lines of a rule for labels and annotations that the pod has: the field path, the key, and the value."""
+    for section, _ in METADATA:
+        present = getattr(pod, section)
+        for key, output in getattr(mode.outputs, section).items():
+            if key in present:
+                yield field_path(("metadata", section, key)), key, output, present[key]
+
+
+def _by_nodes(served: Assignment, bounds: Bounds) -> Assignment:
+    """The request with the partition or the size that all nodes have which the pod selects.
+
+    Of several sizes the least is sure.
+    """
+    if served.request.devices != "whole":
+        return served
+    backend = served.backend
+    spellings = {name.replace("+", ".").lower(): name for name in backend.profiles}
+    spellings |= {cards.as_label(name).lower(): name for name in backend.profiles}
+    for mode in backend.modes:
+        if not served.demand.extended.amounts.keys() <= mode.amounts.keys():
+            continue
+        told: dict[str, Any] = {}
+        for key, output in mode.node_numbers.items():
+            values = [int(value) for value in bounds.get(key, ()) if value.isdecimal() and int(value)]
+            if values and isinstance(output, Amount):
+                told |= translate.as_fields(output, min(values), served.request.count)
+        lines = {
+            key: line for key, line in mode.outputs.node_affinity.items() if "profile" in line.words and key in bounds
+        }
+        profiles = {
+            spellings[spelling]
+            for key, line in lines.items()
+            for template in (line.texts if isinstance(line, Constant) else ())
+            for value in bounds[key]
+            if (spelling := _filling(template, value).get("profile", "").lower()) in spellings
+        }
+        if len(profiles) > 1:
+            message = f"a device on the nodes that the pod selects is any of {', '.join(sorted(profiles))}"
+            raise CannotExpressError("GPU405", message, f"select nodes with one of them by {' and '.join(lines)}")
+        if profiles:
+            told["profile"] = profiles.pop()
+        if told:
+            return replace(served, mode=mode, request=replace(served.request, **told))
+    if served.mode.when.devices == "profile":
+        keys = " or ".join(key for key, output in served.mode.pool.items() if "profile" in output.words)
+        message = f"which partition a device of {backend.name} is says the node label {keys}"
+        raise CannotExpressError("GPU405", f"{message}, and the pod does not select it", f"select nodes by {keys}")
+    return served
+
+
+def _filling(template: str, value: str) -> Mapping[str, str]:
+    """What fills the holes of a text so that it becomes the value; nothing if it is no such text."""
+    match = re.fullmatch(HOLE.sub(r"(?P<\1>.+)", re.escape(template)), value, re.IGNORECASE)
+    return match.groupdict() if match else {}
+
+
+def is_about_models(output: Output) -> bool:
+    """Whether a line of a rule says which models a pod may get."""
+    return not ABOUT_MODELS.isdisjoint(output.words)
+
+
+def _meant(output: Output, text: str, backend: Backend, rulebook: Rulebook) -> Sequence[Card]:
+    """The cards that one name means to the system; where it looks for parts of names, all that have it."""
+    part, able = text.lower(), cards.card_served(backend, rulebook)
+    if isinstance(output, Amount) and (output.substring or output.what == "lookalikes"):
+        # Systems that look for a part of a name look at a product, perhaps after its vendor.
+        names = {card.model: [f"{card.vendor}-{name}".lower() for name in (*card.names, card.model)] for card in able}
+        return [card for card in able if part and any(part in name for name in names[card.model])]
+    return [
+        card
+        for card in able
+        if any(written.lower() == part or _filling(written, part) for written in cards.texts(output, card))
+    ]
+
+
+def own(backend: Backend, pod: Pod) -> Iterator[Unread]:
+    """The annotations and labels that are constraints of a back end."""
+    for section, _ in METADATA:
+        for key, value in getattr(pod, section).items():
+            if constrains(key, backend):
+                yield Unread(field_path(("metadata", section, key)), key, shown(str(value)))
+
+
+def constrains(key: str, backend: Backend) -> bool:
+    """Whether an annotation or a label narrows in the back end's own way which devices a pod may get."""
+    return any(fnmatchcase(key, pattern) for pattern in backend.constraints)
+
+
+# A pod without what its back end needed: the inverse of `plan` and `inject`, as far as rules tell.
+
+
+def _neutral(pod: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rulebook: Rulebook) -> dict[str, Any]:
+    """The pod without anything of the system it is for but what it asked in shorthand, and what is `kept`.
+
+    Mappings and lists that are empty without it go as well.
+    """
+    modes = [assignment.mode for assignment in served]
+    injected = [assignment.backend.inject for assignment in served]
+
+    # The annotations and labels: not those that a rule or the back end's scheduler wrote, that name the system which
+    # served the pod so far, note what it did, or are a constraint of it; nor the words for claims if all of them ask
+    # in resources by now.
+    named = tuple(prefix for source in rulebook.sources for prefix in source.prefixes)
+    prefixes: tuple[str, ...] = (annotation("gpu-backend", ""), claimed(""), *named)
+    words, staying = {NOTE, CONTAINER, "gpu-backend", PREFIX + "backend"}, {unread.key for unread in kept}
+    companions = [mode.companions for mode in modes if mode.companions is not None]
+    claim_words: set[str] = set()
+    if all(assignment.request.claim is None for assignment in served):
+        claim_words = {"gpu-claim", PREFIX + "claim"}
+    metadata = dict(pod.raw.get("metadata") or {})
+    for section in ("annotations", "labels"):
+        written = [
+            {
+                key.replace(verbs.CONTAINER, assignment.demand.container.name): output
+                for key, output in outputs.items()
+            }
+            for assignment in served
+            for outputs in [getattr(assignment.mode.outputs, section)]
+        ]
+        entries = {}
+        for key, value in (metadata.get(section) or {}).items():
+            by_system = (
+                any(key in outputs and outputs[key].wrote(value) for outputs in written)
+                or any(companion.reserves(key) for companion in companions)
+                or key.startswith(prefixes)
+                or key in words
+                or any(constrains(key, assignment.backend) for assignment in served)
+            )
+            about_claims = claim_words and (key in claim_words or key.startswith(annotation("gpu-claim", "")))
+            if (key in staying or not by_system) and not about_claims:
+                entries[key] = value
+        metadata = _with(metadata, section, entries)
+
+    # The fields of the spec that something is injected into; a name is the author's unless a rule writes it.
+    spec = dict(pod.spec)
+    writers = {
+        "schedulerName": [injection.scheduler for injection in injected],
+        "runtimeClassName": [injection.runtime_class for injection in injected],
+    }
+    for key, constants in writers.items():
+        if any(constant and constant.value == spec.get(key) for constant in constants):
+            spec = _with(spec, key, None)
+    tolerations = [dict(toleration) for injection in injected for toleration, _ in injection.tolerations]
+    node_labels = {key for mode in modes for key in mode.outputs.node_affinity}
+    claims = {
+        name
+        for assignment in served
+        if assignment.mode.claims
+        for name in plan.claim_names(assignment.demand.container)
+    }
+    without = {
+        "tolerations": [toleration for toleration in spec.get("tolerations") or () if toleration not in tolerations],
+        "nodeSelector": {k: v for k, v in (spec.get("nodeSelector") or {}).items() if k not in node_labels},
+        "affinity": affinity_without(pod, node_labels) if spec.get("affinity") else None,
+        "resourceClaims": [claim for claim in spec.get("resourceClaims") or () if claim.get("name") not in claims],
+    }
+    for key, rest in without.items():
+        spec = _with(spec, key, rest)
+
+    # The resources, claims and variables of each container.
+    for container in pod.containers:
+        listed, index = str(container.path[1]), container.path[2]
+        here = [assignment for assignment in served if assignment.demand.container.path == container.path]
+        raw = dict(spec[listed][index])
+        resources = dict(raw.get("resources") or {})
+        owned = {name for assignment in here for name in assignment.backend.owns}
+        for kind in ("limits", "requests"):
+            amounts = {name: value for name, value in (resources.get(kind) or {}).items() if name not in owned}
+            resources = _with(resources, kind, amounts)
+        names = set(plan.claim_names(container)) if any(assignment.mode.claims for assignment in here) else set()
+        others = [claim for claim in resources.get("claims") or () if claim.get("name") not in names]
+        raw = _with(raw, "resources", _with(resources, "claims", others))
+        env_of_rules = [assignment.mode.outputs.env for assignment in here]
+        env = [
+            variable
+            for variable in raw.get("env") or ()
+            if not any(
+                (name := variable.get("name")) in outputs and outputs[name].wrote(variable.get("value"))
+                for outputs in env_of_rules
+            )
+        ]
+        raw = _with(raw, "env", env)
+        spec[listed] = [raw if at == index else other for at, other in enumerate(spec[listed])]
+    return {**pod.raw, "metadata": metadata, "spec": spec}
+
+
+def _with(holder: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """The mapping with the value, or without the key if the value is empty; the order of keys stays."""
+    return {name: value if name == key else entry for name, entry in holder.items() if name != key or value}
