@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import yaml
 
 from webhook.cli import convert, explanation, options, policy_advice, snapshot
-from webhook.cli.explanation import NOWHERE, Explanation, Prospect, Setting
+from webhook.cli.explanation import NOWHERE, Explanation, Setting
 from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.cli.snapshot import Problem
 from webhook.cli.table import number
@@ -81,16 +81,24 @@ def run(arguments: argparse.Namespace) -> int:
     for file in arguments.usage:
         usage.parse(*options.read_content(file))
     setting = Setting(arguments.namespace, arguments.user, arguments.at or time.time())
-    question = Question(documents, around, setting, arguments.backend, arguments.to, arguments.source)
-    answer = answer_question(question, rulebook, usage)
-    explanations = answer.explanations
+    answer = answer_question(
+        documents,
+        rulebook,
+        usage,
+        around=around,
+        setting=setting,
+        backend=arguments.backend,
+        to=arguments.to,
+        source=arguments.source,
+    )
+    explanations, as_json = answer.explanations, arguments.output == "json"
     for problem in answer.problems:  # as in a cluster: its namespaces get no GPU, and the others know nothing of it
         print(f"{problem.tenant}: {problem.message}" if problem.tenant else problem.message, file=sys.stderr)
 
     if not explanations and not answer.tried:
         raise UsageError(f"{origin} holds no pod and nothing that makes pods")
     if not explanations:  # what the author of policies is told when they are applied
-        if arguments.output == "json":
+        if as_json:
             problems = [{"tenant": problem.tenant or None, "message": problem.message} for problem in answer.problems]
             options.print_json({"warnings": answer.advice, "problems": problems})
         elif answer.advice or answer.usable:
@@ -99,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     for line in answer.advice:
         print(line, file=sys.stderr)
-    if arguments.output == "json":
+    if as_json:
         options.print_json(explanation.contract(explanations))
     else:
         colours = COLOURS if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
@@ -119,20 +127,6 @@ def _time(text: str) -> float:
 Object = Mapping[str, Any]
 
 
-class Question(NamedTuple):
-    """What becomes of the pods in `documents`, with what is `around` them.
-
-    `backend`: as if the cluster had only this one. `to`: rewritten for this one, from the words of `source`.
-    """
-
-    documents: Sequence[Object]
-    around: Sequence[Object] = ()
-    setting: Setting = NOWHERE
-    backend: str = ""
-    to: str = ""
-    source: str = ""
-
-
 class Answer(NamedTuple):
     """An explanation for each pod, and what is wrong with the policies and exemptions that were given.
 
@@ -147,18 +141,30 @@ class Answer(NamedTuple):
     advice: Sequence[str] = ()
 
 
-def answer_question(question: Question, rulebook: Rulebook, there: snapshot.Snapshot) -> Answer:
-    """The answer, by the rules and by the tenants that are there; raises UnreadableError.
+def answer_question(
+    documents: Sequence[Object],
+    rulebook: Rulebook,
+    there: snapshot.Snapshot,
+    *,
+    around: Sequence[Object] = (),
+    setting: Setting = NOWHERE,
+    backend: str = "",
+    to: str = "",
+    source: str = "",
+) -> Answer:
+    """What becomes of the pods in `documents`, by the rules and by the tenants that are there.
 
-    Policies and usage among the documents stand in for those of their name that are there.
+    `around` are objects beside them. Policies and usage among either stand in for those of their name that are there.
+    `backend`: as if the cluster had only this one. `to`: rewritten for this one, from the words of `source`. Raises
+    UnreadableError.
     """
-    for name in filter(None, (question.backend, question.to, question.source)):
+    for name in filter(None, (backend, to, source)):
         if name not in rulebook.backends:
             others = f"{nearest(name[:63], rulebook.backends)}; there are {', '.join(sorted(rulebook.backends))}"
             raise UnreadableError(f'no back end is called "{name[:63]}"{others}')
 
     # Tenants: what is there, and what the documents put in its place.
-    objects = [*question.documents, *question.around]
+    objects = [*documents, *around]
     tried = snapshot.Snapshot(snapshot.TENANTS)
     for document in objects:
         tried.add(document)
@@ -170,13 +176,13 @@ def answer_question(question: Question, rulebook: Rulebook, there: snapshot.Snap
     ledgers = {**used, **tried_usage}
 
     # Pods.
-    judging = with_only(question.backend, rulebook) if question.backend else rulebook
+    judging = with_only(backend, rulebook) if backend else rulebook
     judging = claims.given(objects, replace(judging, tenancy=tenancy))
-    setting = question.setting._replace(whole=there.whole)
+    setting = setting._replace(whole=there.whole)
     pods: list[Explanation] = []
-    for document in question.documents:
-        if question.to:
-            pods += convert.convert(document, question.to, judging, question.source or None, setting)
+    for document in documents:
+        if to:
+            pods += convert.convert(document, to, judging, source or None, setting)
         else:
             pods += explanation.explain(document, judging, setting)
     explanations = [*explanation.foreseen(pods, tenancy, ledgers, setting)]
@@ -320,20 +326,13 @@ class Asking(NamedTuple):
     others: str = ""
 
 
-class Row(NamedTuple):
-    """A sentence about the tenant or its quota."""
-
-    label: str
-    text: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What people are told of one pod.
 
-    `lead` follows Allowed or Denied. `was` is how a pod of another system was understood, `tenant` what its quota
-    says, `tried` what policies in dry run would refuse, `missing` what nobody gave and what it may change. `pod` is
-    there if there are `changes`.
+    `lead` follows Allowed or Denied. `was` is how a pod of another system was understood, `tenant` has labelled
+    sentences about the tenant and its quota, `tried` what policies in dry run would refuse, `missing` what nobody
+    gave and what it may change. `pod` is there if there are `changes`.
     """
 
     title: str
@@ -341,7 +340,7 @@ class View:
     lead: str
     was: Sequence[str]
     asking: Sequence[Asking]
-    tenant: Sequence[Row]
+    tenant: Sequence[tuple[str, str]]
     warnings: Sequence[str]
     tried: Sequence[str]
     missing: Sequence[str]
@@ -372,9 +371,10 @@ def view(explained: Explanation) -> View:
         lead = "as it is: what its resource claims hold, only their objects in the cluster tell"
     elif not decision.backends:
         lead = "as it is: no container asks for a GPU"
+    elif decision.patch:
+        lead = f"and served by {served_by}"
     else:
-        lead = f"and served by {served_by}" if decision.patch else f"as it is, and served by {served_by}"
-        lead += "" if decision.patch else ": nothing is missing"
+        lead = f"as it is, and served by {served_by}: nothing is missing"
 
     was = []
     for served in converted.assignments if converted is not None else ():
@@ -388,13 +388,36 @@ def view(explained: Explanation) -> View:
             verb = "add" if isinstance(edit, Append) else "set"
             text = yaml.safe_dump(edit.value, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
         changes.append(Change(verb, field_path(edit.path), text, edit.rule or "what the shorthand becomes"))
+
+    # The tenant, what it has used of each thing that is counted, and how many pods like this would fit.
+    tenant = []
+    if prospect is not None:
+        quota = {None: ": no quota", "warn": ": its quota only warns", "dryrun": ": its quota is only tried"}
+        state = ": an exemption lifts its quota" if prospect.lifted else quota.get(prospect.action, "")
+        tenant.append(("tenant", f"{prospect.tenant}, by {prospect.rule}{state}"))
+        pods, fit = prospect.pods, prospect.fit
+        for amount in prospect.amounts:
+            used, requested = totals.shown(amount.key, amount.used), totals.shown(amount.key, amount.requested)
+            text = f"{used} used, {requested} asked{f' by {pods} pods' if pods > 1 else ''}, "
+            if amount.limit is None or amount.left is None:
+                text += "no limit"
+            else:
+                over = "too many" if amount.left < 0 else "left"
+                text += f"{totals.shown(amount.key, amount.limit)} at most: "
+                text += f"{totals.shown(amount.key, abs(amount.left))} {over}"
+            tenant.append(("quota", f"{amount.key.replace('/', ' of ')}: {text}"))
+        if prospect.amounts and fit is not None and not prospect.lifted:
+            more = f"{fit - pods or 'no'} more pod{'' if fit - pods == 1 else 's'} like this would fit"
+            fewer = f"of the {pods} pods {fit or 'none'} would fit" if pods > 1 else "the pod does not fit"
+            tenant.append(("quota", fewer if fit < pods else more))
+
     return View(
         title=explained.title,
         allowed=decision.allowed,
         lead=lead,
         was=was,
         asking=list(_asking(explained)),
-        tenant=list(_tenant(prospect)) if prospect is not None else (),
+        tenant=tenant,
         warnings=decision.warnings,
         tried=[
             f"[{finding.code}] {finding.rule} would refuse it if it were enforced"
@@ -415,10 +438,8 @@ def _listed(amounts: Mapping[str, str]) -> str:
 def _asking(explained: Explanation) -> Iterator[Asking]:
     """Each container that asks, with who serves it, and in the cluster's order why the others do not."""
     planned, more = explained.planned, explained.disabled
-    if planned is None:
-        return
-    assignments = {served.demand.container.name: served for served in planned.assignments}
-    for demand in planned.interpretation.asked:
+    assignments = {served.demand.container.name: served for served in planned.assignments} if planned else {}
+    for demand in planned.interpretation.asked if planned else ():
         name = demand.container.name
         if not demand.anything:
             continue
@@ -433,11 +454,10 @@ def _asking(explained: Explanation) -> Iterator[Asking]:
             others = f"{number(more, 'more back end')} {'is' if more == 1 else 'are'} not enabled"
             others += " (spec.backends of the Cluster document)"
         for candidate in explained.candidates.get(name, ()):
+            backend = candidate.backend
             if not isinstance(candidate, Assignment):
-                backend, refusal = candidate
-                considered.append(Considered(backend.name, backend.at.line_only, "cannot", refusal.message))
-            elif served is None or candidate.backend.name != served.backend.name:
-                backend = candidate.backend
+                considered.append(Considered(backend.name, backend.at.line_only, "cannot", candidate.reason.message))
+            elif served is None or backend.name != served.backend.name:
                 considered.append(Considered(backend.name, backend.at.line_only, "could", reason))
             else:
                 reason = "comes later in the cluster's order"
@@ -446,27 +466,6 @@ def _asking(explained: Explanation) -> Iterator[Asking]:
         stated = list(dict.fromkeys((field.path, field.text) for field in fields_of_pod))
         own = _listed({resource: demand.extended.texts[resource] for resource in demand.extended.amounts})
         yield Asking(name, own if demand.request is None else str(demand.request), stated, considered, others)
-
-
-def _tenant(prospect: Prospect) -> Iterator[Row]:
-    """The tenant, what it has used of each thing that is counted, and how many pods like this would fit."""
-    quota = {None: ": no quota", "warn": ": its quota only warns", "dryrun": ": its quota is only tried"}
-    state = ": an exemption lifts its quota" if prospect.lifted else quota.get(prospect.action, "")
-    yield Row("tenant", f"{prospect.tenant}, by {prospect.rule}{state}")
-    by = f" by {prospect.pods} pods" if prospect.pods > 1 else ""
-    for amount in prospect.amounts:
-        key = amount.key
-        limited = ", no limit"
-        if amount.limit is not None and amount.left is not None:
-            left, over = totals.shown(key, abs(amount.left)), "too many" if amount.left < 0 else "left"
-            limited = f", {totals.shown(key, amount.limit)} at most: {left} {over}"
-        used, requested = totals.shown(key, amount.used), totals.shown(key, amount.requested)
-        yield Row("quota", f"{key.replace('/', ' of ')}: {used} used, {requested} asked{by}{limited}")
-    pods, fit = prospect.pods, prospect.fit
-    if prospect.amounts and fit is not None and not prospect.lifted:
-        more = f"{fit - pods or 'no'} more pod{'' if fit - pods == 1 else 's'} like this would fit"
-        fewer = f"of the {pods} pods {fit or 'none'} would fit" if pods > 1 else "the pod does not fit"
-        yield Row("quota", fewer if fit < pods else more)
 
 
 # An explanation on a terminal: a line for each thing that is said, in colours where there are any.
@@ -479,26 +478,22 @@ def paint(view: View, colours: Mapping[str, str]) -> Iterator[str]:
     """The lines as text; control characters out of a pod are shown, not sent."""
     rows = [("was", text) for text in view.was]
     for asking in view.asking:
-        name = asking.name
         stated = ", ".join(f"{path}: {text}" for path, text in asking.stated) or "its own resources"
-        rows.append(("asked", f"{name}: {asking.asked}" + ("" if view.was else f"  ({stated})")))
+        rows.append(("asked", f"{asking.name}: {asking.asked}" + ("" if view.was else f"  ({stated})")))
         for backend, place, outcome, reason in asking.considered:
-            match outcome:
-                case "serves":
-                    rows.append(("served", f"{name}: by {backend} ({place}): {reason}"))
-                case "could":
-                    rows.append(("", f"{backend} could, but {reason}"))
-                case "cannot":
-                    rows.append(("", f"{backend} cannot: {reason}"))
+            if outcome == "serves":
+                rows.append(("served", f"{asking.name}: by {backend} ({place}): {reason}"))
+            else:
+                rows.append(("", f"{backend} {'could, but' if outcome == 'could' else 'cannot:'} {reason}"))
         if asking.others:
             rows.append(("", asking.others))
-    label = ""
-    for row in view.tenant:
-        rows.append(("" if row.label == label else row.label, row.text))
-        label = row.label
-    rows += [("warning", text) for text in view.warnings]
-    rows += [("dryrun", text) for text in view.tried]
-    rows += [("missing", text) for text in view.missing]
+    # Of rows with the same label only the first has it.
+    labels = ["", *(label for label, _ in view.tenant)]
+    rows += [
+        ("" if label == before else label, text) for before, (label, text) in zip(labels, view.tenant, strict=False)
+    ]
+    for label, texts in (("warning", view.warnings), ("dryrun", view.tried), ("missing", view.missing)):
+        rows += [(label, text) for text in texts]
 
     lines = [(view.title, "strong"), *((f"  {label:<10}{text}", "") for label, text in rows)]
     if not view.allowed:

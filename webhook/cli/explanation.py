@@ -22,7 +22,6 @@ from webhook.core.policy import totals, usage
 from webhook.core.policy.membership import member, undecided
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger, fitting, reserve
-from webhook.core.quota.tally import Tally
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Tenancy
@@ -68,11 +67,6 @@ class Amount:
         """What is left beside them; less than nothing where they request too much."""
         return None if self.limit is None else self.limit - self.used - self.requested
 
-    def plain(self) -> dict[str, float | None]:
-        """The numbers for JSON: bytes are whole, and of devices the nearest there is."""
-        numbers = {"used": self.used, "asked": self.requested, "limit": self.limit, "left": self.left}
-        return {key: None if number is None else tally.plain(number) for key, number in numbers.items()}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospect:
@@ -91,19 +85,6 @@ class Prospect:
     action: Action | None
     lifted: bool = False
     amounts: tuple[Amount, ...] = ()
-
-    def contract(self) -> dict[str, Any]:
-        """The form of `tenant` in `explain -o json`."""
-        return {
-            "name": self.tenant,
-            "policy": self.rule,
-            "namespace": self.namespace,
-            "pods": self.pods,
-            "fit": self.fit,
-            "enforcementAction": self.action,
-            "lifted": self.lifted,
-            "totals": {amount.key: amount.plain() for amount in self.amounts},
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,28 +115,42 @@ class Explanation:
 
 def contract(explanations: Sequence[Explanation]) -> Any:
     """The form of `explain -o json`, which scripts rely on: of one pod an object, of several a list."""
-    contracts = [
-        {
-            "object": {
-                "kind": explanation.named.kind,
-                "namespace": explanation.namespace,
-                "name": explanation.named.name or None,
-            },
-            "allowed": explanation.decision.allowed,
-            "code": int(explanation.decision.code),
-            "violations": [
-                {"code": v.code, "path": v.path, "message": v.message, "rule": v.rule, "fix": v.fix}
-                for v in explanation.decision.violations
-            ],
-            "warnings": list(explanation.decision.warnings),
-            "backends": dict(explanation.decision.backends),
-            "patch": [dict(operation) for operation in explanation.decision.patch],
-            "pod": explanation.after,
-            "tenant": explanation.prospect.contract() if explanation.prospect else None,
-            "missing": [missing._asdict() for missing in explanation.missing],
-        }
-        for explanation in explanations
-    ]
+    contracts = []
+    for explanation in explanations:
+        decision, named, prospect = explanation.decision, explanation.named, explanation.prospect
+        amounts = {}  # bytes are whole, and of devices the nearest there is
+        for amount in prospect.amounts if prospect else ():
+            numbers = {"used": amount.used, "asked": amount.requested, "limit": amount.limit, "left": amount.left}
+            amounts[amount.key] = {
+                key: None if number is None else tally.plain(number) for key, number in numbers.items()
+            }
+        contracts.append(
+            {
+                "object": {"kind": named.kind, "namespace": explanation.namespace, "name": named.name or None},
+                "allowed": decision.allowed,
+                "code": int(decision.code),
+                "violations": [
+                    {"code": v.code, "path": v.path, "message": v.message, "rule": v.rule, "fix": v.fix}
+                    for v in decision.violations
+                ],
+                "warnings": list(decision.warnings),
+                "backends": dict(decision.backends),
+                "patch": [dict(operation) for operation in decision.patch],
+                "pod": explanation.after,
+                "tenant": prospect
+                and {
+                    "name": prospect.tenant,
+                    "policy": prospect.rule,
+                    "namespace": prospect.namespace,
+                    "pods": prospect.pods,
+                    "fit": prospect.fit,
+                    "enforcementAction": prospect.action,
+                    "lifted": prospect.lifted,
+                    "totals": amounts,
+                },
+                "missing": [missing._asdict() for missing in explanation.missing],
+            }
+        )
     return contracts[0] if len(contracts) == 1 else contracts
 
 
@@ -165,47 +160,36 @@ def explain(document: Mapping[str, Any], rulebook: Rulebook, setting: Setting = 
     for made in pod_templates.pods(document, rulebook.workloads):
         namespace = setting.namespace or made.namespace
         if made.wrong is not None:
+            refused = denied([made.wrong])
             explanation = Explanation(
-                title=made.title,
-                decision=denied([made.wrong]),
-                before=made.pod,
-                after=made.pod,
-                namespace=namespace,
-                named=made.named,
+                title=made.title, decision=refused, before=made.pod, after=made.pod, namespace=namespace
             )
         else:
             explanation = explain_pod(made.title, made.pod, namespace, rulebook, setting)
             decision = explanation.decision
             notes = [made.note] if made.note else []
             warnings = [*decision.warnings, *notes, *(() if decision.backends else made.hints)]
-            decision = decision._replace(warnings=warnings)
-            explanation = replace(explanation, pods=made.number, named=made.named, decision=decision)
-        explanations.append(explanation)
+            explanation = replace(explanation, pods=made.number, decision=decision._replace(warnings=warnings))
+        explanations.append(replace(explanation, named=made.named))
     return explanations
 
 
 def explain_pod(
     title: str, raw: Mapping[str, Any], namespace: str, rulebook: Rulebook, setting: Setting = NOWHERE
 ) -> Explanation:
-    """Explain one pod; a `title` that does not begin with `Pod ` is of something that makes pods."""
+    """Explain what both webhooks make of one pod; a `title` without `Pod ` is of something that makes pods."""
     review = creating(raw, "explain", namespace, setting.at)._replace(user=setting.user)
-    return replace(explain_review(title, review, rulebook), namespace=namespace)
-
-
-def explain_review(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
-    """Explain what both webhooks make of a pod that is created, as the review says by whom, where and when."""
-    explanation = foretell(title, review, rulebook)
+    explanation = replace(foretell(title, review, rulebook), namespace=namespace)
     if explanation.planned is None:
         return explanation
     # What each container that is served is charged: what the stored pod counts, as far as it would be stored.
-    holdings = usage.holdings(pod.read(explanation.after), rulebook)
-    counted = {holding.container.name: holding.measure.devices for holding in holdings}
     charges = {
-        served.demand.container.name: counted.get(
-            served.demand.container.name, charge.charge(served.request, served.card)
-        )
+        served.demand.container.name: charge.charge(served.request, served.card)
         for served in explanation.planned.assignments
     }
+    for holding in usage.holdings(pod.read(explanation.after), rulebook):
+        if holding.container.name in charges:
+            charges[holding.container.name] = holding.measure.devices
     disabled = 0 if rulebook.trial else len(rulebook.backends) - len(rulebook.enabled)
     return with_candidates(replace(explanation, charges=charges, disabled=disabled), rulebook)
 
@@ -253,14 +237,6 @@ def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explan
 # Whether pods would be within the quota of their tenant, and what would be left: by a ledger that is only read.
 
 
-class Foreseen(NamedTuple):
-    """The decision with the word of the ledger, what is behind it, and the ledgers if the pods were created."""
-
-    decision: Decision
-    prospect: Prospect | None
-    ledgers: Ledgers
-
-
 def foresee(
     decision: Decision,
     pods: int,
@@ -269,60 +245,57 @@ def foresee(
     ledgers: Ledgers,
     *,
     imagined: bool = False,
-) -> Foreseen:
-    """The result for so many copies of a pod that was judged so.
+) -> tuple[Decision, Prospect | None, Ledgers]:
+    """The decision on so many copies of a pod with the word of the ledger, why, and the ledgers if they are created.
 
     `imagined`: nobody counts anything meanwhile, so a ledger that is not there, or does not count the namespace,
     holds nothing there; else a pod would have to wait for it.
     """
     policy = member(namespace, tenancy).policy
     if policy is None:
-        return Foreseen(decision, None, ledgers)
+        return decision, None, ledgers
     reservation, quota = decision.reservation, policy.quota
     action = quota.action if quota else None
     prospect = Prospect(tenant=policy.name, rule=policy.rule, namespace=namespace, pods=pods, fit=None, action=action)
     if reservation is None or quota is None or not pods:
-        return Foreseen(decision, prospect, ledgers)
+        return decision, prospect, ledgers
     ledger = replace(ledgers.get(policy.name, Ledger()), hard=quota.hard, advances={})
     if imagined:
         ledger = replace(ledger, view=ledger.view or 1, held={namespace: tally.NOTHING, **ledger.held})
     _, [answer] = reserve(ledger, [reservation.ask])
     answered = totals.reserved(decision, reservation, answer, ledger)._replace(reservation=None)
     if not ledger.view:
-        return Foreseen(answered, prospect, ledgers)
+        return answered, prospect, ledgers
 
     # The totals with all of the pods, and how many of them fit.
-    used, zero, requested = ledger.used, Fraction(0), _times(reservation.ask.amount, pods)
-    fit = fitting(ledger, reservation.ask.amount)
+    amount, used, zero = reservation.ask.amount, ledger.used, Fraction(0)
+    fit = fitting(ledger, amount)
     amounts = [
-        Amount(key=key, used=used.get(key, zero), requested=requested.get(key, zero), limit=quota.hard.get(key))
+        Amount(key=key, used=used.get(key, zero), requested=pods * amount.get(key, zero), limit=quota.hard.get(key))
         for key in sorted({*quota.hard, tally.DEVICES}, key=lambda key: ("/" in key, key))
     ]
     prospect = replace(prospect, fit=fit, lifted=reservation.action != quota.action, amounts=tuple(amounts))
+
+    def holding(more: int) -> Ledger:
+        """With so many of the pods; they are held, as imagined pods have no names to be pending by."""
+        held = ledger.held.get(reservation.ask.namespace)
+        if held is None:
+            return ledger
+        held = tally.plus(held, {key: more * number for key, number in amount.items()})
+        return replace(ledger, held={**ledger.held, reservation.ask.namespace: held})
 
     # The first pod is admitted, and not all of the others fit: what is said to the first that does not.
     if answer.verdict == "admit" and not answer.exceeded and fit is not None and fit < pods:
         fate = {"deny": "the others will be refused", "warn": "the others are over the quota"}
         if reservation.action in fate:
-            full = _with(ledger, reservation.ask.namespace, _times(reservation.ask.amount, fit))
-            _, [refused] = reserve(full, [reservation.ask])
+            _, [refused] = reserve(holding(fit), [reservation.ask])
             over = f"of its {pods} pods {fit} fit, and {fate[reservation.action]}: [GPU104] "
-            warnings = [over + violation.message for violation in totals.over(reservation, full, refused.exceeded)]
-            answered = answered._replace(warnings=[*answered.warnings, *warnings])
+            violations = totals.over(reservation, holding(fit), refused.exceeded)
+            answered = answered._replace(
+                warnings=[*answered.warnings, *(over + violation.message for violation in violations)]
+            )
     entering = pods if fit is None or not reservation.ask.enforced else min(pods, fit)
-    after = _with(ledger, reservation.ask.namespace, _times(reservation.ask.amount, entering))
-    return Foreseen(answered, prospect, {**ledgers, policy.name: after})
-
-
-def _with(ledger: Ledger, namespace: str, amount: Tally) -> Ledger:
-    """The ledger with so much more that lives; it is held, as imagined pods have no names to be pending by."""
-    if namespace not in ledger.held:
-        return ledger
-    return replace(ledger, held={**ledger.held, namespace: tally.plus(ledger.held[namespace], amount)})
-
-
-def _times(amount: Tally, pods: int) -> Tally:
-    return {key: pods * number for key, number in amount.items()}
+    return answered, prospect, {**ledgers, policy.name: holding(entering)}
 
 
 def foreseen(

@@ -6,7 +6,7 @@ Everything else is a warning, as its author may know better.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import filter as matching
 from itertools import islice, pairwise
@@ -32,27 +32,12 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Exemption, Kinds, Namespaces, Tenancy, TenantPolicy
 from webhook.core.violations import Violation
 
-Object = Mapping[str, Any]
-
-
-class Advice(NamedTuple):
-    """One thing that the author of an object should know; `path` is the key that it is about."""
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
-
-
 # The answer to a review of POST /policies
 
 LARGEST: Final = 128 * 1024
 """The largest spec that is read, in bytes of JSON: that takes 0.2 s [measured]."""
 
 UNREAD: Final = "its spec is larger, or nested deeper, than what is read while reviews wait, so nothing is said of it"
-UNUSABLE: Final = "until that is mended, the last form that was right holds; if there was none, {then}"
-THEN: Final = {"TenantPolicy": "its namespaces get no GPU", "Exemption": "it lifts nothing"}
 
 
 def warn(
@@ -65,37 +50,53 @@ def warn(
     kind, name = POLICY_KINDS.get(request.resource, ""), request.object_name or request.name
     if not kind or not name or request.subresource:
         return UNTOUCHED
-    if request.pod is None:
-        return _warned(_on_deletion(name, rulebook) if kind == "TenantPolicy" else ())
-    policy = _read(kind, name, request.pod, rulebook)
-    if policy is None:
-        return _warned([f"{kind}/{name}: {UNREAD}"])
-    if not isinstance(policy, Broken):
-        return _warned(_on_change(policy, rulebook, ledgers, request.at))
-    before = None if request.old_pod is None else _read(kind, name, request.old_pod, rulebook)
-    former = {*before.problems} if isinstance(before, Broken) else set()
-    if any(not problem.unknown and problem not in former for problem in policy.problems):
-        return denied(
-            [
-                Violation(
-                    code="GPU006",
-                    path=problem.path,
-                    message=problem.message,
-                    fix=f"kubectl explain {problem.at.file.partition('/')[0]}.spec shows its form",
-                    rule=problem.at.file,
-                )
-                for problem in policy.problems
-            ]
-        )
-    return _warned([*map(str, policy.problems), f"{kind}/{name}: {UNUSABLE.format(then=THEN[kind])}"])
+    before, warnings = rulebook.tenancy, list[str]()
+    others = [policy for policy in before.policies if policy.name != name]
+    policy = None if request.pod is None else _read(kind, name, request.pod, rulebook)
+    if request.pod is None:  # it is deleted
+        after = replace(rulebook, tenancy=replace(before, policies=others))
+        for gone in before.policies if kind == "TenantPolicy" and not before.unknown else ():
+            if gone.name == name:
+                warnings += _told(gone, losses(name, before, after))
+    elif policy is None:
+        warnings.append(f"{kind}/{name}: {UNREAD}")
+    elif isinstance(policy, Broken):
+        old = None if request.old_pod is None else _read(kind, name, request.old_pod, rulebook)
+        former = {*old.problems} if isinstance(old, Broken) else set()
+        if any(not problem.unknown and problem not in former for problem in policy.problems):
+            return denied(
+                [
+                    Violation(
+                        code="GPU006",
+                        path=problem.path,
+                        message=problem.message,
+                        fix=f"kubectl explain {problem.at.file.partition('/')[0]}.spec shows its form",
+                        rule=problem.at.file,
+                    )
+                    for problem in policy.problems
+                ]
+            )
+        none = "its namespaces get no GPU" if kind == "TenantPolicy" else "it lifts nothing"
+        unusable = f"until that is mended, the last form that was right holds; if there was none, {none}"
+        warnings += [*map(str, policy.problems), f"{kind}/{name}: {unusable}"]
+    else:  # it is about to be in force beside those that are
+        if before.unknown:
+            warnings.append(f"{policy.rule}: {before.unknown}, so it was compared with no other")
+            before, others = replace(before, policies=(), labels={}), []
+        if isinstance(policy, Exemption):
+            warnings += _told(policy, advice_on_exemption(policy, replace(rulebook, tenancy=before), request.at))
+        elif any(other.name == name and other.rule != policy.rule for other in before.policies):
+            warnings.append(f"{policy.rule}: {membership.TAKEN.message}")
+        else:
+            after = replace(rulebook, tenancy=replace(before, policies=[*others, policy]))
+            warnings += _told(policy, losses(name, before, after))
+            warnings += _told(policy, advice_on_policy(policy, after, ledgers.get(name)))
+    return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
 
 
-def _warned(warnings: Iterable[str]) -> Decision:
-    texts = [*warnings]
-    return Decision(allowed=True, warnings=texts) if texts else UNTOUCHED
-
-
-def _read(kind: str, name: str, raw: Object, rulebook: Rulebook) -> TenantPolicy | Exemption | Broken[Any] | None:
+def _read(
+    kind: str, name: str, raw: Mapping[str, Any], rulebook: Rulebook
+) -> TenantPolicy | Exemption | Broken[Any] | None:
     """What an object says, or why it cannot be used; None of one that is too large to be read."""
     try:
         if len(orjson.dumps(raw.get("spec"))) > LARGEST:
@@ -105,41 +106,6 @@ def _read(kind: str, name: str, raw: Object, rulebook: Rulebook) -> TenantPolicy
     read = policies_from if kind == "TenantPolicy" else exemptions_from
     result = read([{"metadata": {"name": name}, "spec": raw.get("spec")}], rulebook)
     return result.broken.get(name) or result.read[name]
-
-
-def _on_change(
-    policy: TenantPolicy | Exemption, rulebook: Rulebook, ledgers: Mapping[str, Ledger], at: float
-) -> Iterator[str]:
-    """What is said of an object that is about to be in force beside those that are."""
-    before = rulebook.tenancy
-    if before.unknown:
-        yield f"{policy.rule}: {before.unknown}, so it was compared with no other"
-        before = replace(before, policies=(), labels={})
-    if isinstance(policy, Exemption):
-        yield from _told(policy, advice_on_exemption(policy, replace(rulebook, tenancy=before), at))
-        return
-    others = [other for other in before.policies if other.name != policy.name]
-    if any(other.name == policy.name and other.rule != policy.rule for other in before.policies):
-        yield f"{policy.rule}: {membership.TAKEN.message}"
-        return
-    after = replace(rulebook, tenancy=replace(before, policies=[*others, policy]))
-    yield from _told(policy, losses(policy.name, before, after))
-    yield from of_policy(policy, after, ledgers.get(policy.name))
-
-
-def _on_deletion(name: str, rulebook: Rulebook) -> Iterator[str]:
-    """What is said when a policy is deleted."""
-    before = rulebook.tenancy
-    rest = replace(before, policies=[policy for policy in before.policies if policy.name != name])
-    for policy in before.policies:
-        if policy.name == name and not before.unknown:
-            yield from _told(policy, losses(name, before, replace(rulebook, tenancy=rest)))
-
-
-def of_policy(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | None = None) -> Iterator[str]:
-    """What is said of a policy of the rulebook; `ledger` is what its tenant uses, if that is known."""
-    yield from _told(policy, advice_on_selection(policy, rulebook))
-    yield from _told(policy, advice_on_limits(policy, rulebook, ledger))
 
 
 def every(
@@ -160,100 +126,86 @@ def every(
         for policy in policies if before.closed else policies[:1]:
             yield from _told(policy, losses(policy.name, before, rulebook))
     for policy in policies:
-        yield from of_policy(policy, rulebook, ledgers.get(policy.name))
+        yield from _told(policy, advice_on_policy(policy, rulebook, ledgers.get(policy.name)))
     for exemption in tenancy.exemptions:
         if own is None or exemption.rule in own:
             yield from _told(exemption, advice_on_exemption(exemption, rulebook, at))
 
 
-def _told(about: TenantPolicy | Exemption, advice: Iterable[Advice]) -> Iterator[str]:
-    return (f"{about.rule} {piece}" for piece in advice)
+def _told(about: TenantPolicy | Exemption, advice: Iterable[str]) -> Iterator[str]:
+    return (f"{about.rule} {text}" for text in advice)
 
 
-# What a TenantPolicy says that contradicts itself, or that its cluster does not have
+# What a TenantPolicy says that contradicts itself, or that its cluster does not have. Each sentence begins with the
+# key that it is about.
 
 CORES: Final = "cores"
-NOBODY: Final = "no enabled back end serves what spec.allowed and spec.forbidden leave, so no pod here gets a GPU"
 
 
-def advice_on_limits(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | None) -> Iterator[Advice]:
-    """What is wrong with the limits, lists and defaults of a policy; `ledger` is what its tenant uses, if known."""
+def advice_on_policy(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | None) -> Iterator[str]:
+    """What is wrong with a policy of the rulebook; `ledger` is what its tenant uses, if known."""
+    yield from advice_on_selection(policy, rulebook)
     hard = policy.quota.hard if policy.quota else tally.NOTHING
 
     # Of limits that hold together, those that are larger than the next.
-    def larger(key: str, path: str, amount: Fraction, other: str, less: Fraction) -> Advice:
+    def larger(key: str, path: str, amount: Fraction, other: str, less: Fraction) -> str:
         amounts = f"{tally.text_of(key, amount)} is more than the {tally.text_of(key, less)} of {other}"
-        return Advice(path, f"{amounts}, which is reached first; raise that, or lower this")
+        return f"{path}: {amounts}, which is reached first; raise that, or lower this"
 
-    limits: dict[str, Mapping[str, Fraction | int | None]] = {
-        f"spec.ceilings.{name}": {
-            tally.DEVICES: ceiling.devices,
-            tally.MEMORY: ceiling.memory,
-            CORES: ceiling.cores,
-        }
+    ceilings: dict[str, Mapping[str, Fraction | int | None]] = {
+        f"spec.ceilings.{name}": {tally.DEVICES: ceiling.devices, tally.MEMORY: ceiling.memory, CORES: ceiling.cores}
         for name, ceiling in (("container", policy.container), ("pod", policy.pod))
         if ceiling is not None
     }
-    limits["spec.quota"] = hard
     for key in (tally.DEVICES, tally.MEMORY, CORES):
-        amounts = ((f"{path}.{key}", amount.get(key)) for path, amount in limits.items())
+        amounts = ((f"{path}.{key}", amount.get(key)) for path, amount in [*ceilings.items(), ("spec.quota", hard)])
         chain = [(path, Fraction(amount)) for path, amount in amounts if amount is not None]
         yield from (larger(key, *first, *next_) for first, next_ in pairwise(chain) if first[1] > next_[1])
+
+    paths = {}  # of the limits of the quota
     for key, amount in hard.items():
         what, model = tally.parts(key)
+        paths[key] = f"spec.quota.models.{model}.{what}" if model else f"spec.quota.{what}"
         if model and amount > hard.get(what, amount):
-            yield larger(what, f"spec.quota.models.{model}.{what}", amount, f"spec.quota.{what}", hard[what])
+            yield larger(what, paths[key], amount, f"spec.quota.{what}", hard[what])
 
     yield from _advice_on_lists(policy, rulebook)
 
     # Limits below what the tenant uses, and above what the nodes have.
     used = ledger.used if ledger is not None and ledger.view > 0 else tally.NOTHING
     for key in tally.over(used, hard):
-        limit, uses, over = (tally.text_of(key, n) for n in (hard[key], used[key], used[key] - hard[key]))
+        limit, uses, over = (tally.text_of(key, amount) for amount in (hard[key], used[key], used[key] - hard[key]))
         less = f"{limit} is less than the {uses} that the tenant uses"
-        yield Advice(
-            _quota_path(key), f"{less}: what runs stays, and nothing more is admitted before {over} are free"
-        )
-    for key, there in sorted(rulebook.surroundings.exists.items()) if policy.quota else ():
+        yield f"{paths[key]}: {less}: what runs stays, and nothing more is admitted before {over} are free"
+    for key, there in sorted(rulebook.surroundings.exists.items()):
         if hard.get(key, there) > there:
             limit, have = tally.text_of(key, hard[key]), tally.text_of(key, there)
-            more = f"{limit} is more than the {have} that all nodes have, so it limits nothing now"
-            yield Advice(_quota_path(key), more)
+            yield f"{paths[key]}: {limit} is more than the {have} that all nodes have, so it limits nothing now"
 
     # Limits on memory and on single models need to know the card, where pods may get one that nothing names.
-    paths = [_quota_path(key) for key in hard if key != tally.DEVICES]
-    paths += [
-        f"{path}.{tally.MEMORY}" for path in limits if path != "spec.quota" and limits[path][tally.MEMORY] is not None
-    ]
-    if policy.defaults.model or not paths:
+    sized = [path for key, path in paths.items() if key != tally.DEVICES]
+    sized += [f"{path}.{tally.MEMORY}" for path in ceilings if ceilings[path][tally.MEMORY] is not None]
+    if policy.defaults.model or not sized:
         return
-    device = rulebook.cluster.device
+    device, around = rulebook.cluster.device, rulebook.surroundings
     unnamed = [
         backend.name
         for backend in rulebook.enabled
         if _leaves(policy, backend, rulebook)
         and not (device is not None and backend.serves(rulebook.devices[device.lower()]))
         and backend.card is None
-        and backend.name not in rulebook.surroundings.cards
+        and backend.name not in around.cards
     ]
     if unnamed:
-        unless = (
-            "" if rulebook.surroundings.present is not None else ", unless labels of all their nodes name one card"
-        )
-        yield Advice(
-            paths[0],
-            f"nothing says which card a pod of {several(unnamed, ', ')} gets, so a share or a whole device without"
-            f" gpu-model is refused (GPU107){unless}; set spec.defaults.model, or device: in the Cluster document if"
-            " all cards are of one model",
+        unless = "" if around.present is not None else ", unless labels of all their nodes name one card"
+        yield (
+            f"{sized[0]}: nothing says which card a pod of {several(unnamed, ', ')} gets, so a share or a whole"
+            f" device without gpu-model is refused (GPU107){unless}; set spec.defaults.model, or device: in the"
+            " Cluster document if all cards are of one model"
         )
 
 
-def _quota_path(key: str) -> str:
-    what, model = tally.parts(key)
-    return f"spec.quota.models.{model}.{what}" if model else f"spec.quota.{what}"
-
-
-def _advice_on_lists(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[Advice]:
+def _advice_on_lists(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[str]:
     """What is wrong with what a policy allows, forbids, and means by default."""
     enabled, defaults = rulebook.enabled, policy.defaults
     allowed, forbidden = policy.allowed or Kinds(), policy.forbidden or Kinds()
@@ -264,27 +216,32 @@ def _advice_on_lists(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[Advic
         if both := listed & getattr(forbidden, field):
             nothing = "" if listed - both else ", and nothing else is allowed: no pod here gets a GPU"
             stands = f"{several(sorted(both), ', ')} stands in spec.forbidden.{field}, too, which wins{nothing}"
-            yield Advice(f"spec.allowed.{field}", stands)
+            yield f"spec.allowed.{field}: {stands}"
 
     # What is allowed, or meant by default, and served by no enabled back end.
-    served = frozenset(kind for backend in enabled for kind in backend.sharing)
     if missing := allowed.backends - {backend.name for backend in enabled}:
         names = several(sorted(missing), ", ")
-        yield Advice("spec.allowed.backends", f"{names} is not enabled in spec.backends of the Cluster document")
-    for path, sharing in (("spec.allowed.sharing", allowed.sharing), ("spec.defaults.sharing", {defaults.sharing})):
-        if missing := frozenset(filter(None, sharing)) - served:
-            there = f"the enabled ones serve {several(sorted(served), ', ')}"
-            yield Advice(path, f"no enabled back end serves {several(sorted(missing), ', ')}; {there}")
-    for path, models in (("spec.allowed.models", allowed.models), ("spec.defaults.model", {defaults.model})):
-        missing = frozenset(
-            model
-            for model in filter(None, models)
-            if not any(backend.serves(rulebook.devices[model.lower()]) for backend in enabled)
-        )
-        if missing:
-            yield Advice(path, f"no enabled back end serves {several(sorted(missing), ', ')}")
+        yield f"spec.allowed.backends: {names} is not enabled in spec.backends of the Cluster document"
+    served = {kind for backend in enabled for kind in backend.sharing}
+    there = f"; the enabled ones serve {several(sorted(served), ', ')}"
+    models = {
+        model
+        for model in filter(None, {*allowed.models, defaults.model})
+        if any(backend.serves(rulebook.devices[model.lower()]) for backend in enabled)
+    }
+    for path, wanted, able, others in (
+        ("spec.allowed.sharing", allowed.sharing, served, there),
+        ("spec.defaults.sharing", {defaults.sharing}, served, there),
+        ("spec.allowed.models", allowed.models, models, ""),
+        ("spec.defaults.model", {defaults.model}, models, ""),
+    ):
+        if lacking := sorted({*filter(None, wanted)} - able):
+            yield f"{path}: no enabled back end serves {several(lacking, ', ')}{others}"
     if not any(_leaves(policy, backend, rulebook) for backend in enabled):
-        yield Advice("spec.allowed", NOBODY)
+        yield (
+            "spec.allowed: no enabled back end serves what spec.allowed and spec.forbidden leave, so no pod here gets"
+            " a GPU"
+        )
 
     # Defaults that the policy itself does not allow.
     for field, key, meant in (
@@ -292,15 +249,11 @@ def _advice_on_lists(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[Advic
         ("models", "model", defaults.model),
         ("sharing", "sharing", defaults.sharing),
     ):
-        if meant is None:
-            continue
-        if meant in getattr(forbidden, field):
-            why = f"stands in spec.forbidden.{field}"
-        elif getattr(allowed, field) and meant not in getattr(allowed, field):
-            why = f"is not in spec.allowed.{field}"
-        else:
-            continue
-        yield Advice(f"spec.defaults.{key}", f"{meant} {why}, so pods that do not name another {key} are refused")
+        listed = getattr(allowed, field)
+        is_forbidden = meant in getattr(forbidden, field)
+        if meant is not None and (is_forbidden or (listed and meant not in listed)):
+            why = f"stands in spec.forbidden.{field}" if is_forbidden else f"is not in spec.allowed.{field}"
+            yield f"spec.defaults.{key}: {meant} {why}, so pods that do not name another {key} are refused"
 
 
 def _leaves(policy: TenantPolicy, backend: Backend, rulebook: Rulebook) -> bool:
@@ -332,11 +285,6 @@ SUGGESTED: Final = 3
 """How many names without a namespace are named, each with the nearest."""
 
 PATTERN: Final = frozenset("*?")
-FIRST: Final = (
-    "as the first TenantPolicy it takes GPUs from each namespace that it does not select ({number}), unless the "
-    "Cluster document says namespacesWithoutPolicy: allow: {names}"
-)
-LEFT: Final = "no TenantPolicy selects {names} any more, so no pod there gets a GPU"
 
 
 class Place(NamedTuple):
@@ -356,19 +304,19 @@ def place(rulebook: Rulebook, globs: Iterable[str]) -> Place:
     return Place({name: {} for name in sorted(names)}, made_up=True)
 
 
-def advice_on_selection(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[Advice]:
+def advice_on_selection(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[str]:
     """What is wrong with the namespaces of a policy of the rulebook."""
     around = place(rulebook, policy.namespaces.names)
     yield from of_names("spec.namespaces.names", policy.namespaces.names, around)
     own = selected(policy.namespaces, around)
     if own is None:
-        yield Advice("spec.namespaces", TOO_MANY)
+        yield f"spec.namespaces: {TOO_MANY}"
         return
     if not own and not around.made_up:
-        yield Advice("spec.namespaces", f"it selects no namespace; the cluster has {len(around.labels)}")
+        yield f"spec.namespaces: it selects no namespace; the cluster has {len(around.labels)}"
     if own and all(map(rulebook.cluster.exempts, own)):
         exempt = f"systemNamespaces of the Cluster document exempts {several(own, ', ')}, and it selects no other"
-        yield Advice("spec.namespaces", exempt)
+        yield f"spec.namespaces: {exempt}"
 
     # Where other policies of the same or a higher priority have its namespaces, too.
     memberships = {name: member(name, rulebook.tenancy) for name in judged(own, rulebook)}
@@ -378,22 +326,19 @@ def advice_on_selection(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[Ad
         others = several(sorted({other for name in tied for other in rivals[name]} - {policy.name}), ", ")
         where = f"such as {tied[0]}" if around.made_up else several(tied, ", ")
         same = f"it is {policy.priority}, as that of {others}, and no pod gets a GPU where both select a namespace"
-        yield Advice("spec.priority", f"{same}, until one of them is raised: {where}")
-    holding = [
-        holder
-        for holder in (membership.policy for membership in memberships.values())
-        if holder and holder.priority > policy.priority
-    ]
-    if memberships and len(holding) == len(memberships):
-        names = several(sorted({f"{holder.name} ({holder.priority})" for holder in holding}), ", ")
-        yield Advice("spec.priority", f"policies of a higher priority have all of its namespaces: {names}")
+        yield f"spec.priority: {same}, until one of them is raised: {where}"
+    holders = [membership.policy for membership in memberships.values()]
+    higher = [holder for holder in holders if holder and holder.priority > policy.priority]
+    if holders and len(higher) == len(holders):
+        names = several(sorted({f"{holder.name} ({holder.priority})" for holder in higher}), ", ")
+        yield f"spec.priority: policies of a higher priority have all of its namespaces: {names}"
 
 
-def of_names(path: str, globs: Sequence[str], around: Place) -> Iterator[Advice]:
+def of_names(path: str, globs: Sequence[str], around: Place) -> Iterator[str]:
     """Names that no namespace has, the first SUGGESTED."""
     missing = (glob for glob in globs if PATTERN.isdisjoint(glob) and glob not in around.labels)
     for glob in islice(missing, SUGGESTED) if not around.made_up else ():
-        yield Advice(path, f"there is no namespace {glob}{nearest(glob, around.labels)}")
+        yield f"{path}: there is no namespace {glob}{nearest(glob, around.labels)}"
 
 
 def selected(namespaces: Namespaces, around: Place) -> list[str] | None:
@@ -421,7 +366,7 @@ def judged(names: Iterable[str], rulebook: Rulebook) -> list[str]:
     return tenants[: max(1, COMPARISONS // max(1, patterns))]
 
 
-def losses(name: str, before: Tenancy, rulebook: Rulebook) -> Iterator[Advice]:
+def losses(name: str, before: Tenancy, rulebook: Rulebook) -> Iterator[str]:
     """The namespaces that get no GPU any more, as no policy selects them.
 
     `before` are the policies that are in force; in those of the rulebook the one of this `name` is another or gone.
@@ -429,25 +374,22 @@ def losses(name: str, before: Tenancy, rulebook: Rulebook) -> Iterator[Advice]:
     after, around = rulebook.tenancy, place(rulebook, ())
     if not after.closed or after.observing or around.made_up:
         return
+    names: set[str] = set()  # those that it selected, or that any policy does: all of them if that cannot be told
+    for policy in before.policies if before.closed else after.policies:
+        if policy.name == name or not before.closed:
+            own = selected(policy.namespaces, around)
+            names.update(around.labels if own is None else own)
     if before.closed:
-        had = _selected_by([policy for policy in before.policies if policy.name == name], around)
-        lost = [namespace for namespace in judged(had, rulebook) if member(namespace, after) == Membership(None)]
+        lost = [namespace for namespace in judged(names, rulebook) if member(namespace, after) == Membership(None)]
     else:
-        has = _selected_by(after.policies, around)
-        exempts = rulebook.cluster.exempts
-        lost = [namespace for namespace in around.labels if namespace not in has and not exempts(namespace)]
-    if lost:
-        text = LEFT if before.closed else FIRST
-        yield Advice("spec.namespaces", text.format(number=len(lost), names=several(lost, ", ")))
-
-
-def _selected_by(policies: Iterable[TenantPolicy], around: Place) -> Collection[str]:
-    """The namespaces that some of these policies select; all of them if that cannot be told."""
-    names: set[str] = set()
-    for policy in policies:
-        own = selected(policy.namespaces, around)
-        names.update(around.labels if own is None else own)
-    return names
+        lost = [name for name in around.labels if name not in names and not rulebook.cluster.exempts(name)]
+    if lost and before.closed:
+        yield f"spec.namespaces: no TenantPolicy selects {several(lost, ', ')} any more, so no pod there gets a GPU"
+    elif lost:
+        yield (
+            "spec.namespaces: as the first TenantPolicy it takes GPUs from each namespace that it does not select"
+            f" ({len(lost)}), unless the Cluster document says namespacesWithoutPolicy: allow: {several(lost, ', ')}"
+        )
 
 
 # An Exemption that has ended, is misspelt, or lifts nothing
@@ -457,11 +399,11 @@ GROUPS: Final = ("system:serviceaccounts", "system:authenticated", "system:maste
 """How names of groups begin that are taken for names of users."""
 
 
-def advice_on_exemption(exemption: Exemption, rulebook: Rulebook, at: float) -> Iterator[Advice]:
+def advice_on_exemption(exemption: Exemption, rulebook: Rulebook, at: float) -> Iterator[str]:
     """What is wrong with an exemption at a time in seconds since 1970; the rulebook has all policies."""
     if exemption.expires <= at:
         ended = f"it ended {duration(at - exemption.expires)} ago and lifts nothing; write a later time, or delete it"
-        yield Advice("spec.expires", ended)
+        yield f"spec.expires: {ended}"
     around = place(rulebook, exemption.namespaces)
     yield from of_names("spec.namespaces", exemption.namespaces, around)
 
@@ -478,7 +420,7 @@ def advice_on_exemption(exemption: Exemption, rulebook: Rulebook, at: float) -> 
             continue
         else:
             mistake = f"there is no namespace {shown(namespace)}{nearest(namespace, around.labels)}"
-        yield Advice("spec.users", mistake)
+        yield f"spec.users: {mistake}"
 
     # Rules that no policy of its namespaces has; of a broken one nothing is known.
     own = selected(Namespaces(names=exemption.namespaces), around)
@@ -490,11 +432,11 @@ def advice_on_exemption(exemption: Exemption, rulebook: Rulebook, at: float) -> 
         if not any(policy.broken or getattr(policy, rule) is not None for policy in policies.values())
     )
     if own is None:
-        yield Advice("spec.namespaces", TOO_MANY)
+        yield f"spec.namespaces: {TOO_MANY}"
     elif not own:
-        yield Advice("spec.namespaces", f"it is for no namespace; the cluster has {len(around.labels)}")
+        yield f"spec.namespaces: it is for no namespace; the cluster has {len(around.labels)}"
     elif not policies:
-        yield Advice("spec.namespaces", f"no TenantPolicy is for {several(own, ', ')}, so it lifts nothing")
+        yield f"spec.namespaces: no TenantPolicy is for {several(own, ', ')}, so it lifts nothing"
     elif missing:
         names = several([policy.rule for policy in policies.values()], ", ")
-        yield Advice("spec.lifts", f"{names} sets no {several(missing, ', ')}, so lifting that does nothing")
+        yield f"spec.lifts: {names} sets no {several(missing, ', ')}, so lifting that does nothing"

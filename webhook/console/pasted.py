@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from webhook.cli import explain, snapshot
-from webhook.cli.explain import Answer, Question
+from webhook.cli.explain import Answer
 from webhook.cli.explanation import Setting
 from webhook.core.kube import quantity
 from webhook.core.request import PREFIX
@@ -66,7 +66,9 @@ def answer(pasted: Pasted, rulebook: Rulebook, there: snapshot.Snapshot) -> Answ
     documents = _parsed(pasted.text, "the text")
     around = _parsed(pasted.around, "the objects around it")
     try:
-        answered = explain.answer_question(Question(documents, around, setting, pasted.backend), rulebook, there)
+        answered = explain.answer_question(
+            documents, rulebook, there, around=around, setting=setting, backend=pasted.backend
+        )
     except files.UnreadableError as error:
         raise UnreadableError(str(error)) from None
     if not answered.explanations:
