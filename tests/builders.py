@@ -94,6 +94,13 @@ def pod(
     }
 
 
+def written(fields: Mapping[str, Any]) -> Object:
+    """A pod as tables write it: metadata, `limits` of `main` or of `containers` by name, and fields of its spec."""
+    others = {key: value for key, value in fields.items() if key not in {"limits", "containers"}}
+    containers = fields.get("containers", {"main": fields.get("limits")})
+    return pod(*(container(name, limits=limits) for name, limits in containers.items()), **others)
+
+
 def request(fields: Mapping[str, Any] | None) -> GpuRequest | None:
     """What a container asks, as tables write it: `{share: 3/10, memory: 8Gi}`."""
     read: dict[str, Callable[[Any], Any]] = {"count": int, "models": tuple, "profile": str, "memory": size}

@@ -28,13 +28,6 @@ POOL = {"key": "pool", "operator": "In", "values": ["vision"]}
 SLOW = {"key": "slow", "operator": "NotIn", "values": ["true"]}
 
 
-def _pod(fields: Object) -> dict[str, Any]:
-    """A pod by its metadata, the limits of `main` or of each container, and fields of its spec."""
-    others = {key: value for key, value in fields.items() if key not in {"limits", "containers"}}
-    containers = fields.get("containers", {"main": fields.get("limits")})
-    return builders.pod(*(builders.container(name, limits=limits) for name, limits in containers.items()), **others)
-
-
 def _amounts(fields: Object) -> dict[str, Any]:
     read: Mapping[str, Callable[[Any], Any]] = {"memory": builders.size, "devices": Fraction, "cores": Fraction}
     return {key: read.get(key.partition("/")[0], lambda text: text)(value) for key, value in fields.items()}
@@ -111,9 +104,9 @@ def _seen(found: Fate) -> Mapping[str, Callable[[], Any]]:
 def _fate(pod: Object, given: Object) -> Fate:
     namespace, rules = given.get("namespace", "vision-dev"), _rules(given)
     if "unmutated" not in given:
-        return fate(_pod(pod), rules, namespace)
-    review = builders.creating(_pod(pod), namespace)._replace(at=NOW)
-    return Fate(Decision(allowed=True), _pod(pod), validate(review, rules))
+        return fate(builders.written(pod), rules, namespace)
+    review = builders.creating(builders.written(pod), namespace)._replace(at=NOW)
+    return Fate(Decision(allowed=True), builders.written(pod), validate(review, rules))
 
 
 def _check(pod: Object, given: Object, becomes: Object) -> None:

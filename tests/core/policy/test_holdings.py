@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from tests import builders, tables
 from tests.cases.served import as_served
@@ -24,45 +25,28 @@ Object = Mapping[str, Any]
 
 GPU = "nvidia.com/gpu"
 MEMORY = "nvidia.com/gpumem"
-PERCENTAGE = "nvidia.com/gpumem-percentage"
-KAI = "gpu-fraction"
-OF_MAIN = "nvidia.com/container.main.gpu-memory"
 ON_T4 = {"gpu-model": "T4"}
 
-SHARED = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: test}
-spec:
-  backends: [nvidia-gpu, nvidia-time-slicing]
-  defaults: {whole: nvidia-gpu, part: nvidia-time-slicing}
-"""
 
-
-def _cluster(text: str) -> Rulebook:
-    return builders.rulebook({**builders.shipped_files(), "cluster.yaml": text})
-
-
-TURNS = _cluster(SHARED)
-
-
-SHARE = builders.pod(labels={"gpu": "0.1"})
-
-
-def _having(name: str, more: Object | None = None, **fields: Any) -> dict[str, Any]:
-    return builders.container(name, limits={GPU: "1"} if more is None else more, **fields)
+def _rules(fields: Object) -> Rulebook:
+    """The shipped rules with one back end `only`, or in a cluster whose document says this."""
+    if not fields or "only" in fields:
+        return with_only(fields["only"], RULES) if fields else RULES
+    cluster = {
+        "apiVersion": "gpu-webhook.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": "test"},
+        "spec": fields,
+    }
+    return builders.rulebook({**builders.shipped_files(), "cluster.yaml": yaml.safe_dump(cluster)})
 
 
 def _with(limits: Object, labels: Object | None = None, annotations: Object | None = None) -> Object:
     return builders.pod(builders.container(limits=limits), labels=labels or {}, annotations=annotations or {})
 
 
-def _on_nodes(*strategies: str, labels: Object | None = None) -> Object:
-    """A pod that asks for one, on nodes that share their cards in one of these ways."""
-    expression = {"key": "nvidia.com/gpu.sharing-strategy", "operator": "In", "values": list(strategies)}
-    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    return builders.pod(builders.container(limits={GPU: "1"}), labels=labels or {}, affinity=affinity)
+def _made(raw: Object, rulebook: Rulebook) -> dict[str, Any]:
+    return edited(plan.make(pod.read(raw), rulebook).edits, raw)
 
 
 def _counted(raw: Object, rulebook: Rulebook = RULES) -> dict[str, str]:
@@ -74,170 +58,58 @@ def _counted(raw: Object, rulebook: Rulebook = RULES) -> dict[str, str]:
 
 
 @tables.rows
-def test_containers_count_as_kubernetes_counts_them(
-    init: list[tuple[str, Object]], containers: list[str], devices: str
-) -> None:
-    before = [_having(f"i{n}", {GPU: number}, **more) for n, (number, more) in enumerate(init)]
-    main = [_having(f"c{n}", {GPU: number}) for n, number in enumerate(containers)]
-
-    assert _counted(builders.pod(*main, initContainers=before)) == {"devices": devices}
-
-
-def test_each_kind_of_amount_has_a_maximum_of_its_own() -> None:
-    init = builders.container("init", limits={GPU: "2", PERCENTAGE: "10"})
-    main = builders.container("main", limits={GPU: "1", PERCENTAGE: "50"})
-
-    counted = _counted(builders.pod(main, initContainers=[init], labels=ON_T4))
-
-    assert counted == {"devices": "0.5", "memory": "7680Mi", "devices/T4": "0.5", "memory/T4": "7680Mi"}
-
-
-def test_resources_of_the_whole_pod_are_none_of_devices() -> None:
-    """Kubernetes takes only cpu, memory and huge pages in spec.resources [validation.go, v1.36]."""
-    assert _counted(builders.pod(resources={"limits": {GPU: "4"}})) == {}
-
-
-@pytest.mark.parametrize(
-    ("backend", "raw", "counted"),
-    [
-        pytest.param("nvidia-gpu", _with({GPU: "2"}), {"devices": "2"}, id="whole devices"),
-        pytest.param("nvidia-time-slicing", _on_nodes("time-slicing"), {"devices": "0.1"}, id="a turn"),
-        pytest.param("nvidia-time-slicing", _with({GPU: "1"}), {"devices": "1"}, id="a turn, or a card elsewhere"),
-        pytest.param(
-            "hami-vgpu",
-            _with({GPU: "2", MEMORY: "1024"}, ON_T4),
-            {"devices": "2/15", "devices/T4": "2/15", "memory": "2Gi", "memory/T4": "2Gi"},
-            id="sizes on a card that is named",
-        ),
-        pytest.param(
-            "hami-vgpu", _with({GPU: "1", MEMORY: "1024"}), {"devices": "1", "memory": "1Gi"}, id="any card"
-        ),
-        pytest.param("hami-vgpu", _with({GPU: "1", PERCENTAGE: "30"}), {"devices": "0.3"}, id="a share of any card"),
-        pytest.param(
-            "nvidia-mig-mixed",
-            _with({"nvidia.com/mig-3g.40gb": "1"}, {"gpu-model": "A100-80GB"}),
-            {"devices": "0.5", "devices/A100-80GB": "0.5", "memory": "40192Mi", "memory/A100-80GB": "40192Mi"},
-            id="a slice with more memory than compute",
-        ),
-        pytest.param(
-            "nvidia-mig-mixed",
-            _with({"nvidia.com/mig-1g.10gb": "2"}, {"gpu-model": "A100-80GB"}),
-            {"devices": "2/7", "devices/A100-80GB": "2/7", "memory": "19Gi", "memory/A100-80GB": "19Gi"},
-            id="slices with more compute than memory",
-        ),
-        pytest.param(
-            "nvidia-mig-mixed",
-            _with({"nvidia.com/mig-3g.40gb": "1"}),
-            {"devices": "0.5", "memory": "40192Mi"},
-            id="a slice of any card that has it",
-        ),
-        pytest.param(
-            "kai", _with({}, {}, {KAI: "0.25", f"{KAI}-num-devices": "2"}), {"devices": "0.5"}, id="annotations"
-        ),
-        pytest.param(
-            "kai",
-            _with({}, ON_T4, {f"{OF_MAIN}.request": "2Gi", f"{OF_MAIN}.limit": "3Gi", f"{KAI}-num-devices": "2"}),
-            {"devices": "0.4", "devices/T4": "0.4", "memory": "6Gi", "memory/T4": "6Gi"},
-            id="annotations for one container",
-        ),
-        pytest.param(
-            "kai",
-            _with({}, {}, {KAI: "0.25", f"{OF_MAIN}.request": "3840Mi", f"{OF_MAIN}.limit": "7680Mi"}),
-            {"devices": "0.25"},
-            id="a fraction, and what the binder made of it",
-        ),
-        pytest.param(
-            "kai", _with({}, {}, {KAI: "0.25", f"{KAI}.limit": "0.75"}), {"devices": "0.75"}, id="up to a limit"
-        ),
-        pytest.param(
-            "aliyun-cgpu",
-            _with({"aliyun.com/gpu-mem": "8"}, {"aliyun.com/gpu-count": "2"}),
-            {"devices": "2", "memory": "8Gi"},
-            id="a label",
-        ),
-        pytest.param("tencent-qgpu", _with({"amd.com/gpu": "2"}), {"devices": "2"}, id="one that is not enabled"),
-    ],
-)
-def test_every_back_end_is_read_in_its_own_words(backend: str, raw: Object, counted: Object) -> None:
-    assert _counted(raw, with_only(backend, RULES)) == counted
+def test_a_pod_counts(pod: Object, rules: Object, counted: Object) -> None:
+    assert _counted(builders.written(pod), _rules(rules)) == counted
 
 
 @tables.rows
-def test_a_model_counts_as_every_model_that_the_back_end_may_give_for_its_name(
-    backend: str, model: str, counted: Object
+def test_a_translated_pod_counts(labels: Object, rules: Object, counted: Object) -> None:
+    rulebook = _rules(rules)
+
+    assert _counted(_made(builders.pod(labels=labels), rulebook), rulebook) == counted
+
+
+@tables.rows
+def test_what_was_asked_counts_only_on_the_nodes_of_the_back_end(
+    labels: Object, rules: Object, here: str, elsewhere: str
 ) -> None:
-    rulebook = with_only(backend, RULES)
-    raw = builders.pod(labels={"gpu": "0.5", "gpu-model": model})
+    rulebook = _rules(rules)
+    made = _made(builders.pod(labels=labels), rulebook)
+    moved = {**made, "spec": {**made["spec"], "affinity": {}}}
 
-    assert _counted(edited(plan.make(pod.read(raw), rulebook).edits, raw), rulebook) == counted
-
-
-@pytest.mark.parametrize(("labels", "devices"), [({"gpu": "0.1"}, "0.1"), ({"gpu": "1"}, "1"), ({"gpu": "2"}, "2")])
-def test_the_shorthand_says_what_resources_alone_do_not_tell(labels: Object, devices: str) -> None:
-    """A turn and a whole card are both 1 of the same resource."""
-    raw = builders.pod(labels=labels)
-
-    assert _counted(edited(plan.make(pod.read(raw), TURNS).edits, raw), TURNS) == {"devices": devices}
+    assert (_counted(made, rulebook)["devices"], _counted(moved, rulebook)["devices"]) == (here, elsewhere)
 
 
-def test_own_words_that_may_be_two_things_are_counted_as_the_nodes_in_reach_give_them() -> None:
-    named = {"gpu-backend": "nvidia-time-slicing"}
+@tables.rows
+def test_containers_count_as_kubernetes_counts_them(
+    init: list[tuple[str, Object]], containers: list[str], devices: str
+) -> None:
+    before = [builders.container(f"i{n}", limits={GPU: number}, **more) for n, (number, more) in enumerate(init)]
+    main = [builders.container(f"c{n}", limits={GPU: number}) for n, number in enumerate(containers)]
 
-    assert _counted(_with({GPU: "1"}), TURNS) == {"devices": "1"}
-    assert _counted(_with({GPU: "1"}, named), TURNS) == {"devices": "1"}
-    assert _counted(_on_nodes("time-slicing", labels=named), TURNS) == {"devices": "0.1"}
-    assert _counted(_on_nodes("time-slicing"), TURNS) == {"devices": "0.1"}
-    assert _counted(_on_nodes("time-slicing", "none"), TURNS) == {"devices": "1"}
-
-
-def test_a_share_counts_as_what_was_asked_only_on_the_nodes_of_its_back_end() -> None:
-    translated = edited(plan.make(pod.read(SHARE), TURNS).edits, SHARE)
-    elsewhere = {**translated, "spec": {**translated["spec"], "affinity": {}}}
-
-    assert _counted(translated, TURNS) == {"devices": "0.1"}
-    assert _counted(elsewhere, TURNS) == {"devices": "1"}
-
-
-BOTH = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: test}
-spec:
-  backends: [hami-vgpu, hami-mig]
-"""
-A100 = {"gpu-model": "A100-40GB"}
+    assert _counted(builders.pod(*main, initContainers=before)) == {"devices": devices}
 
 
 @tables.rows
 def test_a_share_counts_as_the_slice_that_it_may_become_unless_the_pod_says_how_the_card_is_divided(
     limits: Object, shared: str, sliced: str
 ) -> None:
-    rules = _cluster(BOTH)
+    rules, labels = _rules({"backends": ["hami-vgpu", "hami-mig"]}), {"gpu-model": "A100-40GB"}
     for mode in ({}, {"nvidia.com/vgpu-mode": "mig"}, {"nvidia.com/vgpu-mode": "mig,hami-core"}):
-        assert _counted(_with(limits, A100, mode), rules)["devices"] == sliced
-    assert _counted(_with(limits, A100, {"nvidia.com/vgpu-mode": "hami-core"}), rules)["devices"] == shared
-    assert _counted(_with(limits, A100), with_only("hami-vgpu", rules))["devices"] == shared
+        assert _counted(_with(limits, labels, mode), rules)["devices"] == sliced
+    assert _counted(_with(limits, labels, {"nvidia.com/vgpu-mode": "hami-core"}), rules)["devices"] == shared
+    assert _counted(_with(limits, labels), with_only("hami-vgpu", rules))["devices"] == shared
 
 
-def test_a_share_of_an_unknown_card_counts_as_the_largest_slice_that_it_may_become() -> None:
-    assert _counted(_with({GPU: "1", PERCENTAGE: "10"}), _cluster(BOTH))["devices"] == "0.25"
+@tables.rows
+def test_a_counter_tells_pods_apart_that_only_differ_in_the_nodes_they_select(
+    rules: Object, pods: list[Object]
+) -> None:
+    counter = usage.Counter(_rules(rules))
 
+    counted = [tally.write(counter.held(as_served(builders.written(row["pod"]))).tally) for row in pods]
 
-def test_a_partition_counts_as_the_card_unless_the_pod_is_bound_to_nodes_that_are_cut() -> None:
-    rules = with_only("nvidia-mig-single", RULES)
-    raw = builders.pod(labels={"gpu-profile": "3g.20gb", "gpu-model": "A100-40GB"})
-    translated = edited(plan.make(pod.read(raw), rules).edits, raw)
-    elsewhere = {**translated, "spec": {**translated["spec"], "affinity": {}}}
-
-    assert _counted(translated, rules)["devices"] == "0.5"
-    assert _counted(elsewhere, rules)["devices"] == "1"
-
-
-def test_a_counter_tells_pods_apart_that_only_differ_in_the_nodes_they_select() -> None:
-    counter = usage.Counter(TURNS)
-    pods = [as_served(raw) for raw in (_on_nodes("time-slicing"), _on_nodes("none"), _with({GPU: "1"}))]
-
-    assert [tally.write(counter.held(raw).tally) for raw in pods] == [{"devices": "0.1"}, *[{"devices": "1"}] * 2]
+    assert counted == [{"devices": row["devices"]} for row in pods]
 
 
 def test_cores_of_another_chip_are_no_cores_of_the_one_that_the_pod_is_bound_to() -> None:
@@ -245,47 +117,9 @@ def test_cores_of_another_chip_are_no_cores_of_the_one_that_the_pod_is_bound_to(
     cluster = replace(RULES.cluster, backends=order, tiers={}, whole=None, part=None)
     rules = index(cluster, RULES.backends, RULES.devices)
     chips = builders.pod(labels={"gpu": "2", "gpu-model": "Ascend910B2"})
-    translated = edited(plan.make(pod.read(chips), rules).edits, chips)
 
-    assert _counted(translated, rules)["devices"] == "2"
+    assert _counted(_made(chips, rules), rules)["devices"] == "2"
     assert _counted(_with({"huawei.com/npu-core": "48"}), rules)["devices"] == "6"
-
-
-def test_of_back_ends_that_are_preferred_alike_the_one_that_reads_more_counts() -> None:
-    tied = _cluster(
-        SHARED.replace("[nvidia-gpu, nvidia-time-slicing]", "[[nvidia-time-slicing, hami-vgpu]]").replace(
-            "  defaults: {whole: nvidia-gpu, part: nvidia-time-slicing}\n", ""
-        )
-    )
-
-    assert _counted(_with({GPU: "1"}), tied) == {"devices": "1"}
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param(builders.pod(), id="nothing"),
-        pytest.param(builders.pod(labels={"gpu": "4"}), id="shorthand that nobody translated"),
-        pytest.param(_with({GPU: "0"}), id="none"),
-        pytest.param(_with({"example.com/fpga": "2", "cpu": "1"}), id="what no rule knows"),
-        pytest.param(builders.pod(annotations={KAI: "0.5"}), id="words of a back end that is not there"),
-    ],
-)
-def test_who_holds_nothing_counts_nothing(raw: Object) -> None:
-    assert _counted(raw) == {}
-
-
-def test_several_models_count_under_each_that_it_may_be() -> None:
-    raw = _with({GPU: "1", MEMORY: "1024"}, {}, {"gpu-webhook.io/model": "A100-40GB, A100-80GB"})
-    each = {"devices/A100-40GB": "1", "devices/A100-80GB": "1", "memory/A100-40GB": "1Gi", "memory/A100-80GB": "1Gi"}
-
-    assert _counted(raw) == {"devices": "1", "memory": "1Gi", **each}
-
-
-def test_whole_devices_of_several_models_have_the_memory_of_the_largest() -> None:
-    raw = _with({GPU: "2"}, {}, {"gpu-webhook.io/model": "T4, A100-80GB"})
-
-    assert _counted(raw)["memory"] == "160Gi"
 
 
 @tables.rows
@@ -306,11 +140,6 @@ def test_a_share_that_is_rounded_up_to_a_whole_device_counts_as_one(backend: str
     assert fate.validated.reservation.ask.amount[tally.DEVICES] == 1
 
 
-def test_shorthand_that_nobody_understands_does_not_hide_what_stands_there() -> None:
-    assert _counted(_with({GPU: "2"}, {"gpu": "1.5"})) == {"devices": "2"}
-    assert _counted(_with({GPU: "2"}, {"gpu": "none"})) == {"devices": "2"}
-
-
 def test_what_a_tally_lacks_is_said() -> None:
     assert held(_with({GPU: "1"}), RULES)[1:] == (True, True)
     assert held(_with({GPU: "1", MEMORY: "1024"}), RULES)[1:] == (False, True)
@@ -329,10 +158,6 @@ def _on(model: str | None) -> Rulebook:
     """The cluster whose nodes of HAMi all have one card; None: nobody knows."""
     cards = {"hami-vgpu": RULES.devices[model.lower()]} if model else {}
     return replace(RULES, surroundings=Surroundings(cards=cards))
-
-
-def _made(raw: Object, rulebook: Rulebook) -> dict[str, Any]:
-    return edited(plan.make(pod.read(raw), rulebook).edits, raw)
 
 
 SIZE = builders.pod(labels={"gpu-memory": "3Gi"})
