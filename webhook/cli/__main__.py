@@ -57,21 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "GPU_WEBHOOK_TRACE" in os.environ:
             raise
-        print(f"gpu-webhook: {_message_of(error)}", file=sys.stderr)
+        from webhook.files import documents, rule_files  # with everything that reads rules
+
+        message = f"an error of the program, not of yours: {error!r}; GPU_WEBHOOK_TRACE=1 shows where"
+        match error:
+            case UsageError() | documents.UnreadableError():
+                message = str(error)
+            case rule_files.RuleFilesError():
+                message = f"the rules cannot be used:\n{error}"
+            case OSError():
+                message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print(f"gpu-webhook: {message}", file=sys.stderr)
         return FAILED
-
-
-def _message_of(error: Exception) -> str:
-    from webhook.files import documents, rule_files  # with everything that reads rules
-
-    match error:
-        case UsageError() | documents.UnreadableError():
-            return str(error)
-        case rule_files.RuleFilesError():
-            return f"the rules cannot be used:\n{error}"
-        case OSError():
-            return f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    return f"an error of the program, not of yours: {error!r}; GPU_WEBHOOK_TRACE=1 shows where"
 
 
 def parser(arguments: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:

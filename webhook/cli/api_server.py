@@ -38,7 +38,14 @@ def refusals(
     and `decision` is what they answered. What they have said of a field is not repeated.
     """
     written = review.pod or {}
-    violations = [*_metadata(written if stored is None else stored)]
+    violations: list[Violation] = []
+    for section in ("labels", "annotations"):
+        for key, value in fields.mapping(written if stored is None else stored, "metadata", section).items():
+            at = ("metadata", section, key)
+            if not isinstance(value, str):
+                violations.append(no_string(value, at))
+            elif section == "labels" and not labels.is_value(value):
+                violations.append(_refused(at, f'"{shown(value)}" is no value of a label', f"write {labels.RULE}"))
     unreadable = False
     for path, name, text in _quantities(written):
         if not _QUANTITY.fullmatch(text):
@@ -74,16 +81,6 @@ def _quantities(pod: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
                 for name, value in fields.mapping(container, "resources", kind).items():
                     if value is not None:
                         yield ("spec", section, index, "resources", kind, name), name, text_of(value)
-
-
-def _metadata(pod: Mapping[str, Any]) -> Iterator[Violation]:
-    for section in ("labels", "annotations"):
-        for key, value in fields.mapping(pod, "metadata", section).items():
-            path = ("metadata", section, key)
-            if not isinstance(value, str):
-                yield no_string(value, path)
-            elif section == "labels" and not labels.is_value(value):
-                yield _refused(path, f'"{shown(value)}" is no value of a label', f"write {labels.RULE}")
 
 
 def _not_in_a_template(pod: Mapping[str, Any], rulebook: Rulebook) -> Iterator[Violation]:

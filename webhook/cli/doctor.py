@@ -47,23 +47,22 @@ class Check(NamedTuple):
     examined: bool = True
 
 
+Judge = Callable[[Installation], Verdict | Check | None]
 Examine = Callable[[Installation], Check | None]
 CHECKS: Final[list[tuple[str, reading.Read | None, Examine]]] = []
 """Each with its name, what is read for it beside what those before it have read, and the function that examines."""
 
 
-def check(
-    name: str, read: reading.Read | None = None, fix: str = ""
-) -> Callable[[Callable[[Installation], Verdict | Check | None]], Examine]:
+def check(name: str, read: reading.Read | None = None, fix: str = "") -> Callable[[Judge], Examine]:
     """Declare a function as a check. It returns None where another check has said all there is to say."""
 
-    def declare(judge: Callable[[Installation], Verdict | Check | None]) -> Examine:
+    def declare(judge: Judge) -> Examine:
         def examine(installation: Installation) -> Check | None:
             verdict = judge(installation)
             if verdict is None or isinstance(verdict, Check):
                 return verdict
-            result, found, *own = verdict
-            return Check(name, result, found, "" if result == "ok" else (own or [fix])[0])
+            result, text, *own = verdict
+            return Check(name, result, text, "" if result == "ok" else (own or [fix])[0])
 
         CHECKS.append((name, read, examine))
         return examine
@@ -611,7 +610,7 @@ def contract(checks: Sequence[Check]) -> Mapping[str, Any]:
     return {
         "result": max((check.result for check in checks), key=ranks.index, default="ok"),
         "checks": [
-            {"check": name, "result": result, "found": found, "fix": fix or None, "examined": examined}
-            for name, result, found, fix, examined in checks
+            {"check": name, "result": result, "found": text, "fix": fix or None, "examined": examined}
+            for name, result, text, fix, examined in checks
         ],
     }

@@ -139,11 +139,10 @@ class Installation:
             return {key: sort(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
 
         return [
-            (sort(hook), sort(hooks(stored)[name]))
+            (sort(hook), sort(stored))
             for configuration in self.wanted
-            for stored in [self.live.get(configuration["kind"])]
             for name, hook in hooks(configuration).items()
-            if name in hooks(stored)
+            if (stored := hooks(self.live.get(configuration["kind"])).get(name))
         ]
 
     @property

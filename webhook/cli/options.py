@@ -13,7 +13,6 @@ from webhook.server import settings
 FINE: Final = 0
 NOT_FINE: Final = 1
 FAILED: Final = 2
-MAX_PORT: Final = 65535
 
 
 class UsageError(Exception):
@@ -22,13 +21,8 @@ class UsageError(Exception):
 
 def rules_option(command: argparse.ArgumentParser) -> None:
     """Where the rule files are."""
-    command.add_argument(
-        "--rules",
-        type=Path,
-        default=settings.default_rules(),
-        metavar="DIR",
-        help="rule files (default: %(default)s)",
-    )
+    default, what = settings.default_rules(), "rule files (default: %(default)s)"
+    command.add_argument("--rules", type=Path, default=default, metavar="DIR", help=what)
 
 
 def namespace_option(command: argparse.ArgumentParser) -> None:
@@ -65,12 +59,9 @@ def surroundings_option(command: argparse.ArgumentParser) -> None:
 def address(bind: str, option: str = "--bind") -> tuple[str, int]:
     """The host and port that an option gives; raises UsageError."""
     host, _, port = bind.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > MAX_PORT:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"{option} {bind}: write HOST:PORT, as 127.0.0.1:8443")
     return host.strip("[]"), int(port)
-
-
-# What commands read, files or standard input, and the JSON that they print.
 
 
 def read_content(file: str, most: int = -1) -> tuple[bytes, str]:

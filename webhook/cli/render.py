@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
@@ -17,32 +17,18 @@ from webhook.cli.options import FINE, UsageError
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook render` takes."""
-    command.add_argument(
-        "what",
-        choices=("webhooks", "policies"),
-        help="webhooks: both webhook configurations; policies: what the API server refuses even without them",
-    )
+    what = "webhooks: both webhook configurations; policies: what the API server refuses even without them"
+    command.add_argument("what", choices=("webhooks", "policies"), help=what)
     options.rules_option(command)
     options.namespace_option(command)
-    command.add_argument(
-        "--active",
-        action="store_true",
-        help="activate the webhooks at once, without gpu-webhook-certs and before replicas answer",
-    )
-    command.add_argument(
-        "--ca-bundle",
-        type=Path,
-        metavar="FILE",
-        help="CA certificates (PEM), if you issue the server's certificate",
-    )
-    options.around_option(
-        command, "policies: TenantPolicies and Exemptions beside those among the rules, as kubectl prints them"
-    )
-    command.add_argument(
-        "--mutating",
-        action="store_true",
-        help="policies: and one that writes into containers without a GPU that they have none (Kubernetes 1.36)",
-    )
+    active = "activate the webhooks at once, without gpu-webhook-certs and before replicas answer"
+    command.add_argument("--active", action="store_true", help=active)
+    bundle = "CA certificates (PEM), if you issue the server's certificate"
+    command.add_argument("--ca-bundle", type=Path, metavar="FILE", help=bundle)
+    around = "policies: TenantPolicies and Exemptions beside those among the rules, as kubectl prints them"
+    options.around_option(command, around)
+    mutating = "policies: and one that writes into containers without a GPU that they have none (Kubernetes 1.36)"
+    command.add_argument("--mutating", action="store_true", help=mutating)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -91,8 +77,6 @@ def run(given: argparse.Namespace) -> int:
 
 # Objects for the API server as YAML that people read: long text as a block, short lists on one line.
 
-WIDTH: Final = 100
-
 
 class _Dumper(yaml.SafeDumper):
     """Block style, with leaves such as `[a, b]` on one line; nothing is referred to by an anchor."""
@@ -100,20 +84,18 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, _data: Any) -> bool:
         return True
 
+    def write_list(self, data: Sequence[Any]) -> yaml.Node:
+        flat = all(isinstance(element, str) for element in data)
+        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
 
-def _sequence(dumper: _Dumper, data: Sequence[Any]) -> yaml.Node:
-    flat = all(isinstance(element, str) for element in data)
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
-
-
-def _text(dumper: _Dumper, data: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+    def write_text(self, data: str) -> yaml.Node:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
 
 
-_Dumper.add_representer(list, _sequence)
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(list, _Dumper.write_list)
+_Dumper.add_representer(str, _Dumper.write_text)
 
 
 def yaml_text(objects: Iterable[Mapping[str, Any]]) -> str:
     """The objects as one YAML stream."""
-    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=WIDTH, allow_unicode=True)
+    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)

@@ -23,14 +23,11 @@ from webhook.core.rules.tenant_policy import Exemption, Quota, TenantPolicy
 from webhook.core.violations import Action
 from webhook.files import rule_files
 
-# `gpu-webhook tenants`
-
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook tenants` takes."""
-    options.objects_option(
-        command, "what kubectl get tenantpolicies,tenantusages,exemptions,namespaces -o json prints, or YAML"
-    )
+    what = "what kubectl get tenantpolicies,tenantusages,exemptions,namespaces -o json prints, or YAML"
+    options.objects_option(command, what)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,6 +49,8 @@ _THEN: Final[Mapping[Action, str]] = {
 }
 """What it means for a tenant that it holds more than its limit."""
 
+_NONE: Final = Fraction(0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
@@ -64,7 +63,7 @@ class Total:
     @property
     def left(self) -> Fraction | None:
         """What may still be asked, at least nothing; None for anything."""
-        return None if self.limit is None else max(Fraction(0), self.limit - self.used)
+        return None if self.limit is None else max(_NONE, self.limit - self.used)
 
     @property
     def percent(self) -> int | None:
@@ -88,36 +87,27 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """What is known of one tenant.
-
-    `policy` is None for a ledger that is left over. `known`: the settler has counted what it uses. `totals` are its
-    devices and memory, `models` those of each card model. `pending` are pods on their way into the cluster.
-    """
+    """What is known of one tenant."""
 
     name: str
-    policy: TenantPolicy | None
-    known: bool
-    totals: Totals
-    models: Mapping[str, Totals]
+    policy: TenantPolicy | None  # None: its ledger is left over
+    quota: Quota | None  # what its policy lets it hold
+    known: bool  # the settler has counted what it uses
+    totals: Totals  # its devices and memory
+    models: Mapping[str, Totals]  # those of each card model
     places: Sequence[Place]
-    pending: int
-
-    @property
-    def quota(self) -> Quota | None:
-        """What its policy lets it hold."""
-        return self.policy.quota if self.policy else None
-
-    @property
-    def percent(self) -> int | None:
-        """How full it is, by what comes nearest to its limit; None without a limit, or where nothing is counted."""
-        if not self.known:
-            return None
-        return max((total.percent for total in self.every if total.percent is not None), default=None)
+    pending: int  # pods on their way into the cluster
 
     @property
     def every(self) -> list[Total]:
         """All of its totals, those of card models last."""
         return [total for totals in (self.totals, *self.models.values()) for total in totals.values()]
+
+    @property
+    def percent(self) -> int | None:
+        """How full it is, by what comes nearest to its limit; None without a limit, or where nothing is counted."""
+        percents = [total.percent for total in self.every if total.percent is not None]
+        return max(percents, default=None) if self.known else None
 
 
 class Lapse(NamedTuple):
@@ -164,12 +154,12 @@ def overview(objects: Snapshot, rulebook: Rulebook, at: float, *, live: bool) ->
             names = " and ".join(rival.rule for rival in rivals)
             same = f"both of priority {rivals[0].priority}: its GPU pods are refused until one has another priority"
             problems.append(Problem("", f"the namespace {namespace} is selected by {names}, {same}"))
-    tenants = [
-        _tenant(name, policies.get(name), ledgers.get(name), namespaces_of.get(name, ()))
-        for name in sorted({*policies, *ledgers})
-    ]
-    for tenant in tenants:
-        problems += (Problem(tenant.name, text) for text in _wrong(tenant, ledgers.get(tenant.name), live=live))
+    tenants = []
+    for name in sorted({*policies, *ledgers}):
+        policy, ledger = policies.get(name), ledgers.get(name)
+        tenant = _tenant(name, policy, ledger or Ledger(), namespaces_of.get(name, ()))
+        problems += (Problem(name, text) for text in _wrong(tenant, ledger, live=live))
+        tenants.append(tenant)
     lapses = [Lapse(exemption, exemption.expires - at) for exemption in tenancy.exemptions]
     for lapse in (lapse for lapse in lapses if lapse.state != "holds"):
         name, owner = lapse.exemption.name, lapse.exemption.owner
@@ -184,29 +174,26 @@ def overview(objects: Snapshot, rulebook: Rulebook, at: float, *, live: bool) ->
     )
 
 
-def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger | None, namespaces: Sequence[str]) -> Tenant:
-    counted = ledger is not None and ledger.view > 0
-    ledger = ledger or Ledger()
-    hard = ledger.hard or (policy.quota.hard if policy and policy.quota else {})
-    used, held = ledger.used, ledger.by_namespace
+def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger, namespaces: Sequence[str]) -> Tenant:
+    quota, used, held = policy.quota if policy else None, ledger.used, ledger.by_namespace
+    hard = ledger.hard or (quota.hard if quota else {})
 
     def totals(model: str = "") -> Totals:
         keys = {what: tally.key(what, model) for what in (tally.DEVICES, tally.MEMORY)}
-        return {
-            what: Total(key=key, used=used.get(key, Fraction(0)), limit=hard.get(key)) for what, key in keys.items()
-        }
+        return {what: Total(key=key, used=used.get(key, _NONE), limit=hard.get(key)) for what, key in keys.items()}
 
     return Tenant(
         name=name,
         policy=policy,
-        known=counted,
+        quota=quota,
+        known=ledger.view > 0,
         totals=totals(),
         models={model: totals(model) for model in tally.models((*used, *hard))},
         places=[
             Place(
                 namespace=namespace,
-                devices=held.get(namespace, tally.NOTHING).get(tally.DEVICES, Fraction(0)),
-                memory=held.get(namespace, tally.NOTHING).get(tally.MEMORY, Fraction(0)),
+                devices=held.get(namespace, tally.NOTHING).get(tally.DEVICES, _NONE),
+                memory=held.get(namespace, tally.NOTHING).get(tally.MEMORY, _NONE),
                 counted=namespace in ledger.held,
             )
             for namespace in sorted({*held, *namespaces})
@@ -266,7 +253,7 @@ def lines(view: Tenants) -> Iterator[str]:
             "-" if tenant.percent is None else f"{tenant.percent}%".rjust(4),
             bar(tenant.percent),
             *_pairs(tenant.totals, counted=tenant.known),
-            str(tenant.pending) if tenant.pending else "-",
+            str(tenant.pending or "-"),
             OVER[tenant.quota.action] if tenant.quota else "-",
         )
         for tenant in view.tenants
@@ -274,15 +261,12 @@ def lines(view: Tenants) -> Iterator[str]:
     yield from table(TENANT, tenants, texts=4)
     cards = [(m, tenant.name, *_pairs(totals)) for tenant in view.tenants for m, totals in tenant.models.items()]
     yield from table(CARD, sorted(cards), texts=2)
-    places = [
-        (
-            place.namespace,
-            tenant.name,
-            *((short(place.devices), gib(place.memory)) if tenant.known and place.counted else ("?", "?")),
-        )
-        for tenant in view.tenants
-        for place in tenant.places
-    ]
+    places = []
+    for tenant in view.tenants:
+        for place in tenant.places:
+            counted = tenant.known and place.counted
+            amounts = (short(place.devices), gib(place.memory)) if counted else ("?", "?")
+            places.append((place.namespace, tenant.name, *amounts))
     yield from table(NAMESPACE, sorted(places), texts=2)
     exemptions = [
         (
@@ -308,7 +292,7 @@ def _summary(view: Tenants) -> str:
     if silent == number:
         what = "; no TenantUsage says what it holds" if number == 1 else "s; no TenantUsage says what they hold"
         return f"{number} tenant{what}"
-    held = sum((tenant.totals[tally.DEVICES].used for tenant in view.tenants), Fraction(0))
+    held = sum((tenant.totals[tally.DEVICES].used for tenant in view.tenants), _NONE)
     pending = sum(tenant.pending for tenant in view.tenants)
     way = f"; {pending} pod{' is' if pending == 1 else 's are'} on the way into the cluster" if pending else ""
     unsaid = f", and of {silent} no TenantUsage says what is held" if silent else ""
@@ -354,13 +338,12 @@ def contract(view: Tenants) -> dict[str, Any]:
     """The form of `tenants -o json`."""
 
     def measures(totals: Totals) -> dict[str, Any]:
-        amounts = {
-            name: {"used": total.used, "limit": total.limit, "left": total.left}
-            for name, total in (("devices", totals[tally.DEVICES]), ("memoryBytes", totals[tally.MEMORY]))
-        }
+        def plain(amount: Fraction | None) -> Any:
+            return None if amount is None else tally.plain(amount)
+
         return {
-            name: {key: None if amount is None else tally.plain(amount) for key, amount in total.items()}
-            for name, total in amounts.items()
+            name: {"used": plain(total.used), "limit": plain(total.limit), "left": plain(total.left)}
+            for name, total in (("devices", totals[tally.DEVICES]), ("memoryBytes", totals[tally.MEMORY]))
         }
 
     return {
