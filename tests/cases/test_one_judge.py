@@ -25,7 +25,7 @@ from webhook.core.decision import Decision
 from webhook.core.interpret import claims
 from webhook.core.kube import quantity
 from webhook.core.mutate import mutate
-from webhook.core.policy import totals
+from webhook.core.policy import limits
 from webhook.core.quota.ledger import Ask
 from webhook.core.review import AdmissionRequest, creating, line
 from webhook.core.rules.rulebook import Rulebook
@@ -118,8 +118,8 @@ def _decided(decision: Decision) -> Mapping[str, Any]:
 
 def _reviewed(pods: list[dict[str, Any]], rulebook: Rulebook) -> Iterator[Decision]:
     """What a server without a cluster answers when the pods are created one after another."""
-    limits = {each.name: each.quota.hard for each in rulebook.tenancy.policies if each.quota}
-    ledger = OfflineReservations(lambda tenant: limits[tenant])
+    hard = {each.name: each.quota.hard for each in rulebook.tenancy.policies if each.quota}
+    ledger = OfflineReservations(lambda tenant: hard[tenant])
     for number, pod in enumerate(pods):
         request = creating(pod, "review", pod["metadata"].get("namespace") or "default", quantity.parse_time(AT))
         mutated = mutate(request, rulebook)
@@ -132,7 +132,7 @@ def _reviewed(pods: list[dict[str, Any]], rulebook: Rulebook) -> Iterator[Decisi
             ask: Ask = judged.reservation.ask._replace(name=f"pod-{number}", uid=f"uid-{number}")
             wanted = replace(judged.reservation, ask=ask)
             answered = ledger.draw(wanted.tenant, ask)
-            judged = totals.reserved(judged, wanted, answered.outcome, answered.ledger)
+            judged = limits.reserved(judged, wanted, answered.outcome, answered.ledger)
         warnings = [*mutated.warnings, *judged.warnings]
         yield (judged if not judged.allowed else mutated)._replace(warnings=warnings)
 

@@ -26,7 +26,7 @@ from webhook.core.interpret import claims
 from webhook.core.kube import fields, quantity
 from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
 from webhook.core.plan.choose import Assignment
-from webhook.core.policy import totals
+from webhook.core.policy import limits
 from webhook.core.rules.rulebook import Rulebook, with_only
 from webhook.core.violations import QUOTA, Violation
 from webhook.files import rule_files
@@ -397,14 +397,14 @@ def view(explained: Explanation) -> View:
         tenant.append(("tenant", f"{prospect.tenant}, by {prospect.rule}{state}"))
         pods, fit = prospect.pods, prospect.fit
         for amount in prospect.amounts:
-            used, requested = totals.shown(amount.key, amount.used), totals.shown(amount.key, amount.requested)
+            used, requested = limits.shown(amount.key, amount.used), limits.shown(amount.key, amount.requested)
             text = f"{used} used, {requested} asked{f' by {pods} pods' if pods > 1 else ''}, "
             if amount.limit is None or amount.left is None:
                 text += "no limit"
             else:
                 over = "too many" if amount.left < 0 else "left"
-                text += f"{totals.shown(amount.key, amount.limit)} at most: "
-                text += f"{totals.shown(amount.key, abs(amount.left))} {over}"
+                text += f"{limits.shown(amount.key, amount.limit)} at most: "
+                text += f"{limits.shown(amount.key, abs(amount.left))} {over}"
             tenant.append(("quota", f"{amount.key.replace('/', ' of ')}: {text}"))
         if prospect.amounts and fit is not None and not prospect.lifted:
             more = f"{fit - pods or 'no'} more pod{'' if fit - pods == 1 else 's'} like this would fit"

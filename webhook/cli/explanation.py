@@ -18,7 +18,7 @@ from webhook.core.plan import choose
 from webhook.core.plan.choose import Candidate
 from webhook.core.plan.plan import Plan
 from webhook.core.pod_templates import NOBODY, Named
-from webhook.core.policy import totals, usage
+from webhook.core.policy import limits, usage
 from webhook.core.policy.membership import member, undecided
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger, fitting, reserve
@@ -263,7 +263,7 @@ def foresee(
     if imagined:
         ledger = replace(ledger, view=ledger.view or 1, held={namespace: tally.NOTHING, **ledger.held})
     _, [answer] = reserve(ledger, [reservation.ask])
-    answered = totals.reserved(decision, reservation, answer, ledger)._replace(reservation=None)
+    answered = limits.reserved(decision, reservation, answer, ledger)._replace(reservation=None)
     if not ledger.view:
         return answered, prospect, ledgers
 
@@ -290,7 +290,7 @@ def foresee(
         if reservation.action in fate:
             _, [refused] = reserve(holding(fit), [reservation.ask])
             over = f"of its {pods} pods {fit} fit, and {fate[reservation.action]}: [GPU104] "
-            violations = totals.over(reservation, holding(fit), refused.exceeded)
+            violations = limits.over(reservation, holding(fit), refused.exceeded)
             answered = answered._replace(
                 warnings=[*answered.warnings, *(over + violation.message for violation in violations)]
             )

@@ -16,7 +16,7 @@ from webhook.core import pod_templates
 from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.kube import fields
 from webhook.core.kube.fields import Path, field_path
-from webhook.core.policy import observe
+from webhook.core.policy import judge
 from webhook.core.quota.ledger import Ledger
 from webhook.core.review import AdmissionRequest, line
 from webhook.core.rules.rulebook import Rulebook
@@ -66,7 +66,7 @@ def warn(
 
         pods = f"pods of {'this template' if len(templates) == 1 else field_path(template.path)}"
         told = []
-        for container, becoming in observe.becoming(
+        for container, becoming in judge.becoming(
             planned.assignments if planned and decision.patch else (), rulebook
         ):
             told.append(f"{pods} become " + (f'"{container}": ' if container else "") + becoming)

@@ -14,7 +14,7 @@ from webhook.core.kube import fields
 from webhook.core.kube import pod as pods
 from webhook.core.kube.fields import Edit, at
 from webhook.core.plan.plan import Plan
-from webhook.core.policy import defaults, device_access, judge, observe, updates, usage
+from webhook.core.policy import defaults, device_access, judge, updates, usage
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
@@ -64,13 +64,13 @@ def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
         else:
             plan = defaults.plan_for_tenant(pod, rulebook)
     except Refusal as refusal:
-        return Translated(observe.refused(refusal, rulebook))
+        return Translated(judge.refused(refusal, rulebook))
     if plan is not None:
         if plan.violations:
             refused = denied(plan.violations, plan.warnings)
             if refused.code == HTTPStatus.FORBIDDEN:
                 refused = _with_judgement(refused, plan, request, rulebook)
-            return Translated(observe.enforced_mutation(refused, plan.assignments, rulebook), plan)
+            return Translated(judge.enforced_mutation(refused, plan.assignments, rulebook), plan)
         edits, warnings, backends = plan.edits, plan.warnings, plan.backends
         if plan.assignments:
             rules = dict.fromkeys([assignment.backend.rule for assignment in plan.assignments])
@@ -83,7 +83,7 @@ def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
     operations = fields.to_patch(edits, request.pod or {})
     decision = Decision(allowed=True, warnings=warnings, patch=operations, backends=backends, audit=audit)
     if rulebook.tenancy.observing:
-        decision = observe.enforced_mutation(decision, plan.assignments if plan else (), rulebook)
+        decision = judge.enforced_mutation(decision, plan.assignments if plan else (), rulebook)
     return Translated(decision, plan)
 
 

@@ -17,7 +17,7 @@ from webhook.core.kube import fields
 from webhook.core.kube import pod as pods
 from webhook.core.plan import allocation
 from webhook.core.plan.allocation import Checked
-from webhook.core.policy import defaults, judge, observe, updates, usage
+from webhook.core.policy import defaults, judge, updates, usage
 from webhook.core.policy.usage import Holding
 from webhook.core.request import GpuRequest
 from webhook.core.review import AdmissionRequest
@@ -45,9 +45,9 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     try:
         request = projection.project(request, rulebook)
     except Refusal as refusal:
-        return observe.refused(refusal, rulebook)
+        return judge.refused(refusal, rulebook)
     if binding is not None and (unnamed := updates.unnamed(binding, request, rulebook)):
-        return observe.enforced(denied(unnamed), rulebook)
+        return judge.enforced(denied(unnamed), rulebook)
     if not rulebook.tenancy.observing:
         return _judged(request, rulebook)
 
@@ -62,7 +62,7 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         if plan.violations:
             return UNTOUCHED
         request = request._replace(pod=fields.applied(fields.to_patch(plan.edits, before), before))
-    return observe.as_warnings(_judged(request, acting))
+    return judge.as_warnings(_judged(request, acting))
 
 
 def _judged(request: AdmissionRequest, rulebook: Rulebook) -> Decision:

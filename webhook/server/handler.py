@@ -31,7 +31,7 @@ from webhook import telemetry
 from webhook.core import projection, review
 from webhook.core.decision import Decision, Reservation, denied
 from webhook.core.kube import quantity
-from webhook.core.policy import device_access, totals, updates
+from webhook.core.policy import device_access, limits, updates
 from webhook.core.quota import ledger as ledgers
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Answered, Ask, Ledger, is_namespace, is_of_a_pod, names_a_pod
@@ -353,7 +353,7 @@ class Lane:
             return self._failed(reviewed.name, request, error)
 
     def _conclude(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
-        final = totals.reserved(decision, wanted, answered.outcome, answered.ledger)
+        final = limits.reserved(decision, wanted, answered.outcome, answered.ledger)
         if self.on_quota_decision is not None and not reviewed.request.dry_run:
             self.on_quota_decision(reviewed.request, final)
         return self._tell(reviewed, final)

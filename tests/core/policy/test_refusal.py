@@ -8,7 +8,7 @@ import pytest
 from tests import tables
 from webhook.core import decision
 from webhook.core.decision import Form, Reservation
-from webhook.core.policy import totals
+from webhook.core.policy import limits
 from webhook.core.quota.ledger import Ask, Ledger, reserve
 
 GIB = 1 << 30
@@ -49,7 +49,7 @@ USED = _ledger({"devices": 16}, vision_dev={"devices": 9}, vision_ci={"devices":
 
 
 def test_the_message_says_who_uses_what_and_what_would_fit() -> None:
-    (violation,) = totals.over(RESERVATION, USED, ["devices"])
+    (violation,) = limits.over(RESERVATION, USED, ["devices"])
 
     assert str(violation) == (
         '[GPU104] tenant "vision" is over its GPU quota: uses 14, asks 4, limit 16 devices\n'
@@ -63,7 +63,7 @@ def test_what_is_promised_to_pods_not_seen_yet_is_held_by_their_namespace() -> N
     pending = {"vision-ci/one": {"a": {"devices": Fraction(1)}, "b": {"devices": Fraction(2)}}}
     ledger = _ledger({"devices": 16}, pending, vision_dev={"devices": 9}, vision_ci={"devices": 5})
 
-    (violation,) = totals.over(RESERVATION, ledger, ["devices"])
+    (violation,) = limits.over(RESERVATION, ledger, ["devices"])
 
     assert "uses 16, asks 4, limit 16" in violation.message
     assert violation.fix == "free some: namespace vision-dev holds 9, vision-ci 7"
@@ -73,14 +73,14 @@ def test_the_pods_own_reservation_is_not_what_it_is_refused_for() -> None:
     after, (outcome,) = reserve(USED, [RESERVATION.ask._replace(enforced=False)])
 
     assert outcome.exceeded == ("devices",)
-    assert totals.over(RESERVATION, after, ["devices"]) == totals.over(RESERVATION, USED, ["devices"])
+    assert limits.over(RESERVATION, after, ["devices"]) == limits.over(RESERVATION, USED, ["devices"])
 
 
 def test_five_namespaces_are_named_those_that_hold_most() -> None:
     held = {f"vision-{name}": {"devices": 1 + (name == "d")} for name in "abcdefgh"}
     ledger = _ledger({"devices": 9}, **held)
 
-    (violation,) = totals.over(RESERVATION, ledger, ["devices"])
+    (violation,) = limits.over(RESERVATION, ledger, ["devices"])
 
     assert violation.fix == (
         "free some: namespace vision-d holds 2, vision-a 1, vision-b 1, vision-c 1, vision-e 1 and 3 more"
@@ -94,7 +94,7 @@ def test_each_limit_is_said_in_its_own_unit(
     ledger = _ledger({key: limit}, vision_dev={key: used})
     ask = Ask(namespace="vision-dev", name="train", uid="u-1", amount={key: Fraction(asked)})
 
-    (violation,) = totals.over(Reservation(tenant="vision", ask=ask, path="spec", rule=""), ledger, [key])
+    (violation,) = limits.over(Reservation(tenant="vision", ask=ask, path="spec", rule=""), ledger, [key])
 
     assert message in violation.message
     assert violation.fix.startswith(fix)
@@ -120,7 +120,7 @@ def test_each_limit_is_said_in_its_own_unit(
 def test_who_asks_for_several_is_told_how_many_would_fit(asked: Reservation, fixes: list[str]) -> None:
     ledger = _ledger({"devices": 2, "memory": 64 * GIB}, vision_dev={"devices": 1, "memory": 34 * GIB})
 
-    violations = totals.over(asked, ledger, ["devices", "memory"])
+    violations = limits.over(asked, ledger, ["devices", "memory"])
 
     free = ["namespace vision-dev holds 1", "namespace vision-dev holds 34Gi"]
     told = [f"ask for {fix}, or free some: {holders}" for fix, holders in zip(fixes, free, strict=True)]
@@ -131,16 +131,16 @@ def test_who_asks_for_several_is_told_how_many_would_fit(asked: Reservation, fix
 def test_what_is_named_instead_can_be_asked_for_in_the_words_of_the_pod(form: Form, fixes: list[str]) -> None:
     ledger = _ledger({"devices": 1, "memory": 24 * GIB}, vision_dev={"devices": "0.7", "memory": 10 * GIB})
 
-    violations = totals.over(_asking(form=form, devices=1, memory=20 * GIB), ledger, ["devices", "memory"])
+    violations = limits.over(_asking(form=form, devices=1, memory=20 * GIB), ledger, ["devices", "memory"])
 
     assert [violation.fix.partition(", or free some")[0] for violation in violations] == fixes
 
 
 def test_where_nobody_holds_any_the_limit_is_what_fits() -> None:
-    assert totals.over(_asking(devices=20), _ledger({"devices": 16}), ["devices"])[0].fix == (
+    assert limits.over(_asking(devices=20), _ledger({"devices": 16}), ["devices"])[0].fix == (
         "ask for 16 or fewer: nobody holds any now"
     )
-    assert totals.over(_asking(devices=1), _ledger({"devices": 0}), ["devices"])[0].fix == (
+    assert limits.over(_asking(devices=1), _ledger({"devices": 0}), ["devices"])[0].fix == (
         "ask the operators of the quota for more: it is zero"
     )
 
@@ -148,14 +148,14 @@ def test_where_nobody_holds_any_the_limit_is_what_fits() -> None:
 def test_every_limit_that_is_exceeded_is_said() -> None:
     ledger = _ledger({"devices": 1, "memory": GIB})
 
-    violations = totals.over(_asking(devices=2, memory=2 * GIB), ledger, ["devices", "memory"])
+    violations = limits.over(_asking(devices=2, memory=2 * GIB), ledger, ["devices", "memory"])
 
     assert [violation.code for violation in violations] == ["GPU104", "GPU104"]
     assert decision.denied(violations).code == 403
 
 
 def test_a_quota_that_only_warns_says_the_same_in_one_line() -> None:
-    assert totals.admitted_over(RESERVATION, USED, ["devices"]) == [
+    assert limits.admitted_over(RESERVATION, USED, ["devices"]) == [
         (
             '[GPU104] tenant "vision" is over its GPU quota: uses 14, asks 4, limit 16 devices; it is admitted, '
             "as the policy only warns"
@@ -164,7 +164,7 @@ def test_a_quota_that_only_warns_says_the_same_in_one_line() -> None:
 
 
 def test_what_cannot_be_said_now_is_asked_for_again() -> None:
-    violation = totals.again(RESERVATION, "nobody has counted yet what the tenant uses")
+    violation = limits.again(RESERVATION, "nobody has counted yet what the tenant uses")
 
     assert violation.message == (
         'the quota of the tenant "vision" cannot be asked now: nobody has counted yet what the tenant uses'

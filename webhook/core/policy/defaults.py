@@ -6,9 +6,8 @@ read it later, so a change of the policy meanwhile changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from webhook.core.interpret import locations
@@ -34,18 +33,47 @@ _REQUIRED: Final = {"In", "DoesNotExist"}
 
 def confine(pod: Pod, policy: TenantPolicy) -> tuple[Pod, list[Edit], list[Violation]]:
     """The pod with the policy's labels, annotations and nodes; the edits for that; and the contradictions."""
-    edits = list(_metadata(pod, policy))
-    wrong = [edit for edit in edits if isinstance(edit, Violation)]
-    put = [edit for edit in edits if isinstance(edit, Put)]
-    made: list[Edit] = [*put]
+    who, rule = f'the policy "{policy.name}"', policy.rule
+    put: list[Put] = []
+    wrong: list[Violation] = []
+    for section in ("labels", "annotations"):
+        present: Mapping[str, Any] = getattr(pod, section)
+        for key, value in getattr(policy, section).items():
+            path: Path = ("metadata", section, key)
+            if key not in present:
+                put.append(Put(path, value, rule))
+            elif present[key] != value:
+                where, there = path_of(path), shown(text_of(present[key]))
+                message = f'{where} is "{there}", and {who} sets it to "{value}"'
+                fix = f"leave {key} out; the policy writes it"
+                wrong.append(Violation(code="GPU110", path=where, message=message, fix=fix, rule=rule))
+    edits: list[Edit] = [*put]
     pod = with_metadata(pod, put) if put else pod
+
+    # Each match expression is added to every term of the pod's node affinity.
     for expression in policy.affinity:
-        step = list(_expression(pod, expression, policy))
-        wrong += [edit for edit in step if isinstance(edit, Violation)]
-        new = [edit for edit in step if not isinstance(edit, Violation)]
-        pod = placed(pod, new) if new else pod
-        made += new
-    return pod, made, wrong
+        key = str(expression["key"])
+        step: list[Edit] = []
+        if expression["operator"] in _REQUIRED:
+            requirement = Requirement(key, tuple(map(str, expression.get("values") or ())), rule)
+            for edit in require_nodes(pod, [requirement]):
+                if not isinstance(edit, Violation):
+                    step.append(edit)
+                    continue
+                message = f"{who} keeps the pods of its tenant on nodes {requirement}, which this one excludes"
+                fix = f"leave {key} out of the pod's node selection; the policy writes it"
+                wrong.append(Violation(code="GPU110", path=edit.path, message=message, fix=fix, rule=rule))
+        else:
+            terms = node_terms(pod)
+            wanted = {name: value for name, value in expression.items() if value}
+            if not terms:
+                step.append(Put(TERMS, [{"matchExpressions": [wanted]}], rule))
+            for index, term in enumerate(terms):
+                if binds_something(term) and wanted not in (term.get("matchExpressions") or ()):
+                    step.append(Append((*TERMS, index, "matchExpressions"), wanted, rule))
+        pod = placed(pod, step) if step else pod
+        edits += step
+    return pod, edits, wrong
 
 
 def with_metadata(pod: Pod, put: Iterable[Put]) -> Pod:
@@ -73,141 +101,80 @@ def check_placement(pod: Pod, policy: TenantPolicy) -> Iterator[Violation]:
         )
 
 
-def _metadata(pod: Pod, policy: TenantPolicy) -> Iterator[Put | Violation]:
-    for section, wanted, present in (
-        ("labels", policy.labels, pod.labels),
-        ("annotations", policy.annotations, pod.annotations),
-    ):
-        for key, value in wanted.items():
-            path: Path = ("metadata", section, key)
-            if key not in present:
-                yield Put(path, value, policy.rule)
-            elif present[key] != value:
-                yield _contradicted(path, text_of(present[key]), value, policy)
-
-
-def _contradicted(path: Path, there: str, wanted: str, policy: TenantPolicy) -> Violation:
-    message = f'{path_of(path)} is "{shown(there)}", and the policy "{policy.name}" sets it to "{wanted}"'
-    fix = f"leave {path[-1]} out; the policy writes it"
-    return Violation(code="GPU110", path=path_of(path), message=message, fix=fix, rule=policy.rule)
-
-
-def _elsewhere(violation: Violation, key: str, values: Sequence[str], policy: TenantPolicy) -> Violation:
-    nodes = Requirement(key, tuple(values), policy.rule)
-    message = f'the policy "{policy.name}" keeps the pods of its tenant on nodes {nodes}, which this one excludes'
-    fix = f"leave {key} out of the pod's node selection; the policy writes it"
-    return Violation(code="GPU110", path=violation.path, message=message, fix=fix, rule=policy.rule)
-
-
-def _expression(pod: Pod, expression: Mapping[str, Any], policy: TenantPolicy) -> Iterator[Edit | Violation]:
-    """The edits that add one match expression to every term of the pod's node affinity."""
-    key, operator = str(expression["key"]), str(expression["operator"])
-    if operator in _REQUIRED:
-        values = tuple(map(str, expression.get("values") or ()))
-        for edits in require_nodes(pod, [Requirement(key, values, policy.rule)]):
-            yield _elsewhere(edits, key, values, policy) if isinstance(edits, Violation) else edits
-        return
-    terms = node_terms(pod)
-    wanted = {name: value for name, value in expression.items() if value}
-    if not terms:
-        yield Put(TERMS, [{"matchExpressions": [wanted]}], policy.rule)
-    for index, term in enumerate(terms):
-        if binds_something(term) and wanted not in (term.get("matchExpressions") or ()):
-            yield Append((*TERMS, index, "matchExpressions"), wanted, policy.rule)
-
-
-# The plan of a pod with its tenant's policy applied: defaults, labels, annotations, nodes.
-
-
 def plan_for_tenant(pod: Pod, rulebook: Rulebook) -> Plan:
-    """The plan for a pod with its tenant's policy applied."""
+    """The plan for a pod with its tenant's policy applied, without defaults if they would make the pod fail."""
     if not rulebook.tenancy.policies:
         return plan.make(pod, rulebook)
     policy = member(pod.namespace, rulebook.tenancy).policy
     if policy is None or policy.action == "dryrun":
         return plan.make(pod, rulebook)
     interpretation = interpret(pod, rulebook)
-    if not any(request.anything for request in interpretation.asked):
+    asking = [demand for demand in interpretation.asked if demand.anything]
+    if not asking:
         return plan.make(pod, rulebook, interpretation=interpretation)
     confined, made, wrong = confine(pod, policy)
-    planned = _with_defaults(confined, interpretation, policy, rulebook, same=confined is pod)
+
+    words: list[Put] = []
+    warnings: list[str] = []
+    for demand in asking:
+        name, given = demand.container.name, dict(_defaults(demand, policy.defaults))
+        for key, text in given.items():
+            path = ("metadata", "annotations", locations.annotation(key, name))
+            words.append(Put(path, text, policy.defaults.rule))
+        if given:
+            added = ", ".join(f"{key}: {text}" for key, text in given.items())
+            warnings.append(
+                f'the policy "{policy.name}" gives the container "{name}" {added}; say otherwise for another'
+            )
+    planned = _plan(with_metadata(confined, words), policy, rulebook) if words else None
+    if planned is None or planned.violations:
+        planned = _plan(confined, policy, rulebook, interpretation if confined is pod else None)
+    else:
+        planned.edits[:0] = words
+        planned.warnings += warnings
     planned.edits[:0] = made
     if policy.action == "deny":
         planned.violations += wrong  # else /validate warns
     return planned
 
 
-def _with_defaults(
-    pod: Pod, interpretation: Interpretation, policy: TenantPolicy, rulebook: Rulebook, *, same: bool
-) -> Plan:
-    """The plan with the policy's defaults, or without them if they would make the pod fail.
-
-    `interpretation` is that of the pod before the policy's labels and annotations were set; `same`: none were.
-    """
-    given = {
-        request.container.name: dict(_defaults(request, policy.defaults))
-        for request in interpretation.asked
-        if request.anything
-    }
-    words = [
-        Put(("metadata", "annotations", locations.annotation(key, name)), text, policy.defaults.rule)
-        for name, by_key in given.items()
-        for key, text in by_key.items()
-    ]
-    if words:
-        planned = _plan(with_metadata(pod, words), policy, rulebook)
-        if not planned.violations:
-            planned.edits[:0] = words
-            planned.warnings += _warnings(given, policy)
-            return planned
-    return _plan(pod, policy, rulebook, interpretation if same else None)
-
-
-def _warnings(given: Mapping[str, Mapping[str, str]], policy: TenantPolicy) -> Iterator[str]:
-    for name, by_key in given.items():
-        if by_key:
-            added = ", ".join(f"{key}: {text}" for key, text in by_key.items())
-            yield f'the policy "{policy.name}" gives the container "{name}" {added}; say otherwise for another'
-
-
-def _defaults(container_request: ContainerRequest, defaults: Defaults) -> Iterator[tuple[str, str]]:
+def _defaults(demand: ContainerRequest, defaults: Defaults) -> Iterator[tuple[str, str]]:
     """The keys that a container does not set, with the policy's defaults that fit its request."""
-    request, words = container_request.request, container_request.stated
-    if defaults.model is not None and "gpu-model" not in words:
+    request, stated = demand.request, demand.stated
+    if defaults.model is not None and "gpu-model" not in stated:
         yield "gpu-model", defaults.model
-    bare = request is not None and request.devices == "whole" and request.count == 1
-    exclusive = "gpu-sharing" in words and words["gpu-sharing"].value == "exclusive"
-    part = request is not None and request.devices == "part"
-    if defaults.memory is not None and bare and not exclusive:
-        part = True
+    if request is None:
+        return
+    devices = request.devices
+    exclusive = "gpu-sharing" in stated and stated["gpu-sharing"].value == "exclusive"
+    if defaults.memory is not None and devices == "whole" and request.count == 1 and not exclusive:
+        devices = "part"
         yield "gpu-memory", show_size(defaults.memory)
-    kind = "partitioned" if request is not None and request.devices == "profile" else None
-    fits = defaults.sharing == kind if kind else (defaults.sharing == "exclusive") != part
-    if defaults.sharing is not None and "gpu-sharing" not in words and request is not None and fits:
+    fits = (defaults.sharing == "exclusive") != (devices == "part")
+    if devices == "profile":
+        fits = defaults.sharing == "partitioned"
+    if defaults.sharing is not None and "gpu-sharing" not in stated and fits:
         yield "gpu-sharing", defaults.sharing
 
 
 def _plan(pod: Pod, policy: TenantPolicy, rulebook: Rulebook, interpretation: Interpretation | None = None) -> Plan:
     """The plan. If the policy has a say in the choice, an annotation keeps the back end of each container.
 
-    A quota alone has none: it only excludes back ends with claims, and resources tell the rest.
+    A quota alone has none: it only excludes back ends with claims, which cannot be counted, and resources tell the
+    rest.
     """
-    preferred = policy.defaults.backend
-    planned = plan.make(pod, rulebook, preferred, partial(_lets, policy, rulebook), interpretation)
-    if preferred is not None or policy.allowed is not None or policy.forbidden is not None:
-        for served in planned.assignments:
-            if "gpu-backend" not in served.demand.stated:
-                planned.edits.append(_kept(served, policy))
+    preferred, listed = policy.defaults.backend, policy.allowed is not None or policy.forbidden is not None
+    counted = policy.quota is not None and policy.quota.action != "dryrun"
+
+    def lets(candidate: Assignment) -> bool:
+        if candidate.mode.claims and counted:
+            return False
+        return not listed or limits.allows(policy, candidate, rulebook)
+
+    planned = plan.make(pod, rulebook, preferred, lets, interpretation)
+    rule = policy.defaults.rule or policy.rule
+    for served in planned.assignments if preferred is not None or listed else ():
+        if "gpu-backend" not in served.demand.stated:
+            key = locations.annotation("gpu-backend", served.demand.container.name)
+            planned.edits.append(Put(("metadata", "annotations", key), served.backend.name, rule))
     return planned
-
-
-def _kept(served: Assignment, policy: TenantPolicy) -> Edit:
-    key = locations.annotation("gpu-backend", served.demand.container.name)
-    return Put(("metadata", "annotations", key), served.backend.name, policy.defaults.rule or policy.rule)
-
-
-def _lets(policy: TenantPolicy, rulebook: Rulebook, served: Assignment) -> bool:
-    """Whether the policy allows a candidate. With a quota none with claims, as these cannot be counted."""
-    if served.mode.claims and policy.quota is not None and policy.quota.action != "dryrun":
-        return False
-    return (policy.allowed is None and policy.forbidden is None) or limits.allows(policy, served, rulebook)

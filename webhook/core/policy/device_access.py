@@ -22,7 +22,7 @@ from webhook.core.rules.protection import SECTIONS, Access, Protected, Protected
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.rules.verbs import METADATA
-from webhook.core.violations import Refusal, Violation
+from webhook.core.violations import Breach, Refusal, Violation
 
 CODE: Final = "GPU116"
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -99,84 +99,26 @@ def find(pod: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
     if names is _NOTHING:
         return
     for section, kind in METADATA:
-        for key, value in (pod.labels if kind == "label" else pod.annotations).items():
+        for key, value in getattr(pod, section).items():
             protected = names[section].find(key)
             if protected and not protected.allows(text_of(value), served.values()):
                 path: Path = ("metadata", section, key)
                 yield Bypass(path, f"the {kind} {shown(key)}", protected, [Remove(path)])
     runtime_class = str(pod.spec.get("runtimeClassName") or "")
-    named = names["runtime_classes"].find(runtime_class)
-    if named and not served and not pod.spec.get("resourceClaims"):
-        yield Bypass(("spec", "runtimeClassName"), f"the runtime class {shown(runtime_class)}", named)
+    of_a_class = names["runtime_classes"].find(runtime_class)
+    if of_a_class and not served and not pod.spec.get("resourceClaims"):
+        yield Bypass(("spec", "runtimeClassName"), f"the runtime class {shown(runtime_class)}", of_a_class)
     for container in pod.containers:
         yield from _of_container(container, served.get(container.name), names)
-    yield from _of_volumes(pod, served, names)
-    yield from _of_flags(pod, bool(named), names["flags"])
-
-
-def _of_container(container: Container, backend: str | None, names: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
-    backends = [backend] if backend else []
-    for index, variable in enumerate(container.env):
-        name, value = str(variable.get("name")), _value(variable)
-        protected = names["env"].find(name)
-        if protected and not protected.allows(value, backends):
-            path: Path = (*container.path, "env", index)
-            where = f'{name}: "{shown(value)}" of the {container.kind} "{container.name}"'
-            yield Bypass(path, where, protected, [_without(path, name, protected, backend)])
-    for index, mount in enumerate(objects(container.raw.get("volumeMounts"))):
-        mounted = str(mount.get("mountPath"))
-        for protected in names["mount_paths"].below(absolute(mounted)):
-            if not protected.allows(mounted, backends):
-                path = (*container.path, "volumeMounts", index, "mountPath")
-                yield Bypass(path, f'the mount at {shown(mounted)} of the container "{container.name}"', protected)
-    for capability in _capabilities(container):
-        if added := names["capabilities"].find(capability.upper().removeprefix("CAP_")):
-            path = (*container.path, "securityContext", "capabilities", "add")
-            where = f'the capability {shown(capability)} of the container "{container.name}"'
-            yield Bypass(path, where, added, of_node=True)
-
-
-def _without(path: Path, name: str, protected: Protected, backend: str | None) -> Edit:
-    """What takes a variable away. Without a GPU a harmless value is better: an image may bring another one."""
-    if backend is None and protected.harmless:
-        harmless = protected.harmless[0]  # the API server stores no empty value
-        return Put(path, {"name": name, "value": harmless} if harmless else {"name": name})
-    return Remove(path)
-
-
-def _value(variable: Mapping[str, Any]) -> str:
-    """A variable's value, or from where it is taken: `fieldRef PATH`, `configMapKeyRef NAME`."""
-    for source, chosen in mapping(variable, "valueFrom").items():
-        if isinstance(chosen, dict):
-            return f"{source} {chosen.get('fieldPath') or chosen.get('name') or ''}"
-    return text_of(variable.get("value") or "")
-
-
-def _capabilities(container: Container) -> list[str]:
-    added = at(container.raw, "securityContext", "capabilities", "add")
-    return [*map(str, added)] if isinstance(added, list) else []
-
-
-def _of_volumes(pod: Pod, served: Served, names: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
     for index, volume in enumerate(objects(pod.spec.get("volumes"))):
-        path = at(volume, "hostPath", "path")
-        if isinstance(path, str):
-            real = real_path(path)
-            guarded = (
-                protected
-                for protected in names["host_paths"].at_path(real)
-                if not protected.allows(real, served.values())
-            )
-            if protected := next(guarded, None):
-                yield Bypass(
-                    ("spec", "volumes", index, "hostPath", "path"),
-                    f"the host path {shown(path)}",
-                    protected,
-                    of_node=True,
-                )
-
-
-def _of_flags(pod: Pod, of_a_class: bool, names: ProtectedNames) -> Iterator[Bypass]:  # noqa: FBT001 - private, one caller
+        host_path = at(volume, "hostPath", "path")
+        if isinstance(host_path, str):
+            real = real_path(host_path)
+            there = names["host_paths"].at_path(real)
+            protected = next((name for name in there if not name.allows(real, served.values())), None)
+            if protected:
+                path = ("spec", "volumes", index, "hostPath", "path")
+                yield Bypass(path, f"the host path {shown(host_path)}", protected, of_node=True)
     holders = [(container.path, container.raw) for container in pod.containers]
     for path, raw in [*holders, (("spec",), pod.spec)]:
         context = mapping(raw, "securityContext")
@@ -186,9 +128,46 @@ def _of_flags(pod: Pod, of_a_class: bool, names: ProtectedNames) -> Iterator[Byp
             ("hostPID",): of_a_class and raw.get("hostPID"),
         }
         for steps, value in flags.items():
-            protected = names.find(steps[-1]) if value is True else None
+            protected = names["flags"].find(steps[-1]) if value is True else None
             if protected:
                 yield Bypass((*path, *steps), f"{steps[-1]}: true", protected, of_node=True)
+
+
+def _of_container(container: Container, backend: str | None, names: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
+    """Its variables, mounts and capabilities."""
+    backends = [backend] if backend else []
+    for index, variable in enumerate(container.env):
+        name = str(variable.get("name"))
+        protected = names["env"].find(name)
+        if protected is None:
+            continue
+        value = text_of(variable.get("value") or "")
+        for source, chosen in mapping(variable, "valueFrom").items():
+            if isinstance(chosen, dict):  # `fieldRef PATH`, `configMapKeyRef NAME`
+                value = f"{source} {chosen.get('fieldPath') or chosen.get('name') or ''}"
+                break
+        if protected.allows(value, backends):
+            continue
+        path: Path = (*container.path, "env", index)
+        edit: Edit = Remove(path)
+        if backend is None and protected.harmless:
+            # Without a GPU a harmless value is better: an image may bring another one.
+            harmless = protected.harmless[0]  # the API server stores no empty value
+            edit = Put(path, {"name": name, "value": harmless} if harmless else {"name": name})
+        where = f'{name}: "{shown(value)}" of the {container.kind} "{container.name}"'
+        yield Bypass(path, where, protected, [edit])
+    for index, mount in enumerate(objects(container.raw.get("volumeMounts"))):
+        mounted = str(mount.get("mountPath"))
+        for protected in names["mount_paths"].below(absolute(mounted)):
+            if not protected.allows(mounted, backends):
+                path = (*container.path, "volumeMounts", index, "mountPath")
+                yield Bypass(path, f'the mount at {shown(mounted)} of the container "{container.name}"', protected)
+    capabilities = at(container.raw, "securityContext", "capabilities", "add")
+    for capability in map(str, capabilities) if isinstance(capabilities, list) else ():
+        if protected := names["capabilities"].find(capability.upper().removeprefix("CAP_")):
+            path = (*container.path, "securityContext", "capabilities", "add")
+            where = f'the capability {shown(capability)} of the container "{container.name}"'
+            yield Bypass(path, where, protected, of_node=True)
 
 
 def removal(pod: Pod, served: Served, rulebook: Rulebook) -> Sequence[Bypass]:
@@ -213,13 +192,13 @@ def told(bypass: Bypass) -> str:
 
 def added(old: Pod, new: Pod, held: Served, rulebook: Rulebook) -> Iterator[Bypass]:
     """What an update adds, as a variable of an ephemeral container, or an annotation."""
-    before = {(bypass.said, _written(old, bypass)) for bypass in find(old, held, rulebook)}
-    yield from (bypass for bypass in find(new, held, rulebook) if (bypass.said, _written(new, bypass)) not in before)
 
+    def what(pod: Pod, bypass: Bypass) -> tuple[str, str]:
+        in_metadata = bypass.path[0] == "metadata"  # what else is found has its value in `said`
+        return bypass.said, text_of(at(pod.raw, *bypass.path)) if in_metadata else ""
 
-def _written(pod: Pod, bypass: Bypass) -> str:
-    """The value of a label or an annotation; what else is found has its value in `said`."""
-    return text_of(at(pod.raw, *bypass.path)) if bypass.path[0] == "metadata" else ""
+    before = {what(old, bypass) for bypass in find(old, held, rulebook)}
+    yield from (bypass for bypass in find(new, held, rulebook) if what(new, bypass) not in before)
 
 
 def is_mirrored(pod: Pod, user: str) -> bool:
@@ -228,15 +207,17 @@ def is_mirrored(pod: Pod, user: str) -> bool:
     return bool(node) and user == f"system:node:{node}" and MIRROR in pod.annotations
 
 
-def violation(bypass: Bypass) -> Violation:
-    """A violation (GPU116) for a bypass."""
-    return Violation(
-        code=CODE,
-        path=field_path(bypass.path),
-        message=f"{bypass.said} {bypass.protected.gives}, {UNCOUNTED}",
-        fix=FIX,
-        rule=bypass.protected.rule,
-    )
+def breaches(bypasses: Iterable[Bypass], access: Access | None) -> Iterator[Breach]:
+    """A breach (GPU116) for each bypass; what /mutate has left of those that it removes is refused."""
+    for bypass in bypasses if access else ():
+        violation = Violation(
+            code=CODE,
+            path=field_path(bypass.path),
+            message=f"{bypass.said} {bypass.protected.gives}, {UNCOUNTED}",
+            fix=FIX,
+            rule=bypass.protected.rule,
+        )
+        yield Breach("deviceAccess", "warn" if access == "warn" else "deny", violation)
 
 
 def may_be_in(raw: Mapping[str, Any], rulebook: Rulebook) -> bool:

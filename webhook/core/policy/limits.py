@@ -1,36 +1,47 @@
-"""Which back ends, vendors, models, ways of sharing and partitions a policy allows or forbids."""
+"""The rules of a policy: what it allows and forbids, its ceilings, and its quota; and the words of each refusal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import floor
 from operator import add
 from typing import Final, NamedTuple
 
 from webhook.core.backends.charge import counted
-from webhook.core.kube.pod import effective
-from webhook.core.kube.quantity import MIB, Fraction, show, show_size
-from webhook.core.plan import choose
+from webhook.core.decision import Decision, Finding, Form, Reservation, denied
+from webhook.core.interpret import extended_resources, locations
+from webhook.core.kube import quantity
+from webhook.core.kube.pod import Pod, effective
+from webhook.core.kube.quantity import GIB, MIB, Fraction, show, show_size
+from webhook.core.plan import choose, plan
 from webhook.core.plan.choose import Assignment
-from webhook.core.policy.usage import UNSAID, Holding, pod_usage, unknown_size
+from webhook.core.policy import unknown_devices
+from webhook.core.policy.usage import Holding, PodUsage, pod_usage
 from webhook.core.quota import tally
+from webhook.core.quota.ledger import Ask, Ledger, Outcome, fitting
 from webhook.core.request import FieldValue, GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Ceiling, Kinds, TenantPolicy
-from webhook.core.violations import Breach, Violation
+from webhook.core.rules.tenant_policy import RULES, Ceiling, Kinds, Quota, TenantPolicy
+from webhook.core.violations import LATER_FIX, QUOTA, TAKEN, Action, Breach, Violation
+
+UNSAID: Final = "and neither the pod nor the cluster says which"
+
+
+def _unknown_size(holding: Holding, limit: str, rule: str) -> Violation:
+    """The violation (GPU107) where a limit depends on the memory of an unknown card; `limit` says which limit."""
+    text = f'the container "{holding.container.name}" asks for {counted(holding.measure.devices)}'
+    return Violation(
+        code="GPU107",
+        path=holding.path("gpu-memory", "gpu"),
+        message=f"{limit}, and {text} of an unknown card",
+        fix=f"add gpu-model with the name of the card, or ask for gpu-memory: 8Gi{holding.instead}",
+        rule=rule,
+    )
+
 
 # Which back ends, vendors, models, ways of sharing and partitions a policy allows or forbids.
-
-
-class Use(NamedTuple):
-    """What one container uses. If that is not certain, all that it may use; empty: unknown."""
-
-    backends: frozenset[str]
-    vendors: frozenset[str]
-    models: frozenset[str]
-    sharing: frozenset[str]
-    profiles: frozenset[str]
 
 
 class Respect(NamedTuple):
@@ -40,19 +51,6 @@ class Respect(NamedTuple):
     name: str
     word: str
     optional: bool = False
-
-
-class List(NamedTuple):
-    """The `allowed` or `forbidden` part of a policy; `name` is its name."""
-
-    name: str
-    policy: str
-    kinds: Kinds
-
-    @property
-    def allows(self) -> bool:
-        """Whether it is `allowed`."""
-        return self.name == "allowed"
 
 
 RESPECTS: Final = (
@@ -70,14 +68,39 @@ LISTED: Final = 6
 
 def check_allowed(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) -> Iterator[Breach]:
     """A breach for everything that the policy does not allow or forbids, or that is unknown."""
-    both = (("allowed", policy.allowed), ("forbidden", policy.forbidden))
-    lists = [List(name, policy.name, kinds) for name, kinds in both if kinds is not None]
+    lists = [("allowed", policy.allowed), ("forbidden", policy.forbidden)]
+    judged = [(name, kinds) for name, kinds in lists if kinds is not None]
     for holding in held:
         use = _use(holding.backend, holding.request, holding.asked.stated, holding.models, holding.vendor)
-        for listing in lists:
+        who = f'the container "{holding.container.name}"'
+        for list_name, kinds in judged:
+            allows = list_name == "allowed"
             for respect in RESPECTS:
-                for violation in _judge(listing, respect, use, holding, rulebook):
-                    yield Breach(listing.name, listing.kinds.action, violation)
+                listed: frozenset[str] = getattr(kinds, respect.field)
+                names = use[respect.field]
+                if not listed or (respect.optional and not names):
+                    continue
+                bad = names - listed if allows else names & listed
+                if names and not bad:
+                    continue
+                if bad:
+                    certain = "gets" if names == bad else "may get"
+                    code = "GPU101"
+                    message = f'{who} {certain} the {respect.name} {_names(bad)}, which the policy "{policy.name}" '
+                    message += "does not allow" if allows else "forbids"
+                    fix = _other_kind(respect, names, listed, holding, rulebook, allows=allows)
+                else:
+                    code, wanted = "GPU107", _names(listed)
+                    verb = "allows only" if allows else "forbids"
+                    message = f'the policy "{policy.name}" {verb} the {respect.name} {wanted}, {UNSAID} {who} gets'
+                    fix = f"add {respect.word}"
+                    if respect.field == "vendors":
+                        fix += f" with the name of a card of {'' if allows else 'another vendor than '}{wanted}"
+                    else:
+                        fix += f": {wanted}" if allows else f" with the name of another {respect.name} than {wanted}"
+                path = holding.path(respect.word)
+                violation = Violation(code=code, path=path, message=message, fix=fix, rule=kinds.rule)
+                yield Breach(list_name, kinds.action, violation)
 
 
 def allows(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool:
@@ -89,123 +112,81 @@ def allows(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool
     others = choose.taken_for(served.request.models, [served.mode], rulebook)
     models = [*served.request.models, *(card.model for card in others)]
     use = _use(served.backend, served.request, served.demand.stated, models, vendor)
-    allowed, forbidden = _in_force(policy.allowed), _in_force(policy.forbidden)
-    for respect in RESPECTS:
-        names: frozenset[str] = getattr(use, respect.field)
-        listed: frozenset[str] = getattr(allowed, respect.field)
-        if (listed and not names <= listed) or not names.isdisjoint(getattr(forbidden, respect.field)):
+    allowed, forbidden = (
+        Kinds() if kinds is None or kinds.action == "dryrun" else kinds
+        for kinds in (policy.allowed, policy.forbidden)
+    )
+    for field, names in use.items():
+        listed: frozenset[str] = getattr(allowed, field)
+        if (listed and not names <= listed) or not names.isdisjoint(getattr(forbidden, field)):
             return False
     return True
 
 
-def _in_force(kinds: Kinds | None) -> Kinds:
-    return Kinds() if kinds is None or kinds.action == "dryrun" else kinds
-
-
 def _use(
     backend: Backend, request: GpuRequest, stated: Mapping[str, FieldValue], models: Sequence[str], vendor: str | None
-) -> Use:
-    return Use(
-        backends=frozenset({backend.name}),
-        vendors=frozenset({vendor} if vendor else backend.vendors),
-        models=frozenset(models),
-        sharing=_sharing(backend, request, stated),
-        profiles=frozenset({request.profile} if request.profile else ()),
-    )
+) -> Mapping[str, frozenset[str]]:
+    """What one container uses in each respect. If that is not certain, all that it may use; empty: unknown.
 
-
-def _sharing(backend: Backend, request: GpuRequest, stated: Mapping[str, FieldValue]) -> frozenset[str]:
-    """How the devices of a container may be shared. The pod's `gpu-sharing` counts only if it is possible."""
+    The pod's `gpu-sharing` counts only if its devices may be shared so.
+    """
     kinds = {"profile": {"partitioned"}, "whole": {"exclusive"}}.get(request.devices, set())
-    possible = backend.sharing & kinds or backend.sharing - {"exclusive", "partitioned"} or backend.sharing
-    sharing = stated.get("gpu-sharing")
-    return frozenset({sharing.value}) if sharing is not None and sharing.value in possible else possible
-
-
-def _judge(listing: List, respect: Respect, use: Use, holding: Holding, rulebook: Rulebook) -> Iterator[Violation]:
-    listed: frozenset[str] = getattr(listing.kinds, respect.field)
-    names: frozenset[str] = getattr(use, respect.field)
-    if not listed or (respect.optional and not names):
-        return
-    if not names:
-        yield _unknown(listing, respect, listed, holding)
-        return
-    bad = names - listed if listing.allows else names & listed
-    if bad:
-        certain = "gets" if names == bad else "may get"
-        yield Violation(
-            code="GPU101",
-            path=holding.path(respect.word),
-            message=f'the container "{holding.container.name}" {certain} the {respect.name} {_names(bad)}, '
-            f'which the policy "{listing.policy}" {"does not allow" if listing.allows else "forbids"}',
-            fix=_fix(listing, respect, use, holding, rulebook),
-            rule=listing.kinds.rule,
-        )
+    sharing = backend.sharing & kinds or backend.sharing - {"exclusive", "partitioned"} or backend.sharing
+    if "gpu-sharing" in stated and stated["gpu-sharing"].value in sharing:
+        sharing = frozenset({stated["gpu-sharing"].value})
+    return {
+        "backends": frozenset({backend.name}),
+        "vendors": frozenset({vendor} if vendor else backend.vendors),
+        "models": frozenset(models),
+        "sharing": sharing,
+        "profiles": frozenset({request.profile} if request.profile else ()),
+    }
 
 
 def _names(names: frozenset[str]) -> str:
-    shown = sorted(names)
-    if len(shown) > LISTED:
-        return f"{', '.join(shown[:LISTED])}, ..."
-    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    ordered = sorted(names)
+    if len(ordered) > LISTED:
+        return f"{', '.join(ordered[:LISTED])}, ..."
+    return " or ".join([", ".join(ordered[:-1]), ordered[-1]] if len(ordered) > 1 else ordered)
 
 
-def _fix(listing: List, respect: Respect, use: Use, holding: Holding, rulebook: Rulebook) -> str:
-    """What the pod's author can ask for instead, with its key."""
-    listed: frozenset[str] = getattr(listing.kinds, respect.field)
+def _other_kind(
+    respect: Respect,
+    names: frozenset[str],
+    listed: frozenset[str],
+    holding: Holding,
+    rulebook: Rulebook,
+    *,
+    allows: bool,
+) -> str:
+    """What the pod's author can ask for instead of `names`, with its key."""
     if respect.field == "vendors":
-        return f"ask for a model of {_names(listed) if listing.allows else 'another vendor'} (gpu-model)"
-    names: frozenset[str] = getattr(use, respect.field)
-    there = _others(respect, rulebook)
-    may = (names & listed or listed) if listing.allows else (names - listed or there - listed)
-    may = may & there or may
-    if not listing.allows:  # some systems take a name for a part of another
-        may = frozenset(name for name in may if not any(name in other for other in listed)) or may
-    if respect.field == "sharing":
-        # What to ask for, so that an allowed way of sharing is possible.
-        part = holding.request.devices == "part"
-        fitting = may - {"partitioned", "exclusive"}
-        if part and fitting:
-            return f"ask for gpu-sharing: {_names(fitting)}"
-        if "exclusive" in may:
-            return f'ask for whole devices, as gpu: "1"{holding.instead}'
-        if fitting:
-            return f'ask for gpu: "0.5" and gpu-sharing: {_names(fitting)}{holding.instead}'
-        return "ask for a partition of a device (gpu-profile)" if may else "ask for no GPU here"
-    return f"ask for {respect.word}: {_names(may)}" if may else f"ask for another {respect.name} ({respect.word})"
-
-
-def _others(respect: Respect, rulebook: Rulebook) -> frozenset[str]:
-    """All back ends or ways of sharing of this cluster; empty for the other lists."""
+        return f"ask for a model of {_names(listed) if allows else 'another vendor'} (gpu-model)"
+    # All back ends or ways of sharing of this cluster; of the other lists not all are known.
+    there: frozenset[str] = frozenset()
     if respect.field == "backends":
-        return frozenset(backend.name for backend in rulebook.enabled)
-    if respect.field == "sharing":
-        return frozenset(kind for backend in rulebook.enabled for kind in backend.sharing)
-    return frozenset()
+        there = frozenset(backend.name for backend in rulebook.enabled)
+    elif respect.field == "sharing":
+        there = frozenset(kind for backend in rulebook.enabled for kind in backend.sharing)
+    may = (names & listed or listed) if allows else (names - listed or there - listed)
+    may = may & there or may
+    if not allows:  # some systems take a name for a part of another
+        may = frozenset(name for name in may if not any(name in other for other in listed)) or may
+    if respect.field != "sharing":
+        return f"ask for {respect.word}: {_names(may)}" if may else f"ask for another {respect.name} ({respect.word})"
 
-
-def _unknown(listing: List, respect: Respect, listed: frozenset[str], holding: Holding) -> Violation:
-    names, verb = _names(listed), "allows only" if listing.allows else "forbids"
-    return Violation(
-        code="GPU107",
-        path=holding.path(respect.word),
-        message=f'the policy "{listing.policy}" {verb} the {respect.name} {names}, '
-        f'{UNSAID} the container "{holding.container.name}" gets',
-        fix=f"add {respect.word}{_such(listing, respect, names)}",
-        rule=listing.kinds.rule,
-    )
-
-
-def _such(listing: List, respect: Respect, names: str) -> str:
-    """The value to add, or which it may be."""
-    if respect.field == "vendors":
-        return f" with the name of a card of {names if listing.allows else f'another vendor than {names}'}"
-    return f": {names}" if listing.allows else f" with the name of another {respect.name} than {names}"
+    # What to ask for, so that an allowed way of sharing is possible.
+    fitting = may - {"partitioned", "exclusive"}
+    if fitting and holding.request.devices == "part":
+        return f"ask for gpu-sharing: {_names(fitting)}"
+    if "exclusive" in may:
+        return f'ask for whole devices, as gpu: "1"{holding.instead}'
+    if fitting:
+        return f'ask for gpu: "0.5" and gpu-sharing: {_names(fitting)}{holding.instead}'
+    return "ask for a partition of a device (gpu-profile)" if may else "ask for no GPU here"
 
 
 # Ceilings: the most that one container, and one pod, may ask for.
-
-_ALL: Final = Fraction(100)
 
 
 def check_ceilings(policy: TenantPolicy, held: Sequence[Holding]) -> Iterator[Breach]:
@@ -213,106 +194,301 @@ def check_ceilings(policy: TenantPolicy, held: Sequence[Holding]) -> Iterator[Br
     if policy.container is not None:
         for holding in held:
             who = f'the container "{holding.container.name}"'
-            yield from _each(policy.container, "container", [holding], who, policy)
+            for violation in _exceeded(policy.container, "container", [holding], who, policy):
+                yield Breach("container", policy.container.action, violation)
     if policy.pod is not None and held:
-        yield from _each(policy.pod, "pod", held, "the pod", policy)
+        for violation in _exceeded(policy.pod, "pod", held, "the pod", policy):
+            yield Breach("pod", policy.pod.action, violation)
 
 
-def _each(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, policy: TenantPolicy) -> Iterator[Breach]:
-    whose = f'the policy "{policy.name}" lets a {scope} have'
-    for judge in (_devices, _memory, _cores):
-        for violation in judge(ceiling, scope, held, f"{who} asks for", whose):
-            yield Breach(scope, ceiling.action, violation)
+def _exceeded(
+    ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, policy: TenantPolicy
+) -> Iterator[Violation]:
+    """A violation for each amount of a ceiling that containers exceed together."""
+    code, rule = "GPU102" if scope == "container" else "GPU103", ceiling.rule
+    asks, whose = f"{who} asks for", f'the policy "{policy.name}" lets a {scope} have'
+    count = sum(holding.request.count for holding in held)
+    of_each = " of each device" if count > 1 else ""
+    instead = held[0].instead if len(held) == 1 else ""
+    together = pod_usage(held).tally
 
+    devices = together.get(tally.DEVICES, Fraction(0))
+    if ceiling.devices is not None and devices > ceiling.devices:
+        path = max(held, key=lambda holding: holding.measure.devices).path("gpu")
+        message = f"{asks} {counted(devices)}, and {whose} {show(ceiling.devices)}"
+        yield Violation(code=code, path=path, message=message, fix=_fewer(ceiling.devices, held), rule=rule)
 
-def _devices(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
-    most = ceiling.devices
-    devices = pod_usage(held).tally.get(tally.DEVICES, Fraction(0))
-    if most is None or devices <= most:
+    memory, most = together.get(tally.MEMORY, Fraction(0)), ceiling.memory
+    unsized = [holding for holding in held if holding.measure.unsized]
+    if most is not None and unsized:
+        yield _unknown_size(unsized[0], f"{whose} {f'{show_size(most)} of' if most else 'no'} memory", rule)
+    elif most is not None and memory > most:
+        path = max(held, key=lambda holding: holding.measure.memory).path("gpu-memory")
+        message = f"{asks} {show_size(floor(memory))} of memory, and {whose} {show_size(most) if most else 'none'}"
+        size = floor(Fraction(most, count) / MIB) * MIB
+        fix = "ask for no GPU here: the policy lets nobody have any of its memory"
+        if size:
+            fix = f"ask for gpu-memory: {show_size(size)} or less{of_each}{instead}"
+        yield Violation(code=code, path=path, message=message, fix=fix, rule=rule)
+
+    if ceiling.cores is None:
         return
-    path = max(held, key=lambda holding: holding.measure.devices).path("gpu")
-    message = f"{who} {counted(devices)}, and {whose} {show(most)}"
-    yield _above(ceiling, scope, path, message, _fewer(most, held))
-
-
-def _above(ceiling: Ceiling, scope: str, path: str, message: str, fix: str) -> Violation:
-    code = "GPU102" if scope == "container" else "GPU103"
-    return Violation(code=code, path=path, message=message, fix=fix, rule=ceiling.rule)
+    compute = effective(((holding.container, holding.compute) for holding in held), add, max, Fraction(0))
+    if compute > ceiling.cores:
+        path = max(held, key=lambda holding: holding.compute).path("gpu-cores", "gpu")
+        unless = ", as nothing limits it to less" if any(holding.is_unlimited for holding in held) else ""
+        message = f"{asks} {show(compute)} % of a device's compute{unless}, and {whose} {show(ceiling.cores)} %"
+        fix = _fewer(ceiling.cores / 100, held)
+        if percent := floor(ceiling.cores / count):
+            limited = all(any("cores" in mode.verbs for mode in holding.backend.modes) for holding in held)
+            limiting = "" if limited else ", from a back end that limits compute"
+            fix = f'ask for gpu-cores: "{percent}" or less{of_each}{instead}{limiting}'
+        yield Violation(code=code, path=path, message=message, fix=fix, rule=rule)
 
 
 def _fewer(most: Fraction, held: Sequence[Holding]) -> str:
     """An amount that would be allowed, in shorthand."""
     if most == 0:
         return "ask for no GPU here: the policy lets nobody have one"
+    in_all = " in all" if len(held) > 1 else ""
     if most >= 1:
-        return f"ask for {floor(most)} or fewer{_in_all(held)}"
+        return f"ask for {floor(most)} or fewer{in_all}"
     share = Fraction(floor(most * 100), 100)
-    return f"ask for {show(share)} or less of one device{_in_all(held)}, of its memory and of its compute"
+    return f"ask for {show(share)} or less of one device{in_all}, of its memory and of its compute"
 
 
-def _instead(held: Sequence[Holding]) -> str:
-    return held[0].instead if len(held) == 1 else ""
+# The quota of a tenant: what a pod needs of it, and what nothing can count there.
+
+NAMED: Final = 3
+"""How many claims a message names."""
+
+TEMPLATES: Final = "resourceclaimtemplates/"
+"""What stands before the names of templates of resource claims where a site lists what is no GPU."""
+
+_JUDGED: Final = {
+    "container": "hold what a container may have",
+    "pod": "hold what a pod may have",
+    "allowed": "are of what it allows",
+    "forbidden": "are of what it forbids",
+}
 
 
-def _in_all(held: Sequence[Holding]) -> str:
-    return " in all" if len(held) > 1 else ""
+def claimed(pod: Pod, rulebook: Rulebook) -> Sequence[str]:
+    """The resource claims of a pod by name, and the device classes that it asks for as extended resources.
+
+    Without the templates and the classes that are listed as no GPUs.
+    """
+    names: list[str] = []
+    for claim in pod.spec.get("resourceClaims") or ():
+        template = claim.get("resourceClaimTemplateName")
+        if not isinstance(template, str) or not unknown_devices.is_another(f"{TEMPLATES}{template}", rulebook):
+            names.append(str(claim.get("name", "")))
+    classes = (
+        name
+        for container in pod.containers
+        for section in (container.limits, container.requests)
+        for name in section
+        if name.startswith(extended_resources.DEVICE_CLASS) and not unknown_devices.is_another(name, rulebook)
+    )
+    return [*names, *dict.fromkeys(classes)]
 
 
-def _memory(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
-    most = ceiling.memory
-    if most is None:
+def check_claims(
+    policy: TenantPolicy, pod: Pod, held: Sequence[Holding], claims: Sequence[str], uncounted: Action
+) -> Iterator[Breach]:
+    """A breach for each rule of the policy that cannot judge or count the claims of a pod.
+
+    `uncounted` is what becomes of a pod with claims under a quota.
+    """
+    if not claims:
         return
-    unsized = next((holding for holding in held if holding.measure.unsized), None)
-    if unsized is not None:
-        most_of = f"{show_size(most)} of" if most else "no"
-        yield unknown_size(unsized, f"{whose} {most_of} memory", ceiling.rule)
+    # Claims that are the translation of a container's shorthand are judged like any other request.
+    own = [plan.claim_names(holding.container) for holding in held if not holding.asked.extended.amounts]
+    judged = all(len(names) == 1 for names in own) and set(claims) == {name for names in own for name in names}
+    listed = ", ".join([*map(quantity.shown, claims[:NAMED]), *(["..."] if claims[NAMED:] else [])])
+    fix = 'ask for gpu: "1" instead of its claims'
+    if any(holding.asked.extended.amounts for holding in held):
+        fix = "remove the claims; if they hold no GPU, an administrator lists their templates (otherDevices)"
+    elif locations.NOTE in pod.annotations:
+        fix = (
+            "have the webhook that made claims of the request leave the namespace alone, or have the policy say "
+            "unknownDevices: warn, and nothing counts them"
+        )
+    for name in RULES:
+        rule: Ceiling | Kinds | Quota | None = getattr(policy, name)
+        if rule is None or (judged and name != "quota"):
+            continue
+        action, why = uncounted, f'the quota of the tenant "{policy.name}" cannot count what they hold'
+        if name != "quota":
+            action, why = rule.action, f'whether they {_JUDGED[name]} the policy "{policy.name}" cannot tell'
+        message = f"the pod has resource claims ({listed}), and {why}"
+        violation = Violation(code="GPU108", path="spec.resourceClaims", message=message, fix=fix, rule=rule.rule)
+        yield Breach(name, action, violation)
+
+
+def check_quota(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage) -> Iterator[Breach]:
+    """A breach for what the policy's quota cannot count, because a card is unknown."""
+    quota = policy.quota
+    if quota is None:
         return
-    memory = pod_usage(held).tally.get(tally.MEMORY, Fraction(0))
-    if memory > most:
-        path = max(held, key=lambda holding: holding.measure.memory).path("gpu-memory")
-        limit = show_size(most) if most else "none"
-        message = f"{who} {show_size(floor(memory))} of memory, and {whose} {limit}"
-        yield _above(ceiling, scope, path, message, _less(most, held))
+    whose = f'the quota of the tenant "{policy.name}" counts'
+    if usage.unsized and any(tally.parts(key)[0] == tally.MEMORY for key in quota.hard):
+        first = next(holding for holding in held if holding.measure.unsized)
+        yield Breach("quota", quota.action, _unknown_size(first, f"{whose} memory", quota.rule))
+    models = tally.models(quota.hard) if usage.unknown else ()
+    if models:
+        first = next(holding for holding in held if not holding.models)
+        who = f'the container "{first.container.name}"'
+        violation = Violation(
+            code="GPU107",
+            path=first.path("gpu-model", "gpu"),
+            message=f"{whose} {' and '.join(models)} apart, {UNSAID} model {who} gets",
+            fix=f"add gpu-model: {models[0]}, or another model",
+            rule=quota.rule,
+        )
+        yield Breach("quota", quota.action, violation)
 
 
-def _less(most: int, held: Sequence[Holding]) -> str:
-    devices = sum(holding.request.count for holding in held)
-    size = floor(Fraction(most, devices) / MIB) * MIB
-    if not size:
-        return "ask for no GPU here: the policy lets nobody have any of its memory"
-    each_of = " of each device" if devices > 1 else ""
-    return f"ask for gpu-memory: {show_size(size)} or less{each_of}{_instead(held)}"
+def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, namespace: str) -> Reservation | None:
+    """What the ledger of the tenant has to reserve for the pod; None without a quota, or if the pod holds nothing."""
+    if policy.quota is None or not usage.tally:
+        return None
+    action = policy.quota.action
+    largest = max(held, key=lambda holding: holding.measure.devices)
+    form: Form = ""
+    if len(held) == 1:
+        sized = largest.card is not None or largest.models
+        if largest.request.profile is not None:
+            form = "partition" if sized else "partition of any card"
+        elif largest.request.memory is not None:
+            form = "" if sized else "size of any card"
+        elif largest.measure.devices == largest.request.count:
+            form = "whole"
+    return Reservation(
+        tenant=policy.name,
+        ask=Ask(namespace=namespace, amount=usage.tally, enforced=action == "deny"),
+        path=largest.path("gpu"),
+        rule=policy.quota.rule,
+        action=action,
+        count=largest.request.count if len(held) == 1 else 1,
+        form=form,
+    )
 
 
-def _cores(ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, whose: str) -> Iterator[Violation]:
-    most = ceiling.cores
-    compute = effective(((holding.container, _compute(holding)) for holding in held), add, max, Fraction(0))
-    if most is None or compute <= most:
-        return
-    unlimited = any(_unlimited(holding) for holding in held)
-    unless = ", as nothing limits it to less" if unlimited else ""
-    path = max(held, key=_compute).path("gpu-cores", "gpu")
-    message = f"{who} {show(compute)} % of a device's compute{unless}, and {whose} {show(most)} %"
-    yield _above(ceiling, scope, path, message, _slower(most, held))
+# The words of a quota's refusal: what is used, asked and left, which namespaces hold it, and what would fit.
+
+NAMED_NAMESPACES: Final = 5
+"""How many namespaces a message names, the largest holders first."""
+
+_LONG: Final = 6
 
 
-def _slower(most: Fraction, held: Sequence[Holding]) -> str:
-    devices = sum(holding.request.count for holding in held)
-    percent = floor(most / devices)
-    if not percent:
-        return _fewer(most / _ALL, held)
-    limits = all(any("cores" in mode.verbs for mode in holding.backend.modes) for holding in held)
-    of_each = " of each device" if devices > 1 else ""
-    limiting = "" if limits else ", from a back end that limits compute"
-    return f'ask for gpu-cores: "{percent}" or less{of_each}{_instead(held)}{limiting}'
+def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: Ledger) -> Decision:
+    """The final decision about a pod, after the ledger's outcome."""
+    if outcome.verdict in ("again", "wait"):
+        return denied([again(wanted, outcome.why)], decision.warnings)
+    if outcome.verdict == "taken":
+        # Another pod has its name: in the words of the API server.
+        message, fix = f'pods "{wanted.ask.name}" already exists', "take another name, or delete that pod first"
+        return denied([Violation(code=TAKEN, path="metadata.name", message=message, fix=fix)], decision.warnings)
+    breach = Finding(policy=wanted.tenant, rule=wanted.rule, code=QUOTA, action=wanted.action)
+    findings = [*decision.findings, breach] if outcome.exceeded else decision.findings
+    if outcome.verdict == "over":
+        violations = over(wanted, ledger, outcome.exceeded)
+        return denied(violations, decision.warnings)._replace(findings=findings)
+    if wanted.action != "warn" or not outcome.exceeded:
+        return decision._replace(findings=findings)
+    warnings = [*decision.warnings, *admitted_over(wanted, ledger, outcome.exceeded)]
+    return decision._replace(warnings=warnings, findings=findings)
 
 
-def _compute(holding: Holding) -> Fraction:
-    """Percent of a device's compute; a part that nothing limits may take all of it."""
-    if _unlimited(holding):
-        return _ALL * holding.request.count
-    return holding.measure.compute
+def again(reservation: Reservation, why: str) -> Violation:
+    """The answer (GPU111) while it is unknown whether the pod is within the quota; the client retries."""
+    message = f'the quota of the tenant "{reservation.tenant}" cannot be asked now: {why}'
+    return Violation(code="GPU111", path=reservation.path, message=message, fix=LATER_FIX, rule=reservation.rule)
 
 
-def _unlimited(holding: Holding) -> bool:
-    return holding.request.devices == "part" and holding.request.cores is None
+def admitted_over(reservation: Reservation, ledger: Ledger, exceeded: Iterable[str]) -> list[str]:
+    """A warning for each limit that the pod exceeds, where the quota only warns."""
+    return [
+        f"[{QUOTA}] {violation.message}; it is admitted, as the policy only warns"
+        for violation in over(reservation, ledger, exceeded)
+    ]
+
+
+def over(reservation: Reservation, ledger: Ledger, exceeded: Iterable[str]) -> list[Violation]:
+    """A violation (GPU104) for each limit that the pod would exceed.
+
+    `ledger` may hold the pod's own reservation already, or not: only one pod can have its name.
+    """
+    name = f"{reservation.ask.namespace}/{reservation.ask.name}"
+    if name in ledger.pending:
+        others = {other: by_uid for other, by_uid in ledger.pending.items() if other != name}
+        ledger = replace(ledger, pending=others)
+    violations: list[Violation] = []
+    for key in exceeded:
+        used, amount = ledger.used.get(key, Fraction(0)), reservation.ask.amount.get(key, Fraction(0))
+        limit, (what, model) = ledger.hard[key], tally.parts(key)
+        unit = f" {f'{model} ' if model else ''}device{'' if limit == 1 else 's'}"
+        if what == tally.MEMORY:
+            unit = f" of memory{f' on {model}' if model else ''}"
+        message = (
+            f'tenant "{reservation.tenant}" is over its GPU quota: uses {shown(key, used)}, '
+            f"asks {shown(key, amount)}, limit {shown(key, limit)}{unit}"
+        )
+        # Which namespaces could free some, the largest first: `namespace vision-dev holds 9, vision-ci 5`.
+        held = {namespace: amounts[key] for namespace, amounts in ledger.by_namespace.items() if amounts.get(key)}
+        ranked = sorted(held.items(), key=lambda holder: (-holder[1], holder[0]))
+        more = f" and {len(ranked) - NAMED_NAMESPACES} more" if len(ranked) > NAMED_NAMESPACES else ""
+        holders = [
+            f"{namespace} {'' if place else 'holds '}{shown(key, held_there)}"
+            for place, (namespace, held_there) in enumerate(ranked[:NAMED_NAMESPACES])
+        ]
+        free = f"free some: namespace {', '.join(holders)}{more}" if holders else ""
+        fits = _fitting(reservation, ledger, key)
+        fix = free or "ask the operators of the quota for more: it is zero"
+        if fits:
+            fix = f"{fits}, or {free}" if free else f"{fits}: nobody holds any now"
+        violations.append(
+            Violation(code=QUOTA, path=reservation.path, message=message, fix=fix, rule=reservation.rule)
+        )
+    return violations
+
+
+def _fitting(reservation: Reservation, ledger: Ledger, key: str) -> str:
+    """What would be admitted now, in the form of the request; empty if nothing would."""
+    left, (what, model) = ledger.hard[key] - ledger.used.get(key, Fraction(0)), tally.parts(key)
+    # How many of the devices that were asked for, unless each counts as 1 device of the quota.
+    per_device = {name: amount / reservation.count for name, amount in reservation.ask.amount.items()}
+    fit = None if what == tally.DEVICES and per_device[key] == 1 else fitting(ledger, per_device)
+    if fit:
+        counts = f"as each counts {shown(key, per_device[key])}"
+        return f"ask for {fit} of them instead of {reservation.count}, {counts}"
+    of_any_card = reservation.form == "size of any card" and what != tally.MEMORY
+    if of_any_card or reservation.form == "partition of any card":
+        return "add gpu-model: without it this counts as on the smallest card"
+
+    # The most that fits into what is left, in round numbers.
+    of_model = f" of {model}" if model else ""
+    if what == tally.MEMORY:
+        unit = GIB if left >= GIB else MIB
+        size = floor(left / unit) * unit
+        most = f"{show_size(size)}{of_model} or less" if size > 0 else ""
+    elif left >= 1:
+        most = f"{floor(left)}{of_model} or fewer"
+    else:
+        share = Fraction(floor(left * 100), 100)
+        most = f"{show(share)}{of_model} or less" if share > 0 else ""
+    if most and reservation.form == "partition":
+        return f"take a smaller partition, as {shown(key, left)} is left"
+    shared = reservation.form == "whole" and (left < 1 or what == tally.MEMORY)
+    return f"ask for {most}{', if devices are shared here' if shared else ''}" if most else ""
+
+
+def shown(key: str, amount: Fraction) -> str:
+    """An amount, exact if that is short: `14`, `0.3`, `8Gi`, `about 0.33`, `about 12.4Gi`."""
+    if tally.parts(key)[0] != tally.MEMORY:
+        exact = show(amount)
+        return exact if len(exact) <= _LONG and "/" not in exact else f"about {float(amount):.2f}"
+    size = show_size(floor(amount)) if amount else "0"
+    return size if len(size) <= _LONG + 2 else f"about {float(amount / GIB):.1f}Gi"

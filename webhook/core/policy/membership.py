@@ -1,4 +1,4 @@
-"""Which policy applies to a namespace."""
+"""Which policy applies to a namespace, and what the status of a policy says of that."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms.labels import Expression
+from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Namespaces, Tenancy, TenantPolicy
 
-# Which policy applies to a namespace.
-
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """The label that the API server sets on each namespace, and that nobody can change."""
+
+ACCOUNT: Final = "system:serviceaccount:"
+"""How the users begin that are service accounts; their namespace follows."""
 
 _INDEX: Final = "*"
 """The key of policies that select by pattern or label; no namespace is called so."""
@@ -29,45 +31,32 @@ class Membership(NamedTuple):
 def member(namespace: str, tenancy: Tenancy) -> Membership:
     """The policy of the highest priority that selects the namespace; the answer is remembered."""
     membership: Membership | None = tenancy.cache.get(namespace)
-    if membership is None:
-        membership = tenancy.cache[namespace] = _member(namespace, tenancy)
-    return membership
-
-
-def _member(namespace: str, tenancy: Tenancy) -> Membership:
+    if membership is not None:
+        return membership
     labels = tenancy.labels.get(namespace, {NAME_LABEL: namespace})
-    selecting = [
-        policy for policy in _candidates(namespace, tenancy) if selects(policy.namespaces, namespace, labels)
-    ]
-    if not selecting:
-        return Membership(None)
-    highest = max(policy.priority for policy in selecting)
+    candidates = _candidates(namespace, tenancy)
+    selecting = [policy for policy in candidates if selects(policy.namespaces, namespace, labels)]
+    highest = max((policy.priority for policy in selecting), default=0)
     best = [policy for policy in selecting if policy.priority == highest]
-    return Membership(best[0]) if len(best) == 1 else Membership(None, best)
-
-
-def is_of_one_tenant(policy: TenantPolicy, rulebook: Rulebook) -> bool:
-    """Whether a policy is a tenant's alone: it has no system namespaces."""
-    return all(member(system, rulebook.tenancy).policy is not policy for system in rulebook.cluster.system_namespaces)
+    membership = Membership(None, best) if len(best) > 1 else Membership(best[0] if best else None)
+    tenancy.cache[namespace] = membership
+    return membership
 
 
 def undecided(namespace: str, tenancy: Tenancy) -> Iterator[TenantPolicy]:
     """The policies that would be, or not be, for a namespace by its labels, if these are not known."""
     chosen = member(namespace, tenancy)
-    best = (chosen.policy, *chosen.rivals)
-    least = max((policy.priority for policy in best if policy is not None), default=None)
+    best = [policy for policy in (chosen.policy, *chosen.rivals) if policy is not None]
+    least = max((policy.priority for policy in best), default=None)
     for policy in _candidates(namespace, tenancy):
-        if (least is None or policy.priority >= least or policy in best) and _depends(policy.namespaces, namespace):
+        names, selector = policy.namespaces.names, policy.namespaces.selector or ()
+        if not (least is None or policy.priority >= least or policy in best):
+            continue
+        # Labels other than its name decide if it is selected.
+        by_name = [expression for expression in selector if expression.key == NAME_LABEL]
+        rest = len(selector) > len(by_name) and not any(fnmatchcase(namespace, glob) for glob in names)
+        if rest and all(_matches(expression, {NAME_LABEL: namespace}) for expression in by_name):
             yield policy
-
-
-def _depends(namespaces: Namespaces, name: str) -> bool:
-    """Whether the labels of a namespace decide if it is selected, beside its name."""
-    if namespaces.selector is None or any(fnmatchcase(name, glob) for glob in namespaces.names):
-        return False
-    by_name = [expression for expression in namespaces.selector if expression.key == NAME_LABEL]
-    rest = len(namespaces.selector) > len(by_name)
-    return rest and all(_matches(expression, {NAME_LABEL: name}) for expression in by_name)
 
 
 def _candidates(namespace: str, tenancy: Tenancy) -> Iterable[TenantPolicy]:
@@ -76,16 +65,11 @@ def _candidates(namespace: str, tenancy: Tenancy) -> Iterable[TenantPolicy]:
     if index is None:
         index = tenancy.cache[_INDEX] = {_INDEX: []}
         for policy in tenancy.policies:
-            for key in _keys(policy.namespaces):
+            names, selector = policy.namespaces.names, policy.namespaces.selector
+            is_open = selector is not None or any(set(name) & set("*?[") for name in names)
+            for key in {_INDEX} if is_open else {*names}:
                 index.setdefault(key, []).append(policy)
     return (*index[_INDEX], *index.get(namespace, ()))
-
-
-def _keys(namespaces: Namespaces) -> set[str]:
-    """The names in a selection; `_INDEX` if it has a pattern or a selector."""
-    if namespaces.selector is not None or any(set(name) & set("*?[") for name in namespaces.names):
-        return {_INDEX}
-    return {*namespaces.names}
 
 
 def selects(namespaces: Namespaces, name: str, labels: Mapping[str, str]) -> bool:
@@ -108,6 +92,22 @@ def _matches(expression: Expression, labels: Mapping[str, str]) -> bool:
             return present is not None
         case _:
             return present is None
+
+
+def is_of_one_tenant(policy: TenantPolicy, rulebook: Rulebook) -> bool:
+    """Whether a policy is a tenant's alone: it has no system namespaces."""
+    return all(member(system, rulebook.tenancy).policy is not policy for system in rulebook.cluster.system_namespaces)
+
+
+def is_of_the_platform(request: AdmissionRequest, rulebook: Rulebook) -> bool:
+    """Whether the user of a request is a part of Kubernetes, or a service account of no tenant."""
+    if not request.user.startswith(ACCOUNT):
+        return request.user.startswith("system:") and request.user != "system:anonymous"
+    namespace = request.user.removeprefix(ACCOUNT).partition(":")[0]
+    if namespace == request.namespace:
+        return False
+    policy = member(namespace, rulebook.tenancy).policy
+    return policy is None or rulebook.cluster.exempts(namespace) or not is_of_one_tenant(policy, rulebook)
 
 
 # The conditions in the status of a TenantPolicy: whether it is in force, and whether another one conflicts.
@@ -166,25 +166,23 @@ def conditions_of(
     `problems`: why it cannot be used; `taken`: a rule file has one of this name; `strict`: because of its quota alone
     pods with unknown devices are refused.
     """
-    accepted = _accepted("; ".join(problems), strict=strict)
-    return [TAKEN, ALONE] if taken else [accepted, _ambiguous(tie) if tie else ALONE]
-
-
-def _accepted(problems: str, *, strict: bool) -> Condition:
-    if not problems:
-        return VALID._replace(message=f"{VALID.message}; {STRICT}") if strict else VALID
-    meant = "until that is mended its last good version holds; without one no GPU pod is admitted in its namespaces"
-    return Condition("Accepted", "False", "Invalid", f"{problems}; {meant}"[:LONGEST])
-
-
-def _ambiguous(tie: Tie) -> Condition:
+    if taken:
+        return [TAKEN, ALONE]
+    accepted = VALID._replace(message=f"{VALID.message}; {STRICT}") if strict else VALID
+    if wrong := "; ".join(problems):
+        then = (
+            "until that is mended its last good version holds; without one no GPU pod is admitted in its namespaces"
+        )
+        accepted = Condition("Accepted", "False", "Invalid", f"{wrong}; {then}"[:LONGEST])
+    if tie is None:
+        return [accepted, ALONE]
     more = len(tie.namespaces) - NAMED
     there = f"{', '.join(tie.namespaces[:NAMED])}{f' and {more} more' if more > 0 else ''}"
     message = (
         f"of the same priority, for the same namespaces ({there}), as {', '.join(sorted(tie.others))}: "
         "no GPU pod is admitted there until one of them has a higher priority"
     )
-    return Condition("Ambiguous", "True", "SamePriority", message[:LONGEST])
+    return [accepted, Condition("Ambiguous", "True", "SamePriority", message[:LONGEST])]
 
 
 def status(

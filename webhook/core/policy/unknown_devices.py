@@ -18,7 +18,7 @@ from webhook.core.forms.document import closest
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.extended_resources import DEVICE_CLASS
 from webhook.core.kube.fields import field_path
-from webhook.core.kube.pod import EPHEMERAL, Container, Pod
+from webhook.core.kube.pod import EPHEMERAL, Pod
 from webhook.core.kube.quantity import shown
 from webhook.core.plan.plan import DEFAULT_SCHEDULER
 from webhook.core.rules.backend import Backend
@@ -27,8 +27,6 @@ from webhook.core.rules.rulebook import Resource, Rulebook
 from webhook.core.rules.tenant_policy import Tenancy, TenantPolicy
 from webhook.core.rules.verbs import CONTAINER, METADATA, Slot, SlotKind
 from webhook.core.violations import LATER_FIX, Action, Violation
-
-# Resources that look like GPUs and that no rule knows, so that no quota can count them.
 
 WORDS: Final = ("gpu", "npu", "tpu", "xpu", "mlu", "dcu", "gcu")
 """A word of a name that begins or ends with one of these is that of a GPU, as `vgpu` or `gpumem`; `input` is not."""
@@ -77,15 +75,22 @@ def find(pod: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
                     continue
                 looked.add(name)
                 if looks_like_a_gpu(name, rulebook):
-                    yield _unknown(container, name, rulebook)
+                    asks = f'the container "{container.name}" asks for {shown(name)}'
+                    message = f"{asks}, which looks like a GPU, and no rule knows it, so nothing counts it"
+                    path = extended_resources.where(container, name)
+                    yield UnknownDevice(name, path, message, _fix(name, rulebook))
 
 
-def _unknown(container: Container, name: str, rulebook: Rulebook) -> UnknownDevice:
-    message = (
-        f'the container "{container.name}" asks for {shown(name)}, which looks like a GPU, and no rule knows it, so '
-        "nothing counts it"
-    )
-    return UnknownDevice(name, extended_resources.where(container, name), message, _fix(name, rulebook))
+def _fix(name: str, rulebook: Rulebook) -> str:
+    """What to ask for instead: the most similar resource, of an enabled back end if one has any."""
+    resources = [resource for resource in rulebook.resources.values() if not isinstance(resource.name, Slot)]
+    owned = [resource.name for resource in resources if resource.owners]
+    near = closest(name, owned) or closest(name, [resource.name for resource in resources])
+    instead = f"{near} instead" if near else 'gpu: "1" instead'
+    if near and not rulebook.resources[near].owners:
+        disabled = rulebook.resources[near].known[0].name
+        instead = f"{near}, once spec.backends of the Cluster document enables {disabled}"
+    return f"ask for {instead}, or have it listed in the Cluster document under otherDevices if it is no GPU"
 
 
 def looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
@@ -170,21 +175,6 @@ def violations(devices: Iterable[UnknownDevice], pod: Pod, rule: str = "") -> It
         yield Violation(code=code, path=path, message=message, fix=LATER_FIX if newer else fix, rule=rule)
 
 
-def _fix(name: str, rulebook: Rulebook) -> str:
-    resources = [resource for resource in rulebook.resources.values() if not isinstance(resource.name, Slot)]
-    near = closest(name, [resource.name for resource in resources if resource.owners]) or closest(
-        name, [resource.name for resource in resources]
-    )
-    listed = "or have it listed in the Cluster document under otherDevices if it is no GPU"
-    if not near:
-        return f'ask for gpu: "1" instead, {listed}'
-    owners = rulebook.resources[near].owners
-    if owners:
-        return f"ask for {near} instead, {listed}"
-    disabled = rulebook.resources[near].known[0].name
-    return f"ask for {near}, once spec.backends of the Cluster document enables {disabled}, {listed}"
-
-
 # Annotations and labels that ask by themselves for a GPU of a back end that is not enabled: nothing counts it.
 
 
@@ -194,37 +184,29 @@ def asks_disabled(labels: Mapping[str, Any], annotations: Mapping[str, Any], rul
 
 
 def find_disabled(pod: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
-    """The labels and annotations of a pod that ask by themselves for a GPU of a back end that is not enabled."""
+    """The labels and annotations of a pod that ask by themselves for a GPU of a back end that is not enabled.
+
+    A back end reads those of pods of its scheduler. One that has a scheduler of its own may be installed with it
+    under any name, but for those of others.
+    """
     scheduler = pod.spec.get("schedulerName") or DEFAULT_SCHEDULER
     for section, kind in METADATA if any(container.kind == "container" for container in pod.containers) else ():
-        for key, number in _asking(kind, pod.labels if kind == "label" else pod.annotations, rulebook):
-            listens = any(_reads(backend, scheduler, rulebook) for backend in number.known)
-            if listens and not is_another(number.name, rulebook):
-                yield _disabled_back_ends_unknown(
-                    f"{kind} {shown(key)}", field_path(("metadata", section, key)), number
-                )
-
-
-def _disabled_back_ends_unknown(text: str, path: str, number: Resource) -> UnknownDevice:
-    disabled = " or ".join(backend.name for backend in number.known)
-    return UnknownDevice(
-        name=number.name,
-        path=path,
-        message=f"the {text} asks for a GPU of {disabled}, which this cluster does not enable, so nothing counts it",
-        fix=f'ask for gpu: "1" instead of the {text}, or have spec.backends of the Cluster document enable '
-        f'{disabled}, or list "{number.name.replace(CONTAINER, "*")}" there under otherDevices if nothing gives a '
-        "GPU for it",
-    )
-
-
-def _reads(backend: Backend, scheduler: str, rulebook: Rulebook) -> bool:
-    """Whether a back end may read annotations and labels of pods of a scheduler.
-
-    One that has a scheduler of its own may be installed with it under any name, but for those of others.
-    """
-    own = _scheduler(backend)
-    others = {DEFAULT_SCHEDULER, *map(_scheduler, rulebook.enabled)}
-    return own is None or scheduler == own or scheduler not in others
+        for key, number in _asking(kind, getattr(pod, section), rulebook):
+            others = {DEFAULT_SCHEDULER, *map(_scheduler, rulebook.enabled)}
+            own = {_scheduler(backend) for backend in number.known}
+            listens = None in own or scheduler in own or scheduler not in others
+            if not listens or is_another(number.name, rulebook):
+                continue
+            text, disabled = f"{kind} {shown(key)}", " or ".join(backend.name for backend in number.known)
+            yield UnknownDevice(
+                name=number.name,
+                path=field_path(("metadata", section, key)),
+                message=f"the {text} asks for a GPU of {disabled}, which this cluster does not enable, so nothing "
+                "counts it",
+                fix=f'ask for gpu: "1" instead of the {text}, or have spec.backends of the Cluster document enable '
+                f'{disabled}, or list "{number.name.replace(CONTAINER, "*")}" there under otherDevices if nothing '
+                "gives a GPU for it",
+            )
 
 
 def _scheduler(backend: Backend) -> str | None:
@@ -232,19 +214,17 @@ def _scheduler(backend: Backend) -> str | None:
     return str(constant.value) if constant is not None and constant.value else None
 
 
-class _Unread(NamedTuple):
-    """The numbers in labels or in annotations that ask by themselves and that nothing reads, by the key of the rule.
-
-    `heads` are how the keys begin that name a container.
-    """
-
-    numbers: Mapping[str, Resource]
-    heads: tuple[str, ...]
-
-
 def _asking(kind: SlotKind, present: Mapping[str, Any], rulebook: Rulebook) -> Iterator[tuple[str, Resource]]:
-    """The keys that ask by themselves and that nothing reads, in order; one search tells that there is none."""
-    numbers, heads = _unread(rulebook)[kind]
+    """The keys that ask by themselves and that nothing reads, in order, each with the number of the rule."""
+    cached: tuple[dict[str, Resource], tuple[str, ...]] | None = rulebook.cache.get((_asking, kind))
+    if cached is None:
+        slots = rulebook.all_slots[kind].items()
+        numbers = {key: slot for key, slot in slots if slot.alone and key not in rulebook.slots[kind]}
+        names = (number.name for number in numbers.values())
+        heads = tuple({name.head for name in names if isinstance(name, Slot) and name.per_container})
+        cached = rulebook.cache[_asking, kind] = numbers, heads
+    # `heads` are how the keys begin that name a container: one search tells that there is none.
+    numbers, heads = cached
     text = "\n".join(present) if heads else ""
     if numbers.keys().isdisjoint(present) and not any(head in text for head in heads):
         return
@@ -252,17 +232,3 @@ def _asking(kind: SlotKind, present: Mapping[str, Any], rulebook: Rulebook) -> I
         number = numbers.get(rulebook.as_ruled(key))
         if number is not None:
             yield key, number
-
-
-def _unread(rulebook: Rulebook) -> Mapping[SlotKind, _Unread]:
-    unread: Mapping[SlotKind, _Unread] | None = rulebook.cache.get(_Unread)
-    if unread is None:
-        unread = rulebook.cache[_Unread] = {kind: _unread_of(kind, rulebook) for kind in rulebook.all_slots}
-    return unread
-
-
-def _unread_of(kind: SlotKind, rulebook: Rulebook) -> _Unread:
-    slots = rulebook.all_slots[kind].items()
-    numbers = {key: slot for key, slot in slots if slot.alone and key not in rulebook.slots[kind]}
-    names = (number.name for number in numbers.values())
-    return _Unread(numbers, tuple({name.head for name in names if isinstance(name, Slot) and name.per_container}))

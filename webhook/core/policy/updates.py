@@ -8,7 +8,7 @@ A Binding is an update, too: the API server merges its labels and annotations in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -20,14 +20,14 @@ from webhook.core.interpret import interpret, locations
 from webhook.core.interpret.interpret import MOST
 from webhook.core.interpret.locations import NOTE
 from webhook.core.kube import fields, pod, quantity
-from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_path
+from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_path, mapping
 from webhook.core.kube.pod import SECTIONS, Container, Pod
 from webhook.core.kube.quantity import QuantityError, shown
 from webhook.core.plan import allocation
 from webhook.core.plan.plan import Plan
-from webhook.core.policy import defaults, device_access, observe, unknown_devices, usage
-from webhook.core.policy.membership import is_of_one_tenant, member
-from webhook.core.request import KEYS, GpuRequest, is_plain_key
+from webhook.core.policy import defaults, device_access, judge, unknown_devices, usage
+from webhook.core.policy.membership import ACCOUNT, is_of_the_platform, member
+from webhook.core.request import KEYS, is_plain_key
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.modes import Constant
@@ -35,8 +35,6 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.rules.verbs import METADATA, Slot, SlotKind
 from webhook.core.violations import LATER_FIX, Violation
-
-# What an update must not change on a pod with a GPU: the labels and annotations that its count depends on.
 
 
 class Change(NamedTuple):
@@ -49,9 +47,6 @@ class Change(NamedTuple):
     after: Any
 
 
-_ACCOUNT: Final = "system:serviceaccount:"
-_ANYBODY: Final = "system:anonymous"
-
 AGAIN: Final = "create the pod again with it; this one keeps the GPU that it was created with"
 
 
@@ -59,14 +54,24 @@ def check(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
     """A violation (GPU109) for each forbidden change of a pod with a GPU; raises Refusal."""
     if request.pod is None or request.old_pod is None:
         return []
-    policy = _policy(request, rulebook)
-    violations = (
-        violation
-        for change in _changes(request.old_pod, request.pod)
-        for violation in _judged(change, request, policy, rulebook)
-    )
-    wrong = [*islice(violations, MOST)]
-    return wrong if wrong and (_has_gpu(request, rulebook) or _is_uncounted(request, policy, rulebook)) else []
+    policy = member(request.namespace, rulebook.tenancy).policy
+    wrong: list[Violation] = []
+    for section, kind in METADATA:
+        before, after = (mapping(raw, "metadata", section) for raw in (request.old_pod, request.pod))
+        for key in sorted(before.keys() | after.keys()) if before != after else ():
+            change = Change(section, kind, key, before.get(key), after.get(key))
+            if change.before != change.after and len(wrong) < MOST:
+                violation = _forbidden(change, request, policy, rulebook)
+                wrong += [violation] if violation else []
+    if not wrong:
+        return []
+    for raw in (request.old_pod, request.pod):  # pods without a GPU may change freely
+        if usage.holdings(pod.read(raw, request.namespace), rulebook):
+            return wrong
+    if unknown_devices.action(policy, rulebook.cluster) != "deny":
+        return []
+    # The pod would have been refused as it is now if it asks a back end that is not enabled.
+    return wrong if any(unknown_devices.find_disabled(pod.read(request.pod, request.namespace), rulebook)) else []
 
 
 def update_by_binding(request: AdmissionRequest) -> AdmissionRequest | None:
@@ -74,13 +79,16 @@ def update_by_binding(request: AdmissionRequest) -> AdmissionRequest | None:
 
     None if the pod is not known, or the Binding is for another one of its name.
     """
-    if request.pod is None or request.old_pod is None:
+    binding, stored = request.pod, request.old_pod
+    if binding is None or stored is None:
         return None
-    stored, uid = request.old_pod, _metadata(request.pod).get("uid")
-    if uid and uid != _metadata(stored).get("uid"):
+    uid = at(binding, "metadata", "uid")
+    if uid and uid != at(stored, "metadata", "uid"):
         return None
-    merged = {section: {**_entries(stored, section), **_entries(request.pod, section)} for section, _ in METADATA}
-    bound = {**stored, "metadata": {**_metadata(stored), **merged}}
+    metadata = {**mapping(stored, "metadata")}
+    for section, _ in METADATA:
+        metadata[section] = {**mapping(stored, "metadata", section), **mapping(binding, "metadata", section)}
+    bound = {**stored, "metadata": metadata}
     return request._replace(operation="UPDATE", resource="pods", subresource="", pod=bound)
 
 
@@ -89,17 +97,16 @@ def unnamed(request: AdmissionRequest, update: AdmissionRequest, rulebook: Ruleb
 
     `update` is the update that it makes, pruned: of any number of labels and annotations those that rules read.
     """
-    binding = request.pod or {}
-    if _metadata(binding).get("uid"):
+    if at(request.pod, "metadata", "uid"):
         return []
-    policy = _policy(request, rulebook)
+    policy = member(request.namespace, rulebook.tenancy).policy
     carried = (
         Change(section, kind, key, "", value)
         for section, kind in METADATA
-        for key, value in _entries(update.pod or {}, section).items()
-        if key in _entries(binding, section)
+        for key, value in mapping(update.pod, "metadata", section).items()
+        if key in mapping(request.pod, "metadata", section)
     )
-    wrong = (change for change in carried if any(_judged(change, request, policy, rulebook)))
+    wrong = (change for change in carried if _forbidden(change, request, policy, rulebook))
     return [
         Violation(
             code="GPU109",
@@ -112,209 +119,76 @@ def unnamed(request: AdmissionRequest, update: AdmissionRequest, rulebook: Ruleb
     ]
 
 
-def reserved(rulebook: Rulebook) -> set[str]:
-    """The annotations, as globs, that only schedulers and device plugins of enabled back ends write."""
-    return {glob for glob, _ in _index(rulebook).reserved[1]}
-
-
 def unread(why: str) -> Violation:
     """The answer (GPU111) while the pod of a Binding cannot be read; the client retries."""
     message = f"whether the Binding changes what its pod counts cannot be told now: {why}"
     return Violation(code="GPU111", path="metadata.name", message=message, fix=LATER_FIX)
 
 
-def _policy(request: AdmissionRequest, rulebook: Rulebook) -> TenantPolicy | None:
-    return member(request.namespace, rulebook.tenancy).policy if rulebook.tenancy.policies else None
-
-
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
-    for section, kind in METADATA:
-        before, after = _entries(old, section), _entries(new, section)
-        if before != after:
-            for key in sorted(before.keys() | after.keys()):
-                if before.get(key) != after.get(key):
-                    yield Change(section, kind, key, before.get(key), after.get(key))
-
-
-def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = raw.get("metadata")
-    return metadata if isinstance(metadata, dict) else {}
-
-
-def _entries(raw: Mapping[str, Any], section: str) -> Mapping[str, Any]:
-    entries = _metadata(raw).get(section)
-    return entries if isinstance(entries, dict) else {}
-
-
-def _has_gpu(request: AdmissionRequest, rulebook: Rulebook) -> bool:
-    """Whether the pod holds a GPU, before or after the update; other pods may change freely."""
-    return any(
-        usage.holdings(pod.read(raw, request.namespace), rulebook)
-        for raw in (request.old_pod, request.pod)
-        if raw is not None
+def _forbidden(
+    change: Change, request: AdmissionRequest, policy: TenantPolicy | None, rulebook: Rulebook
+) -> Violation | None:
+    """The violation for a change; None if what a pod counts does not depend on it, or its user may write it."""
+    section, kind, key, before, after = change
+    user, index, place = request.user, _index(rulebook), (kind, key)
+    ruled = rulebook.as_ruled(key) if kind == "annotation" else key
+    set_by_policy = None if policy is None else getattr(policy, section).get(key)
+    asking = index["asking"].get((kind, ruled), ()) if before is not None else ()
+    writing = index["writing"].get(place, ()) if before is not None else ()
+    serving = index["enforcing"].get(place, writing)
+    fix = AGAIN
+    if policy is not None and set_by_policy is not None:
+        if after == set_by_policy or _writes(user, index["injecting"].get(place, ())):
+            return None
+        why, rule = f"the policy {policy.name} sets it", policy.rule
+        fix = f"leave it as it is: {why}"
+    elif asking and not _writes(user, asking):
+        why, rule = f"{asking[0].name} gives it the card that it counts as by that", asking[0].rule
+    elif serving and not _writes(user, serving):  # it says what isolates a share, for example
+        why, rule = f"{serving[0].name} serves the pod as it says", serving[0].rule
+    elif allocation.depends(kind, key, rulebook) or key == NOTE:
+        means_something = any(_means_something(kind, key, value, rulebook) for value in (before, after))
+        if not means_something or _writes(user, index["reading"].get((kind, ruled), ())):
+            return None
+        resource = rulebook.all_slots[kind].get(ruled)
+        why, rule = "what the pod counts is read from it", resource.rule if resource else ""
+    else:
+        # Only a back end's scheduler and device plugin may write what takes a device for a pod. Rules list them, and
+        # where one does not, a service account of no tenant may be one. A part of Kubernetes always may: those of
+        # some vendors have the user of kube-scheduler or of the node.
+        globs = index["reserved"].items() if kind == "annotation" else ()
+        reserving = [backend for (_, glob), backends in globs if fnmatchcase(key, glob) for backend in backends]
+        for backend in reserving:
+            listed = user.startswith(ACCOUNT) and backend.writers
+            if _writes(user, [backend]) if listed else is_of_the_platform(request, rulebook):
+                return None
+        if not reserving:
+            return None
+        name, rule = reserving[0].name, reserving[0].rule
+        why = f"only the scheduler of {name} writes it"
+        fix = f"leave it; if {shown(user)} is a part of {name}, add it to writers: in the rule"
+    was = "not there" if before is None else f'"{shown(str(before))}"'
+    would_be = "gone" if after is None else f'"{shown(str(after))}"'
+    return Violation(
+        code="GPU109",
+        path=field_path(("metadata", section, key)),
+        message=f"the {kind} {key} of a pod with a GPU cannot change: it is {was} and would be {would_be}, and {why}",
+        fix=fix,
+        rule=rule,
     )
 
 
-def _is_uncounted(request: AdmissionRequest, policy: TenantPolicy | None, rulebook: Rulebook) -> bool:
-    """Whether the pod would have been refused as it is now, as it asks a back end that is not enabled."""
-    if unknown_devices.action(policy, rulebook.cluster) != "deny":
-        return False
-    return any(unknown_devices.find_disabled(pod.read(request.pod or {}, request.namespace), rulebook))
-
-
-def _judged(
-    change: Change, request: AdmissionRequest, policy: TenantPolicy | None, rulebook: Rulebook
-) -> Iterator[Violation]:
-    user = request.user
-    set_by_policy = None if policy is None else getattr(policy, change.section).get(change.key)
-    if set_by_policy is not None and policy is not None:
-        if change.after != set_by_policy and not _writes(
-            user, _index(rulebook).injecting.get((change.kind, change.key), ())
-        ):
-            fix = f"leave it as it is: the policy {policy.name} sets it"
-            yield _violation(change, f"the policy {policy.name} sets it", policy.rule, fix)
-        return
-    ruled = rulebook.as_ruled(change.key) if change.kind == "annotation" else change.key
-    asking = _index(rulebook).asking.get((change.kind, ruled), ()) if change.before is not None else ()
-    if asking and not _writes(user, asking):
-        yield _violation(change, f"{asking[0].name} gives it the card that it counts as by that", asking[0].rule)
-        return
-    # The back ends that serve a pod as this label or annotation says, as what isolates a share.
-    place = change.kind, change.key
-    written = _index(rulebook).writing.get(place, ()) if change.before is not None else ()
-    serving = _index(rulebook).enforcing.get(place, written)
-    if serving and not _writes(user, serving):
-        yield _violation(change, f"{serving[0].name} serves the pod as it says", serving[0].rule)
-        return
-    if not (allocation.depends(change.kind, change.key, rulebook) or change.key == NOTE):
-        yield from _reserved(change, request, rulebook)
-        return
-    means_something = any(_means_something(change, value, rulebook) for value in (change.before, change.after))
-    if means_something and not _writes(user, _index(rulebook).reading.get((change.kind, ruled), ())):
-        resource = rulebook.all_slots[change.kind].get(ruled)
-        yield _violation(change, "what the pod counts is read from it", resource.rule if resource else "")
-
-
-def _reserved(change: Change, request: AdmissionRequest, rulebook: Rulebook) -> Iterator[Violation]:
-    """A violation for what only a back end's scheduler and device plugin write: they take a device for it."""
-    heads, patterns = _index(rulebook).reserved
-    if change.kind != "annotation" or not change.key.startswith(heads):
-        return
-    reserving = [backend for pattern, backend in patterns if fnmatchcase(change.key, pattern)]
-    if not reserving or any(_is_a_part(request, backend, rulebook) for backend in reserving):
-        return
-    name, rule = reserving[0].name, reserving[0].rule
-    fix = f"leave it; if {shown(request.user)} is a part of {name}, add it to writers: in the rule"
-    yield _violation(change, f"only the scheduler of {name} writes it", rule, fix)
-
-
-def _is_a_part(request: AdmissionRequest, backend: Backend, rulebook: Rulebook) -> bool:
-    """Whether the user may be a part of a back end.
-
-    A part of Kubernetes always may: schedulers and device plugins of some vendors have the user of kube-scheduler or
-    of the node. Else the rule lists them; if it does not, a service account of no tenant may.
-    """
-    if request.user.startswith(_ACCOUNT) and backend.writers:
-        return _writes(request.user, [backend])
-    return is_of_the_platform(request, rulebook)
-
-
-def is_of_the_platform(request: AdmissionRequest, rulebook: Rulebook) -> bool:
-    """Whether the user is a part of Kubernetes, or a service account of no tenant."""
-    if not request.user.startswith(_ACCOUNT):
-        return request.user.startswith("system:") and request.user != _ANYBODY
-    namespace = request.user.removeprefix(_ACCOUNT).partition(":")[0]
-    if namespace == request.namespace:
-        return False
-    policy = member(namespace, rulebook.tenancy).policy
-    return policy is None or rulebook.cluster.exempts(namespace) or not is_of_one_tenant(policy, rulebook)
-
-
-def _means_something(change: Change, value: Any, rulebook: Rulebook) -> bool:
+def _means_something(kind: SlotKind, key: str, value: Any, rulebook: Rulebook) -> bool:
     """Whether a value has a meaning; `gpu: "true"`, a label from before this webhook, has none."""
-    plain = is_plain_key(change.kind, change.key)
-    if value is None or not plain or change.key in rulebook.all_slots[change.kind]:
+    if value is None or not is_plain_key(kind, key) or key in rulebook.all_slots[kind]:
         return value is not None
     try:
-        meaning = KEYS[change.key](str(value))
+        meaning = KEYS[key](str(value))
     except QuantityError:
         return False
-    if change.key == "gpu-model":
+    if key == "gpu-model":
         return any(cards.read_model(name, rulebook) for name in meaning)
-    return change.key != "gpu-backend" or meaning in rulebook.backends
-
-
-Backends = dict[tuple[SlotKind, str], list[Backend]]
-"""Back ends by the label or annotation, each at most once."""
-
-
-class _Index(NamedTuple):
-    """What back ends do with a label or annotation.
-
-    asking     the enabled ones to which it tells a part of the request, as the card; a constant tells none
-    injecting  the enabled ones whose rules write it
-    reading    all that read it
-    enforcing  the enabled ones that let it have no value but their own, if the site has one
-    writing    the enabled ones that have it in a mode as a constant: it says how a pod of that mode is served
-    reserved   how the annotations begin that only schedulers of enabled ones write; and each of them, as a glob
-    """
-
-    asking: Backends
-    injecting: Backends
-    reading: Backends
-    enforcing: Backends
-    writing: Backends
-    reserved: tuple[tuple[str, ...], Sequence[tuple[str, Backend]]]
-
-
-def _index(rulebook: Rulebook) -> _Index:
-    """The index of a rulebook; made once for each."""
-    index: _Index | None = rulebook.cache.get(_Index)
-    if index is None:
-        index = rulebook.cache[_Index] = _Index({}, {}, {}, {}, {}, _reserved_by(rulebook.enabled))
-        for backend in rulebook.enabled:
-            for section, kind in METADATA:
-                _enter_outputs(index, section, kind, backend)
-        for backend in rulebook.backends.values():
-            for kind, key in _read_by(backend):
-                _enter(index.reading, kind, key, backend)
-    return index
-
-
-def _enter_outputs(index: _Index, section: str, kind: SlotKind, backend: Backend) -> None:
-    injected = getattr(backend.inject.outputs, section)
-    outputs = [output for mode in backend.modes for output in getattr(mode.outputs, section).items()]
-    for key, output in outputs:
-        _enter(index.injecting, kind, key, backend)
-        if output.what:
-            _enter(index.asking, kind, key, backend)
-        elif key not in injected:
-            _enter(index.writing, kind, key, backend)
-    for key, output in [*injected.items(), *outputs]:
-        if isinstance(output, Constant) and output.enforce:
-            _enter(index.enforcing, kind, key, backend)
-
-
-def _reserved_by(backends: Iterable[Backend]) -> tuple[tuple[str, ...], Sequence[tuple[str, Backend]]]:
-    demands = ((backend, mode.companions) for backend in backends for mode in backend.modes)
-    reserving = {
-        (glob, backend.name): backend for backend, companions in demands if companions for glob in companions.reserved
-    }
-    heads = tuple({glob.partition("*")[0] for glob, _ in reserving})
-    return heads, [(glob, backend) for (glob, _), backend in reserving.items()]
-
-
-def _enter(index: Backends, kind: SlotKind, key: str, backend: Backend) -> None:
-    there = index.setdefault((kind, key), [])
-    if backend not in there:
-        there.append(backend)
-
-
-def _read_by(backend: Backend) -> Iterator[tuple[SlotKind, str]]:
-    yield from ((name.kind, name.key) for name in backend.owns if isinstance(name, Slot))
-    for mode in backend.modes:
-        keys = {mark.partition("=")[0] for mark in mode.enforced | mode.when.annotated | mode.when.unannotated}
-        yield from (("annotation", key) for key in keys | mode.outputs.annotations.keys())
+    return key != "gpu-backend" or meaning in rulebook.backends
 
 
 def _writes(user: str, backends: Iterable[Backend]) -> bool:
@@ -322,44 +196,75 @@ def _writes(user: str, backends: Iterable[Backend]) -> bool:
     return any(fnmatchcase(user, writer) for backend in backends for writer in backend.writers)
 
 
-def _violation(change: Change, why: str, rule: str, fix: str = AGAIN) -> Violation:
-    before = "not there" if change.before is None else f'"{shown(str(change.before))}"'
-    after = "gone" if change.after is None else f'"{shown(str(change.after))}"'
-    return Violation(
-        code="GPU109",
-        path=field_path(("metadata", change.section, change.key)),
-        message=f"the {change.kind} {change.key} of a pod with a GPU cannot change: it is {before} and would be "
-        f"{after}, and {why}",
-        fix=fix,
-        rule=rule,
-    )
+def reserved(rulebook: Rulebook) -> set[str]:
+    """The annotations, as globs, that only schedulers and device plugins of enabled back ends write."""
+    return {glob for _, glob in _index(rulebook)["reserved"]}
+
+
+def _index(rulebook: Rulebook) -> Mapping[str, Mapping[tuple[SlotKind, str], list[Backend]]]:
+    """The back ends by what they do with a label or annotation; made once for each rulebook.
+
+    asking     the enabled ones to which it tells a part of the request, as the card; a constant tells none
+    injecting  the enabled ones whose rules write it
+    writing    the enabled ones that have it in a mode as a constant: it says how a pod of that mode is served
+    enforcing  the enabled ones that let it have no value but their own, if the site has one
+    reserved   the enabled ones whose schedulers alone write it, by glob
+    reading    all that read it
+    """
+    cached: dict[str, dict[tuple[SlotKind, str], list[Backend]]] | None = rulebook.cache.get(_index)
+    if cached is not None:
+        return cached
+    roles = ("asking", "injecting", "writing", "enforcing", "reserved", "reading")
+    index = rulebook.cache[_index] = {role: {} for role in roles}
+
+    def enter(role: str, kind: SlotKind, key: str, backend: Backend) -> None:
+        backends = index[role].setdefault((kind, key), [])
+        if backend not in backends:
+            backends.append(backend)
+
+    for backend in rulebook.enabled:
+        for section, kind in METADATA:
+            injected = getattr(backend.inject.outputs, section)
+            outputs = [output for mode in backend.modes for output in getattr(mode.outputs, section).items()]
+            for key, output in outputs:
+                enter("injecting", kind, key, backend)
+                if output.what:
+                    enter("asking", kind, key, backend)
+                elif key not in injected:
+                    enter("writing", kind, key, backend)
+            for key, output in [*injected.items(), *outputs]:
+                if isinstance(output, Constant) and output.enforce:
+                    enter("enforcing", kind, key, backend)
+        for mode in backend.modes:
+            for glob in mode.companions.reserved if mode.companions else ():
+                enter("reserved", "annotation", glob, backend)
+    for backend in rulebook.backends.values():
+        for name in backend.owns:
+            if isinstance(name, Slot):
+                enter("reading", name.kind, name.key, backend)
+        for mode in backend.modes:
+            marks = mode.enforced | mode.when.annotated | mode.when.unannotated
+            for key in {mark.partition("=")[0] for mark in marks} | mode.outputs.annotations.keys():
+                enter("reading", "annotation", key, backend)
+    return index
 
 
 # An update that states again what its pod was created from: /mutate puts back what is stored.
 
 _AMOUNTS: Final = ("limits", "requests")
-_TOLERATIONS: Final = ("spec", "tolerations")
-
-
-class Pair(NamedTuple):
-    """A container as it is stored, as it is sent, and as it would be if its pod was created as it is sent."""
-
-    stored: Container
-    sent: Container
-    made: Container
 
 
 class Difference(NamedTuple):
-    """An amount of a GPU that is sent and not stored, or stored and not sent; None: it is not there."""
+    """An amount of a GPU that is sent and not stored, or stored and not sent; None: it is not there.
 
+    `in_words`: it is shorthand that is sent, which leaves the container when it is translated.
+    """
+
+    name: str
     path: Path
     stored: Any
     sent: Any
-
-    @property
-    def name(self) -> str:
-        """The name of the resource."""
-        return str(self.path[-1])
+    in_words: bool
 
 
 def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -> Decision:
@@ -373,9 +278,12 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
     if stored.raw == sent.raw or (nothing and not device_access.removal(sent, {}, rulebook)):
         return UNTOUCHED
     before = defaults.plan_for_tenant(stored, rulebook)
-    # The plan for creating a pod, and the pod as that makes it; its containers keep their back ends.
-    written = _as_written(stored, sent, rulebook)
-    kept = [
+    # Kubernetes lets no container come, go or change its place.
+    kept = {(container.path, container.name): container for container in stored.containers}
+
+    # The plan for creating the pod, whose containers keep their back ends, and the pod as that makes it.
+    written = _as_written(kept, sent, rulebook)
+    backends = [
         Put(
             ("metadata", "annotations", locations.annotation("gpu-backend", served.demand.container.name)),
             served.backend.name,
@@ -383,53 +291,84 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
         for served in before.assignments
         if "gpu-backend" not in served.demand.stated
     ]
-    planned = defaults.plan_for_tenant(defaults.with_metadata(written, kept), rulebook)
-    planned.edits[:0] = kept
-    planned.edits += device_access.removing(device_access.removal(written, planned.backends, rulebook))
-    after, made = (
-        planned,
-        pod.read(fields.applied(fields.to_patch(planned.edits, written.raw), written.raw), written.namespace),
+    after = defaults.plan_for_tenant(defaults.with_metadata(written, backends), rulebook)
+    after.edits[:0] = backends
+    after.edits += device_access.removing(device_access.removal(written, after.backends, rulebook))
+    made = pod.read(fields.applied(fields.to_patch(after.edits, written.raw), written.raw), written.namespace)
+
+    had, has = (
+        {demand.container.path: demand.request for demand in planned.interpretation.asked}
+        for planned in (before, after)
     )
     edits: list[Edit] = []
-    for pair in _pairs(stored, sent, made):
-        differing = list(_differing(pair, rulebook))
-        if differing and not _is_restated(pair, differing, before, after, rulebook):
-            wrong = check(request, rulebook) or [*_refused(pair, differing, _asked(before, pair), rulebook)]
-            return observe.enforced(denied([*islice(wrong, MOST)]), rulebook)
-        edits += map(_put_back, differing)
+    for container, result in zip(sent.containers, made.containers, strict=True):
+        there = kept.get((container.path, container.name))
+        differing = _differing(there, container, rulebook) if there else []
+        if there is None or not differing:
+            continue
+        # Creating it gives what is stored, or, by other rules than then, it asks for the same.
+        same = result.limits.keys() == there.limits.keys()
+        same = same and not any(_changed(there, result, section) for section in _AMOUNTS)
+        asked = had.get(container.path)
+        if not same and asked is not None and asked == has.get(container.path):
+            same = all(difference.sent is None or difference.in_words for difference in differing)
+        if same:
+            edits += (Remove(path) if value is None else Put(path, value) for _, path, value, _, _ in differing)
+            continue
+        wrong = check(request, rulebook)
+        # Those in shorthand if there are any, and in limits if it is there.
+        words = [difference for difference in differing if difference.in_words] or differing
+        limits = [difference for difference in words if "limits" in difference.path] or words
+        for name, path, *values, _ in limits if not wrong else ():
+            was, wish = (
+                f"no {name}" if value is None else f"{name}: {locations.as_written(quantity.text_of(value))}"
+                for value in values
+            )
+            message = (
+                f'the container "{container.name}" was created with {asked or was}, which cannot change to {wish}'
+            )
+            fix = "delete the pod and create it again, or write what it was created with"
+            wrong.append(Violation(code="GPU109", path=field_path(path), message=message, fix=fix))
+        return judge.enforced(denied(wrong[:MOST]), rulebook)
     edits += _others(after, made, stored, {"spec", "metadata"} if whole else {"spec"})
     if edits:
         return Decision(allowed=True, patch=fields.to_patch(edits, request.pod or {}))
     changed = check(request, rulebook) if stored.spec != sent.spec else ()
-    return observe.enforced(denied(changed), rulebook) if changed else UNTOUCHED
+    return judge.enforced(denied(changed), rulebook) if changed else UNTOUCHED
 
 
-def _as_written(stored: Pod, sent: Pod, rulebook: Rulebook) -> Pod:
+def _as_written(kept: Mapping[tuple[Path, str], Container], sent: Pod, rulebook: Rulebook) -> Pod:
     """The pod as its author may have written it, without amounts that are there as the API server merges.
 
     Beside a limit that changes these are the request that was made of the stored one, and beside a fraction
     (`nvidia.com/gpu: "0.5"`) everything that the stored fraction became.
     """
     raw = deepcopy(sent.raw)
-    for pair in _pairs(stored, sent, sent):
-        changed = {section: _changed(pair.stored, pair.sent, section) for section in _AMOUNTS}
-        fraction = any(
-            _is_fraction(name, text, rulebook) for container in changed.values() for name, text in container.items()
-        )
-        for section, amounts in at(raw, *pair.sent.path, "resources").items() if any(changed.values()) else ():
-            beside = pair.sent.limits if section == "requests" else ()
-            for name in [*(amounts or ())] if section in _AMOUNTS else ():
+    for container in sent.containers:
+        there = kept.get((container.path, container.name))
+        changed = {section: _changed(there, container, section) for section in _AMOUNTS} if there else {}
+        fraction = any(_is_fraction(*amount, rulebook) for amounts in changed.values() for amount in amounts.items())
+        for section in _AMOUNTS if any(changed.values()) else ():
+            amounts = at(raw, *container.path, "resources", section) or {}
+            beside = container.limits if section == "requests" else ()
+            for name in [*amounts]:
                 if name not in changed[section] and (name in beside or (fraction and name in rulebook.resources)):
                     del amounts[name]
     return pod.read(raw, sent.namespace)
 
 
-def _pairs(stored: Pod, sent: Pod, made: Pod) -> Iterator[Pair]:
-    """The containers that an update may keep: Kubernetes lets none come, go or change its place."""
-    there = {(container.path, container.name): container for container in stored.containers}
-    for here, result in zip(sent.containers, made.containers, strict=True):
-        if (here.path, here.name) in there:
-            yield Pair(there[here.path, here.name], here, result)
+def _differing(there: Container, sent: Container, rulebook: Rulebook) -> list[Difference]:
+    differing: list[Difference] = []
+    for section in _AMOUNTS:
+        before, after = getattr(there, section), getattr(sent, section)
+        for name in sorted({*_changed(there, sent, section), *(before.keys() - after.keys())}):
+            is_word = name in locations.RESOURCES
+            if is_word or name in rulebook.resources:
+                path = (*sent.path, "resources", section, name)
+                text = after.get(name)
+                in_words = text is not None and (is_word or _is_fraction(name, text, rulebook))
+                differing.append(Difference(name, path, before.get(name), text, in_words))
+    return differing
 
 
 def _changed(there: Container, here: Container, section: str) -> Mapping[str, Any]:
@@ -444,92 +383,26 @@ def _is_fraction(name: str, text: Any, rulebook: Rulebook) -> bool:
         return False
     try:
         return quantity.served(quantity.text_of(text)).denominator != 1
-    except quantity.QuantityError:
+    except QuantityError:
         return False
-
-
-def _differing(pair: Pair, rulebook: Rulebook) -> Iterator[Difference]:
-    for section in _AMOUNTS:
-        before, after = getattr(pair.stored, section), getattr(pair.sent, section)
-        names = {*_changed(pair.stored, pair.sent, section), *(before.keys() - after.keys())}
-        for name in sorted(names):
-            if name in rulebook.resources or name in locations.RESOURCES:
-                path = (*pair.sent.path, "resources", section, name)
-                yield Difference(path, before.get(name), after.get(name))
-
-
-def _is_restated(pair: Pair, differing: list[Difference], before: Plan, after: Plan, rulebook: Rulebook) -> bool:
-    """Whether creating the container gives what is stored, or, by other rules than then, asks for the same."""
-    same = pair.made.limits.keys() == pair.stored.limits.keys()
-    if same and not any(_changed(pair.stored, pair.made, section) for section in _AMOUNTS):
-        return True
-    request = _asked(before, pair)
-    in_words = (
-        difference.sent is None or _is_word(difference.name, difference.sent, rulebook) for difference in differing
-    )
-    return request is not None and request == _asked(after, pair) and all(in_words)
-
-
-def _is_word(name: str, text: Any, rulebook: Rulebook) -> bool:
-    """Whether an amount is shorthand, which leaves the container when it is translated."""
-    return name in locations.RESOURCES or _is_fraction(name, text, rulebook)
-
-
-def _asked(planned: Plan, pair: Pair) -> GpuRequest | None:
-    """What a container asks for in shorthand."""
-    requests = (request for request in planned.interpretation.asked if request.container.path == pair.sent.path)
-    return next((request.request for request in requests), None)
-
-
-def _put_back(difference: Difference) -> Edit:
-    if difference.stored is None:
-        return Remove(difference.path)
-    return Put(difference.path, difference.stored)
 
 
 def _others(planned: Plan, made: Pod, stored: Pod, parts: Collection[str]) -> Iterator[Edit]:
     """The edits of what is no amount that give what is stored."""
     for edit in planned.edits:
         path = edit.path
-        if path[0] in parts and not any(step in _AMOUNTS for step in path[4:5]):
-            if isinstance(edit, Append) and path == _TOLERATIONS:
-                fits = edit.value in (stored.spec.get("tolerations") or ())
-            else:
-                fits = _read(made, path) == _read(stored, path)
-            if fits:
+        if path[0] not in parts or any(step in _AMOUNTS for step in path[4:5]):
+            continue
+        if isinstance(edit, Append) and path == ("spec", "tolerations"):
+            if edit.value in (stored.spec.get("tolerations") or ()):
                 yield edit
-
-
-def _read(pod: Pod, path: Path) -> Any:
-    """What stands in the field of a pod that an edit changes, without what nothing reads of a list."""
-    length = 2
-    if path[0] == "metadata":
-        length = 3
-    elif path[1] in SECTIONS:
-        length = 5 if path[3] == "resources" else 4
-    value = at(pod.raw, *path[:length])
-    return [element for element in value if element] if isinstance(value, list) else value
-
-
-def _refused(
-    pair: Pair, differing: list[Difference], had: GpuRequest | None, rulebook: Rulebook
-) -> Iterator[Violation]:
-    """A violation for each amount that differs: those in shorthand if there are any, and in limits if it is there."""
-    words = [
-        difference
-        for difference in differing
-        if difference.sent is not None and _is_word(difference.name, difference.sent, rulebook)
-    ]
-    limits = [word for word in words or differing if "limits" in word.path]
-    for limit in limits or words or differing:
-        yield Violation(
-            code="GPU109",
-            path=field_path(limit.path),
-            message=f'the container "{pair.sent.name}" was created with {had or _shown(limit.name, limit.stored)}, '
-            f"which cannot change to {_shown(limit.name, limit.sent)}",
-            fix="delete the pod and create it again, or write what it was created with",
-        )
-
-
-def _shown(name: str, value: Any) -> str:
-    return f"{name}: {locations.as_written(quantity.text_of(value))}" if value is not None else f"no {name}"
+            continue
+        # The field that it changes: of the metadata, of the spec, or of a container there.
+        length = 3 if path[0] == "metadata" else 2
+        if path[1] in SECTIONS:
+            length = 5 if path[3] == "resources" else 4
+        values = [at(pod_there.raw, *path[:length]) for pod_there in (made, stored)]
+        # Nothing reads what pruning has left empty in a list.
+        values = [[*filter(None, value)] if isinstance(value, list) else value for value in values]
+        if values[0] == values[1]:
+            yield edit

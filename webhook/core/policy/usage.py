@@ -1,19 +1,20 @@
 """What a pod holds, read from the resources on its containers, with or without shorthand.
 
-The result depends on the rules, and on what cannot change while the pod exists (`webhook.core.policy.immutable`). It
+The result depends on the rules, and on what cannot change while the pod exists (`webhook.core.policy.updates`). It
 depends neither on the present nodes nor on claims that the pod names. Resources that cannot be read count as whole
 devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from webhook.core.backends.charge import Measure, counted
+from webhook.core.backends.charge import Measure
 from webhook.core.backends.translate import CannotExpressError
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.interpret import (
@@ -24,7 +25,7 @@ from webhook.core.interpret.interpret import (
     read_annotations,
 )
 from webhook.core.kube import pod
-from webhook.core.kube.pod import EPHEMERAL, Container, Pod
+from webhook.core.kube.pod import EPHEMERAL, REQUIRED, Container, Pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import allocation
 from webhook.core.plan.allocation import Allocation
@@ -37,11 +38,10 @@ from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Constant, Output
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.verbs import CONTAINER, METADATA, PERCENT
-from webhook.core.violations import Refusal, Violation
+from webhook.core.violations import Refusal
 
 REMEMBERED: Final = 20_000
 """How many different pods a Counter remembers; most pods of a cluster are copies of a few."""
-
 
 LONGEST: Final = 2048
 """The longest key of a Counter, in characters: annotations may be long, and different on every pod."""
@@ -92,6 +92,16 @@ class Holding:
         return f" instead of {' and '.join(names)}" if names and self.asked.request is None else ""
 
     @property
+    def is_unlimited(self) -> bool:
+        """Whether it is a part of a device, and nothing limits its compute."""
+        return self.request.devices == "part" and self.request.cores is None
+
+    @property
+    def compute(self) -> Fraction:
+        """Percent of a device's compute; a part that nothing limits may take all of it."""
+        return Fraction(100 * self.request.count) if self.is_unlimited else self.measure.compute
+
+    @property
     def vendor(self) -> str | None:
         """The vendor of the card; None if the back end serves cards of several vendors."""
         if self.card is not None:
@@ -111,8 +121,6 @@ class PodUsage(NamedTuple):
     unknown: bool = False
 
 
-_NONE: Final[Mapping[str, Any]] = {}
-NO_ALLOCATIONS: Final[Mapping[str, Allocation]] = {}
 NOTHING: Final = PodUsage(tally.NOTHING, unsized=False)
 
 
@@ -120,7 +128,7 @@ def holdings(
     pod: Pod,
     rulebook: Rulebook,
     interpretation: Interpretation | None = None,
-    already: Mapping[str, Allocation] = NO_ALLOCATIONS,
+    already: Mapping[str, Allocation] = MappingProxyType({}),
 ) -> list[Holding]:
     """What each container holds; containers without GPUs are left out. Nothing is refused here.
 
@@ -132,161 +140,109 @@ def holdings(
     lasting = allocation.lasting_rulebook(pod, rulebook)
     if interpretation is None or interpretation.claims:
         interpretation = interpret(pod, lasting)
-    understood = {request.container.name: request for request in interpretation.asked}
+    understood = {demand.container.name: demand for demand in interpretation.asked}
     able = [container for container in pod.containers if container.kind != EPHEMERAL]
     wrong = any(container.name not in understood for container in able)
     slot_values = extended_resources.slot_values(pod, lasting) if wrong else {}
-    reach = NodeSelection(pod, lasting)
-    holdings: list[Holding] = []
+    nodes = NodeSelection(pod, lasting)
+    held: list[Holding] = []
     for container in able:
-        request = understood.get(container.name) or _bare(
-            container, slot_values.get(container.name, {}), pod, lasting
-        )
-        holdings += _held(request, already.get(container.name), reach)
-    return holdings
-
-
-def _bare(container: Container, slot_values: Mapping[str, str], pod: Pod, rulebook: Rulebook) -> ContainerRequest:
-    """A container whose shorthand is wrong, or contradicts its resources: only the resources count."""
-    return ContainerRequest(
-        container=container,
-        request=None,
-        extended=extended_resources.read(container, rulebook, slot_values),
-        stated={},
-        persist={},
-        annotations=read_annotations(pod, rulebook),
-    )
-
-
-def _held(
-    container_request: ContainerRequest, allocated: Allocation | None, reach: NodeSelection
-) -> Iterator[Holding]:
-    rulebook = reach.rulebook
-    if not container_request.extended.amounts and not container_request.extended.violations:
-        there = _claimed(container_request, reach.pod, rulebook)
+        demand = understood.get(container.name)
+        if demand is None:
+            # Its shorthand is wrong, or contradicts its resources: only these count.
+            extended = extended_resources.read(container, lasting, slot_values.get(container.name, {}))
+            annotations = read_annotations(pod, lasting)
+            demand = ContainerRequest(
+                container=container, request=None, extended=extended, stated={}, persist={}, annotations=annotations
+            )
+        there: Allocation | None = None
+        if demand.extended.violations:
+            held.append(_unread(demand, demand.extended.violations[0].message, lasting))
+        elif demand.extended.amounts:
+            try:
+                there = allocation.largest_possible(demand, nodes, already.get(container.name))
+            except CannotExpressError as reason:
+                held.append(_unread(demand, reason.message, lasting))
+        elif "resourceClaims" in pod.spec:
+            with suppress(Refusal):
+                there = allocation.from_claims(demand, pod, lasting)
         if there is not None:
-            yield _holding(container_request, there, rulebook)
-        return
-    if container_request.extended.violations:
-        yield _unread(container_request, container_request.extended.violations[0].message, rulebook)
-        return
-    try:
-        yield _holding(container_request, allocation.largest_possible(container_request, reach, allocated), rulebook)
-    except CannotExpressError as reason:
-        yield _unread(container_request, reason.message, rulebook)
+            served = there.assignment
+            models = allocation.possible_models(demand, served.card, [served.mode], lasting)
+            held.append(
+                Holding(
+                    asked=demand,
+                    backend=served.backend,
+                    card=served.card,
+                    models=models,
+                    request=served.request,
+                    measure=there.measure,
+                )
+            )
+    return held
 
 
-def _claimed(container_request: ContainerRequest, pod: Pod, rulebook: Rulebook) -> Allocation | None:
-    if "resourceClaims" not in pod.spec:
-        return None
-    with suppress(Refusal):
-        return allocation.from_claims(container_request, pod, rulebook)
-    return None
-
-
-def _holding(container_request: ContainerRequest, there: Allocation, rulebook: Rulebook) -> Holding:
-    served = there.assignment
-    return Holding(
-        asked=container_request,
-        backend=served.backend,
-        card=served.card,
-        models=allocation.possible_models(container_request, served.card, [served.mode], rulebook),
-        request=served.request,
-        measure=there.measure,
-    )
-
-
-def _unread(container_request: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
+def _unread(demand: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
     """A holding of resources that cannot be read: as many whole devices as they may stand for, at least one."""
-    container = container_request.container
-    slot_values = [resource.name for by_key in rulebook.slots.values() for resource in by_key.values()]
-    names = [
-        *container_request.extended.amounts,
-        *container_request.extended.texts,
-        *container.limits,
-        *container.requests,
-        *slot_values,
-    ]
+    container, amounts = demand.container, demand.extended.amounts
+    slots = [resource.name for by_key in rulebook.slots.values() for resource in by_key.values()]
+    names = [*amounts, *demand.extended.texts, *container.limits, *container.requests, *slots]
     resource = next(rulebook.resources[name] for name in names if name in rulebook.resources)
     backend = (resource.owners or resource.known)[0]
-    card = allocation.expected_card(container_request, backend, rulebook)
-    devices = sum(_most(group, container_request, rulebook) for group in _systems(container_request, rulebook)) or 1
-    request = GpuRequest(count=min(devices, MAX_DEVICES))
-    return Holding(
-        asked=container_request,
-        backend=backend,
-        card=card,
-        models=allocation.possible_models(container_request, card, backend.modes, rulebook),
-        request=request,
-        measure=allocation.measure(container_request, request, backend, card, backend.modes, rulebook),
-        unread=why,
-    )
+    card = allocation.expected_card(demand, backend, rulebook)
 
-
-def _systems(container_request: ContainerRequest, rulebook: Rulebook) -> Iterator[set[str]]:
-    """The resources on a container, grouped by the back end that owns most of them."""
-    left = set(container_request.extended.amounts)
+    devices, left = 0, set(amounts)
     while left:
+        # The resources of the back end that owns most of them, of which the one that stands for most counts.
         owners = [owner for name in sorted(left) for owner in rulebook.resources[name].known]
         group = max((left & owner.owns for owner in owners), key=len)
-        yield group
         left -= group
+        most = 1
+        for name in group:
+            for owner in rulebook.resources[name].known:
+                owners_card = allocation.expected_card(demand, owner, rulebook)
+                outputs = [mode.amounts[name] for mode in owner.modes if name in mode.amounts]
+                most = max([most, *(_devices(output, amounts[name], owners_card) for output in outputs)])
+        devices += most
 
-
-def _most(names: Iterable[str], container_request: ContainerRequest, rulebook: Rulebook) -> int:
-    """The most whole devices that any of these resources may stand for, at least one."""
-    most = 1
-    for name in names:
-        for owner in rulebook.resources[name].known:
-            card = allocation.expected_card(container_request, owner, rulebook)
-            outputs = [mode.amounts[name] for mode in owner.modes if name in mode.amounts]
-            most = max(
-                [most, *(_devices(output, container_request.extended.amounts[name], card) for output in outputs)]
-            )
-    return most
+    request = GpuRequest(count=min(devices or 1, MAX_DEVICES))
+    return Holding(
+        asked=demand,
+        backend=backend,
+        card=card,
+        models=allocation.possible_models(demand, card, backend.modes, rulebook),
+        request=request,
+        measure=allocation.measure(demand, request, backend, card, backend.modes, rulebook),
+        unread=why,
+    )
 
 
 def _devices(output: Output, value: int, card: Card | None) -> int:
     """How many devices a number may stand for, rounded up."""
     if isinstance(output, Constant):
         return 1
-    amount = value * output.unit
     if output.what == "count":
         return value
     if output.unit_name == PERCENT:
-        return ceil(amount / 100)
-    return ceil(amount / card.memory) if card is not None and output.what == "memory" else 1
+        return ceil(value * output.unit / 100)
+    return ceil(value * output.unit / card.memory) if card is not None and output.what == "memory" else 1
 
 
 def pod_usage(held: Sequence[Holding]) -> PodUsage:
-    """What the containers of a pod hold together, each kind of amount by itself."""
-    amounts = ((holding.container, _amount(holding)) for holding in held)
+    """What the containers of a pod hold together, each kind of amount by itself.
+
+    The amounts of a holding count also by model: under each model that it may be.
+    """
+    amounts: list[tuple[Container, Tally]] = []
+    for holding in held:
+        measure = holding.measure
+        kinds = {tally.DEVICES: measure.devices, tally.MEMORY: Fraction(measure.memory)}
+        by_model = {tally.key(what, model): amount for model in holding.models for what, amount in kinds.items()}
+        amounts.append((holding.container, {key: amount for key, amount in (kinds | by_model).items() if amount}))
     return PodUsage(
         pod.effective(amounts, tally.plus, tally.at_least, tally.NOTHING),
         unsized=any(holding.measure.unsized > 0 for holding in held),
         unknown=not all(holding.models for holding in held),
-    )
-
-
-def _amount(holding: Holding) -> Tally:
-    """The amounts of one holding, also by model: under each model that it may be."""
-    amounts = {tally.DEVICES: holding.measure.devices, tally.MEMORY: Fraction(holding.measure.memory)}
-    by_model = {tally.key(what, model): amount for model in holding.models for what, amount in amounts.items()}
-    return {key: amount for key, amount in (amounts | by_model).items() if amount}
-
-
-UNSAID: Final = "and neither the pod nor the cluster says which"
-
-
-def unknown_size(holding: Holding, limit: str, rule: str) -> Violation:
-    """The violation (GPU107) where a limit depends on the memory of an unknown card; `limit` says which limit."""
-    text = f'the container "{holding.container.name}" asks for {counted(holding.measure.devices)}'
-    return Violation(
-        code="GPU107",
-        path=holding.path("gpu-memory", "gpu"),
-        message=f"{limit}, and {text} of an unknown card",
-        fix=f"add gpu-model with the name of the card, or ask for gpu-memory: 8Gi{holding.instead}",
-        rule=rule,
     )
 
 
@@ -299,7 +255,7 @@ class Counter:
 
     def held(self, raw: Mapping[str, Any]) -> PodUsage:
         """What a stored pod counts, live or not."""
-        kind = _kind(raw, self.rulebook)
+        kind = self._kind(raw["spec"], raw["metadata"])
         if kind is None:
             return NOTHING
         counted = self._counted.get(kind)
@@ -311,48 +267,39 @@ class Counter:
                 self._counted[kind] = counted
         return counted
 
+    def _kind(self, spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> Hashable:
+        """The key of a pod: everything that its count depends on. None for a pod without devices."""
+        rulebook, names = self.rulebook, self.rulebook.resources
+        asking = shared = False
+        containers: list[object] = []
+        for section in ("initContainers", "containers"):
+            for container in spec.get(section) or ():
+                there: list[object] = []
+                resources = container.get("resources")
+                for part in ("limits", "requests") if resources else ():
+                    for name, value in (resources.get(part) or {}).items():
+                        if name in names:
+                            there += (part, name, value)
+                            shared = shared or names[name].shared
+                asking = asking or bool(there)
+                containers.append((section, container.get("name"), container.get("restartPolicy"), *there))
+        entries: list[object] = []  # the labels and annotations that the count may depend on
+        for section, kind in METADATA if asking or any(rulebook.slots.values()) else ():
+            for key, value in (metadata.get(section) or {}).items():
+                if key == locations.DEFAULT_CONTAINER or allocation.depends(kind, key, rulebook):
+                    entries += (key, value)
+        claims = spec.get("resourceClaims")
+        if not asking and not entries and not claims:
+            return None
+        selection = ""
+        if shared:
+            node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+            selection = repr((spec.get("nodeSelector"), node.get(REQUIRED)))
+        return tuple(containers), tuple(entries), repr(claims) if claims else "", selection
+
 
 def _letters(kind: Hashable) -> int:
     """About how long a key is."""
     if isinstance(kind, tuple):
         return 8 + sum(map(_letters, kind))
     return len(kind) if isinstance(kind, str) else 8
-
-
-def _kind(raw: Mapping[str, Any], rulebook: Rulebook) -> Hashable:
-    """The key of a pod: everything that its count depends on. None for a pod without devices."""
-    spec, metadata = raw["spec"], raw["metadata"]
-    names = rulebook.resources
-    asking = shared = False
-    containers: list[object] = []
-    for section in ("initContainers", "containers"):
-        for container in spec.get(section) or ():
-            there: list[object] = []
-            resources = container.get("resources")
-            for part in ("limits", "requests") if resources else ():
-                for name, value in (resources.get(part) or _NONE).items():
-                    if name in names:
-                        there += (part, name, value)
-                        shared = shared or names[name].shared
-            asking = asking or bool(there)
-            containers.append((section, container.get("name"), container.get("restartPolicy"), *there))
-    counted = tuple(_counted_metadata(metadata, rulebook)) if asking or any(rulebook.slots.values()) else ()
-    claims = spec.get("resourceClaims")
-    if not asking and not counted and not claims:
-        return None
-    return tuple(containers), counted, repr(claims) if claims else "", repr(_selection(spec)) if shared else ""
-
-
-def _selection(spec: Mapping[str, Any]) -> object:
-    """The fields by which a pod selects its nodes."""
-    node = (spec.get("affinity") or _NONE).get("nodeAffinity") or _NONE
-    return spec.get("nodeSelector"), node.get("requiredDuringSchedulingIgnoredDuringExecution")
-
-
-def _counted_metadata(metadata: Mapping[str, Any], rulebook: Rulebook) -> Iterator[object]:
-    """The labels and annotations that a count may depend on."""
-    for section, kind in METADATA:
-        for key, value in (metadata.get(section) or _NONE).items():
-            if key == locations.DEFAULT_CONTAINER or allocation.depends(kind, key, rulebook):
-                yield key
-                yield value
