@@ -24,9 +24,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from itertools import islice
 from operator import add
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.cli import explanation, options, snapshot
 from webhook.cli.options import FINE, NOT_FINE, UsageError
@@ -37,12 +38,11 @@ from webhook.core.backends.cards import Recognised
 from webhook.core.backends.charge import Measure, total
 from webhook.core.backends.translate import CannotExpressError
 from webhook.core.interpret.interpret import ContainerRequest, asks_nothing, interpret
-from webhook.core.inventory import Inventory, Node, Offer, surroundings
+from webhook.core.inventory import Inventory, surroundings
 from webhook.core.kube import fields, pod
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import allocation
-from webhook.core.plan.allocation import Allocation
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook
@@ -76,11 +76,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 # What the pods of a cluster ask for, in one neutral unit, whatever system serves them.
 
-_HASH = re.compile(r"-[a-z0-9]{5,10}$")
+Object = Mapping[str, Any]
+
+HASH: Final = re.compile(r"-[a-z0-9]{5,10}$")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Application:
+class Application(NamedTuple):
     """Whose a pod is: the workload that made it, or the pod itself."""
 
     namespace: str
@@ -106,8 +107,7 @@ class Use:
     pods: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(NamedTuple):
     """A pod whose resources nobody here can read, and which is not counted."""
 
     namespace: str
@@ -115,54 +115,88 @@ class Unread:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What all pods that have not ended ask for."""
+class Unknown(NamedTuple):
+    """An object of which nobody can say what pods it makes."""
 
-    uses: Sequence[Use]
-    unread: Sequence[Unread]
+    namespace: str
+    object: str
+    message: str
 
 
-def demand(pods: Iterable[Mapping[str, Any]], inventory: Inventory, rulebook: Rulebook) -> Demand:
-    """What these Pod objects ask, each of the back end and the card of its node."""
-    rulebook = replace(rulebook, surroundings=surroundings(inventory), sources=())
-    uses: list[Use] = []
-    unread: list[Unread] = []
+class Demand(NamedTuple):
+    """What all pods that have not ended ask for, and the objects that may make more of them."""
+
+    uses: list[Use]
+    unread: list[Unread]
+    unknown: list[Unknown]
+
+
+def demand(pods: Iterable[Object], inventory: Inventory, rulebook: Rulebook, makers: Iterable[Object] = ()) -> Demand:
+    """What these Pod objects ask, each of the back end and the card of its node.
+
+    `makers` are objects that make pods; those that a cluster has, has made them already.
+    """
+    result = Demand([], [], [])
+    counting = replace(rulebook, surroundings=surroundings(inventory), sources=())
     for raw in pods:
         metadata = fields.mapping(raw, "metadata")
         namespace = str(metadata.get("namespace") or "default")
         name = str(metadata.get("name") or metadata.get("generateName") or "(no name)")
         try:
             workload_pod = pod.read(raw)
-            if pod.live(raw) and not asks_nothing(workload_pod, rulebook):
-                uses += _uses(workload_pod, _application(workload_pod, namespace, name), name, inventory, rulebook)
+            if pod.live(raw) and not asks_nothing(workload_pod, counting):
+                result.uses.extend(_uses(workload_pod, namespace, name, inventory, counting))
         except Refusal as refusal:
             reason = "; ".join(violation.message for violation in refusal.violations)
-            unread.append(Unread(namespace, name, reason))
+            result.unread.append(Unread(namespace, name, reason))
         except CannotExpressError as error:
-            unread.append(Unread(namespace, name, error.message))
-    return Demand(uses, unread)
+            result.unread.append(Unread(namespace, name, error.message))
+
+    for raw in makers:
+        for template in pod_templates.pods(raw, rulebook.workloads):
+            namespace, title = template.namespace, template.title
+            if template.wrong is not None:
+                result.unknown.append(Unknown(namespace, title, template.wrong.message))
+                continue
+            if fields.at(raw, "metadata", "uid"):
+                continue
+            explained = explanation.explain_pod(title, template.pod, namespace, rulebook)
+            if not explained.decision.allowed:
+                result.unread.append(Unread(namespace, title, explained.decision.violations[0].message))
+                continue
+            metadata = {**fields.mapping(explained.after, "metadata"), "namespace": namespace, "name": title}
+            of_each = demand([{**explained.after, "metadata": metadata}], inventory, rulebook)
+            result.unread.extend(of_each.unread)
+            application = Application(namespace, str(raw.get("kind")), str(fields.at(raw, "metadata", "name") or ""))
+            result.uses.extend(
+                replace(use, application=application, pods=template.number, asked=use.asked.times(template.number))
+                for use in of_each.uses
+            )
+    return result
 
 
-def _application(workload_pod: Pod, namespace: str, name: str) -> Application:
-    """The owner that controls the pod; of a ReplicaSet, the Deployment that it is a generation of."""
-    owner = next(fields.controllers(workload_pod.raw), None)
-    if owner is None:
-        return Application(namespace, "Pod", name)
-    kind, owner_name = str(owner.get("kind", "")), str(owner.get("name", ""))
-    if kind != "ReplicaSet":
-        return Application(namespace, kind, owner_name)
-    generation = workload_pod.labels.get("pod-template-hash")
-    deployment = owner_name.removesuffix(f"-{generation}") if generation else _HASH.sub("", owner_name)
-    return Application(namespace, "Deployment", deployment)
-
-
-def _uses(
-    workload_pod: Pod, application: Application, name: str, inventory: Inventory, rulebook: Rulebook
-) -> Iterator[Use]:
+def _uses(workload_pod: Pod, namespace: str, name: str, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
     """What a pod asks of each back end; raises Refusal and CannotExpressError."""
+    # The owner that controls the pod; of a ReplicaSet, the Deployment that it is a generation of.
+    application = Application(namespace, "Pod", name)
+    for owner in islice(fields.controllers(workload_pod.raw), 1):
+        application = Application(namespace, str(owner.get("kind", "")), str(owner.get("name", "")))
+        if application.kind == "ReplicaSet":
+            generation = workload_pod.labels.get("pod-template-hash")
+            replicas = application.name
+            deployment = replicas.removesuffix(f"-{generation}") if generation else HASH.sub("", replicas)
+            application = Application(namespace, "Deployment", deployment)
+
     bound = workload_pod.spec.get("nodeName") or None
     node = inventory.nodes.get(bound) if bound else None
+
+    def holder_of(request: ContainerRequest, backend: str) -> str:
+        """Whose devices on the node a container's resources are of."""
+        if node is None or backend in node.offers:
+            return backend
+        wanted = request.extended.amounts.keys()
+        return next((name for name, offer in node.offers.items() if wanted & offer.resources.keys()), backend)
+
     interpretation = interpret(workload_pod, rulebook)
     if len(interpretation.asked) < len(workload_pod.containers):
         raise Refusal(*interpretation.violations)
@@ -171,13 +205,27 @@ def _uses(
     for request in interpretation.asked:
         if not request.anything:
             continue
-        if request.extended.amounts:
-            allocated = _allocated(request, node, rulebook)
-        else:
+        if not request.extended.amounts:
             allocated = allocation.from_claims(request, workload_pod, rulebook)
+        else:
+
+            def card_on_node(backend: Backend, request: ContainerRequest = request) -> Recognised:
+                if node is None:
+                    return Recognised(allocation.expected_card(request, backend, rulebook), None)
+                offer = node.offers.get(holder_of(request, backend.name))
+                if offer is None:
+                    return Recognised(node.cards.get(backend.name), None)
+                return Recognised(offer.card, offer.profile)
+
+            # The back ends read its resources, first those that have devices on its node.
+            owners = allocation.enabled_owners(request, rulebook)
+            if node is not None:
+                offers, belongs = node.offers, node.belongs
+                owners = sorted(owners, key=lambda owner: (owner.name not in offers, owner.name not in belongs))
+            allocated = allocation.from_resources(request, owners, card_on_node, rulebook)
         if allocated is not None:
             backend = allocated.assignment.backend.name
-            whose = backend, _holder(request, backend, node) if node else backend
+            whose = backend, holder_of(request, backend)
             groups.setdefault(whose, []).append((request.container, allocated.measure))
             cards[whose] = allocated.assignment.card
     for (backend, holder), containers in groups.items():
@@ -192,115 +240,44 @@ def _uses(
         )
 
 
-def _allocated(request: ContainerRequest, node: Node | None, rulebook: Rulebook) -> Allocation | None:
-    """What a container's resources are, as the back ends read them that have devices on its node, those first."""
-
-    def card_on_node(backend: Backend) -> Recognised:
-        if node is None:
-            return Recognised(allocation.expected_card(request, backend, rulebook), None)
-        offer = node.offers.get(_holder(request, backend.name, node))
-        return Recognised(offer.card, offer.profile) if offer else Recognised(node.cards.get(backend.name), None)
-
-    owners = allocation.enabled_owners(request, rulebook)
-    if node is not None:
-        owners = sorted(owners, key=lambda owner: (owner.name not in node.offers, owner.name not in node.belongs))
-    return allocation.from_resources(request, owners, card_on_node, rulebook)
-
-
-def _holder(request: ContainerRequest, backend: str, node: Node) -> str:
-    """Whose devices on the node a container's resources are of."""
-    if backend in node.offers:
-        return backend
-    wanted = request.extended.amounts.keys()
-    return next((name for name, offer in node.offers.items() if wanted & offer.resources.keys()), backend)
-
-
-# What objects that make pods would ask of a cluster that has not created their pods yet.
-
-Object = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """An object of which nobody can say what pods it makes."""
-
-    namespace: str
-    object: str
-    message: str
-
-
-def planned(objects: Iterable[Object], inventory: Inventory, rulebook: Rulebook) -> tuple[Demand, Sequence[Unknown]]:
-    """What the pods of these objects ask, and the objects that cannot be read or are of unknown kinds."""
-    uses: list[Use] = []
-    unread: list[Unread] = []
-    unknown: list[Unknown] = []
-    for raw in objects:
-        for template in pod_templates.pods(raw, rulebook.workloads):
-            if template.wrong is not None:
-                unknown.append(Unknown(template.namespace, template.title, template.wrong.message))
-                continue
-            if fields.at(raw, "metadata", "uid"):
-                continue
-            explained = explanation.explain_pod(template.title, template.pod, template.namespace, rulebook)
-            if not explained.decision.allowed:
-                message = explained.decision.violations[0].message
-                unread.append(Unread(template.namespace, template.title, message))
-                continue
-            names = {"namespace": template.namespace, "name": template.title}
-            metadata = {**fields.mapping(explained.after, "metadata"), **names}
-            asked_by_one = demand([{**explained.after, "metadata": metadata}], inventory, rulebook)
-            unread += asked_by_one.unread
-            name = str(fields.at(raw, "metadata", "name") or "")
-            application = Application(template.namespace, str(raw.get("kind")), name)
-            uses += (
-                replace(use, application=application, pods=template.number, asked=use.asked.times(template.number))
-                for use in asked_by_one.uses
-            )
-    return Demand(uses, unread), unknown
-
-
 # The global view: what exists, what is asked and what is free, by card, back end, node and application.
+
+NOTHING: Final = Measure()
+MEASURED: Final = ("exists", "asked", "free")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One card model or back end; `name` is None for cards nobody knows."""
+    """Of one card model, back end, node or application what there is.
 
-    name: str | None
-    nodes: int
-    exists: Measure
+    `of` says of which in the words of the contract above, `measures` are those that it has there. `counted`:
+    something tells how many devices there are.
+    """
+
+    of: Mapping[str, Any]
+    measures: Sequence[str] = MEASURED
+    exists: Measure = NOTHING
     asked: Measure
-    free: Measure
+    free: Measure = NOTHING
+    waiting: Measure = NOTHING
+    counted: bool = True
 
+    def contract(self) -> dict[str, Any]:
+        """The row for scripts. Fractions are decimal to six places, less than any device is sold in."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRow:
-    """What one back end has on one node."""
+        def number(exact: Fraction) -> int | float:
+            return exact.numerator if exact.denominator == 1 else round(float(exact), 6)
 
-    node: Node
-    offer: Offer
-    asked: Measure
-
-    @property
-    def exists(self) -> Measure:
-        """What there is."""
-        return self.offer.exists
-
-    @property
-    def free(self) -> Measure:
-        """What is left for a new pod: nothing on a node that takes none."""
-        return self.exists.less(self.asked) if self.node.takes_pods else Measure()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplicationRow:
-    """What the pods of one workload ask, those on nodes and those that wait for one."""
-
-    application: Application
-    backends: Sequence[str]
-    pods: int
-    asked: Measure
-    waiting: Measure
+        written = dict(self.of)
+        for name in self.measures:
+            measure: Measure = getattr(self, name)
+            written[name] = {
+                "devices": number(measure.devices),
+                "memoryBytes": measure.memory,
+                "computePercent": number(measure.compute),
+                "unsizedDevices": number(measure.unsized),
+            }
+        return written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,14 +288,13 @@ class Overview:
     nodes: int
     others: int
     total: Row
-    waiting: Measure
     cards: Sequence[Row]
     backends: Sequence[Row]
-    per_node: Sequence[NodeRow]
-    applications: Sequence[ApplicationRow]
+    per_node: Sequence[Row]
+    applications: Sequence[Row]
     unclaimed: Mapping[str, Mapping[str, int]]
     unread: Sequence[Unread]
-    unknown: Sequence[Unknown] = ()
+    unknown: Sequence[Unknown]
 
     def contract(self) -> dict[str, Any]:
         """The form of `inventory -o json`, see above."""
@@ -326,106 +302,76 @@ class Overview:
             "cluster": self.cluster,
             "nodes": self.nodes,
             "nodesWithoutDevices": self.others,
-            "total": {**_measured(self.total), "waiting": _plain(self.waiting)},
-            "cards": [{"model": row.name, "nodes": row.nodes, **_measured(row)} for row in self.cards],
-            "backends": [{"name": row.name, "nodes": row.nodes, **_measured(row)} for row in self.backends],
-            "perNode": [
-                {
-                    "node": row.node.name,
-                    "ready": row.node.ready,
-                    "schedulable": row.node.schedulable,
-                    "backend": row.offer.backend,
-                    "model": _model(row.offer.card),
-                    "profile": row.offer.profile,
-                    "resources": dict(row.offer.resources),
-                    **_measured(row),
-                }
-                for row in self.per_node
-            ],
-            "applications": [
-                {
-                    **asdict(row.application),
-                    "backends": list(row.backends),
-                    "pods": row.pods,
-                    "asked": _plain(row.asked),
-                    "waiting": _plain(row.waiting),
-                }
-                for row in self.applications
-            ],
+            "total": self.total.contract(),
+            "cards": [row.contract() for row in self.cards],
+            "backends": [row.contract() for row in self.backends],
+            "perNode": [row.contract() for row in self.per_node],
+            "applications": [row.contract() for row in self.applications],
             "unclaimed": [{"node": node, "resources": dict(what)} for node, what in self.unclaimed.items()],
-            "notUnderstood": [asdict(unread) for unread in self.unread],
-            "unknown": [asdict(unknown) for unknown in self.unknown],
+            "notUnderstood": [unread._asdict() for unread in self.unread],
+            "unknown": [unknown._asdict() for unknown in self.unknown],
         }
 
 
 def overview(objects: snapshot.Snapshot, rulebook: Rulebook) -> Overview:
     """Bring together what nodes offer and what pods ask, those of manifests too; who asks most comes first."""
     inventory = offered.read(objects.of("Node"), rulebook)
-    there = demand(objects.of("Pod"), inventory, rulebook)
-    more, unknown = planned(objects.of(""), inventory, rulebook)
-    uses = [*there.uses, *more.uses]
-    nodes = [inventory.nodes[name] for name in sorted(inventory.nodes)]
+    uses, unread, unknown = demand(objects.of("Pod"), inventory, rulebook, objects.of(""))
     bound = [use for use in uses if use.node is not None]
+    waiting = total(use.asked for use in uses if use.node is None)
+    nodes = [inventory.nodes[name] for name in sorted(inventory.nodes)]
+
     asked_there: dict[tuple[str | None, str], Measure] = {}
     for use in bound:
-        asked_there[use.node, use.holder] = asked_there.get((use.node, use.holder), Measure()) + use.asked
-    per_node = [
-        NodeRow(node=node, offer=offer, asked=asked_there.get((node.name, offer.backend), Measure()))
-        for node in nodes
-        for offer in node.offers.values()
-    ]
+        asked_there[use.node, use.holder] = asked_there.get((use.node, use.holder), NOTHING) + use.asked
+    per_node = []
+    for node in nodes:
+        for offer in node.offers.values():
+            asked_here = asked_there.get((node.name, offer.backend), NOTHING)
+            of = {"node": node.name, "ready": node.ready, "schedulable": node.schedulable, "backend": offer.backend}
+            of |= {"model": _model(offer.card), "profile": offer.profile, "resources": dict(offer.resources)}
+            free = offer.exists.less(asked_here) if node.ready and node.schedulable else NOTHING
+            counted = offer.devices is not None
+            per_node.append(Row(of=of, exists=offer.exists, asked=asked_here, free=free, counted=counted))
 
-    def row(name: str | None, rows: Sequence[NodeRow], uses: Iterable[Use]) -> Row:
+    def summed(of: Mapping[str, Any], rows: Sequence[Row], uses: Iterable[Use]) -> Row:
         return Row(
-            name=name,
-            nodes=len({row.node.name for row in rows}),
+            of={**of, "nodes": len({row.of["node"] for row in rows})},
             exists=total(row.exists for row in rows),
             asked=total(use.asked for use in uses),
             free=total(row.free for row in rows),
         )
 
-    ranks = {backend.name: rank for rank, backend in enumerate(rulebook.enabled)}
-    names = {row.offer.backend for row in per_node} | {use.holder for use in bound}
-    models = {_model(row.offer.card) for row in per_node} | {_model(use.card) for use in bound}
-    applications: dict[Application, list[Use]] = {}
+    cards, backends, applications = [], [], []
+    models = {row.of["model"] for row in per_node} | {_model(use.card) for use in bound}
+    for name in sorted(models, key=lambda name: (name is None, name)):
+        own = [row for row in per_node if row.of["model"] == name]
+        cards.append(summed({"model": name}, own, [use for use in bound if _model(use.card) == name]))
+    holders = {row.of["backend"] for row in per_node} | {use.holder for use in bound}
+    for backend in rulebook.enabled:
+        if backend.name in holders:
+            own = [row for row in per_node if row.of["backend"] == backend.name]
+            backends.append(summed({"name": backend.name}, own, [use for use in bound if use.holder == backend.name]))
+    by_application: dict[Application, list[Use]] = {}
     for use in uses:
-        applications.setdefault(use.application, []).append(use)
-    application_rows = [
-        ApplicationRow(
-            application=application,
-            backends=sorted({use.backend for use in uses}),
-            pods=sum({use.pod: use.pods for use in uses}.values()),
-            asked=total(use.asked for use in uses if use.node is not None),
-            waiting=total(use.asked for use in uses if use.node is None),
-        )
-        for application, uses in applications.items()
-    ]
+        by_application.setdefault(use.application, []).append(use)
+    for application, of_it in sorted(by_application.items()):
+        of = {**application._asdict(), "backends": sorted({use.backend for use in of_it})}
+        of["pods"] = sum({use.pod: use.pods for use in of_it}.values())
+        asked = total(use.asked for use in of_it if use.node is not None)
+        waits = total(use.asked for use in of_it if use.node is None)
+        applications.append(Row(of=of, measures=("asked", "waiting"), asked=asked, waiting=waits))
     return Overview(
         cluster=rulebook.cluster.name,
         nodes=len(nodes),
         others=inventory.others,
-        total=row(None, per_node, bound),
-        waiting=total(use.asked for use in uses if use.node is None),
-        cards=[
-            row(
-                name,
-                [row for row in per_node if _model(row.offer.card) == name],
-                [use for use in bound if _model(use.card) == name],
-            )
-            for name in sorted(models, key=lambda name: (name is None, name))
-        ],
-        backends=[
-            row(
-                name,
-                [row for row in per_node if row.offer.backend == name],
-                [use for use in bound if use.holder == name],
-            )
-            for name in sorted(names, key=ranks.__getitem__)
-        ],
+        total=replace(summed({}, per_node, bound), of={}, waiting=waiting, measures=(*MEASURED, "waiting")),
+        cards=cards,
+        backends=backends,
         per_node=per_node,
-        applications=sorted(application_rows, key=lambda row: (-(row.asked + row.waiting).devices, row.application)),
+        applications=sorted(applications, key=lambda row: -(row.asked + row.waiting).devices),
         unclaimed={node.name: node.unclaimed for node in nodes if node.unclaimed},
-        unread=[*there.unread, *more.unread],
+        unread=unread,
         unknown=unknown,
     )
 
@@ -434,68 +380,47 @@ def _model(card: Card | None) -> str | None:
     return None if card is None else card.model
 
 
-def _measured(row: Row | NodeRow) -> dict[str, Any]:
-    return {"exists": _plain(row.exists), "asked": _plain(row.asked), "free": _plain(row.free)}
-
-
-def _plain(measure: Measure) -> dict[str, Any]:
-    """As JSON has numbers; to six decimals, less than any device is sold in."""
-
-    def number(exact: Fraction) -> int | float:
-        return exact.numerator if exact.denominator == 1 else round(float(exact), 6)
-
-    return {
-        "devices": number(measure.devices),
-        "memoryBytes": measure.memory,
-        "computePercent": number(measure.compute),
-        "unsizedDevices": number(measure.unsized),
-    }
-
-
 # What nodes have and what pods ask, as tables for a terminal.
 
 MEASURES: Final = ("DEVICES", "FREE", "MEMORY", "FREE", "COMPUTE", "FREE")
-APPLICATION: Final = (
-    "APPLICATION",
-    "NAMESPACE",
-    "KIND",
-    "BACK END",
-    "PODS",
-    "DEVICES",
-    "MEMORY",
-    "COMPUTE",
-    "WAITING",
-)
 
 
 def lines(view: Overview) -> Iterator[str]:
     """The view as aligned tables, between a summary and what could not be counted."""
-    total = view.total
+    exists, asked, free, waiting = view.total.exists, view.total.asked, view.total.free, view.total.waiting
     nodes = f"{view.nodes} node{'' if view.nodes == 1 else 's'}"
     yield f"cluster {view.cluster}: {nodes} with devices, {view.others} without"
-    waiting = f"; pods that wait for a node ask {short(view.waiting.devices)} more" if view.waiting.devices else ""
+    more = f"; pods that wait for a node ask {short(waiting.devices)} more" if waiting.devices else ""
     yield (
-        f"pods on nodes ask {short(total.asked.devices)} of {short(total.exists.devices)} devices, "
-        f"{short(total.free.devices)} are free{waiting}"
+        f"pods on nodes ask {short(asked.devices)} of {short(exists.devices)} devices, "
+        f"{short(free.devices)} are free{more}"
     )
-    for heading, rows in (("CARD", view.cards), ("BACK END", view.backends)):
-        cells = [(row.name or "unknown", str(row.nodes), *_measures(row)) for row in rows]
+
+    def measures(row: Row) -> tuple[str, ...]:
+        """Of each dimension what is asked, of what exists, and what is free."""
+        exists, asked, free, known = row.exists, row.asked, row.free, row.counted
+        return (
+            f"{short(asked.devices)} of {short(exists.devices) if known else '?'}",
+            short(free.devices) if known else "?",
+            f"{memory(asked)} of {memory(exists)}",
+            memory(free),
+            f"{short(asked.compute)} of {f'{short(exists.compute)}%' if known else '?'}",
+            f"{short(free.compute)}%" if known else "?",
+        )
+
+    for heading, rows, key in (("CARD", view.cards, "model"), ("BACK END", view.backends, "name")):
+        cells = [(row.of[key] or "unknown", str(row.of["nodes"]), *measures(row)) for row in rows]
         yield from table((heading, "NODES", *MEASURES), cells, texts=1)
-    cells = []
-    for node_row in view.per_node:
-        measures, offer = _measures(node_row), node_row.offer
-        if offer.devices is None:
-            devices, compute = short(node_row.asked.devices), short(node_row.asked.compute)
-            measures = (f"{devices} of ?", "?", *measures[2:4], f"{compute} of ?", "?")
-        cells.append((node_row.node.name, state(node_row.node), offer.backend, card(offer), *measures))
+    cells = [
+        (row.of["node"], state(row.of), row.of["backend"], card(row.of), *measures(row)) for row in view.per_node
+    ]
     yield from table(("NODE", "STATE", "BACK END", "CARD", *MEASURES), cells, texts=4)
+    headings = ("APPLICATION", "NAMESPACE", "KIND", "BACK END", "PODS", "DEVICES", "MEMORY", "COMPUTE", "WAITING")
     cells = [
         (
-            row.application.name,
-            row.application.namespace,
-            row.application.kind,
-            ", ".join(row.backends),
-            str(row.pods),
+            *(row.of[key] for key in ("name", "namespace", "kind")),
+            ", ".join(row.of["backends"]),
+            str(row.of["pods"]),
             short(row.asked.devices),
             memory(row.asked),
             f"{short(row.asked.compute)}%",
@@ -503,7 +428,7 @@ def lines(view: Overview) -> Iterator[str]:
         )
         for row in view.applications
     ]
-    yield from table(APPLICATION, cells, texts=4)
+    yield from table(headings, cells, texts=4)
     if view.unclaimed:
         yield "\nNOBODY'S: resources that no enabled back end says this node is for"
         for node, resources in view.unclaimed.items():
@@ -514,32 +439,19 @@ def lines(view: Overview) -> Iterator[str]:
     if view.unknown:
         yield "\nUNKNOWN: objects that may make pods, which are not counted"
         yield from (f"  {unknown.namespace}/{unknown.object}: {unknown.message}" for unknown in view.unknown)
-    if total.exists.unsized or total.asked.unsized:
+    if exists.unsized or asked.unsized:
         yield "\n* or ?: and devices whose memory nobody knows; a label of their nodes, or device: in the Cluster"
         yield "  document, would say which cards they are"
 
 
-def _measures(row: Row | NodeRow) -> tuple[str, ...]:
-    """Of each dimension what is asked, of what exists, and what is free."""
-    exists, asked_there, free = row.exists, row.asked, row.free
-    return (
-        f"{short(asked_there.devices)} of {short(exists.devices)}",
-        short(free.devices),
-        f"{memory(asked_there)} of {memory(exists)}",
-        memory(free),
-        f"{short(asked_there.compute)} of {short(exists.compute)}%",
-        f"{short(free.compute)}%",
-    )
+def card(of: Mapping[str, Any]) -> str:
+    """The model that a row of a node is of, and the partition it is cut into."""
+    model = of["model"] or "unknown"
+    return f"{model} in {of['profile']}" if of["profile"] else model
 
 
-def card(offer: Offer) -> str:
-    """The model of an offer, and the partition it is cut into."""
-    model = offer.card.model if offer.card else "unknown"
-    return f"{model} in {offer.profile}" if offer.profile else model
-
-
-def state(node: Node) -> str:
-    """Whether a node takes pods, in a word or two."""
-    if not node.ready:
+def state(of: Mapping[str, Any]) -> str:
+    """Whether the node of a row takes pods, in a word or two."""
+    if not of["ready"]:
         return "not ready"
-    return "ready" if node.schedulable else "cordoned"
+    return "ready" if of["schedulable"] else "cordoned"

@@ -69,11 +69,6 @@ class Node:
     belongs: frozenset[str] = frozenset()
     unclaimed: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def takes_pods(self) -> bool:
-        """Whether a new pod can be bound to it."""
-        return self.ready and self.schedulable
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
