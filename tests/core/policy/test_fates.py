@@ -269,6 +269,12 @@ def test_nothing_exempts_from_a_policy_that_cannot_be_used() -> None:
     )
 
 
+def test_nor_does_a_pod_that_would_have_the_node_pass_a_policy_that_cannot_be_used() -> None:
+    privileged = builders.pod(builders.container(securityContext={"privileged": True}))
+
+    assert fate(privileged, tenants.rules(replace(BOTH, broken="spec.quota: has no unit"))).codes == ["GPU113"]
+
+
 @tables.rows
 def test_devices_that_no_rule_knows(pod: Object, given: Object, becomes: Object) -> None:
     _check(pod, given, becomes)

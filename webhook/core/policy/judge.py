@@ -103,7 +103,7 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
         if tolerated or not devices or not (membership.rivals or tenancy.closed):
             return _by_cluster(pod, unknown, bypasses, rulebook)
     if policy is None or policy.broken:
-        may_be = "" if held else f"; {devices[0]} may give the pod a GPU"
+        may_be = f"; {devices[0]} may give the pod a GPU" if policy is None and not held else ""
         violation, name = _unusable(membership, namespace, may_be, tenancy)
         return Judgement(violations=[violation], findings=[Finding(name, violation.rule, violation.code, "deny")])
 
