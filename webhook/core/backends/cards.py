@@ -155,7 +155,20 @@ def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
     """The cards that a name means, several if it has no size; none for a name that no catalogue knows."""
     index: Mapping[str, Sequence[Card]] | None = rulebook.cache.get(read_model)
     if index is None:
-        index = rulebook.cache[read_model] = _by_name(rulebook)
+        # By every plain name: exact ones, those without a size, and those without their first words.
+        exact = {_plain(alias): [card] for alias, card in rulebook.devices.items()}
+        sizes: dict[str, dict[str, Card]] = {}
+        shorter: dict[str, dict[str, Card]] = {}
+        for card in rulebook.devices.values():
+            sizes.setdefault(_SIZE.sub("", _plain(card.model)), {})[card.model] = card
+            for product in card.names:
+                rest = _plain(product)
+                while match := _FIRST_WORD.match(rest):
+                    rest = rest[match.end() :]
+                    shorter.setdefault(rest, {})[card.model] = card
+        several = {base: [*sized.values()] for base, sized in sizes.items() if len(sized) > 1}
+        index = {**{base: [*sized.values()] for base, sized in shorter.items()}, **exact, **several}
+        rulebook.cache[read_model] = index
     if name in index:
         return index[name]
     shortened = _APPENDED.sub("", _plain(name))
@@ -163,22 +176,6 @@ def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
         return index[shortened]
     vendor, _, rest = shortened.partition("-")
     return [card for card in index.get(rest, ()) if card.vendor == vendor]
-
-
-def _by_name(rulebook: Rulebook) -> Mapping[str, Sequence[Card]]:
-    """The cards by every plain name: exact ones, those without a size, and those without their first words."""
-    exact = {_plain(name): [card] for name, card in rulebook.devices.items()}
-    sizes: dict[str, dict[str, Card]] = {}
-    shorter: dict[str, dict[str, Card]] = {}
-    for card in rulebook.devices.values():
-        sizes.setdefault(_SIZE.sub("", _plain(card.model)), {})[card.model] = card
-        for name in card.names:
-            rest = _plain(name)
-            while match := _FIRST_WORD.match(rest):
-                rest = rest[match.end() :]
-                shorter.setdefault(rest, {})[card.model] = card
-    several = {name: [*sized.values()] for name, sized in sizes.items() if len(sized) > 1}
-    return {**{name: [*sized.values()] for name, sized in shorter.items()}, **exact, **several}
 
 
 def _plain(name: str) -> str:

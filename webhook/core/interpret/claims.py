@@ -86,7 +86,13 @@ def claim_of_pod(
     read = None if own.keys().isdisjoint({*ASKING} - {CLAIM}) else pod.annotations.get(locations.claimed(container))
     by_word = False
     if word is not None:
-        source = _source(word.value, pod, rulebook)
+        # The source that has a claim of this name; none if the name is probably that of a claim template.
+        watched = [source for source in rulebook.sources if source.claims.name in rulebook.surroundings.objects]
+        subject = pod.namespace, word.value
+        having = (source for source in watched if subject in rulebook.surroundings.objects[source.claims.name])
+        source = next(having, None)
+        if source is None and not any(mode.claims for backend in rulebook.enabled for mode in backend.modes):
+            source = next(iter(watched), None)
         by_word = source is not None or word.value == read
         references = [*references, *([Reference(source, word)] if source else ())]
     if not references:
@@ -99,17 +105,6 @@ def claim_of_pod(
         return Claim(by_word=by_word)
     is_chosen = "gpu-backend" in own or "gpu-backend" in general
     return replace(_read_claim(first, pod, rulebook, is_chosen=is_chosen), by_word=by_word)
-
-
-def _source(name: str, pod: Pod, rulebook: Rulebook) -> ClaimSource | None:
-    """The source that has a claim of this name; None if the name is probably that of a claim template."""
-    watched = [source for source in rulebook.sources if source.claims.name in rulebook.surroundings.objects]
-    for source in watched:
-        if (pod.namespace, name) in rulebook.surroundings.objects[source.claims.name]:
-            return source
-    if not watched or any(mode.claims for backend in rulebook.enabled for mode in backend.modes):
-        return None
-    return watched[0]
 
 
 def _read_claim(reference: Reference, pod: Pod, rulebook: Rulebook, *, is_chosen: bool) -> Claim:

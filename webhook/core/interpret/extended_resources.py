@@ -126,18 +126,21 @@ def _amount(resource: Resource, text: str) -> Fraction:
     try:
         amount = quantity.with_suffix(text) if resource.digits else quantity.served(text)
     except QuantityError as error:
-        in_bytes = _size(text)
-        if in_bytes is None:
+        try:
+            in_bytes = quantity.size(text)
+        except QuantityError:
             raise QuantityError(error.message, error.fix.removesuffix(" or 0.5")) from None
         if resource.in_bytes:
             return Fraction(in_bytes)
-        raise _other_unit(unit, text, in_bytes) from None
+        if unit is None:
+            raise QuantityError(f'"{text}" is not a plain number', "write a plain number, as 1") from None
+        raise _other_unit(unit, text) from None
     if resource.only_counts and amount > MAX_DEVICES:
         raise QuantityError(f'"{text}" is {amount} devices', "write a number of GPUs, as 1")
     if unit is None or amount * unit <= MAX_MEMORY:
         return amount
     if not text.isdecimal():
-        raise _other_unit(unit, text, _size(text))
+        raise _other_unit(unit, text)
     # A number of units that no GPU has: perhaps it is one of smaller units, which another back end counts in.
     smaller = {
         output.unit: owner
@@ -153,16 +156,10 @@ def _amount(resource: Resource, text: str) -> Fraction:
     raise QuantityError(f"{int(text)} units of {show_size(int(unit))} are more memory than any GPU has", fix)
 
 
-def _size(text: str) -> int | None:
+def _other_unit(unit: Fraction, text: str) -> QuantityError:
+    fix = "write a smaller number, as 1024"
     with contextlib.suppress(QuantityError):
-        return quantity.size(text)
-    return None
-
-
-def _other_unit(unit: Fraction | None, text: str, in_bytes: int | None) -> QuantityError:
-    if unit is None:
-        return QuantityError(f'"{text}" is not a plain number', "write a plain number, as 1")
-    fix = f"write {-(-in_bytes // unit)}" if in_bytes else "write a smaller number, as 1024"
+        fix = f"write {-(-in_bytes // unit)}" if (in_bytes := quantity.size(text)) else fix
     return QuantityError(f'"{text}" is not a plain number; it counts units of {show_size(unit.numerator)}', fix)
 
 

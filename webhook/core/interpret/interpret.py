@@ -82,10 +82,20 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     for entry in locations.pod_wide(pod, result.nearest):
         if len(result.violations) > MOST:
             break
-        if isinstance(entry, Entry) and entry.tolerant and _is_another_use(entry, pod, rulebook):
-            _leave_alone(entry, rulebook, result)
-        else:
+        if not (isinstance(entry, Entry) and entry.tolerant and _is_another_use(entry, pod, rulebook)):
             _add(entry, general, rulebook, result)
+            continue
+        path, example = field_path(entry.path), EXAMPLES[entry.key]
+        message = f'"{shown(entry.text)}" is not a value of {entry.key} that means anything here'
+        if rulebook.cluster.unknown_value == "refuse":
+            fix = f"write a value of the shorthand, as {example}, or remove it"
+            result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
+            continue
+        hint = f"it is left alone. Write it as {example}"
+        if entry.key == "gpu":
+            model = f", or gpu-model: {entry.text} for a model" if cards.read_model(entry.text, rulebook) else ""
+            hint = f"it is left alone, and asks for no GPU. Write {example} for one{model}"
+        result.warnings.append(f"{path}: {message}; {hint}")
     result.violations += _beside_none(general, general)
     annotated: dict[str, dict[str, FieldValue]] = {}
     references: dict[str, list[Reference]] = {}
@@ -253,22 +263,6 @@ def _is_another_use(entry: Entry, pod: Pod, rulebook: Rulebook) -> bool:
     except QuantityError:
         return True
     return False
-
-
-def _leave_alone(entry: Entry, rulebook: Rulebook, result: Interpretation) -> None:
-    """Warn of the value of another use, or refuse it if the cluster wants that."""
-    path, example = field_path(entry.path), EXAMPLES[entry.key]
-    message = f'"{shown(entry.text)}" is not a value of {entry.key} that means anything here'
-    if rulebook.cluster.unknown_value == "refuse":
-        fix = f"write a value of the shorthand, as {example}, or remove it"
-        result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
-    elif entry.key != "gpu":
-        result.warnings.append(f"{path}: {message}; it is left alone. Write it as {example}")
-    else:
-        model = f", or gpu-model: {entry.text} for a model" if cards.read_model(entry.text, rulebook) else ""
-        result.warnings.append(
-            f"{path}: {message}; it is left alone, and asks for no GPU. Write {example} for one{model}"
-        )
 
 
 # What one container asks for: its own shorthand, that of the pod, and its resources, joined.

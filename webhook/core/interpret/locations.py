@@ -314,8 +314,8 @@ def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
             for name in amounts:
                 if not name.startswith(BEGINNINGS) or "/" in name or name in RESOURCES:
                     continue
-                key, _ = _meant(name, nearest)
-                resource = key if key in RESOURCES else ", ".join(sorted(RESOURCES))
+                meant = _meant(name, nearest)[0]
+                resource = meant if meant in RESOURCES else ", ".join(sorted(RESOURCES))
                 path = field_path((*container.path, "resources", section, shown(name)))
                 hints.append(f"{path}: Kubernetes takes no such resource. Write {resource}")
                 if len(hints) == most:
@@ -340,11 +340,10 @@ def _wish(kind: SlotKind, key: str, text: str, rulebook: Rulebook, nearest: Near
     """What to do about a key: what to write instead, or what it may have been meant for."""
     if SUFFIX in key:
         return f"Write it as an annotation: {pasteable(key, text)}"
-    meant, sure = _meant(key, nearest)
+    meant, sure, is_share = _meant(key, nearest)
     if not meant:
         return 'It asks for no GPU; a pod asks with gpu: "1"'
     # The key and value to write, in the same place; an example if the value is none of that key.
-    is_share = _after_gpu(key) in _SHARES
     written = pasteable("gpu", "0.3") if is_share else EXAMPLES[meant]
     with suppress(QuantityError):
         value = KEYS[meant](text)
@@ -359,14 +358,9 @@ def _wish(kind: SlotKind, key: str, text: str, rulebook: Rulebook, nearest: Near
     return f"Write {written}" if sure else f"Did you mean {written}?"
 
 
-def _meant(key: str, nearest: Nearest) -> tuple[str, bool]:
-    """The key of the shorthand that a key stands for, empty if none; and whether that is certain."""
-    certain = _KEY_OF.get(_after_gpu(key))
-    if certain is not None:
-        return certain, True
-    return nearest.word(key.replace("_", "-"), KEYS, cutoff=0.8), False
-
-
-def _after_gpu(key: str) -> str:
-    """What follows `gpu` in a key, in small letters without dashes."""
-    return _LETTERS.sub("", key.lower())[len("gpu") :]
+def _meant(key: str, nearest: Nearest) -> tuple[str, bool, bool]:
+    """The key of the shorthand that a key stands for, empty if none; whether it is certain; whether it is a share."""
+    after_gpu = _LETTERS.sub("", key.lower())[len("gpu") :]
+    certain = _KEY_OF.get(after_gpu)
+    meant = certain or nearest.word(key.replace("_", "-"), KEYS, cutoff=0.8)
+    return meant, certain is not None, after_gpu in _SHARES
