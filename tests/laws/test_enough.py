@@ -39,7 +39,7 @@ def test_the_amounts_read_back_are_at_least_what_was_asked(asked: Asking) -> boo
         return False
     rulebook, owner = asked.rulebook, done.served.backend
     again = asked_again(as_served(done.pod), asked.container, rulebook)
-    card = translate.find_card(asked.request, rulebook, owner)
+    card = translate.find_card(asked.request.models, rulebook, owner)
     models = (card.model,) if card else asked.request.models
     given, _ = read_back.understand(again.extended.amounts, owner, again.annotations, models)
     if done.served.request.profile is not None and given.profile is None:

@@ -36,7 +36,7 @@ from webhook.core import inventory as offered
 from webhook.core import pod_templates
 from webhook.core.backends.cards import Recognised
 from webhook.core.backends.charge import Measure, total
-from webhook.core.backends.translate import CannotExpressError
+from webhook.core.backends.translate import CannotExpressError, find_card
 from webhook.core.interpret.interpret import ContainerRequest, asks_nothing, interpret
 from webhook.core.inventory import Inventory, surroundings
 from webhook.core.kube import fields, pod
@@ -211,7 +211,7 @@ def _uses(workload_pod: Pod, namespace: str, name: str, inventory: Inventory, ru
 
             def card_on_node(backend: Backend, request: ContainerRequest = request) -> Recognised:
                 if node is None:
-                    return Recognised(allocation.expected_card(request, backend, rulebook), None)
+                    return Recognised(find_card(request.models, rulebook, backend), None)
                 offer = node.offers.get(holder_of(request, backend.name))
                 if offer is None:
                     return Recognised(node.cards.get(backend.name), None)

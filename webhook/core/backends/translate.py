@@ -58,7 +58,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     """Translate a request for a back end; raises CannotExpressError with a fix."""
     if request.models:
         check_cards(request, backend, rulebook)
-    card = find_card(request, rulebook, backend)
+    card = find_card(request.models, rulebook, backend)
     warnings: list[str] = []
     if request.tflops is not None:
         if card is None and backend.partitions is not None:
@@ -116,13 +116,13 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     return Translation(request=request, mode=mode, card=card, amounts=amounts, warnings=warnings)
 
 
-def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Card | None:
+def find_card(models: Sequence[str], rulebook: Rulebook, backend: Backend) -> Card | None:
     """The card whose size counts: the requested model, else the cluster's, else the one that all its nodes have.
 
     The cluster's card counts if the back end serves cards of its vendor. None if the card is unknown, or several
     sizes are possible.
     """
-    if not request.models:
+    if not models:
         if backend.card is not None:
             return backend.card
         device = rulebook.cluster.device
@@ -130,7 +130,7 @@ def find_card(request: GpuRequest, rulebook: Rulebook, backend: Backend) -> Card
         # A vGPU of the cluster's card is a model of its own, so only the vendor has to be the same.
         foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
         return rulebook.surroundings.cards.get(backend.name) if foreign or card is None else card
-    first, *others = [rulebook.devices[model.lower()] for model in request.models]
+    first, *others = [rulebook.devices[model.lower()] for model in models]
     alike = (first.memory, first.tflops, first.profiles)
     return first if all((card.memory, card.tflops, card.profiles) == alike for card in others) else None
 

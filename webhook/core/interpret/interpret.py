@@ -58,6 +58,12 @@ class ContainerRequest:
         """Whether the container gets a GPU at all."""
         return self.request is not None or bool(self.extended.amounts)
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The card models that the container asks for, also beside resources of back ends."""
+        stated = self.stated.get("gpu-model")
+        return stated.value if stated else ()
+
 
 @dataclass(slots=True)
 class Interpretation:
@@ -212,7 +218,7 @@ def _add(outcome: Entry | Violation, into: dict[str, FieldValue], rulebook: Rule
         here: set[str] = set()
         for backend in rulebook.enabled:
             if any(mode.when.devices == "profile" for mode in backend.modes):
-                card = translate.find_card(GpuRequest(), rulebook, backend)
+                card = translate.find_card((), rulebook, backend)
                 here |= backend.profiles & card.profiles.keys() if card else backend.profiles
         profiles = sorted({name.replace("+", ".") for name in here})
         instead = 'ask for gpu: "1" instead of gpu-profile'

@@ -146,7 +146,7 @@ def largest_possible(
     # All back ends whose nodes have the resources and the card; annotations and labels may be those of others.
     owners = [owner for owner in resources[0].known if owner.owns.issuperset(names)]
     if nodes.binds_to_card(likely.assignment):
-        there = [rulebook.devices[model.lower()] for model in _models_asked(likely.assignment.demand)]
+        there = [rulebook.devices[model.lower()] for model in likely.assignment.demand.models]
         owners = [owner for owner in owners if any(owner.serves(card) for card in there)]
     enabled = [owner for owner in owners if owner.name in rulebook.orders["whole"]]
     readings = [reading for reading in _readings(demand, enabled, rulebook) if isinstance(reading, Allocation)]
@@ -198,7 +198,8 @@ def _readings(
     amounts = demand.extended.amounts
     for backend in owners:
         own = {name: amounts[name] for name in amounts if name in backend.owns or not isinstance(name, Slot)}
-        there = card_on_node(backend) if card_on_node else Recognised(expected_card(demand, backend, rulebook), None)
+        expected = None if card_on_node else translate.find_card(demand.models, rulebook, backend)
+        there = card_on_node(backend) if card_on_node else Recognised(expected, None)
         try:
             request, mode = read_back.understand(own, cards.for_card(backend, there.card), demand.annotations)
             if there.profile is not None and request.devices == "whole":
@@ -232,7 +233,7 @@ def measure(
     rulebook: Rulebook,
 ) -> Measure:
     """What a request counts as; on an unknown card the largest of those that it may be."""
-    models = _models_asked(demand)
+    models = demand.models
     measured = charge.asked(request, card)
     if card is None and request.profile is not None:
         having = [other for other in cards.card_served(backend, rulebook) if request.profile in other.profiles]
@@ -255,20 +256,8 @@ def possible_models(
     demand: ContainerRequest, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook
 ) -> tuple[str, ...]:
     """The card models that a container may get, if it names any or its card is known; none: any."""
-    models = _models_asked(demand)
-    others = [other.model for other in choose.taken_for(models, modes, rulebook)]
-    return (*models, *others) or ((card.model,) if card else ())
-
-
-def _models_asked(demand: ContainerRequest) -> tuple[str, ...]:
-    """The card models that a container asks for."""
-    stated = demand.stated.get("gpu-model")
-    return stated.value if stated else ()
-
-
-def expected_card(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Card | None:
-    """The card if the node is unknown: the model that is asked for, or the cluster's."""
-    return translate.find_card(GpuRequest(models=_models_asked(demand)), rulebook, backend)
+    others = [other.model for other in choose.taken_for(demand.models, modes, rulebook)]
+    return (*demand.models, *others) or ((card.model,) if card else ())
 
 
 # What of a pod's metadata an allocation depends on.
@@ -379,7 +368,7 @@ def _suffices(demand: ContainerRequest, owner: Backend, pod: Pod, rulebook: Rule
     if amounts and demand.request is not None:
         with suppress(CannotExpressError):
             given, _ = read_back.understand(amounts, owner, demand.annotations)
-            card = translate.find_card(demand.request, rulebook, owner)
+            card = translate.find_card(demand.request.models, rulebook, owner)
             if read_back.gives(given, translate.with_cores(demand.request, card), card):
                 return True
     candidate = choose.attempt(replace(demand, extended=extended_resources.NOTHING), owner, rulebook)

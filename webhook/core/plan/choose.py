@@ -262,9 +262,8 @@ def _translated(demand: ContainerRequest, request: GpuRequest, backend: Backend,
 def _as_it_stands(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Assignment:
     """A container with the back end's own resources: they are read, kept, and completed."""
     amounts = demand.extended.amounts
-    model, placement = demand.stated.get("gpu-model"), demand.stated.get("gpu-placement")
-    models = model.value if model else ()
-    card = translate.find_card(GpuRequest(models=models), rulebook, backend)
+    models, placement = demand.models, demand.stated.get("gpu-placement")
+    card = translate.find_card(models, rulebook, backend)
     could_be = models or ((card.model,) if card else ())
     request, mode = read_back.understand_or_advise(amounts, backend, demand.annotations, could_be)
     request = replace(request, models=models, placement=placement and placement.value)

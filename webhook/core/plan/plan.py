@@ -23,7 +23,6 @@ from webhook.core.kube.pod import INIT, SIDECAR, Container, Pod, Requirement, re
 from webhook.core.kube.quantity import Fraction, show_size
 from webhook.core.plan import choose
 from webhook.core.plan.choose import Assignment, NodeSelection, Preference, requirements, rule_text
-from webhook.core.request import GpuRequest
 from webhook.core.rules.modes import Companions, Constant
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.core.rules.verbs import CONTAINER, SlotKind
@@ -199,7 +198,7 @@ def _card(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
     present = pod.annotations.get(locations.CARD)
     bare = replace(rulebook, surroundings=Surroundings())
     backends = [assignment.backend for assignment in plan.assignments if "gpu-model" not in assignment.demand.stated]
-    told = [cards.get(backend.name) for backend in backends if find_card(GpuRequest(), bare, backend) is None]
+    told = [cards.get(backend.name) for backend in backends if find_card((), bare, backend) is None]
     models = {card.model if card else None for card in told}
     model = next(iter(models)) if len(models) == 1 else None
     path = ("metadata", "annotations", locations.CARD)

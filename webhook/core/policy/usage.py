@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from webhook.core.backends.charge import Measure
-from webhook.core.backends.translate import CannotExpressError
+from webhook.core.backends.translate import CannotExpressError, find_card
 from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.interpret import (
     ContainerRequest,
@@ -189,7 +189,7 @@ def _unread(demand: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
     names = [*amounts, *demand.extended.texts, *container.limits, *container.requests, *slots]
     resource = next(rulebook.resources[name] for name in names if name in rulebook.resources)
     backend = (resource.owners or resource.known)[0]
-    card = allocation.expected_card(demand, backend, rulebook)
+    card = find_card(demand.models, rulebook, backend)
 
     devices, left = 0, set(amounts)
     while left:
@@ -200,7 +200,7 @@ def _unread(demand: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
         most = 1
         for name in group:
             for owner in rulebook.resources[name].known:
-                owners_card = allocation.expected_card(demand, owner, rulebook)
+                owners_card = find_card(demand.models, rulebook, owner)
                 outputs = [mode.amounts[name] for mode in owner.modes if name in mode.amounts]
                 most = max([most, *(_devices(output, amounts[name], owners_card) for output in outputs)])
         devices += most
