@@ -99,87 +99,31 @@ def test_a_missing_configuration_is_all_there_is_to_say() -> None:
     ]
 
 
-IGNORED = (
-    "validate.gpu-webhook.io: failurePolicy Ignore: while no replica answers, GPU pods are created as they are, "
-    "not counted"
-)
-OPTING_IN = {**WANTED[1]["webhooks"][0]["namespaceSelector"], "matchLabels": {"gpu": "yes"}}
-
-
-@pytest.mark.parametrize(
-    ("change", "name", "result", "found"),
-    [
-        (
-            lambda hooks: hooks[0].pop("matchConditions"),
-            "configurations",
-            "fail",
-            "validate.gpu-webhook.io: matchConditions is missing",
-        ),
-        (
-            lambda hooks: hooks[0].update(objectSelector={"matchLabels": {"a": "b"}}),
-            "configurations",
-            "fail",
-            "validate.gpu-webhook.io: objectSelector differs from what is rendered",
-        ),
-        (
-            lambda hooks: hooks[0].update(timeoutSeconds=10),
-            "configurations",
-            "warn",
-            "validate.gpu-webhook.io: timeoutSeconds is 10, rendered 3",
-        ),
-        (
-            lambda hooks: hooks[0].update(clientConfig={"url": "https://10.0.0.1/validate"}),
-            "configurations",
-            "warn",
-            "validate.gpu-webhook.io: called at https://10.0.0.1/validate, not by the Service",
-        ),
-        (
-            lambda hooks: hooks.pop(1),
-            "configurations",
-            "fail",
-            "ValidatingWebhookConfiguration has no bindings.gpu-webhook.io",
-        ),
-        (
-            lambda hooks: hooks.append({"name": "x.example.com", "clientConfig": {}}),
-            "configurations",
-            "fail",
-            "ValidatingWebhookConfiguration has x.example.com, which is not rendered",
-        ),
-        (
-            lambda hooks: hooks[0].update(failurePolicy="Ignore"),
-            "failure-policy",
-            "warn",
-            IGNORED,
-        ),
-        (
-            lambda hooks: hooks[2].update(failurePolicy="Fail"),
-            "failure-policy",
-            "fail",
-            "templates.gpu-webhook.io only warns, and has Fail: nobody can write a workload while no replica answers",
-        ),
-        (
-            lambda hooks: hooks[0].update(namespaceSelector=OPTING_IN),
-            "namespaces",
-            "warn",
-            "validate.gpu-webhook.io asks only about namespaces with gpu In [yes]",
-        ),
-        (
-            lambda hooks: hooks[0].update(namespaceSelector={}),
-            "namespaces",
-            "fail",
-            "validate.gpu-webhook.io does not leave out the systemNamespaces of the Cluster document",
-        ),
-    ],
-)
+@tables.rows
 def test_an_edited_configuration_is_named_with_what_differs(
-    change: Callable[[list[Object]], object], name: str, result: str, found: str
+    hook: int, fields: Object | None, name: str, result: str, found: str
 ) -> None:
-    [check] = live(change)
+    def edit(hooks: list[Object]) -> None:
+        if fields is None:
+            hooks.pop(hook)
+        elif "name" in fields:
+            hooks.append(fields)
+        else:
+            changed = {**hooks[hook], **fields}
+            hooks[hook] = {key: value for key, value in changed.items() if value is not None}
+
+    [check] = live(edit)
 
     assert (check.name, check.result, check.found) == (name, result, found)
 
 
-IMMUTABLE = "kubernetes.io/metadata.name"
+def test_an_edited_configuration_that_asks_about_fewer_namespaces_is_named_with_their_labels() -> None:
+    opting_in = {**WANTED[1]["webhooks"][0]["namespaceSelector"], "matchLabels": {"gpu": "yes"}}
+
+    [check] = live(lambda hooks: hooks[0].update(namespaceSelector=opting_in))
+
+    text = "validate.gpu-webhook.io asks only about namespaces with gpu In [yes]"
+    assert (check.name, check.result, check.found) == ("namespaces", "warn", text)
 
 
 @tables.rows
@@ -212,20 +156,9 @@ def test_a_webhook_for_gpus_that_runs_first_and_only_once_is_a_failure(other: Ob
     )
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        another(reinvocationPolicy="IfNeeded"),
-        another(hook="sidecars.example.com"),
-        another(name="hami"),
-        another(rules=[{"apiGroups": [""], "operations": ["UPDATE"], "resources": ["pods"]}]),
-        another(rules=[{"apiGroups": ["apps"], "operations": ["*"], "resources": ["*"]}]),
-        another(rules=[]),
-    ],
-    ids=["called again", "not of GPUs", "later", "of updates", "of no pods", "of nothing"],
-)
-def test_other_webhooks_do_no_harm(other: Object) -> None:
-    assert of(doctor.order, mutating=[other]).result == "ok"
+@tables.rows
+def test_other_webhooks_do_no_harm(fields: Object) -> None:
+    assert of(doctor.order, mutating=[another(**fields)]).result == "ok"
 
 
 # Replicas
@@ -241,21 +174,22 @@ TRUSTED = {"webhooks": [{"name": "mutate", "clientConfig": {"url": "https://a", 
 WIPED = {"webhooks": [{"name": "bindings", "clientConfig": {"url": "https://a"}}]}
 
 
-@pytest.mark.parametrize(
-    ("replicas", "result", "found"),
-    [
-        ([], "fail", "the Service gpu-webhook-system/gpu-webhook has no endpoint that is ready"),
-        (
-            [replica(), replica("10.0.0.2:8443", not_ready="the rules were never loaded")],
-            "fail",
-            "10.0.0.2:8443: the rules were never loaded",
-        ),
-        ([HIDDEN], "warn", "1 of 1 replica cannot be seen from here: 10.0.0.1:8443: no route"),
-        ([replica()], "ok", "1 replica is ready"),
-    ],
-)
-def test_replicas_have_to_be_there_and_ready(replicas: list[Replica], result: str, found: str) -> None:
-    assert verdict(doctor.replicas, replicas=replicas) == (result, found)
+def read(fields: Object) -> Replica:
+    """A replica as tables write it: `hours` are those since when and until when its certificate is valid."""
+    changed = {key: value for key, value in fields.items() if key != "hours"}
+    if "hours" in fields:
+        changed["valid"] = fields["hours"] and tuple(NOW + hours * HOUR for hours in fields["hours"])
+    return replica(**changed)
+
+
+@tables.rows
+def test_replicas_are_judged_by_what_is_seen_of_them(
+    check: str, replicas: list[Object], result: str, found: str
+) -> None:
+    rulebook = replace(RULEBOOK, digest=DIGEST)
+
+    known: dict[str, Any] = {"rulebook": rulebook, "source": "the ConfigMaps", "replicas": [*map(read, replicas)]}
+    assert verdict(getattr(doctor, check), **known) == (result, found)
 
 
 def test_what_cannot_be_seen_from_here_is_a_warning_in_each_check_of_replicas() -> None:
@@ -277,60 +211,9 @@ def test_a_certificate_that_no_bundle_verifies_is_named_with_its_replica() -> No
     assert found == ("fail", "10.0.0.2:8443: unable to get local issuer certificate")
 
 
-@pytest.mark.parametrize(
-    ("replicas", "result", "found"),
-    [
-        ([replica()], "ok", "20 days of 30 days are left"),
-        ([replica(valid=(NOW - 20 * DAY, NOW + 10 * DAY))], "ok", "10 days of 30 days are left"),
-        (
-            [replica(), replica(valid=(NOW - 21 * DAY, NOW + 9 * DAY))],
-            "warn",
-            "10.0.0.1:8443: only 9 days of 30 days are left, less than a third: a renewal is late",
-        ),
-        ([replica(valid=(NOW - 30 * DAY, NOW - HOUR))], "fail", "10.0.0.1:8443: expired 1 hour ago"),
-        ([replica(valid=(NOW + HOUR, NOW + DAY))], "fail", "10.0.0.1:8443: not valid for another 1 hour"),
-        (
-            [replica(untimely="certificate has expired, by the caBundle of mutate")],
-            "fail",
-            "10.0.0.1:8443: certificate has expired, by the caBundle of mutate: a CA of the caBundle, not the leaf",
-        ),
-    ],
-)
-def test_a_certificate_is_renewed_before_less_than_a_third_is_left(
-    replicas: list[Replica], result: str, found: str
-) -> None:
-    assert verdict(doctor.expiry, replicas=replicas) == (result, found)
-
-
 @tables.rows
 def test_the_clock_that_differs_from_most_is_named(offsets: dict[str, float], result: str, found: str) -> None:
     assert verdict(doctor.clocks, clocks=offsets) == (result, found)
-
-
-OTHER = replica("10.0.0.2:8443", digest="fedcba9876543210")
-
-
-@pytest.mark.parametrize(
-    ("replicas", "result", "found"),
-    [
-        ([replica(), HIDDEN], "ok", "1 replica applies the rules of the ConfigMaps, 0123456789ab"),
-        ([OTHER], "fail", "the ConfigMaps has the rules 0123456789ab, and 10.0.0.2:8443 applies fedcba987654"),
-        (
-            [replica(), OTHER],
-            "fail",
-            "replicas disagree: the ConfigMaps has the rules 0123456789ab, and 10.0.0.2:8443 applies fedcba987654",
-        ),
-        (
-            [replica(digest="")],
-            "fail",
-            "the ConfigMaps has the rules 0123456789ab, and 10.0.0.1:8443 applies none",
-        ),
-    ],
-)
-def test_replicas_apply_the_rules_that_should_be_in_force(replicas: list[Replica], result: str, found: str) -> None:
-    rulebook = replace(RULEBOOK, digest=DIGEST)
-
-    assert verdict(doctor.rules, rulebook=rulebook, source="the ConfigMaps", replicas=replicas) == (result, found)
 
 
 # Pods that are tried
@@ -385,42 +268,18 @@ def test_an_api_server_that_does_all_three_is_fine() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("changed", "result", "found"),
-    [
-        (
-            {"translated": created()},
-            "fail",
-            "gpu: 1 came back without a device: nobody translated it, or somebody undid",
-        ),
-        (
-            {"translated": refusal(DENIED.format("validate", "GPU601"))},
-            "fail",
-            'gpu: 1 came to /validate untranslated: admission webhook "validate.gpu-webhook.io" denied',
-        ),
-        (
-            {"translated": refusal(DENIED.format("validate", "GPU105"))},
-            "ok",
-            "at 1 API server pods with GPUs are translated or refused",
-        ),
-        ({"translated": refusal(DENIED.format("mutate", "GPU301"))}, "warn", "gpu: 1 was refused: admission webhook"),
-        ({"translated": refusal("exceeded quota")}, "warn", "gpu: 1 was refused by others: exceeded quota"),
-        ({"refused": created()}, "fail", "gpu: 1.5 was admitted, and should have been refused with GPU201"),
-        ({"refused": refusal("exceeded quota")}, "warn", "gpu: 1.5 was refused by others: exceeded quota"),
-        ({"refused": refusal(DENIED.format("mutate", "GPU301"))}, "fail", "gpu: 1.5 was not refused with GPU201"),
-        (
-            {"bystander": refusal(DENIED.format("mutate", "GPU201"))},
-            "fail",
-            "the pod with no GPU was refused by us: admission",
-        ),
-        ({"bystander": refusal("no")}, "warn", "the pod with no GPU was refused by others: no"),
-        ({"bystander": created(x="1")}, "fail", "the pod with no GPU came back with a device"),
-        ({"called": True}, "warn", "the pod with no GPU: a replica was asked about a pod each time"),
-        ({"called": None}, "warn", "the pod with no GPU: whether it was sent to us cannot be told from here"),
-    ],
-)
-def test_what_a_response_means(changed: dict[str, Any], result: str, found: str) -> None:
-    check = admission(**changed)
+@tables.rows
+def test_what_a_response_means(answers: dict[str, Any], *, called: bool | None, result: str, found: str) -> None:
+    """An answer is `created` with limits, `denied` by one of our webhooks with a code, or `refused` by others."""
+    made: Mapping[str, Callable[[Any], Response]] = {
+        "created": lambda limits: created(**limits),
+        "denied": lambda texts: refusal(DENIED.format(*texts)),
+        "refused": refusal,
+    }
+    changed: dict[str, Any] = {
+        purpose: made[kind](told) for purpose, answer in answers.items() for kind, told in answer.items()
+    }
+    check = admission(called=called, **changed)
 
     assert check.result == result
     assert found in check.found
@@ -467,46 +326,30 @@ def test_an_account_that_may_not_create_pods_has_asked_nobody(status: int, messa
 # Policies, ledgers and pods that stand in a cluster, and what its version lacks
 
 
-def policy(*conditions: tuple[str, str], name: str = "vision", generation: int = 1, **spec: Any) -> Object:
+def policy(
+    name: str = "vision", generation: int = 1, conditions: Mapping[str, str] | None = None, **spec: Any
+) -> Object:
     return {
         "metadata": {"name": name, "generation": generation},
         "spec": {"namespaces": {"names": ["vision"]}, **spec},
         "status": {
             "observedGeneration": 1,
-            "conditions": [{"type": kind, "status": status, "message": "that is why"} for kind, status in conditions],
+            "conditions": [
+                {"type": kind, "status": status, "message": "that is why"}
+                for kind, status in (conditions or {}).items()
+            ],
         },
     }
 
 
-UNUSABLE = (
-    'vision: its policy cannot be used: TenantPolicy/vision: spec.quota.devices: "40%" is no number of devices; '
-    'write "0.4" for that part of one'
-)
-
-
-@pytest.mark.parametrize(
-    ("policies", "result", "found"),
-    [
-        ([], "ok", "there are none in the cluster"),
-        ([policy(("Accepted", "True"), ("Ambiguous", "False"))], "ok", "1 policy is in force"),
-        ([policy(("Accepted", "False"), ("Ambiguous", "False"))], "fail", "vision: Accepted=False: that is why"),
-        ([policy(("Accepted", "True"), ("Ambiguous", "True"))], "fail", "vision: Ambiguous=True: that is why"),
-        (
-            [policy(quota={"devices": "40%"})],
-            "fail",
-            UNUSABLE,
-        ),
-        (
-            [policy(), policy(name="speech")],
-            "fail",
-            "speech: it conflicts with vision; vision: it conflicts with speech",
-        ),
-    ],
-)
+@tables.rows
 def test_policies_are_judged_by_their_conditions_and_by_themselves(
-    policies: list[Mapping[str, Any]], result: str, found: str
+    policies: list[Object], result: str, found: str
 ) -> None:
-    tenants = Snapshot(TENANTS, {"TenantPolicy": [*policies], "Namespace": [{"metadata": {"name": "vision"}}]})
+    made: list[Mapping[str, Any]] = [
+        policy(*fields.pop("conditions", {}).items(), **fields) for fields in map(dict, policies)
+    ]
+    tenants = Snapshot(TENANTS, {"TenantPolicy": made, "Namespace": [{"metadata": {"name": "vision"}}]})
 
     assert verdict(doctor.policies, tenants=(tenants, tenants)) == (result, found)
 
@@ -518,19 +361,13 @@ def objects(*usages: Mapping[str, Any], **changed: Any) -> Snapshot:
 
 
 COUNTED = {"view": "7"}
-ASKED = {"view": "7", "recount": 2, "recounted": 1}
 
 
-@pytest.mark.parametrize(
-    ("tenants", "found"),
-    [
-        (objects(), "vision has a quota, and nobody has counted what it uses"),
-        (objects({}), "vision has a quota, and nobody has counted what it uses"),
-        (objects(ASKED), "vision: a recount was asked for and not made"),
-        (objects(COUNTED, generation=2), "the status of the policy vision is of an older generation"),
-    ],
-)
-def test_a_settler_that_does_not_answer_within_seconds_is_a_failure(tenants: Snapshot, found: str) -> None:
+@tables.rows
+def test_a_settler_that_does_not_answer_within_seconds_is_a_failure(
+    usages: list[Object], generation: int, found: str
+) -> None:
+    tenants = objects(*usages, generation=generation)
     waiting = f"the settler has not done its work: {found}; GPU pods there are told to wait"
 
     assert verdict(doctor.ledgers, tenants=(tenants, tenants)) == ("fail", waiting)
@@ -578,56 +415,17 @@ def test_only_the_first_refused_pods_are_named() -> None:
     assert verdict(doctor.pods, pods=9) == ("ok", "none of 9 pods would be refused today")
 
 
-def enabling(backend: str) -> Rulebook:
-    cluster = FILES["cluster.yaml"].replace("[nvidia-gpu,", f"[{backend}, nvidia-gpu,")
-    return builders.rulebook({**FILES, "cluster.yaml": cluster})
-
-
 def version(minor: str) -> dict[str, str]:
     return {"major": "1", "minor": minor, "gitVersion": f"v1.{minor}.0"}
 
 
-CLAIMS = frozenset({doctor.CLAIMS})
-FINE_VERSION = "v1.36.0 has all that the configurations and the enabled back ends use"
+@tables.rows
+def test_what_a_version_lacks_is_named(minor: str, backend: str, groups: list[str], result: str, found: str) -> None:
+    known: dict[str, Any] = {"version": version(minor), "groups": frozenset(groups)}
+    if backend:
+        cluster = FILES["cluster.yaml"].replace("[nvidia-gpu,", f"[{backend}, nvidia-gpu,")
+        known["rulebook"] = builders.rulebook({**FILES, "cluster.yaml": cluster})
 
-
-@pytest.mark.parametrize(
-    ("minor", "backend", "groups", "result", "found"),
-    [
-        (
-            "27",
-            "",
-            CLAIMS,
-            "fail",
-            "v1.27.0: it ignores matchConditions, so every pod waits for us, and none is created while we are away",
-        ),
-        ("28", "", CLAIMS, "warn", "v1.28.0: matchConditions are beta, and must not be switched off"),
-        ("29+", "", CLAIMS, "warn", "v1.29+.0: matchConditions are beta, and must not be switched off"),
-        ("36", "", frozenset(), "ok", FINE_VERSION),
-        (
-            "36",
-            "dra-claim-template",
-            frozenset(),
-            "fail",
-            "v1.36.0: it has no resource claims (DRA), which dra-claim-template gives pods",
-        ),
-        ("36", "dra-claim-template", CLAIMS, "ok", FINE_VERSION),
-        (
-            "35",
-            "dra-extended-resource",
-            CLAIMS,
-            "warn",
-            "v1.35.0: the feature gate DRAExtendedResource, which dra-extended-resource needs, is off by default",
-        ),
-        ("36", "dra-extended-resource", CLAIMS, "ok", FINE_VERSION),
-    ],
-)
-def test_what_a_version_lacks_is_named(
-    minor: str, backend: str, groups: frozenset[str], result: str, found: str
-) -> None:
-    rulebook = enabling(backend) if backend else RULEBOOK
-
-    known: dict[str, Any] = {"version": version(minor), "groups": groups, "rulebook": rulebook}
     assert verdict(doctor.kubernetes, **known) == (result, found)
 
 
