@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from webhook.cli import options
-from webhook.cli.options import UsageError
 from webhook.cluster import client
 from webhook.settler import settler
 
@@ -30,4 +29,4 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return settler.settle(arguments.rules, options.address(arguments.bind), arguments.grace)
     except client.ApiError as error:
-        raise UsageError(str(error)) from None
+        raise options.UsageError(str(error)) from None
