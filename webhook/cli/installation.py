@@ -12,14 +12,13 @@ import re
 import socket
 import ssl
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
 from time import time
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -51,7 +50,8 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Replica(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
     """One replica of the admission server, seen by connecting to it."""
 
     address: str
@@ -75,7 +75,8 @@ class Tried(NamedTuple):
     code: str = ""
 
 
-class Response(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
     """What an API server answers to a pod that is tried: the pod if it would be created, else a Status."""
 
     status: int
@@ -93,12 +94,13 @@ class Response(NamedTuple):
         return str(self.body.get("message", "")).partition("\n")[0]
 
 
-class ApiServer(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServer:
     """One API server, and its responses by the purpose of the pod."""
 
     address: str
     unreachable: str = ""  # why it cannot be asked from here
-    responses: Mapping[Purpose, Response] = MappingProxyType({})
+    responses: Mapping[Purpose, Response] = field(default_factory=dict)
     was_called: bool | None = None  # whether a replica was asked about the bystander; None where nobody can tell
 
 
@@ -162,6 +164,10 @@ class Installation:
                 pem = "unreadable"
             names.setdefault(pem, []).append(name)
         return names
+
+
+Read = Callable[[Installation, Api], Awaitable[None]]
+"""Fills in a part of what is known; raises ApiError."""
 
 
 def hooks(configuration: Object | None) -> Mapping[str, Mapping[str, Any]]:

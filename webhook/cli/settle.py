@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from webhook.cli import options
+from webhook.cli.options import UsageError
 from webhook.cluster import client
 from webhook.settler import settler
 
@@ -29,4 +30,4 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return settler.settle(arguments.rules, options.address(arguments.bind), arguments.grace)
     except client.ApiError as error:
-        raise options.UsageError(str(error)) from None
+        raise UsageError(str(error)) from None

@@ -32,10 +32,11 @@ def memory(measure: Measure) -> str:
     """Memory in one unit, so that columns compare; a star where some is missing from the sum."""
     if measure.unsized and not measure.memory:
         return "?"
-    return f"{gib(measure.memory)}{'*' if measure.unsized else ''}"
+    text = f"{measure.memory / GIB:.1f}".removesuffix(".0")
+    return f"{text}Gi{'*' if measure.unsized else ''}"
 
 
-def gib(amount: Fraction | int) -> str:
+def gib(amount: Fraction) -> str:
     """Memory in one unit, so that columns compare."""
     return f"{float(amount / GIB):.1f}".removesuffix(".0") + "Gi"
 

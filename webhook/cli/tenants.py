@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from webhook.cli import options, snapshot
+from webhook.cli.options import FINE
 from webhook.cli.snapshot import Problem, Snapshot
 from webhook.cli.table import gib, short, table
 from webhook.core.kube.quantity import Fraction, duration
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     objects = objects if arguments.file else snapshot.read_tenants()
     view = overview(objects, rulebook, time.time(), live=not arguments.file)
     options.print_json(contract(view)) if arguments.output == "json" else print("\n".join(lines(view)))
-    return options.FINE
+    return FINE
 
 
 _THEN: Final[Mapping[Action, str]] = {

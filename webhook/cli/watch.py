@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from webhook.cli import options
+from webhook.cli.options import UsageError
 from webhook.cluster import client
 from webhook.watcher import watcher
 
@@ -21,8 +22,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Watch until told to stop."""
     if not arguments.write.parent.is_dir():
-        raise options.UsageError(f"{arguments.write.parent} is not a directory")
+        raise UsageError(f"{arguments.write.parent} is not a directory")
     try:
         return watcher.watch(arguments.rules, arguments.write)
     except client.ApiError as error:
-        raise options.UsageError(str(error)) from None
+        raise UsageError(str(error)) from None

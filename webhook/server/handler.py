@@ -30,11 +30,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from webhook import telemetry
 from webhook.core import projection, review
 from webhook.core.decision import Decision, Reservation, denied
+from webhook.core.forms.labels import is_dns_label
 from webhook.core.kube import quantity
 from webhook.core.policy import device_access, limits, updates
 from webhook.core.quota import ledger as ledgers
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import Answered, Ask, Ledger, is_namespace, is_of_a_pod, names_a_pod
+from webhook.core.quota.ledger import Answered, Ask, Ledger, is_of_a_pod, names_a_pod
 from webhook.core.quota.tally import Tally
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.load import POLICY_KINDS
@@ -295,7 +296,7 @@ class Lane:
             subject = request.namespace, request.object_name  # what is read of it becomes part of a path
             if self.read_pod is not None and request.is_a_binding and names_a_pod(*subject):
                 return self._bind(reviewed, judge, self.read_pod, target)
-            of_a_policy = POLICY_KINDS.get(request.resource) == "TenantPolicy" and is_namespace(subject[1])
+            of_a_policy = POLICY_KINDS.get(request.resource) == "TenantPolicy" and is_dns_label(subject[1])
             if self.read_usage is not None and of_a_policy:
                 return self._advise(reviewed, self.read_usage, target)
             decision = self._memo.decide(name, judge, request, rulebook)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.laws.ledgers import LeakError, OvershootError
 from tests.laws.ledgers.world import World
 from webhook.core.quota.escrow import Account
-from webhook.core.quota.ledger import Ask, Ledger, Pending
+from webhook.core.quota.ledger import Ask, Ledger
 from webhook.core.quota.settlement import Settlement, Step
 from webhook.core.quota.tally import Tally
 
@@ -120,9 +120,8 @@ class _Blind(Settlement):
 class _Hoarding(Settlement):
     """Never takes an advance away."""
 
-    def _expired(self, known: Any, now: float) -> tuple[frozenset[str], frozenset[str], float | None]:
-        _, look, wake = super()._expired(known, now)
-        return frozenset(), look, wake
+    def _expired(self, known: Any, now: float, wakes: list[float]) -> tuple[frozenset[str], frozenset[str]]:
+        return frozenset(), super()._expired(known, now, wakes)[1]
 
 
 class _Lasting(Account):
@@ -152,8 +151,8 @@ class _Generous(Account):
 class _Careless(Account):
     """Forgets for whom it has drawn."""
 
-    def _drawn(self, token: str) -> Pending:  # noqa: ARG002 - it knows nothing of any
-        return {}
+    def _closed(self, ledger: Ledger) -> Ledger:
+        return replace(super()._closed(ledger), pending=ledger.pending)
 
 
 class _Unasked(Account):

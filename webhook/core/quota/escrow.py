@@ -19,7 +19,7 @@ small requests do not starve a large one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
@@ -31,22 +31,16 @@ from webhook.core.quota.tally import NOTHING, Tally
 
 USE_SECONDS: Final = 2.0
 """How long pods may be drawn. The settlers' grace is that much longer than any create takes."""
-
 LEAST: Final = 4
 """Fewer pods than this are not worth an escrow."""
-
 MOST_DRAWN: Final = 300
 """Pods of one escrow. All of them must fit into the ledger at once, beside the reservations of other replicas."""
-
 LOOK_BACK_SECONDS: Final = 1.0
 """Over how long pods are counted, to estimate how many will come next."""
-
 GROWTH: Final = 2
 """How many pods are expected for each that came in that time."""
-
 PATIENCE_SECONDS: Final = 0.5
 """How long no escrow is opened after a request waited for a recount: it is judged first."""
-
 CLOCK_SECONDS: Final = 1.0
 """The resolution of creation times. Clocks of API servers may differ by more: the grace has room for that."""
 
@@ -66,19 +60,6 @@ class _Advance:
     until: float
     created: float
     drawn: int = 0
-
-    def draw(self, ask: Ask, now: float) -> bool:
-        """Admit a pod if it fits. All others, and suspects, go through `reserve`, which knows what is pending."""
-        if now > self.until or ask.created > self.created or ask.place in self.reserved:
-            return False
-        if self.draft.is_suspect(ask):
-            return False
-        if self.drawn >= MOST_DRAWN or not ask.amount.keys() <= self.amount.keys():
-            return False
-        if self.draft.reserve(ask._replace(enforced=True)).verdict != "admit":
-            return False
-        self.drawn += 1
-        return True
 
 
 class Account:
@@ -111,11 +92,21 @@ class Account:
         return self._usable is not None and self._usable.drawn >= MOST_DRAWN // 2
 
     def draw(self, ask: Ask, now: float) -> bool:
-        """Whether a pod is admitted from the present escrow; `now` is of a monotonic clock."""
-        drawn = self._usable is not None and self._usable.draw(ask, now)
-        if drawn:
-            self._recent.append((now, ask))
-        return drawn
+        """Whether a pod is admitted from the present escrow; `now` is of a monotonic clock.
+
+        If it does not fit, or may be counted already, or is of a suspect, it goes through `reserve`, which knows what
+        is pending.
+        """
+        lent = self._usable
+        if lent is None or now > lent.until or ask.created > lent.created or lent.drawn >= MOST_DRAWN:
+            return False
+        if ask.place in lent.reserved or lent.draft.is_suspect(ask) or not ask.amount.keys() <= lent.amount.keys():
+            return False
+        if lent.draft.reserve(ask._replace(enforced=True)).verdict != "admit":
+            return False
+        lent.drawn += 1
+        self._recent.append((now, ask))
+        return True
 
     def close(self, ledger: Ledger) -> Ledger:
         """The ledger with reservations instead of this replica's escrows; from now on nothing is drawn."""
@@ -125,22 +116,36 @@ class Account:
     def open(self, ledger: Ledger, admitted: Iterable[Ask], now: float) -> Ledger:
         """The ledger with an escrow for pods like the recent ones, or unchanged if that is not worth while."""
         self._admitted = [(now, ask) for ask in admitted]
-        if self._is_waited_for(ledger, now):
-            return ledger
+        # A request of any replica that waits for a recount, or did a moment ago, is judged first.
+        before, self._recount = self._recount, ledger.recount
+        if ledger.recount != ledger.recounted or before not in {None, ledger.recount}:
+            self._waited = now
         recent = [ask for when, ask in (*self._recent, *self._admitted) if when >= now - LOOK_BACK_SECONDS]
-        amount = self._amount(ledger, recent)
-        if amount is None:
+        waited_for = now < self._waited + PATIENCE_SECONDS
+        if waited_for or not recent or not ledger.view or len(ledger.pending) > MOST_PENDING // 2:
             return ledger
+
+        # A multiple of the largest of the recent pods.
+        largest = reduce(tally.at_least, (ask.amount for ask in recent), NOTHING)
+        taken = tally.plus(ledger.used, tally.total(ledger.advances.values()))
+        room = (
+            (limit - taken.get(key, 0)) // (self._part * largest[key])
+            for key, limit in ledger.hard.items()
+            if largest.get(key)
+        )
+        many = min([GROWTH * len(recent), *room])
+        if many < self._least:
+            return ledger
+        amount = {key: many * per_pod for key, per_pod in largest.items()}
+
         self._count += 1
         self._offered = f"{self._me}-{self._count}"
+        nothing_held = dict.fromkeys(ledger.held, NOTHING)
+        lent = Ledger(hard=amount, held=nothing_held, view=ledger.view, suspects=ledger.suspects)
         self._advances[self._offered] = _Advance(
             token=self._offered,
             amount=amount,
-            draft=Draft(
-                Ledger(
-                    hard=amount, held=dict.fromkeys(ledger.held, NOTHING), view=ledger.view, suspects=ledger.suspects
-                )
-            ),
+            draft=Draft(lent),
             reserved=ledger.pending,
             until=now + self._use,
             created=max(ask.created for ask in recent) + self._use + CLOCK_SECONDS,
@@ -166,48 +171,23 @@ class Account:
         """Note what is stored: an escrow that is missing there was closed, or removed by a settler."""
         self._advances = {token: lent for token, lent in self._advances.items() if ledger.advances.get(token)}
 
-    def _is_waited_for(self, ledger: Ledger, now: float) -> bool:
-        """Whether a request of any replica waits for a recount, or did a moment ago."""
-        before, self._recount = self._recount, ledger.recount
-        if ledger.recount != ledger.recounted or (before is not None and before != ledger.recount):
-            self._waited = now
-        return now < self._waited + PATIENCE_SECONDS
-
     def _closed(self, ledger: Ledger) -> Ledger:
         """The ledger without this replica's escrows that nothing is drawn from."""
-        mine = [token for token, amount in ledger.advances.items() if amount and self._is_closing(token)]
+        mine = [
+            token
+            for token, amount in ledger.advances.items()
+            if amount and token.rpartition("-")[0] == self._me and token != self.present
+        ]
         if not mine:
             return ledger
         pending, advances, authors = dict(ledger.pending), dict(ledger.advances), dict(ledger.authors)
         for token in mine:
             del advances[token]
-            authors |= self._authors(token)
-            for place, by_uid in self._drawn(token).items():
+            lent = self._advances.get(token)
+            if lent is None or not lent.draft.pending:
+                continue
+            advances[token] = NOTHING
+            authors |= lent.draft.authors
+            for place, by_uid in lent.draft.pending.items():
                 pending[place] = {**pending.get(place, {}), **by_uid}
-                advances[token] = NOTHING
         return replace(ledger, pending=pending, advances=advances, authors=authors)
-
-    def _is_closing(self, token: str) -> bool:
-        return token.rpartition("-")[0] == self._me and token != self.present
-
-    def _drawn(self, token: str) -> Pending:
-        advance = self._advances.get(token)
-        return advance.draft.pending if advance else {}
-
-    def _authors(self, token: str) -> Mapping[str, str]:
-        advance = self._advances.get(token)
-        return advance.draft.authors if advance else {}
-
-    def _amount(self, ledger: Ledger, recent: Sequence[Ask]) -> Tally | None:
-        """A multiple of the largest of the recent pods; None if an escrow is not worth while."""
-        if not recent or not ledger.view or len(ledger.pending) > MOST_PENDING // 2:
-            return None
-        largest = reduce(tally.at_least, (ask.amount for ask in recent), NOTHING)
-        taken = tally.plus(ledger.used, tally.total(ledger.advances.values()))
-        room = (
-            (limit - taken.get(key, 0)) // (self._part * largest[key])
-            for key, limit in ledger.hard.items()
-            if largest.get(key)
-        )
-        many = min([GROWTH * len(recent), *room])
-        return {key: many * amount for key, amount in largest.items()} if many >= self._least else None

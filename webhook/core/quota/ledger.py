@@ -12,7 +12,7 @@ doubled or killed, because of two invariants:
 
 Only one pod can have a name at a time, so of several reservations of one name the largest counts.
 
-What clients can keep reserved for pods that are never stored is bounded in suspects.py.
+What clients can keep reserved for pods that are never stored is bounded: see Suspects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import floor
+from functools import reduce
 from typing import Final, Literal, NamedTuple
 
 from webhook.core.forms import labels
@@ -33,16 +33,12 @@ from webhook.core.quota.tally import Tally
 
 HABIT: Final = 2
 """How often reservations of a user come to nothing in a namespace until the user is suspect there."""
-
 HABIT_OF_NAMESPACE: Final = 4
 """The same of all users of a namespace who are not suspect yet: anybody may have many names."""
-
 MOST_SUSPECTS: Final = 8
 """Users of one namespace who are kept in mind; for others the namespace is blamed."""
-
 FORGET: Final = 16
 """Graces until what came to nothing is forgotten."""
-
 Suspects = Mapping[str, int]
 """How often reservations came to nothing, by `namespace author` and by namespace."""
 
@@ -85,17 +81,13 @@ def settled(suspects: Suspects, blamed: frozenset[str], forgiven: Collection[str
 MOST_PENDING: Final = 2000
 """Reservations of pods not yet seen. With so many no further one is made, except by closing an escrow. At this size a
 write takes some 40 ms. Only while no settler runs a ledger becomes so full."""
-
 MOST_OF_NAME: Final = 16
 """Reservations of one name: a client may create a pod again and again whose name is taken, and the API server has
 each create reviewed before it refuses it."""
-
 PART: Final = 8
 """What is kept for a moment for some, suspects or the pods of an escrow, is at most one PARTth."""
-
 UNKNOWN_VIEW: Final = 1 << 63
 """Stands for a view that cannot be read: later than any, so that no settler takes its own for later."""
-
 Pending = Mapping[str, Mapping[str, Tally]]
 """By `namespace/name`, then by the UID of the pod."""
 
@@ -116,7 +108,7 @@ class Ledger:
     problems what else of the object cannot be read. Nothing is reserved, and no replica writes the object, until the
              settler has written it anew
     authors  the author of each reservation that has one, by UID
-    suspects how often reservations came to nothing (suspects.py)
+    suspects how often reservations came to nothing (Suspects)
     repaired what the settler last found to be wrong and wrote anew, for people
     recount  how many recounts replicas have requested. A replica requests one before it refuses a pod, and until the
              settler has counted no escrow is opened. `recounted`: how many of them are done
@@ -155,10 +147,7 @@ class Ledger:
 def _largest(by_uid: Mapping[str, Tally]) -> Tally:
     if len(by_uid) == 1:
         return next(iter(by_uid.values()))
-    most: Tally = tally.NOTHING
-    for amount in by_uid.values():
-        most = tally.at_least(most, amount)
-    return most
+    return reduce(tally.at_least, by_uid.values(), tally.NOTHING)
 
 
 class Ask(NamedTuple):
@@ -193,12 +182,7 @@ def is_of_a_pod(ask: Ask) -> bool:
 
 def names_a_pod(namespace: str, name: str) -> bool:
     """Whether both names are legal in Kubernetes."""
-    return is_namespace(namespace) and _NAME.fullmatch(name) is not None
-
-
-def is_namespace(name: str) -> bool:
-    """Whether a namespace can have this name."""
-    return labels.is_dns_label(name)
+    return labels.is_dns_label(namespace) and _NAME.fullmatch(name) is not None
 
 
 def is_uid(text: str) -> bool:
@@ -208,6 +192,10 @@ def is_uid(text: str) -> bool:
 
 TWICE: Final = "some pods may be counted twice for a moment"
 AWAY: Final = "what is left is set aside for a server that seems to be gone, until the settler's --grace is over"
+SUSPECT: Final = (
+    "pods of this user were admitted and never stored, again and again, so for a while "
+    f"no more than 1/{PART} of the quota is reserved for such pods, until they are stored"
+)
 
 
 class Outcome(NamedTuple):
@@ -247,7 +235,7 @@ def fitting(ledger: Ledger, amount: Tally) -> int | None:
     """How many times an amount fits into what is free; None if no limit applies to it."""
     used = ledger.used
     rooms = (
-        floor(max(Fraction(0), limit - used.get(key, Fraction(0))) / amount[key])
+        int(max(Fraction(0), limit - used.get(key, Fraction(0))) // amount[key])
         for key, limit in ledger.hard.items()
         if amount.get(key)
     )
@@ -268,13 +256,24 @@ class Draft:
 
     def reserve(self, ask: Ask) -> Outcome:
         """Reserve for one pod, unless the result is a refusal."""
-        by_uid = self.pending.get(ask.place, {})
-        if why := self._not_now(ask):
+        ledger = self._ledger
+        if wrong := (*ledger.problems, *ledger.unread):
+            why = f"its TenantUsage was edited; it cannot be read until it is counted anew: {shown(wrong[0])}"
             return Outcome("again", why=why)
+        if not ledger.view:
+            return Outcome("again", why="nobody has counted yet what the tenant uses")
+        if ask.namespace not in ledger.held:
+            return Outcome("again", why=f"the namespace {ask.namespace} is not counted yet")
+        by_uid = self.pending.get(ask.place, {})
         if ask.uid in by_uid:
             return Outcome("admit")
-        if why := self._full(by_uid) or self._suspect(ask):
-            return Outcome("again", why=why)
+        if len(by_uid) >= MOST_OF_NAME:
+            return Outcome("again", why=f"{MOST_OF_NAME} pods of this name wait to be counted")
+        if self._many >= MOST_PENDING:
+            return Outcome("again", why=f"{MOST_PENDING} pods of the tenant wait to be counted")
+        if self.is_suspect(ask) and not self._leaves_room(ask):
+            return Outcome("again", why=SUSPECT)
+
         before, after = _largest(by_uid), _largest({**by_uid, ask.uid: ask.amount})
         grown = {key: self._used.get(key, Fraction(0)) + amount - before.get(key, 0) for key, amount in after.items()}
         exceeded = self._over(grown, ask)
@@ -289,29 +288,12 @@ class Draft:
             self.authors[ask.uid] = ask.author
         return Outcome("admit", exceeded)
 
-    def _over(self, used: Tally, ask: Ask) -> tuple[str, ...]:
-        return tuple(key for key in tally.over(used, self._ledger.hard) if ask.amount.get(key))
-
-    def _not_now(self, ask: Ask) -> str:
-        if wrong := (*self._ledger.problems, *self._ledger.unread):
-            return f"its TenantUsage was edited; it cannot be read until it is counted anew: {shown(wrong[0])}"
-        if not self._ledger.view:
-            return "nobody has counted yet what the tenant uses"
-        return "" if ask.namespace in self._ledger.held else f"the namespace {ask.namespace} is not counted yet"
-
-    def _full(self, by_uid: Mapping[str, Tally]) -> str:
-        if len(by_uid) >= MOST_OF_NAME:
-            return f"{MOST_OF_NAME} pods of this name wait to be counted"
-        return f"{MOST_PENDING} pods of the tenant wait to be counted" if self._many >= MOST_PENDING else ""
-
     def is_suspect(self, ask: Ask) -> bool:
         """Whether what the author of a pod reserves is bounded."""
         return bool(self._ledger.suspects) and is_suspect(self._ledger.suspects, ask.namespace, ask.author)
 
-    def _suspect(self, ask: Ask) -> str:
-        """Why a suspect has to wait; empty for anybody else."""
-        if not self.is_suspect(ask):
-            return ""
+    def _leaves_room(self, ask: Ask) -> bool:
+        """Whether what all suspects have reserved, and this pod, is within a part of the limits."""
         reserved = [
             amount
             for name, by_uid in self.pending.items()
@@ -319,12 +301,10 @@ class Draft:
             if is_suspect(self._ledger.suspects, name.partition("/")[0], self.authors.get(uid, ""))
         ]
         most = {key: limit / PART for key, limit in self._ledger.hard.items() if ask.enforced and ask.amount.get(key)}
-        if len(reserved) < MOST_PENDING // PART and not tally.over(tally.total([*reserved, ask.amount]), most):
-            return ""
-        return (
-            "pods of this user were admitted and never stored, again and again, so for a while "
-            f"no more than 1/{PART} of the quota is reserved for such pods, until they are stored"
-        )
+        return len(reserved) < MOST_PENDING // PART and not tally.over(tally.total([*reserved, ask.amount]), most)
+
+    def _over(self, used: Tally, ask: Ask) -> tuple[str, ...]:
+        return tuple(key for key in tally.over(used, self._ledger.hard) if ask.amount.get(key))
 
 
 class Seen(NamedTuple):
@@ -353,18 +333,11 @@ def settle(ledger: Ledger, hard: Tally, facts: Seen) -> Ledger | None:
     """The ledger as a settler writes it, whatever it could not read; None if another settler has seen more."""
     if ledger.view > facts.version:
         return None
-    pending = {
-        name: left
-        for name, by_uid in ledger.pending.items()
-        if (
-            left := {
-                uid: amount
-                for uid, amount in by_uid.items()
-                if uid not in facts.settled and uid not in facts.phantoms
-            }
-        )
-    }
-    advances = {token: amount for token, amount in ledger.advances.items() if amount and token not in facts.expired}
+    pending: dict[str, Mapping[str, Tally]] = {}
+    for name, by_uid in ledger.pending.items():
+        left = {uid: by_uid[uid] for uid in by_uid if uid not in facts.settled and uid not in facts.phantoms}
+        if left:
+            pending[name] = left
     return replace(
         ledger,
         hard=hard,
@@ -373,7 +346,7 @@ def settle(ledger: Ledger, hard: Tally, facts: Seen) -> Ledger | None:
         pending=pending,
         authors={uid: ledger.authors[uid] for by_uid in pending.values() for uid in by_uid if uid in ledger.authors},
         suspects=settled(ledger.suspects, facts.blamed, facts.forgiven),
-        advances=advances,
+        advances={key: amount for key, amount in ledger.advances.items() if amount and key not in facts.expired},
         recounted=ledger.recount,
         unread=tuple(line for line in ledger.unread if line not in facts.expired),
         problems=(),

@@ -45,8 +45,6 @@ from webhook.core.quota.tally import NOTHING, Tally
 MOST_GONE: Final = 20_000
 """How many deleted pods are remembered. The reservation of a forgotten one is dropped after the grace."""
 
-_ZERO: Final = Fraction(0)
-
 
 class ViewedPod(NamedTuple):
     """A stored pod. One that has ended (Succeeded, Failed) has an empty amount."""
@@ -111,11 +109,10 @@ class View:
     def _put(self, pod: ViewedPod) -> None:
         before = self._live.get(pod.uid)
         self._live[pod.uid] = pod
-        if before is not None and before.amount == pod.amount:
-            return
-        if before is not None:
-            self._add(before, -1)
-        self._add(pod, 1)
+        if before is None or before.amount != pod.amount:
+            if before is not None:
+                self._add(before, -1)
+            self._add(pod, 1)
 
     def _drop(self, uid: str) -> None:
         pod = self._live.pop(uid, None)
@@ -130,8 +127,7 @@ class View:
             return
         sums = self._sums.setdefault(pod.namespace, {})
         for key, amount in pod.amount.items():
-            before = sums.get(key, _ZERO)
-            sums[key] = before + amount if times > 0 else before - amount
+            sums[key] = sums.get(key, Fraction(0)) + times * amount
             if not sums[key]:
                 del sums[key]
         if not sums:
@@ -172,15 +168,6 @@ class _Tenant:
     joining: dict[str, _Joining] = field(default_factory=dict)
     blamed: dict[str, float] = field(default_factory=dict)
     newest: tuple[int, int] = 0, 0
-
-    def fenced(self) -> Ledger:
-        """The ledger, with the newest version instead of a view that no settler can have written."""
-        view, newest = self.newest
-        if view != self.ledger.view or view <= newest:
-            return self.ledger
-        wrong = f"view: {view} is later than the version of the cluster, {newest}"
-        wrong_lines = () if view == UNKNOWN_VIEW else (wrong,)
-        return replace(self.ledger, view=newest, problems=(*self.ledger.problems, *wrong_lines))
 
 
 class Step(NamedTuple):
@@ -225,19 +212,19 @@ class Settlement:
             return
         state = state or _Tenant(Ledger())
         before, state.ledger = state.ledger.suspects, ledger
-        same = {key for key, times in ledger.suspects.items() if before.get(key) == times}
-        state.blamed = {key: state.blamed[key] if key in same else now for key in ledger.suspects}
-        uids = [uid for by_uid in ledger.pending.values() for uid in by_uid]
+        state.blamed = {
+            key: state.blamed[key] if before.get(key) == times else now for key, times in ledger.suspects.items()
+        }
         lost = (*ledger.advances, *ledger.unread)
-        state.first = {uid: state.first.get(uid, now) for uid in (*uids, *lost)}
+        reserved = (uid for by_uid in ledger.pending.values() for uid in by_uid)
+        state.first = {line: state.first.get(line, now) for line in (*reserved, *lost)}
         state.phantoms &= state.first.keys()
         state.unseen = {token: state.unseen.get(token, {}) for token in lost}
-        kept = {
-            name: namespace
-            for name, namespace in state.joining.items()
-            if namespace.token == ledger.joining.get(name)
-        }
-        state.joining = {name: kept.get(name) or _Joining(token) for name, token in ledger.joining.items()}
+        joining = {}
+        for namespace, token in ledger.joining.items():
+            known = state.joining.get(namespace)
+            joining[namespace] = known if known and known.token == token else _Joining(token)
+        state.joining = joining
         self._tenants[tenant] = state
         self._calm -= ledger.held.keys()
         for namespace in {*ledger.held, *ledger.joining}:
@@ -249,8 +236,7 @@ class Settlement:
             self.read(tenant, None, now)
         for tenant, ledger in ledgers.items():
             self.read(tenant, ledger, now)
-        names = (name for ledger in ledgers.values() for name in ledger.pending)
-        reserved = {name.partition("/")[0] for name in names}
+        reserved = {name.partition("/")[0] for ledger in ledgers.values() for name in ledger.pending}
         unclear = any(ledger.unread for ledger in ledgers.values())
         for tenant, state in self._tenants.items():
             for namespace, joining in state.joining.items():
@@ -260,22 +246,21 @@ class Settlement:
 
     def found(self, tenant: str, name: str, uid: str | None, asked: float) -> None:
         """Take over the UID that a consistent read of a pod found; `asked` is before the read was sent."""
-        state = self._tenants.get(tenant)
-        if state is None:
-            return
-        for reserved in state.ledger.pending.get(name, ()):
-            if reserved != uid and asked - state.first[reserved] > self._grace:
-                state.phantoms.add(reserved)
+        if state := self._tenants.get(tenant):
+            for reserved in state.ledger.pending.get(name, ()):
+                if reserved != uid and asked - state.first[reserved] > self._grace:
+                    state.phantoms.add(reserved)
 
     def looked(self, namespace: str, uids: Iterable[str], asked: float) -> None:
         """Take over the pods that a consistent list of a namespace found; `asked` is before the list was sent."""
         fresh = {uid for uid in uids if uid not in self.view}
         for tenant in self._where.get(namespace, ()):
-            joining = self._tenants[tenant].joining.get(namespace)
+            state = self._tenants[tenant]
+            joining = state.joining.get(namespace)
             if joining is not None and joining.clear is not None and asked >= joining.clear:
                 joining.unseen = fresh
-            for token, unseen in self._tenants[tenant].unseen.items():
-                if asked - self._tenants[tenant].first[token] > self._grace:
+            for token, unseen in state.unseen.items():
+                if asked - state.first[token] > self._grace:
                     unseen[namespace] = fresh
 
     def newest(self, tenant: str, view: int, version: int) -> None:
@@ -307,65 +292,50 @@ class Settlement:
         state = self._tenants.get(tenant)
         if state is None:
             return Step(Ledger(hard=hard, view=self.view.version)) if self.view.version else Step()
-        get, wake = self._due(state, now)
-        roll, look, ready, later = self._moves(state, wanted, now)
-        expired, overdue, due = self._expired(state, now)
-        ledger = state.fenced()
-        open_lines = [*(token for token, amount in ledger.advances.items() if amount), *ledger.unread]
-        advanced = any(line not in expired for line in open_lines)
-        staying = ledger.held.keys() - set(wanted) if advanced else set()
+        wakes: list[float] = []
+        get = self._due(state, now, wakes)
+        roll, look, ready, joining = self._moves(tenant, state, wanted, now, wakes)
+        expired, overdue = self._expired(state, now, wakes)
+        # Suspects of whom nothing was heard for long.
+        forgiven = frozenset(key for key, heard in state.blamed.items() if now > heard + FORGET * self._grace)
+        wakes += [heard + FORGET * self._grace for key, heard in state.blamed.items() if key not in forgiven]
+        # The suspects against whom phantoms count: reservations made before the last that counted add nothing.
+        guilty = frozenset(
+            key
+            for name, by_uid in state.ledger.pending.items()
+            for uid in by_uid.keys() & state.phantoms
+            for key in blamed(state.ledger.suspects, name.partition("/")[0], state.ledger.authors.get(uid, ""))
+            if state.first[uid] > state.blamed.get(key, -inf)
+        )
+
+        # The ledger, with the newest version instead of a view that no settler can have written.
+        ledger = state.ledger
+        view, newest = state.newest
+        if view == ledger.view and view > newest:
+            wrong = f"view: {view} is later than the version of the cluster, {newest}"
+            problems = ledger.problems if view == UNKNOWN_VIEW else (*ledger.problems, wrong)
+            ledger = replace(ledger, view=newest, problems=problems)
+
+        lent = [*(token for token, amount in ledger.advances.items() if amount), *ledger.unread]
+        staying = ledger.held.keys() - set(wanted) if any(line not in expired for line in lent) else set()
         counted = [name for name in (*wanted, *sorted(staying)) if name in ledger.held or name in ready]
-        forgiven, forget = self._forgiven(state, now)
-        facts = self.seen(tenant, counted)._replace(expired=expired, blamed=_blamed(state), forgiven=forgiven)
+        held = {namespace: self.view.held(namespace) for namespace in counted}
+        present = {uid for uid in state.first if uid in self.view}
+        facts = Seen(self.view.version, held, present, state.phantoms, expired, guilty, forgiven)
         after = settle(ledger, hard, facts)
         if after is not None:
-            after = replace(after, joining=self._joining(tenant, ledger, wanted, ready))
+            after = replace(after, joining=joining)
             if staying:  # while a recount is open no replica opens an escrow
                 recount = max(ledger.recount, ledger.recounted + 1)
                 after = replace(after, recount=recount, recounted=ledger.recounted)
             if state.ledger.view and after == replace(state.ledger, view=after.view):
                 after = None
-        wakes = [moment for moment in (wake, later, due, forget) if moment is not None]
-        newest = ledger.view > self.view.version and state.newest[0] != state.ledger.view
-        return Step(after, get, roll, look | overdue, newest, min(wakes, default=None))
+        behind = ledger.view > self.view.version and state.newest[0] != state.ledger.view
+        return Step(after, get, roll, look | overdue, behind, min(wakes, default=None))
 
-    def seen(self, tenant: str, namespaces: Iterable[str]) -> Seen:
-        """What is known of a tenant that counts these namespaces."""
-        state = self._tenants[tenant]
-        return Seen(
-            version=self.view.version,
-            held={namespace: self.view.held(namespace) for namespace in namespaces},
-            settled={uid for uid in state.first if uid in self.view},
-            phantoms=state.phantoms,
-        )
-
-    def _expired(self, state: _Tenant, now: float) -> tuple[frozenset[str], frozenset[str], float | None]:
-        """The escrows to remove, the namespaces to list for others, and when the next one is due."""
-        expired, look, wake = set(), set(), None
-        for token, unseen in state.unseen.items():
-            due = state.first[token] + self._grace
-            late = [namespace for namespace in state.ledger.held if self._waits(unseen.get(namespace))]
-            if now <= due:
-                wake = _sooner(wake, due)
-            elif late:
-                look.update(late)
-            else:
-                expired.add(token)
-        return frozenset(expired), frozenset(look), wake
-
-    def _forgiven(self, state: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
-        """The suspects to forget, and when the next one is due."""
-        due = {key: at + FORGET * self._grace for key, at in state.blamed.items()}
-        over = frozenset(key for key, at in due.items() if now > at)
-        return over, min((at for key, at in due.items() if key not in over), default=None)
-
-    def _waits(self, unseen: Collection[str] | None) -> bool:
-        """Whether a namespace was not listed yet, or the view lacks a pod of the list."""
-        return unseen is None or any(uid not in self.view for uid in unseen)
-
-    def _due(self, state: _Tenant, now: float) -> tuple[frozenset[str], float | None]:
-        """Names with a reservation whose pod should have been seen by now, and when the next one is due."""
-        names, wake = set(), None
+    def _due(self, state: _Tenant, now: float, wakes: list[float]) -> frozenset[str]:
+        """Names with a reservation whose pod should have been seen by now."""
+        names = set()
         for name, by_uid in state.ledger.pending.items():
             for uid in by_uid:
                 due = state.first[uid] + self._grace
@@ -374,53 +344,49 @@ class Settlement:
                 if now > due:
                     names.add(name)
                 else:
-                    wake = _sooner(wake, due)
-        return frozenset(names), wake
+                    wakes.append(due)
+        return frozenset(names)
 
     def _moves(
-        self, state: _Tenant, wanted: Collection[str], now: float
-    ) -> tuple[bool, frozenset[str], frozenset[str], float | None]:
-        """Whether to list the ledgers, which namespaces to list, which are ready to join, when the next is due."""
-        roll, look, ready, wake = False, set(), set(), None
-        for namespace, joining in state.joining.items():
-            if namespace not in wanted or namespace in state.ledger.held:
+        self, tenant: str, state: _Tenant, wanted: Collection[str], now: float, wakes: list[float]
+    ) -> tuple[bool, frozenset[str], frozenset[str], Mapping[str, str]]:
+        """Whether to list the ledgers, which namespaces to list, which are ready to join, and which go on joining.
+
+        A namespace begins to join if no other ledger has it.
+        """
+        roll, look, ready, tokens = False, set(), set(), {}
+        for namespace in (namespace for namespace in wanted if namespace not in state.ledger.held):
+            joining = state.joining.get(namespace)
+            if joining is None:
+                if not self._where.get(namespace, set()) - {tenant}:
+                    self._tokens += 1
+                    tokens[namespace] = f"{self._me}-{self._tokens}"
                 continue
+            tokens[namespace] = joining.token
             if joining.clear is None:
                 roll = True
             elif now < joining.clear:
-                wake = _sooner(wake, joining.clear)
+                wakes.append(joining.clear)
             elif self._waits(joining.unseen):
                 look.add(namespace)
             else:
                 ready.add(namespace)
-        return roll, frozenset(look), frozenset(ready), wake
+                del tokens[namespace]
+        return roll, frozenset(look), frozenset(ready), tokens
 
-    def _joining(
-        self, tenant: str, ledger: Ledger, wanted: Collection[str], ready: Collection[str]
-    ) -> Mapping[str, str]:
-        """The namespaces that join: those that do already and are not ready, and those that no other ledger has."""
-        joining = {}
-        for namespace in wanted:
-            if namespace in ledger.held or namespace in ready:
-                continue
-            if namespace in ledger.joining:
-                joining[namespace] = ledger.joining[namespace]
-            elif not self._where.get(namespace, set()) - {tenant}:
-                self._tokens += 1
-                joining[namespace] = f"{self._me}-{self._tokens}"
-        return joining
+    def _expired(self, state: _Tenant, now: float, wakes: list[float]) -> tuple[frozenset[str], frozenset[str]]:
+        """The escrows to remove, and the namespaces to list for others."""
+        expired, look = set(), set()
+        for token, unseen in state.unseen.items():
+            due = state.first[token] + self._grace
+            if now <= due:
+                wakes.append(due)
+            elif late := [namespace for namespace in state.ledger.held if self._waits(unseen.get(namespace))]:
+                look.update(late)
+            else:
+                expired.add(token)
+        return frozenset(expired), frozenset(look)
 
-
-def _blamed(state: _Tenant) -> frozenset[str]:
-    """Against whom the phantoms count: reservations made before the last that counted add nothing."""
-    return frozenset(
-        key
-        for name, by_uid in state.ledger.pending.items()
-        for uid in by_uid.keys() & state.phantoms
-        for key in blamed(state.ledger.suspects, name.partition("/")[0], state.ledger.authors.get(uid, ""))
-        if state.first[uid] > state.blamed.get(key, -inf)
-    )
-
-
-def _sooner(wake: float | None, due: float) -> float:
-    return due if wake is None else min(wake, due)
+    def _waits(self, unseen: Collection[str] | None) -> bool:
+        """Whether a namespace was not listed yet, or the view lacks a pod of the list."""
+        return unseen is None or any(uid not in self.view for uid in unseen)

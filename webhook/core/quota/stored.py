@@ -17,28 +17,23 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+from webhook.core.forms import labels
 from webhook.core.kube.quantity import Fraction, shown
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger, Pending, is_namespace, is_uid, names_a_pod
-from webhook.core.quota.tally import Tally
+from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger, Pending, is_uid, names_a_pod
+from webhook.core.quota.tally import NOTHING, Tally
 
 T = TypeVar("T")
 
 KIND: Final = "TenantUsage"
-
 MOST_COUNTS: Final = 1 << 53
 """Far from the largest integer of the API server: the next count has to fit, too."""
-
 LONGEST: Final = 8192
 """Characters of a line; a longer one is not read."""
-
 PROBLEMS: Final = 8
 """How many problems are told of one object."""
-
-FIELDS: Final = frozenset(
-    {"hard", "used", "percent", "held", "view", "pending", "authors", "suspects", "advances", "joining"}
-    | {"recount", "recounted", "repaired"}
-)
+FIELDS: Final = {*Ledger.__slots__, "used", "percent"} - {"unread", "problems"}
+"""What a status has: `unread` stands among `pending`, and problems are not written."""
 
 _VERSION: Final = re.compile(r"[0-9]{1,18}")
 
@@ -58,17 +53,20 @@ class _Status:
 
     def by_namespace(self, key: str, reading: Callable[[Any], T], bad: T) -> dict[str, T]:
         """The values of a map whose keys are namespaces."""
-        none: Mapping[str, Any] = {}
-        by_name = self.value(key, _mapping, none, none)
-        for name in (name for name in by_name if not is_namespace(name)):
-            self.problems.append(f"{key}: {shown(str(name))} is no namespace")
-        legal = {name: value for name, value in by_name.items() if is_namespace(name)}
+        nothing: Mapping[Any, Any] = {}
+        by_name = self.value(key, _mapping, nothing, nothing)
+        legal = {name: value for name, value in by_name.items() if labels.is_dns_label(name)}
+        self.problems += [f"{key}: {shown(str(name))} is no namespace" for name in by_name if name not in legal]
         return {name: self._attempt(f"{key}.{name}", reading, value, bad) for name, value in legal.items()}
 
-    def lines(self, key: str, reading: Callable[[str], T]) -> Iterator[T]:
+    def elements(self, key: str) -> list[Any]:
+        """The elements of a list."""
+        nothing: list[Any] = []
+        return self.value(key, _list, nothing, nothing)
+
+    def lines(self, key: str, reading: Callable[[Any], T]) -> Iterator[T]:
         """The lines of a list that can be read."""
-        none: list[Any] = []
-        for line in self.value(key, _list, none, none):
+        for line in self.elements(key):
             try:
                 yield reading(line)
             except ValueError:
@@ -86,12 +84,20 @@ def read(status: Any) -> Ledger:
     """The ledger in the status of a TenantUsage, and what is wrong with it; never raises."""
     reading = _Status(status)
     return Ledger(
-        hard=reading.value("hard", _amounts, tally.NOTHING, tally.NOTHING),
-        held=reading.by_namespace("held", _held, tally.NOTHING),
+        hard=reading.value("hard", lambda value: tally.read(_mapping(value)), NOTHING, NOTHING),
+        held=reading.by_namespace("held", _held, NOTHING),
         view=reading.value("view", _version, 0, UNKNOWN_VIEW),
-        pending=_by_name(reading.lines("pending", _reservation)),
-        authors=_authors(reading.value("authors", _list, [], [])),
-        suspects=reading.value("suspects", _counts, {}, {}),
+        pending=_pending(reading.lines("pending", _reservation)),
+        authors={
+            uid: author
+            for line in reading.elements("authors")
+            if isinstance(line, str)
+            for author, *uids in [line.split(" ")]
+            for uid in uids
+        },
+        suspects=reading.value(
+            "suspects", lambda value: {str(key): _count(times) for key, times in _mapping(value).items()}, {}, {}
+        ),
         advances=dict(reading.lines("advances", _escrow)),
         joining=reading.by_namespace("joining", _text, ""),
         recount=reading.value("recount", _count, 0, 0),
@@ -107,7 +113,7 @@ def unknown(status: Any) -> list[str]:
     return sorted(shown(str(key)) for key in status if key not in FIELDS) if isinstance(status, Mapping) else []
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: Any) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{shown(str(value))} is no map")  # noqa: TRY004 - the object is wrong, not a type of ours
     return value
@@ -137,73 +143,50 @@ def _count(value: Any) -> int:
     return value
 
 
-def _counts(value: Any) -> dict[str, int]:
-    return {str(key): _count(times) for key, times in _mapping(value).items()}
-
-
-def _authors(lines: Iterable[Any]) -> dict[str, str]:
-    """The author of each UID; a line that cannot be read says nothing."""
-    words = [line.split(" ") for line in lines if isinstance(line, str)]
-    return {uid: author for author, *uids in words for uid in uids}
-
-
-def _amounts(value: Any) -> Tally:
-    return tally.read(_mapping(value))
-
-
 def _held(value: Any) -> Tally:
     """Amounts without those of zero, which are not written either; a limit of zero is one."""
-    return {key: amount for key, amount in _amounts(value).items() if amount}
-
-
-def _by_name(reservations: Iterable[tuple[str, str, Tally]]) -> Pending:
-    by_namespace: dict[str, dict[str, Tally]] = {}
-    for name, uid, amount in reservations:
-        by_uid = by_namespace.setdefault(name, {})
-        by_uid[uid] = tally.at_least(by_uid.get(uid, tally.NOTHING), amount)
-    return by_namespace
+    return {key: amount for key, amount in tally.read(_mapping(value)).items() if amount}
 
 
 def _reservation(line: Any) -> tuple[str, str, Tally]:
-    name, uid, *amounts = _words(line)
+    name, uid, *amounts = _text(line).split(" ")
     namespace, _, pod = name.partition("/")
     if not names_a_pod(namespace, pod) or not is_uid(uid):
         raise ValueError(f"{shown(line)} is not of a pod")
-    return name, uid, _held(dict(map(_pair, amounts)))
+    return name, uid, _held(dict(text.partition("=")[::2] for text in amounts))
 
 
 def _escrow(line: Any) -> tuple[str, Tally]:
-    token, *amounts = _words(line)
-    return token, _held(dict(map(_pair, amounts)))
+    token, *amounts = _text(line).split(" ")
+    return token, _held(dict(text.partition("=")[::2] for text in amounts))
 
 
-def _words(line: Any) -> list[str]:
-    return _text(line).split(" ")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, amount = text.partition("=")
-    if not equals:
-        raise ValueError(f"{shown(text)} is no amount")
-    return key, amount
+def _pending(reservations: Iterable[tuple[str, str, Tally]]) -> Pending:
+    """By name and UID; of two reservations of one pod the larger counts."""
+    by_name: dict[str, dict[str, Tally]] = {}
+    for name, uid, amount in reservations:
+        by_uid = by_name.setdefault(name, {})
+        by_uid[uid] = tally.at_least(by_uid.get(uid, NOTHING), amount)
+    return by_name
 
 
 def write(ledger: Ledger) -> dict[str, Any]:
     """The status of a TenantUsage. `used` and `percent` are for people; no program reads them."""
     used = ledger.used
+    pending = [
+        _line(name, uid, amount=amount) for name, by_uid in ledger.pending.items() for uid, amount in by_uid.items()
+    ]
+    uids: dict[str, list[str]] = {}
+    for uid, author in ledger.authors.items():
+        uids.setdefault(author, [author]).append(uid)
     return {
         "hard": {key: tally.text_of(key, limit) for key, limit in sorted(ledger.hard.items())},
         "used": {key: tally.text_of(key, used.get(key, Fraction(0))) for key in sorted({*ledger.hard, *used})},
         "percent": tally.percent(used, ledger.hard),
         "held": {namespace: tally.write(amount) for namespace, amount in sorted(ledger.held.items())},
         "view": str(ledger.view),
-        "pending": [
-            _line(name, uid, amount=amount)
-            for name, by_uid in ledger.pending.items()
-            for uid, amount in by_uid.items()
-        ]
-        + list(ledger.unread),
-        **_by_author(ledger.authors),
+        "pending": [*pending, *ledger.unread],
+        **({"authors": [" ".join(words) for words in uids.values()]} if uids else {}),
         **({"suspects": dict(ledger.suspects)} if ledger.suspects else {}),
         "advances": [_line(token, amount=amount) for token, amount in ledger.advances.items()],
         "joining": dict(ledger.joining),
@@ -211,13 +194,6 @@ def write(ledger: Ledger) -> dict[str, Any]:
         "recounted": ledger.recounted,
         **({"repaired": ledger.repaired} if ledger.repaired else {}),
     }
-
-
-def _by_author(authors: Mapping[str, str]) -> dict[str, list[str]]:
-    uids: dict[str, list[str]] = {}
-    for uid, author in authors.items():
-        uids.setdefault(author, []).append(uid)
-    return {"authors": [" ".join([author, *tally]) for author, tally in uids.items()]} if uids else {}
 
 
 def _line(*words: str, amount: Tally) -> str:

@@ -113,8 +113,7 @@ def read(written: Mapping[Any, Any]) -> Tally:
 def _amount(key: str, text: str) -> Fraction:
     if parts(key)[0] not in (DEVICES, MEMORY):
         raise ValueError(f"{shown(key)} is neither devices nor memory, of all cards or of one, as devices/A100-80GB")
-    size = size_shown(text)
-    if size is not None:
+    if (size := size_shown(text)) is not None:
         return size
     if _NUMBER.fullmatch(text) is None:
         raise ValueError(f'{shown(key)}: "{shown(text)}" is no amount, as "3", "0.5" or "8Gi"')
