@@ -1,7 +1,7 @@
 """A tenant in few words, and what becomes of a pod in one of its namespaces, from its author's YAML to the ledger."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -100,6 +100,47 @@ class Fate:
     def codes(self) -> list[str]:
         """The codes of all that is wrong."""
         return [violation.code for violation in [*self.mutated.violations, *self.validated.violations]]
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _text(entry) for key, entry in value.items()}
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def seen(found: Fate) -> Mapping[str, Callable[[], Any]]:
+    """All that a table can look at, by its words there."""
+    decision = found.validated if found.mutated.allowed else found.mutated
+    reserved = decision.reservation
+    spec, metadata = found.stored["spec"], found.stored["metadata"]
+    return {
+        "allowed": lambda: decision.allowed,
+        "code": lambda: int(decision.code),
+        "codes": lambda: found.codes,
+        "paths": lambda: [violation.path for violation in decision.violations],
+        "messages": lambda: [violation.message for violation in decision.violations],
+        "fixes": lambda: [violation.fix for violation in decision.violations],
+        "rules": lambda: [violation.rule for violation in decision.violations],
+        "said": lambda: found.said,
+        "findings": lambda: [f"{finding.code} {finding.action}" for finding in decision.findings],
+        "finding": lambda: [[*finding] for finding in decision.findings],
+        "audit": lambda: dict(decision.audit),
+        "warnings": lambda: [*decision.warnings],
+        "warned": lambda: [warning.partition("]")[0].lstrip("[") for warning in decision.warnings],
+        "reservation": lambda: reserved and _text({**asdict(reserved), "ask": reserved.ask._asdict()}),
+        "amount": lambda: reserved and _text(reserved.ask.amount),
+        "enforced": lambda: reserved and [reserved.action, reserved.ask.enforced],
+        "backends": lambda: dict(found.mutated.backends),
+        "patch": lambda: [*found.mutated.patch],
+        "mutated": lambda: found.mutated.allowed,
+        "told": lambda: [*found.mutated.warnings],
+        "labels": lambda: metadata["labels"],
+        "annotations": lambda: metadata["annotations"],
+        "limits": lambda: spec["containers"][0]["resources"]["limits"],
+        "nodes": lambda: spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ],
+    }
 
 
 def fate(pod: Mapping[str, Any], rulebook: Rulebook, namespace: str = "vision-dev", **request: Any) -> Fate:

@@ -4,7 +4,7 @@ In tables `pod` is what its author writes, `given` the cluster and its policies,
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -60,47 +60,6 @@ def _rules(given: Object) -> Rulebook:
     return tenants.rules(*map(_policy, policies), rulebook=known, exemptions=exemptions, **given.get("tenancy", {}))
 
 
-def _text(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _text(entry) for key, entry in value.items()}
-    return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def _seen(found: Fate) -> Mapping[str, Callable[[], Any]]:
-    """All that a table can look at, by its words there."""
-    decision = found.validated if found.mutated.allowed else found.mutated
-    reserved = decision.reservation
-    spec, metadata = found.stored["spec"], found.stored["metadata"]
-    return {
-        "allowed": lambda: decision.allowed,
-        "code": lambda: int(decision.code),
-        "codes": lambda: found.codes,
-        "paths": lambda: [violation.path for violation in decision.violations],
-        "messages": lambda: [violation.message for violation in decision.violations],
-        "fixes": lambda: [violation.fix for violation in decision.violations],
-        "rules": lambda: [violation.rule for violation in decision.violations],
-        "said": lambda: found.said,
-        "findings": lambda: [f"{finding.code} {finding.action}" for finding in decision.findings],
-        "finding": lambda: [[*finding] for finding in decision.findings],
-        "audit": lambda: dict(decision.audit),
-        "warnings": lambda: [*decision.warnings],
-        "warned": lambda: [warning.partition("]")[0].lstrip("[") for warning in decision.warnings],
-        "reservation": lambda: reserved and _text({**asdict(reserved), "ask": reserved.ask._asdict()}),
-        "amount": lambda: reserved and _text(reserved.ask.amount),
-        "enforced": lambda: reserved and [reserved.action, reserved.ask.enforced],
-        "backends": lambda: dict(found.mutated.backends),
-        "patch": lambda: [*found.mutated.patch],
-        "mutated": lambda: found.mutated.allowed,
-        "told": lambda: [*found.mutated.warnings],
-        "labels": lambda: metadata["labels"],
-        "annotations": lambda: metadata["annotations"],
-        "limits": lambda: spec["containers"][0]["resources"]["limits"],
-        "nodes": lambda: spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
-            "nodeSelectorTerms"
-        ],
-    }
-
-
 def _fate(pod: Object, given: Object) -> Fate:
     namespace, rules = given.get("namespace", "vision-dev"), _rules(given)
     if "unmutated" not in given:
@@ -110,7 +69,7 @@ def _fate(pod: Object, given: Object) -> Fate:
 
 
 def _check(pod: Object, given: Object, becomes: Object) -> None:
-    seen = _seen(_fate(pod, given))
+    seen = tenants.seen(_fate(pod, given))
     assert {key: seen[key]() for key in becomes} == becomes
 
 
