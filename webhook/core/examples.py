@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, Final
 
 from webhook.core.forms.document import Problem, failing_examples
@@ -30,7 +29,30 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
 
     `alone` is a rulebook with this back end only.
     """
-    yield from failing_examples(backend.examples, partial(_mistake, alone=alone))
+
+    def mistake(example: Example) -> str | None:
+        """What becomes of an example instead of what it expects."""
+        raw = pod_of(example)
+        try:
+            planned = plan.make(pod.read(raw), alone)
+        except Refusal as error:
+            return f"has a pod that cannot be one: {error.violations[0].message}"
+        if planned.violations:
+            messages = "\n".join(map(str, planned.violations))
+            if example.refused is None:
+                return f"is refused: {planned.violations[0].message}"
+            if example.refused not in messages:
+                return f'is refused, but not with "{example.refused}": {messages.splitlines()[0]}'
+            return None
+        written = sections(fields.applied(fields.to_patch(planned.edits, raw), raw))
+        if example.refused is not None:
+            return f"is not refused; it becomes {_show(written['limits'])}"
+        for section, value in (example.expected or {}).items():
+            if written[section] != _texts(value):
+                return f"expects {section} {_show(_texts(value))}, and gets {_show(written[section])}"
+        return None
+
+    yield from failing_examples(backend.examples, mistake)
     for ask, raw in trials(backend, alone):
         first = mutate(creating(raw, "example"), alone)
         if not first.allowed:
@@ -73,29 +95,6 @@ def _merged(base: Any, more: Any) -> Any:
     if isinstance(base, list) and isinstance(more, list):
         return [*map(_merged, base, more), *base[len(more) :], *more[len(base) :]]
     return more
-
-
-def _mistake(example: Example, alone: Rulebook) -> str | None:
-    """What becomes of an example instead of what it expects."""
-    raw = pod_of(example)
-    try:
-        planned = plan.make(pod.read(raw), alone)
-    except Refusal as error:
-        return f"has a pod that cannot be one: {error.violations[0].message}"
-    if planned.violations:
-        messages = "\n".join(map(str, planned.violations))
-        if example.refused is None:
-            return f"is refused: {planned.violations[0].message}"
-        if example.refused not in messages:
-            return f'is refused, but not with "{example.refused}": {messages.splitlines()[0]}'
-        return None
-    written = sections(fields.applied(fields.to_patch(planned.edits, raw), raw))
-    if example.refused is not None:
-        return f"is not refused; it becomes {_show(written['limits'])}"
-    for section, value in (example.expected or {}).items():
-        if written[section] != _texts(value):
-            return f"expects {section} {_show(_texts(value))}, and gets {_show(written[section])}"
-    return None
 
 
 def sections(after: Mapping[str, Any]) -> dict[str, Any]:

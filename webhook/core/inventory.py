@@ -21,7 +21,7 @@ from webhook.core.kube.quantity import Fraction, QuantityError
 from webhook.core.quota import tally
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
-from webhook.core.rules.modes import Constant, Mode, Output
+from webhook.core.rules.modes import Constant, Output
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.core.rules.verbs import PERCENT, Amount
 
@@ -85,19 +85,17 @@ def read(nodes: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> Inventory:
     by_name: dict[str, Node] = {}
     others = 0
     for raw in nodes:
-        meaningful, advertised = _relevant(raw, labels, rulebook)
-        if rulebook.resources.keys().isdisjoint(advertised):
+        relevant = pruned(raw, labels, rulebook)
+        if relevant is None:
             others += 1
             continue
+        metadata, status = relevant["metadata"], relevant["status"]
+        meaningful, advertised = metadata["labels"], status["allocatable"]
         key = frozenset(meaningful.items()), frozenset(advertised.items())
         if key not in alike:
             alike[key] = _node(meaningful, advertised, labels, rulebook)
-        node = replace(
-            alike[key],
-            name=str(fields.mapping(raw, "metadata").get("name", "")),
-            ready=_ready(raw),
-            schedulable=fields.at(raw, "spec", "unschedulable") is not True,
-        )
+        ready, schedulable = "conditions" not in status, "spec" not in relevant
+        node = replace(alike[key], name=metadata["name"], ready=ready, schedulable=schedulable)
         if node.offers or node.unclaimed:
             by_name[node.name] = node
         else:
@@ -108,40 +106,31 @@ def read(nodes: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> Inventory:
 def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[str, Any] | None:
     """A Node object cut down to what any rule asks of it; None if it has no resource that a rule knows.
 
-    Not what follows from the rules, which may change while this is kept.
+    Amounts and labels are text. Conditions are there if it is not ready, a spec if it is unschedulable. What follows
+    from the rules is not, as they may change while this is kept.
     """
-    meaningful, advertised = _relevant(raw, labels, rulebook)
-    if rulebook.resources.keys().isdisjoint(advertised):
-        return None
-    status: dict[str, Any] = {"allocatable": advertised}
-    if not _ready(raw):
-        status["conditions"] = [{"type": "Ready", "status": "False"}]
-    node = {
-        "metadata": {"name": str(fields.mapping(raw, "metadata").get("name", "")), "labels": meaningful},
-        "status": status,
-    }
-    return node | ({"spec": {"unschedulable": True}} if fields.at(raw, "spec", "unschedulable") is True else {})
-
-
-def _relevant(
-    raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook
-) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The labels and the advertised amounts that any rule asks for, as text."""
-    present = fields.mapping(raw, "metadata", "labels")
     amounts = fields.mapping(raw, "status", "allocatable") or fields.mapping(raw, "status", "capacity")
+    if rulebook.resources.keys().isdisjoint(amounts):
+        return None
+    present = fields.mapping(raw, "metadata", "labels")
     names = rulebook.resources.keys() | labels.keys
-    return (
-        {key: str(value) for key, value in present.items() if key in labels.keys},
-        {name: quantity.text_of(value) for name, value in amounts.items() if name in names},
-    )
-
-
-def _ready(raw: Mapping[str, Any]) -> bool:
-    """Whether the node says so; one that says nothing of it (a file, cut short) is taken to be."""
-    for condition in fields.at(raw, "status", "conditions") or ():
-        if isinstance(condition, Mapping) and condition.get("type") == "Ready":
-            return condition.get("status") == "True"
-    return True
+    node: dict[str, Any] = {
+        "metadata": {
+            "name": str(fields.mapping(raw, "metadata").get("name", "")),
+            "labels": {key: str(value) for key, value in present.items() if key in labels.keys},
+        },
+        "status": {
+            "allocatable": {name: quantity.text_of(value) for name, value in amounts.items() if name in names}
+        },
+    }
+    # A node that says nothing of being ready (a file, cut short) is taken to be.
+    conditions = fields.at(raw, "status", "conditions") or ()
+    says = (each.get("status") for each in conditions if isinstance(each, Mapping) and each.get("type") == "Ready")
+    if next(says, "True") != "True":
+        node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    if fields.at(raw, "spec", "unschedulable") is True:
+        node["spec"] = {"unschedulable": True}
+    return node
 
 
 def surroundings(inventory: Inventory) -> Surroundings:
@@ -178,8 +167,17 @@ def _node(meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: 
     amounts = {name: _amount(value) for name, value in advertised.items() if name in rulebook.resources}
     left = {name: amount for name, amount in amounts.items() if amount > 0}
     owners: dict[str, Sequence[Backend]] = {}
-    for name in left:  # whose resource it may be here: the most labels first, then the cluster's order
-        fitting = [owner for owner in rulebook.resources[name].owners if _is_of(owner, meaningful)]
+    for (
+        name
+    ) in left:  # whose resource it may be by the node's labels: the most labels first, then the cluster's order
+        fitting = [
+            owner
+            for owner in rulebook.resources[name].owners
+            if all(
+                key in meaningful and (not values or meaningful[key] in values)
+                for key, values in owner.nodes.labels.items()
+            )
+        ]
         owners[name] = sorted(fitting, key=lambda owner: -len(owner.nodes.labels))
     groups: dict[str, dict[str, int]] = {}
     for name, candidates in owners.items():
@@ -187,7 +185,16 @@ def _node(meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: 
             groups.setdefault(candidates[0].name, {})[name] = left[name]
     could = {backend.name: backend for candidates in owners.values() for backend in candidates}
     counted = Counter(could[name].nodes.devices for name in groups)
-    cards = {name: _card(meaningful, backend, labels, rulebook) for name, backend in could.items()}
+
+    # The card that a label names, else the only one the back end serves, or that the Cluster document says.
+    cards: dict[str, tuple[Card | None, str | None]] = {}
+    for name, backend in could.items():
+        card, profile = labels.recognise(meaningful, backend)
+        card = card or backend.card
+        if card is None and rulebook.cluster.device is not None:
+            named = rulebook.devices[rulebook.cluster.device.lower()]
+            card = named if backend.serves(named) else None
+        cards[name] = card, profile if card is None or profile in card.profiles else None
 
     offers = {}
     for name, resources in groups.items():
@@ -199,16 +206,28 @@ def _node(meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: 
             text = meaningful.get(key, "")
             devices = Fraction((text.isdecimal() and _amount(text)) or _amount(advertised.get(key))) or None
         models = [card] if card else card_models.card_served(backend, rulebook)
-        advertisements = _advertisements(resources, card_models.for_card(backend, card))
+
+        # How the rule writes each resource. One that goes with every partition is not the name of one.
+        modes = card_models.for_card(backend, card).modes
+        profiles: dict[str, set[str | None]] = {}
+        for mode in modes:
+            for resource in mode.limits:
+                profiles.setdefault(resource, set()).add(mode.profile)
+        advertisements = []
+        for mode in modes:
+            for resource, output in mode.limits.items():
+                if resource in resources:
+                    partition = mode.profile if len(profiles[resource]) == 1 else None
+                    advertisements.append(Advertisement(resources[resource], output, partition, mode.size))
+
         if profile is not None:
             devices = _cut({profile: max(resources.values())}, models)
         else:
-            devices = devices or _devices(advertisements, models)
+            devices = devices or _devices(advertisements, models, backend.nodes.replicas)
         if card is not None and devices is not None:
             memory: int | None = int(devices * card.memory)
         else:
-            sliced = sum(resource.value * resource.mode.size for resource in advertisements if resource.mode.size)
-            memory = sliced or max(filter(None, map(_bytes, advertisements)), default=None)
+            memory = _sliced(advertisements) or max(filter(None, map(_bytes, advertisements)), default=None)
         offers[name] = Offer(
             backend=name, resources=resources, card=card, profile=profile, devices=devices, memory=memory
         )
@@ -227,12 +246,6 @@ def _node(meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: 
     )
 
 
-def _is_of(backend: Backend, labels: Mapping[str, str]) -> bool:
-    """Whether a node with these labels may be one of the back end's."""
-    wanted = backend.nodes.labels.items()
-    return all(key in labels and (not values or labels[key] in values) for key, values in wanted)
-
-
 def _amount(value: object) -> int:
     """A quantity as a node advertises it; 0 if it is none."""
     text = quantity.text_of(value)
@@ -243,68 +256,36 @@ def _amount(value: object) -> int:
     return 0
 
 
-def _card(
-    labels: Mapping[str, str], backend: Backend, card_labels: Labels, rulebook: Rulebook
-) -> tuple[Card | None, str | None]:
-    """The card that a label names, else the only one the back end serves, or that the Cluster document says."""
-    card, profile = card_labels.recognise(labels, backend)
-    card = card or backend.card
-    if card is None and rulebook.cluster.device is not None:
-        named = rulebook.devices[rulebook.cluster.device.lower()]
-        card = named if backend.serves(named) else None
-    return card, profile if card is None or profile in card.profiles else None
-
-
 # How many cards a node has, from the resources it advertises: the rules read backwards
 
 
 class Advertisement(NamedTuple):
-    """One resource of a node, and a way in which a rule writes it."""
+    """One resource of a node, and how a rule writes it: for which partition, and of which size in bytes, if so."""
 
     value: int
     output: Output
-    mode: Mode
-    replicas: int
+    profile: str | None
+    size: int | None
 
 
-def _advertisements(resources: Mapping[str, int], backend: Backend) -> Sequence[Advertisement]:
-    profiles: dict[str, set[str | None]] = {}
-    for mode in backend.modes:
-        for name in mode.limits:
-            profiles.setdefault(name, set()).add(mode.profile)
-    return [
-        # A resource that goes with every partition is not the name of one.
-        Advertisement(
-            resources[name],
-            output,
-            mode if len(profiles[name]) == 1 else replace(mode, profile=None),
-            backend.nodes.replicas,
-        )
-        for mode in backend.modes
-        for name, output in mode.limits.items()
-        if name in resources
-    ]
-
-
-def _devices(advertisements: Sequence[Advertisement], cards: Sequence[Card]) -> Fraction | None:
+def _devices(advertisements: Sequence[Advertisement], cards: Sequence[Card], replicas: int) -> Fraction | None:
     """How many cards of these models there are, by what tells it best; None if nothing does."""
     for value, output, *_ in advertisements:  # percents, or slices of time: so much makes a device
         if isinstance(output, Amount) and (output.what in {"cores", "share"} or _is_percent(output)):
             if devices := value * output.unit / 100:
                 return devices
             break
-    profiles = {resource.mode.profile: resource.value for resource in advertisements if resource.mode.profile}
-    if whole := _cut(profiles, cards):
+    if whole := _cut({profile: value for value, _, profile, _ in advertisements if profile}, cards):
         return whole
     if len(cards) == 1:  # memory, where the card is known: a system rounds each card's down to its unit
-        if sliced := sum(resource.value * resource.mode.size for resource in advertisements if resource.mode.size):
+        if sliced := _sliced(advertisements):
             return Fraction(ceil(Fraction(sliced, cards[0].memory)))
         for resource in advertisements:
             if isinstance(resource.output, Amount) and _bytes(resource):
                 per_device = max(1, cards[0].memory // resource.output.unit)
                 return Fraction(max(1, round(Fraction(resource.value, per_device))))
-    for value, output, mode, replicas in advertisements:
-        if output.what == "count" and not (mode.profile or mode.size):
+    for value, output, profile, size in advertisements:
+        if output.what == "count" and not (profile or size):
             if value:
                 return Fraction(value, replicas)
             break
@@ -322,13 +303,14 @@ def _cut(profiles: Mapping[str, int], cards: Sequence[Card]) -> Fraction | None:
             partitions = [(card.profiles[name], count) for name, count in profiles.items()]
             memory = sum(count * partition.memory_slices for partition, count in partitions)
             compute = sum(count * partition.compute_slices for partition, count in partitions)
-            numbers.add(
-                max(
-                    ceil(Fraction(memory, card.memory_slices or 1)),
-                    ceil(Fraction(compute, card.compute_slices or 1)),
-                )
-            )
+            slices = Fraction(memory, card.memory_slices or 1), Fraction(compute, card.compute_slices or 1)
+            numbers.add(ceil(max(slices)))
     return Fraction(numbers.pop()) if len(numbers) == 1 else None
+
+
+def _sliced(advertisements: Iterable[Advertisement]) -> int:
+    """The memory of all slices of a size."""
+    return sum(resource.value * resource.size for resource in advertisements if resource.size)
 
 
 def _bytes(resource: Advertisement) -> int:

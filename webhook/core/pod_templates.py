@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -16,22 +15,11 @@ from webhook.core.kube.pod import live
 from webhook.core.kube.quantity import shown
 from webhook.core.request import is_key
 from webhook.core.rules.verbs import METADATA
-from webhook.core.rules.workload import (
-    ANY,
-    EACH,
-    Factor,
-    PodPlace,
-    Workload,
-    WorkloadExample,
-    Workloads,
-    find,
-    text,
-)
+from webhook.core.rules.workload import ANY, EACH, Factor, PodPlace, Workload, WorkloadExample, Workloads, find, text
 from webhook.core.violations import Refusal, Violation
 
 Object = Mapping[str, Any]
 
-UNKNOWN: Final = "GPU004"
 UNREADABLE: Final = "GPU005"
 OVER: Final = "the pod is over: it holds nothing of a quota any more"
 SHOWN: Final = 3
@@ -97,15 +85,13 @@ def pods(document: Any, workloads: Workloads, kind: str = "", api_version: str =
             namespace = fields.at(document, "request", "namespace")
             named = inner.named._replace(placed=bool(namespace) or inner.named.placed)
             yield inner._replace(namespace=str(namespace or inner.namespace), named=named)
-    elif kind.endswith("List") and isinstance(document.get("items"), list):
+        return
+    if kind.endswith("List") and isinstance(document.get("items"), list):
         of = "" if kind == "List" else api_version
         for item in document["items"]:
             yield from pods(item, workloads, kind.removesuffix("List"), of)
-    else:
-        yield from _of_object(document, kind, api_version, workloads)
+        return
 
-
-def _of_object(document: Object, kind: str, api_version: str, workloads: Workloads) -> Iterator[Found]:
     workload = find(workloads, api_version, kind)
     name = fields.at(document, "metadata", "name") or fields.at(document, "metadata", "generateName")
     title = f"{kind or 'an object without a kind'} {name or '(no name)'}"
@@ -113,7 +99,19 @@ def _of_object(document: Object, kind: str, api_version: str, workloads: Workloa
     named = Named(kind, str(name or ""), bool(namespace))
     bare = Found(title, document, str(namespace or "default"), 1, named)
     if workload is None:
-        yield bare._replace(wrong=_unknown(kind, api_version, workloads))
+        group, _, version = api_version.rpartition("/")
+        versions = workloads.get((group, kind))
+        of_kind = [of or "v1" for of, other in workloads if other == kind]
+        message = f"no rule says whether a {kind or '(no kind)'} of {api_version or '(no apiVersion)'} holds pods"
+        if versions is not None:
+            message += f"; {versions.rule} knows {', '.join(versions.objects.versions)}, not {version}"
+        elif of_kind:
+            message += f"; the kind is known of {' and '.join(of_kind)}"
+        else:
+            message += nearest(kind, {other for _, other in workloads} - {ANY}, 0.8)
+        fix = "write a Workload document for it, which may say that there are none (rules/README.md)"
+        path = "kind" if versions is None else "apiVersion"
+        yield bare._replace(wrong=Violation(code="GPU004", path=path, message=message, fix=fix))
         return
     try:
         made = templates(document, workload)
@@ -134,20 +132,6 @@ def _of_object(document: Object, kind: str, api_version: str, workloads: Workloa
         yield bare._replace(
             title=whose + number, pod=template.pod, number=template.number, note=template.note, hints=hints
         )
-
-
-def _unknown(kind: str, api_version: str, workloads: Workloads) -> Violation:
-    group, _, version = api_version.rpartition("/")
-    workload = workloads.get((group, kind))
-    message = f"no rule says whether a {kind or '(no kind)'} of {api_version or '(no apiVersion)'} holds pods"
-    if workload is not None:
-        message += f"; {workload.rule} knows {', '.join(workload.objects.versions)}, not {version}"
-    elif not any(name == kind for _, name in workloads):
-        message += nearest(kind, {name for _, name in workloads} - {ANY}, 0.8)
-    else:
-        message += f"; the kind is known of {' and '.join(of or 'v1' for of, name in workloads if name == kind)}"
-    fix = "write a Workload document for it, which may say that there are none (rules/README.md)"
-    return Violation(code=UNKNOWN, path="kind" if workload is None else "apiVersion", message=message, fix=fix)
 
 
 def templates(document: Object, workload: Workload) -> Sequence[Template]:
@@ -212,16 +196,14 @@ def _bound(path: Path, root: Path) -> Path:
 def _is(wanted: type[Any], value: Any, path: Path) -> None:
     if not isinstance(value, wanted):
         words = "a list" if wanted is list else "a mapping"
-        raise _unreadable(path, f"has to be {words}, not {_shown(value)}", f"write {words}")
+        raise _unreadable(path, words, value, f"write {words}")
 
 
-def _shown(value: Any) -> str:
-    return kind_of(value) + (f' "{value[:LONGEST_WORD]}"' if isinstance(value, str) else "")
-
-
-def _unreadable(path: Path, message: str, fix: str) -> Refusal:
+def _unreadable(path: Path, wanted: str, value: Any, fix: str) -> Refusal:
+    shown_value = kind_of(value) + (f' "{value[:LONGEST_WORD]}"' if isinstance(value, str) else "")
     field = path_of(path) or "the object"
-    return Refusal(Violation(code=UNREADABLE, path=field, message=f"{field} {message}", fix=fix))
+    message = f"{field} has to be {wanted}, not {shown_value}"
+    return Refusal(Violation(code=UNREADABLE, path=field, message=message, fix=fix))
 
 
 def _pod(document: Object, place: PodPlace, path: Path, value: Any) -> Object | None:
@@ -262,6 +244,16 @@ def _pod(document: Object, place: PodPlace, path: Path, value: Any) -> Object | 
 
 def _number(document: Object, factor: Factor, path: Path) -> int:
     """How often a factor multiplies the pods at a path."""
+
+    def whole(path: Path, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _unreadable(path, "a whole number", value, "write a number without quotes")
+        if not 0 <= value <= MOST:
+            field = path_of(path)
+            message = f"{field} has to be from 0 to {MOST}, not {value}"
+            raise Refusal(Violation(code=UNREADABLE, path=field, message=message, fix="write such a number"))
+        return value
+
     number = factor.absent
     for place, value in (number for field in factor.fields for number in _beside(document, field, path)):
         if factor.among:  # whether the element that the number is of lists the name of the pods
@@ -270,21 +262,13 @@ def _number(document: Object, factor: Factor, path: Path) -> int:
             named = [name for _, name in _beside(document, factor.among.name, path)]
             if not any(isinstance(names, list) and name in names for name in named for names in listed):
                 continue
-        number = _whole(place, value)
+        number = whole(place, value)
         break
-    divisors = [_whole(*divisor) for divisor in (_beside(document, factor.over, path) if factor.over else ())]
-    limits = [_whole(*limit) for limit in (_beside(document, factor.most, path) if factor.most else ())]
+    divisors = [whole(*divisor) for divisor in (_beside(document, factor.over, path) if factor.over else ())]
+    limits = [whole(*limit) for limit in (_beside(document, factor.most, path) if factor.most else ())]
     for divisor in divisors:
         number = max(number // max(divisor, 1), 1)
     return min([max(number - factor.less, 0), *limits])
-
-
-def _whole(path: Path, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _unreadable(path, f"has to be a whole number, not {_shown(value)}", "write a number without quotes")
-    if not 0 <= value <= MOST:
-        raise _unreadable(path, f"has to be from 0 to {MOST}, not {value}", "write such a number")
-    return value
 
 
 def misplaced(workload: Object, template: Template) -> Iterator[str]:
@@ -306,24 +290,24 @@ def misplaced(workload: Object, template: Template) -> Iterator[str]:
 
 def failing(workload: Workload) -> Iterator[Problem]:
     """A problem for each example of a document that fails."""
-    return failing_examples(workload.examples, partial(_mistake, workload))
 
+    def mistake(example: WorkloadExample) -> str | None:
+        try:
+            by_path = {path_of(template.path): template for template in templates(example.object, workload)}
+        except Refusal as refusal:
+            message = refusal.violations[0].message
+            return None if example.refused and example.refused in message else f"cannot be read: {message}"
+        numbers = {path: template.number for path, template in by_path.items()}
+        if numbers != (example.pods or {}):
+            return f"makes {numbers or 'no pods'}"
+        for path, wanted in example.limits.items():
+            limits: dict[str, Any] | None = None
+            if path in by_path:
+                containers = fields.objects(fields.at(by_path[path].pod, "spec", "containers"))
+                parts = [fields.mapping(container, "resources", "limits") for container in containers]
+                limits = {key: value for part in parts for key, value in part.items()}
+            if limits != wanted:
+                return f"has at {path} the limits {limits}"
+        return None
 
-def _mistake(workload: Workload, example: WorkloadExample) -> str | None:
-    try:
-        by_path = {path_of(template.path): template for template in templates(example.object, workload)}
-    except Refusal as refusal:
-        message = refusal.violations[0].message
-        return None if example.refused and example.refused in message else f"cannot be read: {message}"
-    numbers = {path: template.number for path, template in by_path.items()}
-    if numbers != (example.pods or {}):
-        return f"makes {numbers or 'no pods'}"
-    for path, wanted in example.limits.items():
-        limits: dict[str, Any] | None = None
-        if path in by_path:
-            containers = fields.objects(fields.at(by_path[path].pod, "spec", "containers"))
-            parts = [fields.mapping(container, "resources", "limits") for container in containers]
-            limits = {key: value for part in parts for key, value in part.items()}
-        if limits != wanted:
-            return f"has at {path} the limits {limits}"
-    return None
+    return failing_examples(workload.examples, mistake)
