@@ -66,7 +66,16 @@ class Conversion:
         read = [_completed(assignment, workload_pod, self.known) for assignment in planned.assignments]
         was = replace(planned, assignments=[completed.served for completed in read])
         unread = [word for completed in read for word in completed.unread]
-        kept = [word for word in unread if has_as_well(word, was.assignments, wanted)]
+
+        # What the other back end reads in the same annotation or label in the same way stays.
+        any_model = not any(assignment.request.models for assignment in was.assignments)
+        outputs = [mode.outputs.annotations for target in wanted.enabled for mode in target.modes if any_model]
+        kept = [
+            word
+            for word in unread
+            if any(constrains(word.key, target) for target in wanted.enabled)
+            or any(word.key in written and is_about_models(written[word.key]) for written in outputs)
+        ]
         neutral = _neutral(workload_pod, was.assignments, kept, wanted)
         bare = pod.read(neutral, understood.namespace)
 
@@ -125,9 +134,9 @@ def convert(
 
     Without `source` all back ends are asked, those of the cluster first. Raises KeyError for unknown names.
     """
-    known = with_every_backend(rulebook) if source is None else with_only(source, rulebook)
-    conversion = Conversion(known, replace(with_only(target, rulebook), tenancy=rulebook.tenancy))
-    return [conversion.of(understood, setting) for understood in explanation.explain(document, known, setting)]
+    first = with_every_backend(rulebook) if source is None else with_only(source, rulebook)
+    conversion = Conversion(first, replace(with_only(target, rulebook), tenancy=rulebook.tenancy))
+    return [conversion.of(understood, setting) for understood in explanation.explain(document, first, setting)]
 
 
 def _carried(
@@ -251,15 +260,6 @@ def _possible(served: Assignment, rulebook: Rulebook) -> Mapping[str, Card]:
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - LISTED
     return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def has_as_well(unread: Unread, before: Sequence[Assignment], rulebook: Rulebook) -> bool:
-    """Whether the other back end reads the same annotation or label in the same way."""
-    if any(constrains(unread.key, target) for target in rulebook.enabled):
-        return True
-    lines = [mode.outputs.annotations.get(unread.key) for target in rulebook.enabled for mode in target.modes]
-    without = not any(assignment.request.models for assignment in before)
-    return without and any(line is not None and is_about_models(line) for line in lines)
 
 
 def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Iterator[str]:
@@ -415,8 +415,8 @@ def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
     placement = served.request.placement
     for key, output in served.mode.outputs.annotations.items():
         if placement is None and isinstance(output, Amount) and output.what == "placement":
-            asked = (name for name in PLACEMENTS if pod.annotations.get(key) in output.values.get(name, (name,)))
-            placement = next(asked, None)
+            names = (name for name in PLACEMENTS if pod.annotations.get(key) in output.values.get(name, (name,)))
+            placement = next(names, None)
     request = replace(served.request, models=models, placement=placement)
     if card is not None and served.mode.when.devices == "profile" and request.devices == "part":
         request = translate.cut_partition(request, card, backend)

@@ -394,8 +394,8 @@ def view(explained: Explanation) -> View:
     if prospect is not None:
         quota = {None: ": no quota", "warn": ": its quota only warns", "dryrun": ": its quota is only tried"}
         state = ": an exemption lifts its quota" if prospect.lifted else quota.get(prospect.action, "")
-        tenant.append(("tenant", f"{prospect.tenant}, by {prospect.rule}{state}"))
-        pods, fit = prospect.pods, prospect.fit
+        tenant.append(("tenant", f"{prospect.policy.name}, by {prospect.policy.rule}{state}"))
+        pods, fit = explained.pods, prospect.fit
         for amount in prospect.amounts:
             used, requested = limits.shown(amount.key, amount.used), limits.shown(amount.key, amount.requested)
             text = f"{used} used, {requested} asked{f' by {pods} pods' if pods > 1 else ''}, "

@@ -24,7 +24,7 @@ from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger, fitting, reserve
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Tenancy
+from webhook.core.rules.tenant_policy import Tenancy, TenantPolicy
 from webhook.core.validate import validate
 from webhook.core.violations import Action, Refusal, Violation
 
@@ -53,8 +53,7 @@ class Missing(NamedTuple):
     effect: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class Amount(NamedTuple):
     """One thing that is counted: what is used, what all of the pods request, and the limit, None without one."""
 
     key: str
@@ -68,23 +67,19 @@ class Amount:
         return None if self.limit is None else self.limit - self.used - self.requested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prospect:
-    """What a policy and its ledger say to `pods` pods that are alike.
+class Prospect(NamedTuple):
+    """What a policy and its ledger say to pods that are alike.
 
     `fit` is how many of them the quota admits as things stand, None if it limits nothing that they ask; `action` is
     what becomes of the others, None without a quota, and `lifted`: an exemption holds, and nothing becomes of them.
     `amounts` is empty for pods that count nothing.
     """
 
-    tenant: str
-    rule: str
-    namespace: str
-    pods: int
-    fit: int | None
+    policy: TenantPolicy
     action: Action | None
+    fit: int | None = None
     lifted: bool = False
-    amounts: tuple[Amount, ...] = ()
+    amounts: Sequence[Amount] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +134,10 @@ def contract(explanations: Sequence[Explanation]) -> Any:
                 "pod": explanation.after,
                 "tenant": prospect
                 and {
-                    "name": prospect.tenant,
-                    "policy": prospect.rule,
-                    "namespace": prospect.namespace,
-                    "pods": prospect.pods,
+                    "name": prospect.policy.name,
+                    "policy": prospect.policy.rule,
+                    "namespace": explanation.namespace,
+                    "pods": explanation.pods,
                     "fit": prospect.fit,
                     "enforcementAction": prospect.action,
                     "lifted": prospect.lifted,
@@ -255,8 +250,7 @@ def foresee(
     if policy is None:
         return decision, None, ledgers
     reservation, quota = decision.reservation, policy.quota
-    action = quota.action if quota else None
-    prospect = Prospect(tenant=policy.name, rule=policy.rule, namespace=namespace, pods=pods, fit=None, action=action)
+    prospect = Prospect(policy, quota.action if quota else None)
     if reservation is None or quota is None or not pods:
         return decision, prospect, ledgers
     ledger = replace(ledgers.get(policy.name, Ledger()), hard=quota.hard, advances={})
@@ -271,10 +265,10 @@ def foresee(
     amount, used, zero = reservation.ask.amount, ledger.used, Fraction(0)
     fit = fitting(ledger, amount)
     amounts = [
-        Amount(key=key, used=used.get(key, zero), requested=pods * amount.get(key, zero), limit=quota.hard.get(key))
+        Amount(key, used.get(key, zero), requested=pods * amount.get(key, zero), limit=quota.hard.get(key))
         for key in sorted({*quota.hard, tally.DEVICES}, key=lambda key: ("/" in key, key))
     ]
-    prospect = replace(prospect, fit=fit, lifted=reservation.action != quota.action, amounts=tuple(amounts))
+    prospect = prospect._replace(fit=fit, lifted=reservation.action != quota.action, amounts=amounts)
 
     def holding(more: int) -> Ledger:
         """With so many of the pods; they are held, as imagined pods have no names to be pending by."""
@@ -345,12 +339,13 @@ def _missing(explanation: Explanation, tenancy: Tenancy, ledgers: Ledgers, setti
             effect = f"no user was given: for {users} the exemption {exemption.rule} lifts {lifted}"
             yield Missing("user", effect)
     if prospect is not None and prospect.amounts and not prospect.lifted:
-        ledger = ledgers.get(prospect.tenant, Ledger())
+        tenant = prospect.policy.name
+        ledger = ledgers.get(tenant, Ledger())
         if not ledger.view:
-            effect = f"no TenantUsage of {prospect.tenant} was given: nothing is counted as used"
+            effect = f"no TenantUsage of {tenant} was given: nothing is counted as used"
             yield Missing("TenantUsage", f"{effect}, and its quota may refuse this pod")
         elif namespace not in ledger.held:
-            effect = f"the TenantUsage of {prospect.tenant} does not count {namespace} yet"
+            effect = f"the TenantUsage of {tenant} does not count {namespace} yet"
             yield Missing("TenantUsage", f"{effect}: GPU pods wait there for the settler")
     if decision.findings and not (decision.allowed or tenancy.exemptions or setting.whole):
         yield Missing("Exemption", "no Exemption was given: one may lift what refuses this pod")

@@ -358,9 +358,9 @@ def overview(objects: snapshot.Snapshot, rulebook: Rulebook) -> Overview:
     for application, of_it in sorted(by_application.items()):
         of = {**application._asdict(), "backends": sorted({use.backend for use in of_it})}
         of["pods"] = sum({use.pod: use.pods for use in of_it}.values())
-        asked = total(use.asked for use in of_it if use.node is not None)
+        on_nodes = total(use.asked for use in of_it if use.node is not None)
         waits = total(use.asked for use in of_it if use.node is None)
-        applications.append(Row(of=of, measures=("asked", "waiting"), asked=asked, waiting=waits))
+        applications.append(Row(of=of, measures=("asked", "waiting"), asked=on_nodes, waiting=waits))
     return Overview(
         cluster=rulebook.cluster.name,
         nodes=len(nodes),
@@ -387,25 +387,25 @@ MEASURES: Final = ("DEVICES", "FREE", "MEMORY", "FREE", "COMPUTE", "FREE")
 
 def lines(view: Overview) -> Iterator[str]:
     """The view as aligned tables, between a summary and what could not be counted."""
-    exists, asked, free, waiting = view.total.exists, view.total.asked, view.total.free, view.total.waiting
+    of_all, waiting = view.total, view.total.waiting.devices
     nodes = f"{view.nodes} node{'' if view.nodes == 1 else 's'}"
     yield f"cluster {view.cluster}: {nodes} with devices, {view.others} without"
-    more = f"; pods that wait for a node ask {short(waiting.devices)} more" if waiting.devices else ""
+    more = f"; pods that wait for a node ask {short(waiting)} more" if waiting else ""
     yield (
-        f"pods on nodes ask {short(asked.devices)} of {short(exists.devices)} devices, "
-        f"{short(free.devices)} are free{more}"
+        f"pods on nodes ask {short(of_all.asked.devices)} of {short(of_all.exists.devices)} devices, "
+        f"{short(of_all.free.devices)} are free{more}"
     )
 
     def measures(row: Row) -> tuple[str, ...]:
         """Of each dimension what is asked, of what exists, and what is free."""
-        exists, asked, free, known = row.exists, row.asked, row.free, row.counted
+        exists, free = row.exists, row.free
         return (
-            f"{short(asked.devices)} of {short(exists.devices) if known else '?'}",
-            short(free.devices) if known else "?",
-            f"{memory(asked)} of {memory(exists)}",
+            f"{short(row.asked.devices)} of {short(exists.devices) if row.counted else '?'}",
+            short(free.devices) if row.counted else "?",
+            f"{memory(row.asked)} of {memory(exists)}",
             memory(free),
-            f"{short(asked.compute)} of {f'{short(exists.compute)}%' if known else '?'}",
-            f"{short(free.compute)}%" if known else "?",
+            f"{short(row.asked.compute)} of {f'{short(exists.compute)}%' if row.counted else '?'}",
+            f"{short(free.compute)}%" if row.counted else "?",
         )
 
     for heading, rows, key in (("CARD", view.cards, "model"), ("BACK END", view.backends, "name")):
@@ -439,7 +439,7 @@ def lines(view: Overview) -> Iterator[str]:
     if view.unknown:
         yield "\nUNKNOWN: objects that may make pods, which are not counted"
         yield from (f"  {unknown.namespace}/{unknown.object}: {unknown.message}" for unknown in view.unknown)
-    if exists.unsized or asked.unsized:
+    if of_all.exists.unsized or of_all.asked.unsized:
         yield "\n* or ?: and devices whose memory nobody knows; a label of their nodes, or device: in the Cluster"
         yield "  document, would say which cards they are"
 

@@ -124,10 +124,11 @@ def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[s
         },
     }
     # A node that says nothing of being ready (a file, cut short) is taken to be.
-    conditions = fields.at(raw, "status", "conditions") or ()
-    says = (each.get("status") for each in conditions if isinstance(each, Mapping) and each.get("type") == "Ready")
-    if next(says, "True") != "True":
-        node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    for condition in fields.objects(fields.at(raw, "status", "conditions")):
+        if condition.get("type") == "Ready":
+            if condition.get("status") != "True":
+                node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+            break
     if fields.at(raw, "spec", "unschedulable") is True:
         node["spec"] = {"unschedulable": True}
     return node
