@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from webhook.cli import options, snapshot
 from webhook.cli.options import FINE
@@ -19,7 +19,7 @@ from webhook.core.policy.judge import SOON
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import PART, Ledger, namespaces
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Exemption, Quota, TenantPolicy
+from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.violations import Action
 from webhook.files import rule_files
 
@@ -76,52 +76,30 @@ Totals = Mapping[str, Total]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """One namespace of a tenant; one that is not `counted` yet admits no GPU pod until it is."""
-
-    namespace: str
-    devices: Fraction
-    memory: Fraction
-    counted: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """What is known of one tenant."""
+    """One tenant; `of` and `places` say it in the words of `contract`, with exact amounts.
 
-    name: str
-    policy: TenantPolicy | None  # None: its ledger is left over
-    quota: Quota | None  # what its policy lets it hold
-    known: bool  # the settler has counted what it uses
-    totals: Totals  # its devices and memory
+    A place is a namespace; one that is not counted yet admits no GPU pod until it is.
+    """
+
+    of: Mapping[str, Any]
+    selection: str  # which namespaces its policy selects
+    totals: Totals
     models: Mapping[str, Totals]  # those of each card model
-    places: Sequence[Place]
-    pending: int  # pods on their way into the cluster
+    places: Sequence[Mapping[str, Any]]
 
     @property
     def every(self) -> list[Total]:
         """All of its totals, those of card models last."""
         return [total for totals in (self.totals, *self.models.values()) for total in totals.values()]
 
-    @property
-    def percent(self) -> int | None:
-        """How full it is, by what comes nearest to its limit; None without a limit, or where nothing is counted."""
-        percents = [total.percent for total in self.every if total.percent is not None]
-        return max(percents, default=None) if self.known else None
-
 
 class Lapse(NamedTuple):
-    """An exemption; `seconds` are those to its end."""
+    """An exemption in the words of `contract`; `ends`: when, or how long ago; `seconds` are those to its end."""
 
-    exemption: Exemption
+    of: Mapping[str, Any]
+    ends: str
     seconds: float
-
-    @property
-    def state(self) -> Literal["holds", "ends", "ended"]:
-        """Whether it holds, ends soon, or has ended."""
-        if self.seconds <= 0:
-            return "ended"
-        return "ends" if self.seconds < SOON else "holds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,17 +136,35 @@ def overview(objects: Snapshot, rulebook: Rulebook, at: float, *, live: bool) ->
     for name in sorted({*policies, *ledgers}):
         policy, ledger = policies.get(name), ledgers.get(name)
         tenant = _tenant(name, policy, ledger or Ledger(), namespaces_of.get(name, ()))
-        problems += (Problem(name, text) for text in _wrong(tenant, ledger, live=live))
+        problems += (Problem(name, text) for text in _wrong(tenant, policy, ledger, live=live))
         tenants.append(tenant)
-    lapses = [Lapse(exemption, exemption.expires - at) for exemption in tenancy.exemptions]
-    for lapse in (lapse for lapse in lapses if lapse.state != "holds"):
-        name, owner = lapse.exemption.name, lapse.exemption.owner
-        text = f"ends in {duration(lapse.seconds)}: ask {owner} whether it is still needed"
-        if lapse.state == "ended":
-            text = f"ended {duration(-lapse.seconds)} ago and lifts nothing: delete or renew it"
-        problems.append(Problem("", f"the exemption {name} {text}"))
+    lapses = []
+    for exemption in tenancy.exemptions:
+        seconds = exemption.expires - at
+        when, state = duration(abs(seconds)), "holds"
+        if seconds <= 0:
+            state, text = "ended", f"ended {when} ago and lifts nothing: delete or renew it"
+        elif seconds < SOON:
+            state, text = "ends", f"ends in {when}: ask {exemption.owner} whether it is still needed"
+        if state != "holds":
+            problems.append(Problem("", f"the exemption {exemption.name} {text}"))
+        of = {
+            "name": exemption.name,
+            "namespaces": list(exemption.namespaces),
+            "users": list(exemption.users),
+            "lifts": sorted(exemption.lifts),
+            "owner": exemption.owner,
+            "reason": exemption.reason,
+            "expires": datetime.fromtimestamp(exemption.expires, UTC).isoformat().replace("+00:00", "Z"),
+            "state": state,
+        }
+        lapses.append(Lapse(of, f"ended {when} ago" if state == "ended" else f"in {when}", seconds))
+
+    def fullness(tenant: Tenant) -> int:
+        return -1 if tenant.of["percent"] is None else int(tenant.of["percent"])
+
     return Tenants(
-        tenants=sorted(tenants, key=lambda tenant: -1 if tenant.percent is None else tenant.percent, reverse=True),
+        tenants=sorted(tenants, key=fullness, reverse=True),
         problems=list(dict.fromkeys(problems)),
         exemptions=sorted(lapses, key=lambda lapse: lapse.seconds),
     )
@@ -182,37 +178,45 @@ def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger, namespaces: 
         keys = {what: tally.key(what, model) for what in (tally.DEVICES, tally.MEMORY)}
         return {what: Total(key=key, used=used.get(key, _NONE), limit=hard.get(key)) for what, key in keys.items()}
 
+    # How full it is, by what comes nearest to its limit; None without a limit, or where nothing is counted.
+    percent = tally.percent(used, hard) if hard and ledger.view > 0 else None
+    by_label = ["by label"] if policy and policy.namespaces.selector is not None else []
     return Tenant(
-        name=name,
-        policy=policy,
-        quota=quota,
-        known=ledger.view > 0,
+        of={
+            "name": name,
+            "policy": policy.rule if policy else None,  # None: its ledger is left over
+            "priority": policy.priority if policy else None,
+            "enforcementAction": quota.action if quota else None,
+            "percent": percent,
+            "counted": ledger.view > 0,  # the settler has counted what it uses
+            "pending": len(ledger.pending),  # pods on their way into the cluster
+        },
+        selection=", ".join([*policy.namespaces.names, *by_label]) if policy else "-",
         totals=totals(),
         models={model: totals(model) for model in tally.models((*used, *hard))},
         places=[
-            Place(
-                namespace=namespace,
-                devices=held.get(namespace, tally.NOTHING).get(tally.DEVICES, _NONE),
-                memory=held.get(namespace, tally.NOTHING).get(tally.MEMORY, _NONE),
-                counted=namespace in ledger.held,
-            )
+            {
+                "name": namespace,
+                "devices": held.get(namespace, tally.NOTHING).get(tally.DEVICES, _NONE),
+                "memoryBytes": held.get(namespace, tally.NOTHING).get(tally.MEMORY, _NONE),
+                "counted": namespace in ledger.held,
+            }
             for namespace in sorted({*held, *namespaces})
         ],
-        pending=len(ledger.pending),
     )
 
 
-def _wrong(tenant: Tenant, ledger: Ledger | None, *, live: bool) -> Iterator[str]:
+def _wrong(tenant: Tenant, policy: TenantPolicy | None, ledger: Ledger | None, *, live: bool) -> Iterator[str]:
     """What is wrong with a tenant, in sentences that follow its name."""
-    quota = tenant.quota
-    if tenant.policy is None:
+    quota, counted = policy.quota if policy else None, tenant.of["counted"]
+    if policy is None:
         yield "no policy has this name any more; its TenantUsage counts for nothing"
-    elif quota is not None and not tenant.known and live:
+    elif quota is not None and not counted and live:
         yield "has a quota, and nobody counts what it uses: GPU pods wait for the settler (gpu-webhook settle)"
     elif quota is not None and ledger is not None and ledger.hard != quota.hard:
         yield "its ledger still has another limit than its policy; the settler writes it there"
-    new = [place.namespace for place in tenant.places if not place.counted]
-    if quota is not None and tenant.known and new:
+    new = [place["name"] for place in tenant.places if not place["counted"]]
+    if quota is not None and counted and new:
         yield f"GPU pods have to wait in namespaces that are not counted yet: {', '.join(new)}"
     if ledger is not None and (suspected := namespaces(ledger.suspects)):
         yield (
@@ -243,44 +247,25 @@ def lines(view: Tenants) -> Iterator[str]:
     yield _summary(view)
     if view.problems:
         yield "\nTO DO"
-        yield from (
-            f"  {f'{problem.tenant}: ' if problem.tenant else ''}{problem.message}" for problem in view.problems
-        )
-    tenants = [
-        (
-            tenant.name,
-            selection(tenant),
-            "-" if tenant.percent is None else f"{tenant.percent}%".rjust(4),
-            bar(tenant.percent),
-            *_pairs(tenant.totals, counted=tenant.known),
-            str(tenant.pending or "-"),
-            OVER[tenant.quota.action] if tenant.quota else "-",
-        )
-        for tenant in view.tenants
-    ]
-    yield from table(TENANT, tenants, texts=4)
-    cards = [(m, tenant.name, *_pairs(totals)) for tenant in view.tenants for m, totals in tenant.models.items()]
-    yield from table(CARD, sorted(cards), texts=2)
-    places = []
+        yield from (f"  {f'{whose}: ' if whose else ''}{message}" for whose, message in view.problems)
+    tenants, cards, places = [], [], []
     for tenant in view.tenants:
+        name, percent, counted = tenant.of["name"], tenant.of["percent"], tenant.of["counted"]
+        full = ("-", "") if percent is None else (f"{percent}%".rjust(4), bar(percent))
+        over = OVER.get(tenant.of["enforcementAction"], "-")
+        pairs, pending = _pairs(tenant.totals, counted=counted), str(tenant.of["pending"] or "-")
+        tenants.append((name, tenant.selection, *full, *pairs, pending, over))
+        cards += [(model, name, *_pairs(totals)) for model, totals in tenant.models.items()]
         for place in tenant.places:
-            counted = tenant.known and place.counted
-            amounts = (short(place.devices), gib(place.memory)) if counted else ("?", "?")
-            places.append((place.namespace, tenant.name, *amounts))
+            amounts = short(place["devices"]), gib(place["memoryBytes"])
+            places.append((place["name"], name, *(amounts if counted and place["counted"] else ("?", "?"))))
+    yield from table(TENANT, tenants, texts=4)
+    yield from table(CARD, sorted(cards), texts=2)
     yield from table(NAMESPACE, sorted(places), texts=2)
-    exemptions = [
-        (
-            exemption.name,
-            ends(lapse),
-            ", ".join(sorted(exemption.lifts)),
-            ", ".join(exemption.namespaces),
-            ", ".join(exemption.users) or "everybody",
-            exemption.owner,
-            exemption.reason,
-        )
-        for lapse in view.exemptions
-        for exemption in [lapse.exemption]
-    ]
+    exemptions = []
+    for of, ends, _ in view.exemptions:
+        lifts, selected, users = (", ".join(of[key]) for key in ("lifts", "namespaces", "users"))
+        exemptions.append((of["name"], ends, lifts, selected, users or "everybody", of["owner"], of["reason"]))
     yield from table(EXEMPTION, exemptions, texts=len(EXEMPTION))
 
 
@@ -288,29 +273,19 @@ def _summary(view: Tenants) -> str:
     if not view.tenants:
         return "no tenants: there is neither a TenantPolicy nor a TenantUsage"
     number = len(view.tenants)
-    silent = sum(tenant.quota is not None and not tenant.known for tenant in view.tenants)
+    silent = sum(bool(tenant.of["enforcementAction"]) and not tenant.of["counted"] for tenant in view.tenants)
     if silent == number:
         what = "; no TenantUsage says what it holds" if number == 1 else "s; no TenantUsage says what they hold"
         return f"{number} tenant{what}"
     held = sum((tenant.totals[tally.DEVICES].used for tenant in view.tenants), _NONE)
-    pending = sum(tenant.pending for tenant in view.tenants)
+    pending = sum(tenant.of["pending"] for tenant in view.tenants)
     way = f"; {pending} pod{' is' if pending == 1 else 's are'} on the way into the cluster" if pending else ""
     unsaid = f", and of {silent} no TenantUsage says what is held" if silent else ""
     return f"{number} tenant{' holds' if number == 1 else 's hold'} {short(held)} devices{unsaid}{way}"
 
 
-def selection(tenant: Tenant) -> str:
-    """Which namespaces its policy selects."""
-    if tenant.policy is None:
-        return "-"
-    chosen = tenant.policy.namespaces
-    return ", ".join([*chosen.names, *(["by label"] if chosen.selector is not None else [])])
-
-
-def bar(percent: int | None) -> str:
+def bar(percent: int) -> str:
     """`########..`: a bar that is whole only where nothing is left."""
-    if percent is None:
-        return ""
     full = min(BAR, percent * BAR // 100)
     return "#" * full + "." * (BAR - full)
 
@@ -328,61 +303,28 @@ def _pairs(totals: Totals, *, counted: bool = True) -> Sequence[str]:
     return cells
 
 
-def ends(lapse: Lapse) -> str:
-    """When an exemption ends, or how long ago it has."""
-    when = duration(abs(lapse.seconds))
-    return f"ended {when} ago" if lapse.state == "ended" else f"in {when}"
-
-
 def contract(view: Tenants) -> dict[str, Any]:
     """The form of `tenants -o json`."""
 
-    def measures(totals: Totals) -> dict[str, Any]:
-        def plain(amount: Fraction | None) -> Any:
-            return None if amount is None else tally.plain(amount)
+    def plain(amounts: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: tally.plain(raw) if isinstance(raw, Fraction) else raw for key, raw in amounts.items()}
 
+    def measures(totals: Totals) -> dict[str, Any]:
         return {
-            name: {"used": plain(total.used), "limit": plain(total.limit), "left": plain(total.left)}
+            name: plain({"used": total.used, "limit": total.limit, "left": total.left})
             for name, total in (("devices", totals[tally.DEVICES]), ("memoryBytes", totals[tally.MEMORY]))
         }
 
     return {
         "tenants": [
             {
-                "name": tenant.name,
-                "policy": tenant.policy.rule if tenant.policy else None,
-                "priority": tenant.policy.priority if tenant.policy else None,
-                "enforcementAction": tenant.quota.action if tenant.quota else None,
-                "percent": tenant.percent,
-                "counted": tenant.known,
-                "pending": tenant.pending,
+                **tenant.of,
                 **measures(tenant.totals),
                 "models": {model: measures(totals) for model, totals in tenant.models.items()},
-                "namespaces": [
-                    {
-                        "name": place.namespace,
-                        "devices": tally.plain(place.devices),
-                        "memoryBytes": tally.plain(place.memory),
-                        "counted": place.counted,
-                    }
-                    for place in tenant.places
-                ],
+                "namespaces": [plain(place) for place in tenant.places],
             }
             for tenant in view.tenants
         ],
         "problems": [{"tenant": problem.tenant or None, "message": problem.message} for problem in view.problems],
-        "exemptions": [
-            {
-                "name": exemption.name,
-                "namespaces": list(exemption.namespaces),
-                "users": list(exemption.users),
-                "lifts": sorted(exemption.lifts),
-                "owner": exemption.owner,
-                "reason": exemption.reason,
-                "expires": datetime.fromtimestamp(exemption.expires, UTC).isoformat().replace("+00:00", "Z"),
-                "state": lapse.state,
-            }
-            for lapse in view.exemptions
-            for exemption in [lapse.exemption]
-        ],
+        "exemptions": [lapse.of for lapse in view.exemptions],
     }

@@ -109,8 +109,6 @@ def create_app(
         memory=memory,
         state=state,
         card=card,
-        selection=tenants.selection,
-        ends=tenants.ends,
     )
 
     # Every request and every answer.
