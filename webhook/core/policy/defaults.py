@@ -10,15 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core.interpret import locations
-from webhook.core.interpret.interpret import ContainerRequest, Interpretation, interpret
-from webhook.core.kube.fields import Append, Edit, Path, Put
-from webhook.core.kube.fields import field_path as path_of
+from webhook.core.interpret import interpret, locations
+from webhook.core.kube.fields import Append, Edit, Path, Put, field_path
 from webhook.core.kube.pod import TERMS, Pod, Requirement, binds_something, node_terms, placed, require_nodes
 from webhook.core.kube.quantity import show_size, shown, text_of
-from webhook.core.plan import plan
-from webhook.core.plan.choose import Assignment
-from webhook.core.plan.plan import Plan
+from webhook.core.plan import choose, plan
 from webhook.core.policy import limits
 from webhook.core.policy.membership import member
 from webhook.core.rules.rulebook import Rulebook
@@ -43,7 +39,7 @@ def confine(pod: Pod, policy: TenantPolicy) -> tuple[Pod, list[Edit], list[Viola
             if key not in present:
                 put.append(Put(path, value, rule))
             elif present[key] != value:
-                where, there = path_of(path), shown(text_of(present[key]))
+                where, there = field_path(path), shown(text_of(present[key]))
                 message = f'{where} is "{there}", and {who} sets it to "{value}"'
                 fix = f"leave {key} out; the policy writes it"
                 wrong.append(Violation(code="GPU110", path=where, message=message, fix=fix, rule=rule))
@@ -93,7 +89,7 @@ def check_placement(pod: Pod, policy: TenantPolicy) -> Iterator[Violation]:
         what = "node affinity" if "affinity" in edit.path else edit.path[-1]
         yield Violation(
             code="GPU112",
-            path=path_of(edit.path),
+            path=field_path(edit.path),
             message=f'the policy "{policy.name}" puts {what} on the pods of its tenant, and this one lacks it: '
             "the mutating webhook did not know the policy yet, or another one took it away",
             fix=LATER_FIX,
@@ -101,14 +97,14 @@ def check_placement(pod: Pod, policy: TenantPolicy) -> Iterator[Violation]:
         )
 
 
-def plan_for_tenant(pod: Pod, rulebook: Rulebook) -> Plan:
+def plan_for_tenant(pod: Pod, rulebook: Rulebook) -> plan.Plan:
     """The plan for a pod with its tenant's policy applied, without defaults if they would make the pod fail."""
     if not rulebook.tenancy.policies:
         return plan.make(pod, rulebook)
     policy = member(pod.namespace, rulebook.tenancy).policy
     if policy is None or policy.action == "dryrun":
         return plan.make(pod, rulebook)
-    interpretation = interpret(pod, rulebook)
+    interpretation = interpret.interpret(pod, rulebook)
     asking = [demand for demand in interpretation.asked if demand.anything]
     if not asking:
         return plan.make(pod, rulebook, interpretation=interpretation)
@@ -138,7 +134,7 @@ def plan_for_tenant(pod: Pod, rulebook: Rulebook) -> Plan:
     return planned
 
 
-def _defaults(demand: ContainerRequest, defaults: Defaults) -> Iterator[tuple[str, str]]:
+def _defaults(demand: interpret.ContainerRequest, defaults: Defaults) -> Iterator[tuple[str, str]]:
     """The keys that a container does not set, with the policy's defaults that fit its request."""
     request, stated = demand.request, demand.stated
     if defaults.model is not None and "gpu-model" not in stated:
@@ -157,7 +153,9 @@ def _defaults(demand: ContainerRequest, defaults: Defaults) -> Iterator[tuple[st
         yield "gpu-sharing", defaults.sharing
 
 
-def _plan(pod: Pod, policy: TenantPolicy, rulebook: Rulebook, interpretation: Interpretation | None = None) -> Plan:
+def _plan(
+    pod: Pod, policy: TenantPolicy, rulebook: Rulebook, interpretation: interpret.Interpretation | None = None
+) -> plan.Plan:
     """The plan. If the policy has a say in the choice, an annotation keeps the back end of each container.
 
     A quota alone has none: it only excludes back ends with claims, which cannot be counted, and resources tell the
@@ -166,7 +164,7 @@ def _plan(pod: Pod, policy: TenantPolicy, rulebook: Rulebook, interpretation: In
     preferred, listed = policy.defaults.backend, policy.allowed is not None or policy.forbidden is not None
     counted = policy.quota is not None and policy.quota.action != "dryrun"
 
-    def lets(candidate: Assignment) -> bool:
+    def lets(candidate: choose.Assignment) -> bool:
         if candidate.mode.claims and counted:
             return False
         return not listed or limits.allows(policy, candidate, rulebook)

@@ -41,14 +41,14 @@ Served = Mapping[str, str]
 class Bypass(NamedTuple):
     """One way of a pod to devices that it does not ask for.
 
-    said       what stands in the pod, as the beginning of a sentence
+    holder     what stands in the pod, as the beginning of a sentence
     protected  the entry of a Protection; it says what the pod gets by it
     edits      what removes it; nothing does if there are none
     of_node    it gives the whole node
     """
 
     path: Path
-    said: str
+    holder: str
     protected: Protected
     edits: Sequence[Edit] = ()
     of_node: bool = False
@@ -187,15 +187,15 @@ def told(bypass: Bypass) -> str:
     """The warning to the author of a pod that loses it."""
     put = next((edit.value.get("value", "") for edit in bypass.edits if isinstance(edit, Put)), None)
     became = "was taken out" if put is None else f'became "{put}"'
-    return f"{bypass.said} {became}: it {bypass.protected.gives}"
+    return f"{bypass.holder} {became}: it {bypass.protected.gives}"
 
 
 def added(old: Pod, new: Pod, held: Served, rulebook: Rulebook) -> Iterator[Bypass]:
     """What an update adds, as a variable of an ephemeral container, or an annotation."""
 
     def what(pod: Pod, bypass: Bypass) -> tuple[str, str]:
-        in_metadata = bypass.path[0] == "metadata"  # what else is found has its value in `said`
-        return bypass.said, text_of(at(pod.raw, *bypass.path)) if in_metadata else ""
+        in_metadata = bypass.path[0] == "metadata"  # what else is found has its value in `holder`
+        return bypass.holder, text_of(at(pod.raw, *bypass.path)) if in_metadata else ""
 
     before = {what(old, bypass) for bypass in find(old, held, rulebook)}
     yield from (bypass for bypass in find(new, held, rulebook) if what(new, bypass) not in before)
@@ -213,7 +213,7 @@ def breaches(bypasses: Iterable[Bypass], access: Access | None) -> Iterator[Brea
         violation = Violation(
             code=CODE,
             path=field_path(bypass.path),
-            message=f"{bypass.said} {bypass.protected.gives}, {UNCOUNTED}",
+            message=f"{bypass.holder} {bypass.protected.gives}, {UNCOUNTED}",
             fix=FIX,
             rule=bypass.protected.rule,
         )

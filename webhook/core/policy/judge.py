@@ -17,12 +17,9 @@ from webhook.core.decision import Decision, Finding, Reservation, denied
 from webhook.core.kube import pod
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import DAY, HOUR, duration, shown
-from webhook.core.plan import plan
-from webhook.core.plan.choose import Assignment
+from webhook.core.plan import choose, plan
 from webhook.core.policy import defaults, device_access, limits, unknown_devices
-from webhook.core.policy.device_access import Bypass
 from webhook.core.policy.membership import Membership, is_of_the_platform, member
-from webhook.core.policy.unknown_devices import UnknownDevice
 from webhook.core.policy.usage import Holding, holdings, pod_usage
 from webhook.core.review import AdmissionRequest, line
 from webhook.core.rules.rulebook import Rulebook
@@ -73,7 +70,7 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
     tenancy, cluster, namespace = rulebook.tenancy, rulebook.cluster, pod.namespace
     looking = chain(unknown_devices.find(pod, rulebook), unknown_devices.find_disabled(pod, rulebook))
     unknown = [*islice(looking, LISTED)]
-    bypasses: list[Bypass] = []
+    bypasses: list[device_access.Bypass] = []
     if not device_access.is_mirrored(pod, request.user):  # a pod that runs already cannot be kept from them
         bypasses += islice(device_access.find(pod, device_access.served(held), rulebook), MOST)
     if tenancy.silent:
@@ -85,7 +82,7 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
         *(shown(holding.container.name) for holding in held),
         *(f"the claim {shown(claim)}" for claim in claims),
         *(shown(device.name) for device in unknown),
-        *(bypass.said for bypass in bypasses if not bypass.of_node),
+        *(bypass.holder for bypass in bypasses if not bypass.of_node),
     ]
     if not devices and not bypasses:
         return _by_cluster(pod, unknown, bypasses, rulebook)
@@ -201,7 +198,10 @@ def exempted_rules(exemptions: Iterable[Exemption]) -> frozenset[str]:
 
 
 def _by_cluster(
-    pod: Pod, unknown: Sequence[UnknownDevice], bypasses: Sequence[Bypass], rulebook: Rulebook
+    pod: Pod,
+    unknown: Sequence[unknown_devices.UnknownDevice],
+    bypasses: Sequence[device_access.Bypass],
+    rulebook: Rulebook,
 ) -> Judgement:
     """The judgement of the Cluster document alone: on unknown devices, and on ways to other ones."""
     if not unknown and not bypasses:
@@ -262,7 +262,7 @@ def enforced(decision: Decision, rulebook: Rulebook) -> Decision:
     return as_warnings(decision) if rulebook.tenancy.observing else decision
 
 
-def enforced_mutation(decision: Decision, served: Sequence[Assignment], rulebook: Rulebook) -> Decision:
+def enforced_mutation(decision: Decision, served: Sequence[choose.Assignment], rulebook: Rulebook) -> Decision:
     """A decision of /mutate; as warnings in observe mode."""
     if not rulebook.tenancy.observing or not decision.allowed:
         return enforced(decision, rulebook)
@@ -288,7 +288,7 @@ def as_warnings(decision: Decision) -> Decision:
     )
 
 
-def becoming(served: Sequence[Assignment], rulebook: Rulebook) -> Iterator[tuple[str, str]]:
+def becoming(served: Sequence[choose.Assignment], rulebook: Rulebook) -> Iterator[tuple[str, str]]:
     """What the shorthand of each container becomes; the name is empty if only one container has a GPU.
 
     Containers with a back end's own resources are left out: these stay.

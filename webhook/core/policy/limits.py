@@ -15,7 +15,6 @@ from webhook.core.kube import quantity
 from webhook.core.kube.pod import Pod, effective
 from webhook.core.kube.quantity import GIB, MIB, Fraction, show, show_size
 from webhook.core.plan import choose, plan
-from webhook.core.plan.choose import Assignment
 from webhook.core.policy import unknown_devices
 from webhook.core.policy.usage import Holding, PodUsage, pod_usage
 from webhook.core.quota import tally
@@ -71,7 +70,7 @@ def check_allowed(policy: TenantPolicy, held: Sequence[Holding], rulebook: Ruleb
     lists = [("allowed", policy.allowed), ("forbidden", policy.forbidden)]
     judged = [(name, kinds) for name, kinds in lists if kinds is not None]
     for holding in held:
-        use = _use(holding.backend, holding.request, holding.asked.stated, holding.models, holding.vendor)
+        use = _use(holding.backend, holding.request, holding.demand.stated, holding.models, holding.vendor)
         who = f'the container "{holding.container.name}"'
         for list_name, kinds in judged:
             allows = list_name == "allowed"
@@ -103,7 +102,7 @@ def check_allowed(policy: TenantPolicy, held: Sequence[Holding], rulebook: Ruleb
                 yield Breach(list_name, kinds.action, violation)
 
 
-def allows(policy: TenantPolicy, served: Assignment, rulebook: Rulebook) -> bool:
+def allows(policy: TenantPolicy, served: choose.Assignment, rulebook: Rulebook) -> bool:
     """Whether a policy allows how a back end serves a container, as far as that is known.
 
     Rules with `enforcementAction: dryrun` are not applied.
@@ -190,60 +189,56 @@ def _other_kind(
 
 
 def check_ceilings(policy: TenantPolicy, held: Sequence[Holding]) -> Iterator[Breach]:
-    """A breach for each ceiling that a container or the pod exceeds."""
-    if policy.container is not None:
-        for holding in held:
-            who = f'the container "{holding.container.name}"'
-            for violation in _exceeded(policy.container, "container", [holding], who, policy):
-                yield Breach("container", policy.container.action, violation)
-    if policy.pod is not None and held:
-        for violation in _exceeded(policy.pod, "pod", held, "the pod", policy):
-            yield Breach("pod", policy.pod.action, violation)
+    """A breach for each amount of a ceiling that a container, or the pod, exceeds."""
+    groups = [("container", policy.container, [holding]) for holding in held if policy.container is not None]
+    for scope, ceiling, group in [*groups, ("pod", policy.pod, held)]:
+        if ceiling is None or not group:
+            continue
+        code, rule = "GPU102" if scope == "container" else "GPU103", ceiling.rule
+        asks = f'the container "{group[0].container.name}" asks for' if scope == "container" else "the pod asks for"
+        whose = f'the policy "{policy.name}" lets a {scope} have'
+        count = sum(holding.request.count for holding in group)
+        of_each = " of each device" if count > 1 else ""
+        instead = group[0].instead if len(group) == 1 else ""
+        together = pod_usage(group).tally
 
+        devices = together.get(tally.DEVICES, Fraction(0))
+        if ceiling.devices is not None and devices > ceiling.devices:
+            path = max(group, key=lambda holding: holding.measure.devices).path("gpu")
+            message = f"{asks} {counted(devices)}, and {whose} {show(ceiling.devices)}"
+            fix = _fewer(ceiling.devices, group)
+            violation = Violation(code=code, path=path, message=message, fix=fix, rule=rule)
+            yield Breach(scope, ceiling.action, violation)
 
-def _exceeded(
-    ceiling: Ceiling, scope: str, held: Sequence[Holding], who: str, policy: TenantPolicy
-) -> Iterator[Violation]:
-    """A violation for each amount of a ceiling that containers exceed together."""
-    code, rule = "GPU102" if scope == "container" else "GPU103", ceiling.rule
-    asks, whose = f"{who} asks for", f'the policy "{policy.name}" lets a {scope} have'
-    count = sum(holding.request.count for holding in held)
-    of_each = " of each device" if count > 1 else ""
-    instead = held[0].instead if len(held) == 1 else ""
-    together = pod_usage(held).tally
+        memory, most = together.get(tally.MEMORY, Fraction(0)), ceiling.memory
+        unsized = [holding for holding in group if holding.measure.unsized]
+        if most is not None and unsized:
+            limit = f"{whose} {f'{show_size(most)} of' if most else 'no'} memory"
+            yield Breach(scope, ceiling.action, _unknown_size(unsized[0], limit, rule))
+        elif most is not None and memory > most:
+            path = max(group, key=lambda holding: holding.measure.memory).path("gpu-memory")
+            message = (
+                f"{asks} {show_size(floor(memory))} of memory, and {whose} {show_size(most) if most else 'none'}"
+            )
+            size = floor(Fraction(most, count) / MIB) * MIB
+            fix = "ask for no GPU here: the policy lets nobody have any of its memory"
+            if size:
+                fix = f"ask for gpu-memory: {show_size(size)} or less{of_each}{instead}"
+            violation = Violation(code=code, path=path, message=message, fix=fix, rule=rule)
+            yield Breach(scope, ceiling.action, violation)
 
-    devices = together.get(tally.DEVICES, Fraction(0))
-    if ceiling.devices is not None and devices > ceiling.devices:
-        path = max(held, key=lambda holding: holding.measure.devices).path("gpu")
-        message = f"{asks} {counted(devices)}, and {whose} {show(ceiling.devices)}"
-        yield Violation(code=code, path=path, message=message, fix=_fewer(ceiling.devices, held), rule=rule)
-
-    memory, most = together.get(tally.MEMORY, Fraction(0)), ceiling.memory
-    unsized = [holding for holding in held if holding.measure.unsized]
-    if most is not None and unsized:
-        yield _unknown_size(unsized[0], f"{whose} {f'{show_size(most)} of' if most else 'no'} memory", rule)
-    elif most is not None and memory > most:
-        path = max(held, key=lambda holding: holding.measure.memory).path("gpu-memory")
-        message = f"{asks} {show_size(floor(memory))} of memory, and {whose} {show_size(most) if most else 'none'}"
-        size = floor(Fraction(most, count) / MIB) * MIB
-        fix = "ask for no GPU here: the policy lets nobody have any of its memory"
-        if size:
-            fix = f"ask for gpu-memory: {show_size(size)} or less{of_each}{instead}"
-        yield Violation(code=code, path=path, message=message, fix=fix, rule=rule)
-
-    if ceiling.cores is None:
-        return
-    compute = effective(((holding.container, holding.compute) for holding in held), add, max, Fraction(0))
-    if compute > ceiling.cores:
-        path = max(held, key=lambda holding: holding.compute).path("gpu-cores", "gpu")
-        unless = ", as nothing limits it to less" if any(holding.is_unlimited for holding in held) else ""
-        message = f"{asks} {show(compute)} % of a device's compute{unless}, and {whose} {show(ceiling.cores)} %"
-        fix = _fewer(ceiling.cores / 100, held)
-        if percent := floor(ceiling.cores / count):
-            limited = all(any("cores" in mode.verbs for mode in holding.backend.modes) for holding in held)
-            limiting = "" if limited else ", from a back end that limits compute"
-            fix = f'ask for gpu-cores: "{percent}" or less{of_each}{instead}{limiting}'
-        yield Violation(code=code, path=path, message=message, fix=fix, rule=rule)
+        compute = effective(((holding.container, holding.compute) for holding in group), add, max, Fraction(0))
+        if ceiling.cores is not None and compute > ceiling.cores:
+            path = max(group, key=lambda holding: holding.compute).path("gpu-cores", "gpu")
+            unless = ", as nothing limits it to less" if any(holding.is_unlimited for holding in group) else ""
+            message = f"{asks} {show(compute)} % of a device's compute{unless}, and {whose} {show(ceiling.cores)} %"
+            fix = _fewer(ceiling.cores / 100, group)
+            if percent := floor(ceiling.cores / count):
+                limited = all(any("cores" in mode.verbs for mode in holding.backend.modes) for holding in group)
+                limiting = "" if limited else ", from a back end that limits compute"
+                fix = f'ask for gpu-cores: "{percent}" or less{of_each}{instead}{limiting}'
+            violation = Violation(code=code, path=path, message=message, fix=fix, rule=rule)
+            yield Breach(scope, ceiling.action, violation)
 
 
 def _fewer(most: Fraction, held: Sequence[Holding]) -> str:
@@ -303,11 +298,11 @@ def check_claims(
     if not claims:
         return
     # Claims that are the translation of a container's shorthand are judged like any other request.
-    own = [plan.claim_names(holding.container) for holding in held if not holding.asked.extended.amounts]
+    own = [plan.claim_names(holding.container) for holding in held if not holding.demand.extended.amounts]
     judged = all(len(names) == 1 for names in own) and set(claims) == {name for names in own for name in names}
     listed = ", ".join([*map(quantity.shown, claims[:NAMED]), *(["..."] if claims[NAMED:] else [])])
     fix = 'ask for gpu: "1" instead of its claims'
-    if any(holding.asked.extended.amounts for holding in held):
+    if any(holding.demand.extended.amounts for holding in held):
         fix = "remove the claims; if they hold no GPU, an administrator lists their templates (otherDevices)"
     elif locations.NOTE in pod.annotations:
         fix = (

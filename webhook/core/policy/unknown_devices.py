@@ -4,7 +4,7 @@ A resource looks like a GPU if its domain is one of those in which back ends hav
 of its name says so, if a catalogue lists it (`resources`), or if it is a device class, whose name tells nothing for
 sure. Those that are none are listed as data: `otherDevices` of back ends and of the cluster.
 
-Annotations and labels for back ends that are not enabled are found in `disabled_back_ends` and treated like these.
+Annotations and labels that ask back ends which are not enabled are treated like these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.forms.document import closest
 from webhook.core.interpret import extended_resources, locations
-from webhook.core.interpret.extended_resources import DEVICE_CLASS
 from webhook.core.kube.fields import field_path
 from webhook.core.kube.pod import EPHEMERAL, Pod
 from webhook.core.kube.quantity import shown
@@ -74,23 +73,24 @@ def find(pod: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
                 if name in looked or "/" not in name or name in rulebook.resources or str(amount) == "0":
                     continue
                 looked.add(name)
-                if looks_like_a_gpu(name, rulebook):
-                    asks = f'the container "{container.name}" asks for {shown(name)}'
-                    message = f"{asks}, which looks like a GPU, and no rule knows it, so nothing counts it"
-                    path = extended_resources.where(container, name)
-                    yield UnknownDevice(name, path, message, _fix(name, rulebook))
-
-
-def _fix(name: str, rulebook: Rulebook) -> str:
-    """What to ask for instead: the most similar resource, of an enabled back end if one has any."""
-    resources = [resource for resource in rulebook.resources.values() if not isinstance(resource.name, Slot)]
-    owned = [resource.name for resource in resources if resource.owners]
-    near = closest(name, owned) or closest(name, [resource.name for resource in resources])
-    instead = f"{near} instead" if near else 'gpu: "1" instead'
-    if near and not rulebook.resources[near].owners:
-        disabled = rulebook.resources[near].known[0].name
-        instead = f"{near}, once spec.backends of the Cluster document enables {disabled}"
-    return f"ask for {instead}, or have it listed in the Cluster document under otherDevices if it is no GPU"
+                if not looks_like_a_gpu(name, rulebook):
+                    continue
+                # The fix names the most similar resource, of an enabled back end if one has any.
+                resources = {key: there for key, there in rulebook.resources.items() if not isinstance(key, Slot)}
+                near = closest(name, [key for key, there in resources.items() if there.owners])
+                near = near or closest(name, [*resources])
+                instead = f"{near} instead" if near else 'gpu: "1" instead'
+                if near and not resources[near].owners:
+                    disabled = resources[near].known[0].name
+                    instead = f"{near}, once spec.backends of the Cluster document enables {disabled}"
+                yield UnknownDevice(
+                    name=name,
+                    path=extended_resources.where(container, name),
+                    message=f'the container "{container.name}" asks for {shown(name)}, which looks like a GPU, '
+                    "and no rule knows it, so nothing counts it",
+                    fix=f"ask for {instead}, or have it listed in the Cluster document under otherDevices if it is "
+                    "no GPU",
+                )
 
 
 def looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
@@ -98,7 +98,7 @@ def looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
     if name in locations.RESOURCES or is_another(name, rulebook):
         return False
     names = _names(rulebook)
-    if name.startswith(DEVICE_CLASS) or _words(name) or names.listed.match(name.lower()):
+    if name.startswith(extended_resources.DEVICE_CLASS) or _words(name) or names.listed.match(name.lower()):
         return True
     domain = name.partition("/")[0]
     return domain in names.domains and not f".{domain}".endswith(".kubernetes.io")
@@ -107,7 +107,7 @@ def looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
 def may_be_in(names: str, rulebook: Rulebook) -> bool:
     """Whether a text of very many names, in lower case, may have an unknown device. It is quick; its no is sure."""
     gpu_names = _names(rulebook)
-    parts = (*WORDS, DEVICE_CLASS, *gpu_names.parts)
+    parts = (*WORDS, extended_resources.DEVICE_CLASS, *gpu_names.parts)
     return any(part in names for part in parts) or any(f"{domain}/" in names for domain in gpu_names.domains)
 
 
@@ -130,22 +130,23 @@ def is_another(name: str, rulebook: Rulebook) -> bool:
 
 def _names(rulebook: Rulebook) -> _Names:
     names: _Names | None = rulebook.cache.get(_Names)
-    if names is None:
-        domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
-        whole = {glob.removesuffix("/*") for glob in rulebook.uncounted if glob.endswith("/*")}
-        globs = dict.fromkeys(glob for backend in rulebook.backends.values() for glob in backend.other_devices)
-        names = rulebook.cache[_Names] = _Names(
-            domains=frozenset(domains | {domain for domain in whole if not _WILD.search(domain)}),
-            listed=_any_of(rulebook.uncounted),
-            parts=frozenset(max(_WILD.split(glob), key=len) for glob in rulebook.uncounted),
-            others=[(_any_of([glob]), _words(glob)) for glob in globs],
-            sites=_any_of(rulebook.cluster.other_devices),
-        )
+    if names is not None:
+        return names
+
+    def pattern(globs: Iterable[str]) -> re.Pattern[str]:
+        return re.compile("|".join(map(translate, globs)) or "(?!)")
+
+    domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
+    whole = {glob.removesuffix("/*") for glob in rulebook.uncounted if glob.endswith("/*")}
+    globs = dict.fromkeys(glob for backend in rulebook.backends.values() for glob in backend.other_devices)
+    names = rulebook.cache[_Names] = _Names(
+        domains=frozenset(domains | {domain for domain in whole if not _WILD.search(domain)}),
+        listed=pattern(rulebook.uncounted),
+        parts=frozenset(max(_WILD.split(glob), key=len) for glob in rulebook.uncounted),
+        others=[(pattern([glob]), _words(glob)) for glob in globs],
+        sites=pattern(rulebook.cluster.other_devices),
+    )
     return names
-
-
-def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(translate, globs)) or "(?!)")
 
 
 def action(policy: TenantPolicy | None, cluster: Cluster) -> Action:

@@ -17,14 +17,10 @@ from typing import Any, Final, NamedTuple
 from webhook.core.backends import cards
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.interpret import interpret, locations
-from webhook.core.interpret.interpret import MOST
-from webhook.core.interpret.locations import NOTE
 from webhook.core.kube import fields, pod, quantity
 from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_path, mapping
 from webhook.core.kube.pod import SECTIONS, Container, Pod
-from webhook.core.kube.quantity import QuantityError, shown
-from webhook.core.plan import allocation
-from webhook.core.plan.plan import Plan
+from webhook.core.plan import allocation, plan
 from webhook.core.policy import defaults, device_access, judge, unknown_devices, usage
 from webhook.core.policy.membership import ACCOUNT, is_of_the_platform, member
 from webhook.core.request import KEYS, is_plain_key
@@ -60,7 +56,7 @@ def check(request: AdmissionRequest, rulebook: Rulebook) -> list[Violation]:
         before, after = (mapping(raw, "metadata", section) for raw in (request.old_pod, request.pod))
         for key in sorted(before.keys() | after.keys()) if before != after else ():
             change = Change(section, kind, key, before.get(key), after.get(key))
-            if change.before != change.after and len(wrong) < MOST:
+            if change.before != change.after and len(wrong) < interpret.MOST:
                 violation = _forbidden(change, request, policy, rulebook)
                 wrong += [violation] if violation else []
     if not wrong:
@@ -115,7 +111,7 @@ def unnamed(request: AdmissionRequest, update: AdmissionRequest, rulebook: Ruleb
             "does not say of which pod: another one could have the name by then",
             fix="bind through pods/binding with the pod's UID in metadata.uid, or leave the key out",
         )
-        for change in islice(wrong, MOST)
+        for change in islice(wrong, interpret.MOST)
     ]
 
 
@@ -146,7 +142,7 @@ def _forbidden(
         why, rule = f"{asking[0].name} gives it the card that it counts as by that", asking[0].rule
     elif serving and not _writes(user, serving):  # it says what isolates a share, for example
         why, rule = f"{serving[0].name} serves the pod as it says", serving[0].rule
-    elif allocation.depends(kind, key, rulebook) or key == NOTE:
+    elif allocation.depends(kind, key, rulebook) or key == locations.NOTE:
         means_something = any(_means_something(kind, key, value, rulebook) for value in (before, after))
         if not means_something or _writes(user, index["reading"].get((kind, ruled), ())):
             return None
@@ -166,9 +162,9 @@ def _forbidden(
             return None
         name, rule = reserving[0].name, reserving[0].rule
         why = f"only the scheduler of {name} writes it"
-        fix = f"leave it; if {shown(user)} is a part of {name}, add it to writers: in the rule"
-    was = "not there" if before is None else f'"{shown(str(before))}"'
-    would_be = "gone" if after is None else f'"{shown(str(after))}"'
+        fix = f"leave it; if {quantity.shown(user)} is a part of {name}, add it to writers: in the rule"
+    was = "not there" if before is None else f'"{quantity.shown(str(before))}"'
+    would_be = "gone" if after is None else f'"{quantity.shown(str(after))}"'
     return Violation(
         code="GPU109",
         path=field_path(("metadata", section, key)),
@@ -184,7 +180,7 @@ def _means_something(kind: SlotKind, key: str, value: Any, rulebook: Rulebook) -
         return value is not None
     try:
         meaning = KEYS[key](str(value))
-    except QuantityError:
+    except quantity.QuantityError:
         return False
     if key == "gpu-model":
         return any(cards.read_model(name, rulebook) for name in meaning)
@@ -309,8 +305,8 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
         # Creating it gives what is stored, or, by other rules than then, it asks for the same.
         same = result.limits.keys() == there.limits.keys()
         same = same and not any(_changed(there, result, section) for section in _AMOUNTS)
-        asked = had.get(container.path)
-        if not same and asked is not None and asked == has.get(container.path):
+        created = had.get(container.path)
+        if not same and created is not None and created == has.get(container.path):
             same = all(difference.sent is None or difference.in_words for difference in differing)
         if same:
             edits += (Remove(path) if value is None else Put(path, value) for _, path, value, _, _ in differing)
@@ -325,11 +321,11 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
                 for value in values
             )
             message = (
-                f'the container "{container.name}" was created with {asked or was}, which cannot change to {wish}'
+                f'the container "{container.name}" was created with {created or was}, which cannot change to {wish}'
             )
             fix = "delete the pod and create it again, or write what it was created with"
             wrong.append(Violation(code="GPU109", path=field_path(path), message=message, fix=fix))
-        return judge.enforced(denied(wrong[:MOST]), rulebook)
+        return judge.enforced(denied(wrong[: interpret.MOST]), rulebook)
     edits += _others(after, made, stored, {"spec", "metadata"} if whole else {"spec"})
     if edits:
         return Decision(allowed=True, patch=fields.to_patch(edits, request.pod or {}))
@@ -383,11 +379,11 @@ def _is_fraction(name: str, text: Any, rulebook: Rulebook) -> bool:
         return False
     try:
         return quantity.served(quantity.text_of(text)).denominator != 1
-    except QuantityError:
+    except quantity.QuantityError:
         return False
 
 
-def _others(planned: Plan, made: Pod, stored: Pod, parts: Collection[str]) -> Iterator[Edit]:
+def _others(planned: plan.Plan, made: Pod, stored: Pod, parts: Collection[str]) -> Iterator[Edit]:
     """The edits of what is no amount that give what is stored."""
     for edit in planned.edits:
         path = edit.path

@@ -14,24 +14,13 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from webhook.core.backends.charge import Measure
-from webhook.core.backends.translate import CannotExpressError, find_card
-from webhook.core.interpret import extended_resources, locations
-from webhook.core.interpret.interpret import (
-    ContainerRequest,
-    Interpretation,
-    asks_nothing,
-    interpret,
-    read_annotations,
-)
+from webhook.core.backends import charge, translate
+from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.kube import pod
 from webhook.core.kube.pod import EPHEMERAL, REQUIRED, Container, Pod
 from webhook.core.kube.quantity import Fraction
-from webhook.core.plan import allocation
-from webhook.core.plan.allocation import Allocation
-from webhook.core.plan.choose import NodeSelection
+from webhook.core.plan import allocation, choose
 from webhook.core.quota import tally
-from webhook.core.quota.tally import Tally
 from webhook.core.request import MAX_DEVICES, GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
@@ -51,45 +40,45 @@ LONGEST: Final = 2048
 class Holding:
     """What one container holds.
 
-    asked    its request and its resources
+    demand   its request and its resources
     backend  the back end that the resources are of
     card     its card; None if nothing on the pod or in the rules tells. `models` are those it may be; none: any
     request  what the resources mean, in neutral form
     unread   why they cannot be read, so that whole devices count
     """
 
-    asked: ContainerRequest
+    demand: interpret.ContainerRequest
     backend: Backend
     card: Card | None
     models: tuple[str, ...]
     request: GpuRequest
-    measure: Measure
+    measure: charge.Measure
     unread: str = ""
 
     @property
     def container(self) -> Container:
         """The container."""
-        return self.asked.container
+        return self.demand.container
 
     def path(self, *keys: str) -> str:
         """The field path of the first of these keys that the container's request has, of any key, or of its resource.
 
         An annotation for one container may come from the container's resources, so then the resource is named.
         """
-        request = self.asked
-        paths = [request.stated[key].path for key in keys if key in request.stated]
-        paths += [request.request.path()] if request.request is not None else []
+        demand = self.demand
+        paths = [demand.stated[key].path for key in keys if key in demand.stated]
+        paths += [demand.request.path()] if demand.request is not None else []
         if paths and locations.SUFFIX not in paths[0]:
             return paths[0]
-        if request.extended.amounts:
-            return extended_resources.where(self.container, next(iter(request.extended.amounts)))
+        if demand.extended.amounts:
+            return extended_resources.where(self.container, next(iter(demand.extended.amounts)))
         return paths[0] if paths else "spec.containers"
 
     @property
     def instead(self) -> str:
         """The end of a fix in shorthand: which resources of the pod's author have to go, ` instead of a.b/c`."""
-        names = [name.replace(CONTAINER, self.container.name) for name in self.asked.extended.amounts]
-        return f" instead of {' and '.join(names)}" if names and self.asked.request is None else ""
+        names = [name.replace(CONTAINER, self.container.name) for name in self.demand.extended.amounts]
+        return f" instead of {' and '.join(names)}" if names and self.demand.request is None else ""
 
     @property
     def is_unlimited(self) -> bool:
@@ -116,7 +105,7 @@ class PodUsage(NamedTuple):
     amounts, because their model is unknown.
     """
 
-    tally: Tally
+    tally: tally.Tally
     unsized: bool
     unknown: bool = False
 
@@ -127,41 +116,41 @@ NOTHING: Final = PodUsage(tally.NOTHING, unsized=False)
 def holdings(
     pod: Pod,
     rulebook: Rulebook,
-    interpretation: Interpretation | None = None,
-    already: Mapping[str, Allocation] = MappingProxyType({}),
+    interpretation: interpret.Interpretation | None = None,
+    already: Mapping[str, allocation.Allocation] = MappingProxyType({}),
 ) -> list[Holding]:
     """What each container holds; containers without GPUs are left out. Nothing is refused here.
 
     `interpretation` is that of the pod by the same rulebook, if there is one; it is not used if the pod names claims.
     `already` are allocations that were read before, by container.
     """
-    if asks_nothing(pod, rulebook):
+    if interpret.asks_nothing(pod, rulebook):
         return []
     lasting = allocation.lasting_rulebook(pod, rulebook)
     if interpretation is None or interpretation.claims:
-        interpretation = interpret(pod, lasting)
+        interpretation = interpret.interpret(pod, lasting)
     understood = {demand.container.name: demand for demand in interpretation.asked}
     able = [container for container in pod.containers if container.kind != EPHEMERAL]
     wrong = any(container.name not in understood for container in able)
     slot_values = extended_resources.slot_values(pod, lasting) if wrong else {}
-    nodes = NodeSelection(pod, lasting)
+    nodes = choose.NodeSelection(pod, lasting)
     held: list[Holding] = []
     for container in able:
         demand = understood.get(container.name)
         if demand is None:
             # Its shorthand is wrong, or contradicts its resources: only these count.
             extended = extended_resources.read(container, lasting, slot_values.get(container.name, {}))
-            annotations = read_annotations(pod, lasting)
-            demand = ContainerRequest(
+            annotations = interpret.read_annotations(pod, lasting)
+            demand = interpret.ContainerRequest(
                 container=container, request=None, extended=extended, stated={}, persist={}, annotations=annotations
             )
-        there: Allocation | None = None
+        there: allocation.Allocation | None = None
         if demand.extended.violations:
             held.append(_unread(demand, demand.extended.violations[0].message, lasting))
         elif demand.extended.amounts:
             try:
                 there = allocation.largest_possible(demand, nodes, already.get(container.name))
-            except CannotExpressError as reason:
+            except translate.CannotExpressError as reason:
                 held.append(_unread(demand, reason.message, lasting))
         elif "resourceClaims" in pod.spec:
             with suppress(Refusal):
@@ -171,7 +160,7 @@ def holdings(
             models = allocation.possible_models(demand, served.card, [served.mode], lasting)
             held.append(
                 Holding(
-                    asked=demand,
+                    demand=demand,
                     backend=served.backend,
                     card=served.card,
                     models=models,
@@ -182,14 +171,14 @@ def holdings(
     return held
 
 
-def _unread(demand: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
+def _unread(demand: interpret.ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
     """A holding of resources that cannot be read: as many whole devices as they may stand for, at least one."""
     container, amounts = demand.container, demand.extended.amounts
     slots = [resource.name for by_key in rulebook.slots.values() for resource in by_key.values()]
     names = [*amounts, *demand.extended.texts, *container.limits, *container.requests, *slots]
     resource = next(rulebook.resources[name] for name in names if name in rulebook.resources)
     backend = (resource.owners or resource.known)[0]
-    card = find_card(demand.models, rulebook, backend)
+    card = translate.find_card(demand.models, rulebook, backend)
 
     devices, left = 0, set(amounts)
     while left:
@@ -200,14 +189,14 @@ def _unread(demand: ContainerRequest, why: str, rulebook: Rulebook) -> Holding:
         most = 1
         for name in group:
             for owner in rulebook.resources[name].known:
-                owners_card = find_card(demand.models, rulebook, owner)
+                owners_card = translate.find_card(demand.models, rulebook, owner)
                 outputs = [mode.amounts[name] for mode in owner.modes if name in mode.amounts]
                 most = max([most, *(_devices(output, amounts[name], owners_card) for output in outputs)])
         devices += most
 
     request = GpuRequest(count=min(devices or 1, MAX_DEVICES))
     return Holding(
-        asked=demand,
+        demand=demand,
         backend=backend,
         card=card,
         models=allocation.possible_models(demand, card, backend.modes, rulebook),
@@ -233,7 +222,7 @@ def pod_usage(held: Sequence[Holding]) -> PodUsage:
 
     The amounts of a holding count also by model: under each model that it may be.
     """
-    amounts: list[tuple[Container, Tally]] = []
+    amounts: list[tuple[Container, tally.Tally]] = []
     for holding in held:
         measure = holding.measure
         kinds = {tally.DEVICES: measure.devices, tally.MEMORY: Fraction(measure.memory)}
