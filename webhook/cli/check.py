@@ -15,7 +15,6 @@ from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.core import examples
 from webhook.core.backends import read_back
 from webhook.core.backends.translate import CannotExpressError
-from webhook.core.examples import pod_of
 from webhook.core.forms.document import Problem
 from webhook.core.kube import pod, quantity
 from webhook.core.plan import plan
@@ -174,7 +173,7 @@ def doubts(rulebook: Rulebook) -> Iterator[str]:
         shown = set()
         for example in backend.examples:
             with suppress(Refusal):
-                planned = plan.make(pod.read(pod_of(example)), alone)
+                planned = plan.make(pod.read(examples.pod_of(example)), alone)
                 shown |= {served.mode.at for served in planned.assignments}
         for mode in reversed({mode.at: mode for mode in reversed(backend.modes)}.values()):
             rule = f"{mode.at.of(backend.name)} spec.modes"

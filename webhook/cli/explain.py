@@ -77,9 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     around: list[Object] = []
     for file in arguments.around:
         around += parse_manifests(*options.read_content(file, MAX_BYTES + 1))
-    usage = snapshot.Snapshot(snapshot.TENANTS)
-    for file in arguments.usage:
-        usage.parse(*options.read_content(file))
+    usage = snapshot.read_files(snapshot.TENANTS, arguments.usage)
     setting = Setting(arguments.namespace, arguments.user, arguments.at or time.time())
     answer = answer_question(
         documents,

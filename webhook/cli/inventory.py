@@ -62,9 +62,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the view; NOT_FINE where an object may make pods of which nobody knows how."""
     rulebook = rule_files.load_cached(arguments.rules)
-    objects = snapshot.Snapshot(snapshot.INVENTORY)
-    for file in arguments.file:
-        objects.parse(*options.read_content(file))
+    objects = snapshot.read_files(snapshot.INVENTORY, arguments.file)
     try:
         objects = objects if arguments.file else snapshot.read_cluster(snapshot.INVENTORY)
     except documents.UnreadableError as error:

@@ -39,10 +39,7 @@ def run(given: argparse.Namespace) -> int:
 
     rulebook = rule_files.load(given.rules)
     if given.what == "policies":
-        tenants = snapshot.Snapshot(snapshot.TENANTS)
-        for file in given.around:
-            tenants.parse(*options.read_content(file))
-        tenancy, problems = tenants.tenancy(rulebook)
+        tenancy, problems = snapshot.read_files(snapshot.TENANTS, given.around).tenancy(rulebook)
         for problem in problems:
             raise UsageError(f"{problem.tenant}: {problem.message}")
         if tenancy.observing:

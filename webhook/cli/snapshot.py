@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
+from webhook.cli import options
 from webhook.core.forms.document import API_VERSION
 from webhook.core.kube import fields
 from webhook.core.kube.quantity import shown
@@ -187,6 +188,14 @@ def _members(document: Object, kind: str = "") -> Iterator[tuple[str, Object]]:
                 yield from _members(item, kind.removesuffix("List"))
     else:
         yield kind, document
+
+
+def read_files(kinds: Collection[str], named: Iterable[str]) -> Snapshot:
+    """The objects of files, and of standard input where one is `-`; raises OSError and UnreadableError."""
+    objects = Snapshot(kinds)
+    for name in named:
+        objects.parse(*options.read_content(name))
+    return objects
 
 
 def files(named: Iterable[str]) -> Iterator[str]:

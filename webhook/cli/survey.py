@@ -52,9 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     rulebook = rule_files.load_systems(arguments.rules)
     try:
         kinds = snapshot.surveyed(rulebook)
-        objects = snapshot.Snapshot(kinds)
-        for file in snapshot.files(arguments.file):
-            objects.parse(*options.read_content(file))
+        objects = snapshot.read_files(kinds, snapshot.files(arguments.file))
         objects = objects if arguments.file else snapshot.read_cluster(kinds, snapshot.KUBECTL, needed=("Node",))
     except documents.UnreadableError as error:
         raise UsageError(str(error)) from None

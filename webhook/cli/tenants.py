@@ -33,10 +33,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the view."""
     rulebook = rule_files.load_cached(arguments.rules)
-    objects = Snapshot(snapshot.TENANTS)
-    for file in arguments.file:
-        objects.parse(*options.read_content(file))
-    objects = objects if arguments.file else snapshot.read_tenants()
+    files = arguments.file
+    objects = snapshot.read_files(snapshot.TENANTS, files) if files else snapshot.read_tenants()
     view = overview(objects, rulebook, time.time(), live=not arguments.file)
     options.print_json(contract(view)) if arguments.output == "json" else print("\n".join(lines(view)))
     return FINE
