@@ -11,7 +11,7 @@ import pytest
 
 from webhook.cluster import ledgers as module
 from webhook.cluster.client import ApiError, ConflictError
-from webhook.cluster.ledgers import Reservations, Versioned
+from webhook.cluster.ledgers import Reservations, TenantUsages, Versioned
 from webhook.core.quota import ledger as core
 from webhook.core.quota.ledger import Answered, Ask, Ledger, Outcome
 from webhook.server.handler import OfflineReservations
@@ -22,7 +22,7 @@ LIMIT = 3
 
 
 @dataclass
-class Shelf:
+class Shelf(TenantUsages):
     """A store in memory that counts, and does before each write what a test has planned."""
 
     ledger: Ledger = field(

@@ -14,7 +14,7 @@ from tests.cluster.waiting import until
 from tests.server.process import Server, running
 from webhook.core import inventory
 from webhook.core.backends import cards
-from webhook.watcher.watcher import NODES, written
+from webhook.watcher import NODES, written
 
 CLUSTER = """
 apiVersion: gpu-webhook.io/v1alpha1

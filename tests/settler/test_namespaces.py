@@ -6,7 +6,7 @@ from fractions import Fraction
 from webhook.core.quota.settlement import GRACE, Settlement
 from webhook.core.rules.tenant_policy import Namespaces as Selection
 from webhook.core.rules.tenant_policy import Quota, Tenancy, TenantPolicy
-from webhook.settler.reconciler import Namespaces
+from webhook.settler import Namespaces
 
 QUOTA = Quota(hard={"devices": Fraction(4)})
 SPACES = ("vision-dev", "vision-ci", "speech", "gpu-operator")

@@ -3,7 +3,7 @@
 import asyncio
 from time import monotonic
 
-from webhook.settler.reconciler import WorkQueue
+from webhook.settler import WorkQueue
 
 
 def test_who_is_added_twice_is_due_once() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from webhook import settler
 from webhook.cli import options
 from webhook.cli.options import UsageError
 from webhook.cluster import client
-from webhook.settler import settler
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from webhook import watcher
 from webhook.cli import options
 from webhook.cli.options import UsageError
 from webhook.cluster import client
-from webhook.watcher import watcher
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

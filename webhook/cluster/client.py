@@ -1,7 +1,9 @@
 """The Kubernetes API for every program and command: single objects, lists in pages, watches, compare-and-swap.
 
 Objects stay what they came as. Of `kubernetes.aio` we take how to find a cluster, how to log in, and its connections.
-Its import costs 0.5 s and 55 MiB, so the admission server imports this only when it is attached to a cluster.
+A `Follower` follows a collection: a list, and then every change. It retries whatever the API server does, and always
+knows how old its knowledge may be: a watch is begun anew every few seconds or minutes, and one that is silent for
+longer than it was asked for is taken for dead.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ import logging
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from time import monotonic
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import orjson
@@ -27,8 +31,6 @@ from aiohttp import ClientError, ClientResponse, ClientTimeout
 from kubernetes.aio import client, config
 
 from webhook.core.forms.document import API_VERSION
-
-# The Kubernetes API for every program and command: single objects, lists in pages, watches, compare-and-swap.
 
 Object = Mapping[str, Any]
 
@@ -52,9 +54,15 @@ ANSWER_SECONDS: Final = 15.0
 SERVER_NAME: Final = "kubernetes.default.svc"
 """A name that the certificate of every API server is for, whatever address it has."""
 
-_WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-
 GROUP: Final = f"/apis/{API_VERSION}"
+
+FIRST_BACKOFF: Final = 0.1
+LONGEST_BACKOFF: Final = 5.0
+SHORTEST_WATCH_SECONDS: Final = 1.0
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
@@ -83,6 +91,20 @@ _ERRORS: Final[Mapping[int, type[ApiError]]] = {
     HTTPStatus.CONFLICT: ConflictError,
     HTTPStatus.GONE: GoneError,
 }
+
+
+def _reason(error: Exception) -> str:
+    """Why a request failed; asyncio's own TimeoutError says nothing."""
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
+
+
+def _refused(what: str, status: int, body: bytes) -> ApiError:
+    try:
+        answer = orjson.loads(body)
+        message = answer.get("message") or answer["object"]["message"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        message = body[:200].decode(errors="replace")
+    return _ERRORS.get(status, ApiError)(f"{what} was answered with {status}: {message}")
 
 
 class Answer(NamedTuple):
@@ -130,14 +152,14 @@ class Api:
         """Whatever is answered, a refusal too; raises ApiError where nothing is."""
         limits = ClientTimeout(ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
         try:
-            async with self._open(method, path, body, limits) as found:
-                content = await found.read()
+            async with self._open(method, path, body, limits) as response:
+                content = await response.read()
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             raise ApiError(f"{method} {path.partition('?')[0]} failed: {_reason(error)}") from None
-        warnings = _WARNING.findall(", ".join(found.headers.getall("Warning", [])))
-        date = found.headers.get("Date")
+        quoted = re.findall(r'299 \S+ "((?:[^"\\]|\\.)*)"', ", ".join(response.headers.getall("Warning", [])))
+        date = response.headers.get("Date")
         at = parsedate_to_datetime(date).timestamp() if date else None
-        return Answer(found.status, content, tuple(re.sub(r"\\(.)", r"\1", text) for text in warnings), at)
+        return Answer(response.status, content, tuple(re.sub(r"\\(.)", r"\1", text) for text in quoted), at)
 
     def of(self, host: str, port: int) -> Api:
         """One API server of the cluster, by its address."""
@@ -170,12 +192,8 @@ class Api:
 
         Raises ApiError where the API server is silent for longer than it was asked to go on.
         """
-        query = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-            "timeoutSeconds": str(max(1, round(seconds))),
-        }
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+        query["timeoutSeconds"] = str(max(1, round(seconds)))
         limits = ClientTimeout(seconds + GET_SECONDS, sock_connect=CONNECT_SECONDS)
         try:
             async with self._open("GET", f"{path}?{urlencode(query)}", None, limits) as answer:
@@ -234,12 +252,6 @@ async def connect() -> Api:
     return Api(client.ApiClient(settings))
 
 
-def _require(files: str) -> None:
-    """Raise ConfigException where none of the kubeconfigs exists: the library would miss a key in them."""
-    if not any(Path(file).expanduser().exists() for file in filter(None, files.split(os.pathsep))):
-        raise config.ConfigException(f"there is no kubeconfig {files}")
-
-
 def decoded(content: bytes) -> Object:
     """An object, or a page of a list, made without the garbage collector; raises ValueError for anything else.
 
@@ -261,25 +273,10 @@ def timestamp(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _reason(error: Exception) -> str:
-    """Why a request failed; asyncio's own TimeoutError says nothing."""
-    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
-
-
-def _refused(what: str, status: int, body: bytes) -> ApiError:
-    try:
-        answer = orjson.loads(body)
-        message = answer.get("message") or answer["object"]["message"]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        message = body[:200].decode(errors="replace")
-    return _ERRORS.get(status, ApiError)(f"{what} was answered with {status}: {message}")
-
-
-# How programs and commands hold a connection to the cluster: one piece of work, or until told to stop.
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
+def _require(files: str) -> None:
+    """Raise ConfigException where none of the kubeconfigs exists: the library would miss a key in them."""
+    if not any(Path(file).expanduser().exists() for file in filter(None, files.split(os.pathsep))):
+        raise config.ConfigException(f"there is no kubeconfig {files}")
 
 
 def ask(work: Callable[[Api], Awaitable[T]]) -> T:
@@ -289,17 +286,17 @@ def ask(work: Callable[[Api], Awaitable[T]]) -> T:
 
 def run(program: Callable[[Api], Awaitable[None]]) -> None:
     """Connect and run a program until SIGTERM or SIGINT cancels it; raises ApiError where there is no cluster."""
+
+    async def stoppable() -> None:
+        this, loop = asyncio.current_task(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, lambda: this and this.cancel())
+        await _connected(program)
+
     try:
-        asyncio.run(_stoppable(program))
+        asyncio.run(stoppable())
     except asyncio.CancelledError:
         log.info("stopped")
-
-
-async def _stoppable(program: Callable[[Api], Awaitable[None]]) -> None:
-    me, loop = asyncio.current_task(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, lambda: me and me.cancel())
-    await _connected(program)
 
 
 async def _connected(work: Callable[[Api], Awaitable[T]]) -> T:
@@ -308,3 +305,140 @@ async def _connected(work: Callable[[Api], Awaitable[T]]) -> T:
         return await work(api)
     finally:
         await api.close()
+
+
+# Following a collection.
+
+
+class Handler(Generic[T]):
+    """What a follower tells of its collection. Versions are those of the collection, and only grow."""
+
+    def keep(self, raw: Object) -> T:
+        """What is kept of an object; the rest is forgotten at once."""
+        raise NotImplementedError
+
+    def listed(self, kept: list[T], version: int) -> None:
+        """All objects, as they are at a version."""
+        raise NotImplementedError
+
+    def changed(self, kept: T, version: int, *, exists: bool) -> None:
+        """An object was added or changed, or it was deleted: as it last was."""
+        raise NotImplementedError
+
+    def bookmarked(self, version: int) -> None:
+        """Nothing more happened up to a version."""
+
+    def failed(self, error: ApiError) -> None:
+        """The collection could not be listed or watched, and is retried; MissingError: it does not exist."""
+        log.warning("%s", error)
+
+
+class Follower(Generic[T]):
+    """Follows one collection; `run` never ends by itself.
+
+    `paths`: where the API server may have it; the first that exists counts. `seconds`: how long one watch goes on.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        paths: Sequence[str],
+        handler: Handler[T],
+        seconds: float = 240,
+        longest: float = LONGEST_BACKOFF,
+    ) -> None:
+        self.as_of = -inf
+        """The time (monotonic) up to which every change was heard, as far as the API server itself knew it."""
+        self._api, self._paths, self._handler = api, paths, handler
+        self._seconds, self._longest_backoff = seconds, longest
+
+    async def run(self) -> None:
+        """List, then watch; begin anew, after a pause that grows, whatever goes wrong."""
+        backoff = FIRST_BACKOFF
+        while True:
+            began = monotonic()
+            try:
+                await self._follow()
+            except GoneError as gone:
+                log.info("listed again: %s", gone)
+            except ApiError as error:
+                self._handler.failed(error)
+            lasted = monotonic() - began > self._longest_backoff
+            backoff = FIRST_BACKOFF if lasted else min(2 * backoff, self._longest_backoff)
+            await asyncio.sleep(backoff)
+
+    async def _follow(self) -> None:
+        began = monotonic()
+        path, version = await self._list()
+        self.as_of = began
+        while True:
+            began = monotonic()
+            async for kind, raw in self._api.watch(path, version, self._seconds):
+                version = str(raw["metadata"]["resourceVersion"])
+                if kind == "BOOKMARK":
+                    self._handler.bookmarked(int(version))
+                else:
+                    self._handler.changed(self._handler.keep(raw), int(version), exists=kind != "DELETED")
+            if monotonic() - began < SHORTEST_WATCH_SECONDS:
+                raise ApiError(f"the watch of {path} ended at once")
+            self.as_of = began  # the watch ended as it was asked to, so it was alive when it began
+
+    async def _list(self) -> tuple[str, str]:
+        """List the collection; its path and version."""
+        for path in self._paths:
+            kept: list[T] = []
+            version = "0"
+            try:
+                async for page in self._api.pages(path):
+                    version = str(page["metadata"]["resourceVersion"])
+                    kept += [self._handler.keep(raw) for raw in page["items"] or ()]
+                    await asyncio.sleep(0)
+            except MissingError as error:
+                missing = error
+                continue
+            self._handler.listed(kept, int(version))
+            log.info("%d of %s listed", len(kept), path)
+            return path, version
+        raise missing
+
+
+class Collection(Handler[Object]):
+    """The objects of a collection as they are now, by name or `namespace/name`, in the form that `keep` gives them.
+
+    `tell` is told the name of each that changes.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.objects: dict[str, Object] = {}
+        self.listing = False
+        """Whether what changes now was found in a list, and may have changed long ago."""
+        self._tell = tell
+
+    def keep(self, raw: Object) -> Object:
+        """Without what only the API server needs."""
+        kept, metadata = ("name", "uid", "labels", "generation", "resourceVersion"), raw["metadata"]
+        return {**raw, "metadata": {key: metadata[key] for key in kept if key in metadata}}
+
+    def listed(self, kept: list[Object], version: int) -> None:  # noqa: ARG002 - of no use here
+        """All objects there are."""
+        before, self.objects = self.objects, {_name(raw): raw for raw in kept}
+        self.listing = True
+        for name in before.keys() | self.objects.keys():
+            self._tell(name)
+        self.listing = False
+
+    def changed(self, kept: Object, version: int, *, exists: bool) -> None:  # noqa: ARG002 - of no use here
+        """An object was added, changed or deleted."""
+        name = _name(kept)
+        before = self.objects.get(name)
+        if exists:
+            self.objects[name] = kept
+        else:
+            self.objects.pop(name, None)
+        if not exists or kept != before:
+            self._tell(name)
+
+
+def _name(kept: Object) -> str:
+    metadata = kept["metadata"]
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))

@@ -46,23 +46,19 @@ class Events:
         """Take note of a decision; write an event for the owner of a refused pod if it had none lately."""
         texts = [violation.message for violation in decision.violations if violation.code == QUOTA]
         owner = next(fields.controllers(request.pod), None)
-        if not texts or owner is None or len(self._writing) >= AT_ONCE or not self._is_due(str(owner.get("uid"))):
+        if not texts or owner is None or len(self._writing) >= AT_ONCE:
             return
+        uid, now = str(owner.get("uid")), monotonic()
+        if now - self._told.get(uid, -WINDOW_SECONDS) < WINDOW_SECONDS:
+            return
+        self._told[uid] = now
+        self._told.move_to_end(uid)
+        if len(self._told) > OWNERS:
+            self._told.popitem(last=False)
         event = written(owner, request.namespace, f"[{QUOTA}] {'; '.join(texts)}", datetime.now(UTC))
         writing = asyncio.get_running_loop().create_task(self._write(event))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
-
-    def _is_due(self, owner: str) -> bool:
-        """Whether an owner is due for an event; if so, that is remembered as written."""
-        now = monotonic()
-        if now - self._told.get(owner, -WINDOW_SECONDS) < WINDOW_SECONDS:
-            return False
-        self._told[owner] = now
-        self._told.move_to_end(owner)
-        if len(self._told) > OWNERS:
-            self._told.popitem(last=False)
-        return True
 
     async def _write(self, event: Object) -> None:
         try:

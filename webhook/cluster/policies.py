@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from time import monotonic
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from webhook.cluster.client import GROUP, Api, ApiError, ConflictError, MissingError, Object, timestamp
-from webhook.cluster.follower import Collection, Follower
+from webhook.cluster import client
+from webhook.cluster.client import GROUP, Api, ApiError, Collection, Follower, Object
 from webhook.core.forms.document import API_VERSION
-from webhook.core.policy import membership as statuses
-from webhook.core.policy import unknown_devices
+from webhook.core.policy import membership, unknown_devices
 from webhook.core.policy.membership import Condition
 from webhook.core.rules import load
 from webhook.core.rules.load import FromCluster
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
-
-# The policies of a cluster as they are now: TenantPolicies, Exemptions and the labels of namespaces.
 
 T = TypeVar("T")
 
@@ -39,9 +35,63 @@ STALE_SECONDS: Final = 10.0
 """How old the policies may be by which a pod is admitted: less than `settlement.GRACE`, with the 34 seconds that its
 create may take after that."""
 
-NAMESPACES: Final = "/api/v1/namespaces"
+PAUSE_SECONDS: Final = 1.0
+"""Between two rounds of writes: settlers of two versions may disagree, and overwrite each other no faster."""
 
 log = logging.getLogger(__name__)
+
+
+class _Known(Collection, Generic[T]):
+    """The objects of one kind, also as values: the last good one of each name, or what holds where none was.
+
+    `changed` is told the kind and the name of each that changes.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        read: Callable[[Iterable[Object], Rulebook], FromCluster[T]],
+        changed: Callable[[str, str], None],
+    ) -> None:
+        super().__init__(self._outdate)
+        self.good: dict[str, T] = {}
+        self.instead: dict[str, T] = {}
+        self.problems: dict[str, Sequence[str]] = {}
+        self._kind, self._read, self._changed = kind, read, changed
+        self._stale: set[str] = set()
+        self._versions: dict[str, tuple[str | None, int | None]] = {}
+        self._digest = ""
+
+    def _outdate(self, name: str) -> None:
+        """Take note of a change. What is written into an object's status alone is no other generation of it."""
+        metadata = self.objects.get(name, {}).get("metadata", {})
+        version = (metadata.get("uid"), metadata.get("generation"))
+        before = self._versions.pop(name, (None, None))
+        if version != (None, None):
+            self._versions[name] = version
+        if version == before:
+            self._changed(f"{self._kind}/status", name)
+        else:
+            self._stale.add(name)
+            self._changed(self._kind, name)
+
+    def values(self, rulebook: Rulebook) -> dict[str, T]:
+        """All of them, by name; what has changed is read, or everything where the rulebook has."""
+        stale = self._stale if rulebook.digest == self._digest else self._stale | self.objects.keys()
+        self._stale, self._digest = set(), rulebook.digest
+        reading = self._read([self.objects[name] for name in stale if name in self.objects], rulebook)
+        for name in stale:
+            self.instead.pop(name, None)
+            self.problems.pop(name, None)
+            if name not in self.objects:
+                self.good.pop(name, None)
+        self.good |= reading.read
+        for name, broken in reading.broken.items():
+            self.problems[name] = [str(problem) for problem in broken.problems]
+            log.error("%s", "; ".join(self.problems[name]))
+            if name not in self.good and broken.instead is not None:
+                self.instead[name] = broken.instead
+        return {**self.instead, **self.good}
 
 
 class Policies:
@@ -52,21 +102,15 @@ class Policies:
     """
 
     def __init__(self, api: Api, changed: Callable[[str, str], None]) -> None:
-        self._changed = changed
-        self._digest = ""
         self.taken: set[str] = set()
         """Policies of the cluster that are ignored, as the rule files have one of the name."""
-        self._policies = _Known("TenantPolicy", load.policies_from)
-        self._exemptions = _Known("Exemption", load.exemptions_from)
-        self._collections = {
-            "TenantPolicy": Collection(partial(self._outdate, self._policies)),
-            "Exemption": Collection(partial(self._outdate, self._exemptions)),
-            "Namespace": Collection(lambda name: changed("Namespace", name)),
-        }
-        paths = (f"{GROUP}/tenantpolicies", f"{GROUP}/exemptions", NAMESPACES)
+        self.policies = _Known("TenantPolicy", load.policies_from, changed)
+        self.namespaces = Collection(lambda name: changed("Namespace", name))
+        self._exemptions = _Known("Exemption", load.exemptions_from, changed)
         self._followers = [
-            Follower(api, [path], collection, seconds=WATCH_SECONDS)
-            for path, collection in zip(paths, self._collections.values(), strict=True)
+            Follower(api, [f"{GROUP}/tenantpolicies"], self.policies, WATCH_SECONDS),
+            Follower(api, [f"{GROUP}/exemptions"], self._exemptions, WATCH_SECONDS),
+            Follower(api, ["/api/v1/namespaces"], self.namespaces, WATCH_SECONDS),
         ]
 
     async def run(self) -> None:
@@ -74,14 +118,9 @@ class Policies:
         await asyncio.gather(*(follower.run() for follower in self._followers))
 
     @property
-    def as_of(self) -> float:
-        """The time (monotonic) up to which all of it is known."""
-        return min(follower.as_of for follower in self._followers)
-
-    @property
     def good_until(self) -> float:
         """The last moment (monotonic) at which they can be relied on, if the API server stays silent."""
-        return self.as_of + STALE_SECONDS
+        return min(follower.as_of for follower in self._followers) + STALE_SECONDS
 
     @property
     def unknown(self) -> str:
@@ -89,108 +128,35 @@ class Policies:
         return "" if monotonic() <= self.good_until else UNREADABLE
 
     @property
-    def namespaces(self) -> Collection:
-        """All namespaces."""
-        return self._collections["Namespace"]
-
-    def objects(self, kind: str) -> Mapping[str, Object]:
-        """The objects of a kind as they are in the cluster, by name."""
-        return self._collections[kind].objects
+    def broken(self) -> KeysView[str]:
+        """The tenants of which no readable policy was ever seen."""
+        return self.policies.instead.keys()
 
     def tenancy(self, rulebook: Rulebook) -> Tenancy:
         """All of it as values, beside what the rulebook has from its files."""
         offline = rulebook.tenancy
-        for kept in (self._policies, self._exemptions):
-            if rulebook.digest != self._digest:
-                kept.stale = {*self.objects(kept.kind)}
-            kept.refresh(self.objects(kept.kind), rulebook)
-        self._digest = rulebook.digest
-        policies = self._policies.values
+        policies, exemptions = self.policies.values(rulebook), self._exemptions.values(rulebook)
         named = {policy.name for policy in offline.policies}
         self.taken = named & policies.keys()
         if self.taken:
-            log.error(
-                "in the rule files and in the cluster, where they are ignored: %s", ", ".join(sorted(self.taken))
-            )
+            names = ", ".join(sorted(self.taken))
+            log.error("in the rule files and in the cluster, where they are ignored: %s", names)
+        namespaces = self.namespaces.objects
         return replace(
             offline,
             policies=[*offline.policies, *(policy for name, policy in policies.items() if name not in named)],
-            exemptions=[*offline.exemptions, *self._exemptions.values.values()],
-            labels={
-                name: namespace["metadata"].get("labels") or {} for name, namespace in self.namespaces.objects.items()
-            },
+            exemptions=[*offline.exemptions, *exemptions.values()],
+            labels={name: raw["metadata"].get("labels") or {} for name, raw in namespaces.items()},
             watched=True,
             unknown=self.unknown,
         )
 
-    @property
-    def broken(self) -> KeysView[str]:
-        """The tenants of which no readable policy was ever seen."""
-        return self._policies.instead.keys()
-
-    @property
-    def problems(self) -> Mapping[str, Sequence[str]]:
-        """What is wrong with policies as they stand now, by name."""
-        return self._policies.problems
-
-    def _outdate(self, kept: _Known[Any], name: str) -> None:
-        metadata = self.objects(kept.kind).get(name, {}).get("metadata", {})
-        if kept.is_another(name, (metadata.get("uid"), metadata.get("generation"))):
-            kept.stale.add(name)
-            self._changed(kept.kind, name)
-        else:
-            self._changed(f"{kept.kind}/status", name)
-
-
-class _Known(Generic[T]):
-    """The objects of one kind as values: the last good one of each name, or what holds where none was."""
-
-    def __init__(self, kind: str, read: Callable[[Iterable[Object], Rulebook], FromCluster[T]]) -> None:
-        self.kind = kind
-        self.stale: set[str] = set()
-        self.good: dict[str, T] = {}
-        self.instead: dict[str, T] = {}
-        self.problems: dict[str, Sequence[str]] = {}
-        self._read = read
-        self._versions: dict[str, tuple[str | None, int | None]] = {}
-
-    def is_another(self, name: str, version: tuple[str | None, int | None]) -> bool:
-        """Whether an object has another UID or generation than it had; those of one that is gone are None."""
-        before = self._versions.pop(name, (None, None))
-        if version != (None, None):
-            self._versions[name] = version
-        return before != version
-
-    @property
-    def values(self) -> Mapping[str, T]:
-        """All of them, by name."""
-        return {**self.instead, **self.good}
-
-    def refresh(self, objects: Mapping[str, Object], rulebook: Rulebook) -> None:
-        """Read what has changed."""
-        stale, self.stale = self.stale, set()
-        reading = self._read([objects[name] for name in stale if name in objects], rulebook)
-        for name in stale:
-            self.instead.pop(name, None)
-            self.problems.pop(name, None)
-            if name not in objects:
-                self.good.pop(name, None)
-        self.good |= reading.read
-        for name, broken in reading.broken.items():
-            self.problems[name] = [str(problem) for problem in broken.problems]
-            log.error("%s", "; ".join(self.problems[name]))
-            if name not in self.good and broken.instead is not None:
-                self.instead[name] = broken.instead
-
-
-# Writes into the status of every TenantPolicy whether it is in force, where its author looks first.
-
-PAUSE_SECONDS: Final = 1.0
-"""Between two rounds of writes: settlers of two versions may disagree, and overwrite each other no faster."""
-
 
 class PolicyStatus:
-    """Keeps the conditions of all policies right, as one settler sees them."""
+    """Writes into the status of every TenantPolicy whether it is in force, as one settler sees it.
+
+    That is where its author looks first.
+    """
 
     def __init__(self, cluster: Api) -> None:
         self._api = cluster
@@ -199,40 +165,32 @@ class PolicyStatus:
 
     def changed(self, policies: Policies, rulebook: Rulebook, tenancy: Tenancy) -> None:
         """Take over what the policies came to; `run` writes it."""
-        ties = statuses.ties(tenancy, rulebook.cluster.system_namespaces)
-        problems, strict = policies.problems, unknown_devices.refused_by_default(tenancy, rulebook.cluster)
-        self._conditions = [
-            (
-                policy,
-                statuses.conditions_of(
-                    problems.get(name, ()), ties.get(name), taken=name in policies.taken, strict=name in strict
-                ),
-            )
-            for name, policy in policies.objects("TenantPolicy").items()
-        ]
+        ties = membership.ties(tenancy, rulebook.cluster.system_namespaces)
+        strict = unknown_devices.refused_by_default(tenancy, rulebook.cluster)
+        self._conditions = []
+        for name, policy in policies.policies.objects.items():
+            problems, taken = policies.policies.problems.get(name, ()), name in policies.taken
+            conditions = membership.conditions_of(problems, ties.get(name), taken=taken, strict=name in strict)
+            self._conditions.append((policy, conditions))
         self._changed.set()
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write until cancelled, the conditions of each policy that has others."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             for policy, conditions in self._conditions:
+                before, now = policy.get("status") or {}, client.timestamp(datetime.now(UTC))
+                status = membership.status(conditions, policy["metadata"]["generation"], before, now)
+                if status is None:
+                    continue
+                metadata = {key: policy["metadata"][key] for key in ("name", "resourceVersion")}
+                written = {"apiVersion": API_VERSION, "kind": "TenantPolicy", "metadata": metadata, "status": status}
                 try:
-                    await self._write(policy, conditions)
-                except (MissingError, ConflictError):
+                    await self._api.replace(f"{GROUP}/tenantpolicies/{metadata['name']}/status", written)
+                except (client.MissingError, client.ConflictError):
                     continue  # it has changed, and the follower will tell
                 except ApiError as error:
                     log.warning("conditions are written later: %s", error)
                     self._changed.set()
             await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _write(self, policy: Object, conditions: list[Condition]) -> None:
-        """Write the conditions of one policy, if it has others."""
-        now = timestamp(datetime.now(UTC))
-        status = statuses.status(conditions, policy["metadata"]["generation"], policy.get("status") or {}, now)
-        if status is None:
-            return
-        metadata = {key: policy["metadata"][key] for key in ("name", "resourceVersion")}
-        written = {"apiVersion": API_VERSION, "kind": "TenantPolicy", "metadata": metadata, "status": status}
-        await self._api.replace(f"{GROUP}/tenantpolicies/{metadata['name']}/status", written)

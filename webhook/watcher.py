@@ -1,5 +1,8 @@
 """`gpu-webhook watch`: keeps a small file of what the rules read of a cluster, for the admission server beside it.
 
+Here is what is kept of nodes and claims, and when the file is replaced. `webhook.files.surroundings` reads the file,
+and `webhook.core.inventory` says what nodes mean.
+
 A process of its own: what talks to the API server neither slows admission down nor takes it along when it fails.
 Whatever the API server does, the last file stays, and the watcher retries. It also outlives rules that do not load.
 """
@@ -20,11 +23,9 @@ import orjson
 
 from webhook import telemetry
 from webhook.cluster import client
-from webhook.cluster.client import Api, ApiError, MissingError, Object
-from webhook.cluster.follower import Collection, Follower
+from webhook.cluster.client import Api, ApiError, Collection, Follower, Object
 from webhook.core import inventory
 from webhook.core.backends import cards
-from webhook.core.rules.claim_source import ObjectKind
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files.rule_files import RULES_SECONDS, ReloadedRules
 
@@ -53,34 +54,28 @@ class Kind(NamedTuple):
 
 def _node(raw: Object) -> Object:
     """Labels, what it advertises, and whether it takes pods: annotations, images and addresses are most of a node."""
-    status = raw.get("status") or {}
-    ready = [condition for condition in status.get("conditions") or () if condition.get("type") == "Ready"]
-    labels = raw["metadata"].get("labels") or {}
+    status, metadata = raw.get("status") or {}, raw["metadata"]
+    conditions = [
+        {"type": "Ready", "status": condition["status"]}
+        for condition in status.get("conditions") or ()
+        if condition.get("type") == "Ready"
+    ]
+    labels = {intern(key): intern(value) for key, value in (metadata.get("labels") or {}).items()}
+    allocatable = status.get("allocatable") or status.get("capacity") or {}
     return {
-        "metadata": {
-            "name": raw["metadata"]["name"],
-            "labels": {intern(key): intern(value) for key, value in labels.items()},
-        },
+        "metadata": {"name": metadata["name"], "labels": labels},
         "spec": {"unschedulable": bool((raw.get("spec") or {}).get("unschedulable"))},
-        "status": {
-            "allocatable": status.get("allocatable") or status.get("capacity") or {},
-            "conditions": [{"type": "Ready", "status": condition["status"]} for condition in ready],
-        },
+        "status": {"allocatable": allocatable, "conditions": conditions},
     }
-
-
-NODES: Final = Kind("nodes", ("/api/v1/nodes",), _node, needed=True)
-
-
-def claims(kind: ObjectKind) -> Kind:
-    """Claims that containers may name, or their classes: a kind that some rule tells of."""
-    return Kind(kind.name, tuple(f"/apis/{kind.group}/{version}/{kind.plural}" for version in kind.versions), _claim)
 
 
 def _claim(raw: Object) -> Object:
     never_read = {"apiVersion", "kind", "metadata", "status"}
     metadata = {key: raw["metadata"][key] for key in ("namespace", "name") if key in raw["metadata"]}
     return {"metadata": metadata, **{key: value for key, value in raw.items() if key not in never_read}}
+
+
+NODES: Final = Kind("nodes", ("/api/v1/nodes",), _node, needed=True)
 
 
 def written(kind: Kind, kept: Iterable[Object], rulebook: Rulebook) -> list[Object]:
@@ -92,13 +87,16 @@ def written(kind: Kind, kept: Iterable[Object], rulebook: Rulebook) -> list[Obje
 
 
 class Watched(Collection):
-    """The objects of one kind as they are now; `changed` is told of every change."""
+    """The objects of one kind as they are now; `changed` is told of every change.
 
-    def __init__(self, kind: Kind, changed: Callable[[], None]) -> None:
-        super().__init__(lambda _: changed())
-        self.kind = kind
-        self._notify = changed
-        self._tried = self._exists = False
+    present  whether the cluster is known to have the kind
+    settled  whether what is known is all that can be known now
+    """
+
+    def __init__(self, kind: Kind, tell: Callable[[], None]) -> None:
+        super().__init__(lambda _: tell())
+        self.kind, self.present, self.settled = kind, False, False
+        self._tried = False
 
     def keep(self, raw: Object) -> Object:
         """What the kind says."""
@@ -107,29 +105,19 @@ class Watched(Collection):
     def listed(self, kept: list[Object], version: int) -> None:
         """All objects there are."""
         super().listed(kept, version)
-        self._tried = self._exists = True
-        self._notify()
+        self.present = self.settled = self._tried = True
+        self._tell(self.kind.name)
 
     def failed(self, error: ApiError) -> None:
         """What is known stays, unless the cluster no longer has the kind."""
-        if not isinstance(error, MissingError):
+        if not isinstance(error, client.MissingError):
             super().failed(error)
-        elif self._exists or not self._tried:
-            self._exists = False
+        elif self.present or not self._tried:
+            self.present = False
             log.info("the cluster has no %s: %s", self.kind.name, error)
-        if not self._exists:
-            self._tried = True
-            self._notify()
-
-    @property
-    def settled(self) -> bool:
-        """Whether what is known is all that can be known now."""
-        return self._exists or (self._tried and not self.kind.needed)
-
-    @property
-    def present(self) -> list[Object] | None:
-        """What is there now, in a steady order; None before the first list, and where there is no such kind."""
-        return [self.objects[name] for name in sorted(self.objects)] if self._exists else None
+        if not self.present:
+            self.settled, self._tried = not self.kind.needed, True
+            self._tell(self.kind.name)
 
 
 class Watcher:
@@ -156,8 +144,10 @@ class Watcher:
 
     def _follow(self, rulebook: Rulebook | None, tasks: asyncio.TaskGroup) -> None:
         """Begin to follow what the rules ask for, and leave what they no longer do."""
-        kinds = [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]
-        wanted = {kind.name: kind for kind in (NODES, *map(claims, kinds))}
+        wanted = {NODES.name: NODES}
+        for claim in [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]:
+            paths = tuple(f"/apis/{claim.group}/{version}/{claim.plural}" for version in claim.versions)
+            wanted[claim.name] = Kind(claim.name, paths, _claim)
         for name in [*self._watched]:
             watched, task = self._watched[name]
             if wanted.get(name) != watched.kind:
@@ -166,16 +156,19 @@ class Watcher:
         for name, kind in wanted.items():
             if name not in self._watched:
                 watched = Watched(kind, self._changed.set)
-                follower = Follower(self._api, kind.paths, watched, longest_backoff=LONGEST_BACKOFF)
+                follower = Follower(self._api, kind.paths, watched, longest=LONGEST_BACKOFF)
                 self._watched[name] = watched, tasks.create_task(follower.run())
 
     def _write(self, rulebook: Rulebook | None) -> bool:
         """Write the file if it should be another one, and all is known that belongs into it; False: retry later."""
-        watched = [raw for raw, _ in self._watched.values()]
-        if rulebook is None or not all(raw.settled for raw in watched):
+        watched = [kind for kind, _ in self._watched.values()]
+        if rulebook is None or not all(kind.settled for kind in watched):
             return True
-        present = [(raw.kind, raw.present) for raw in watched]
-        objects = {kind.name: written(kind, there, rulebook) for kind, there in present if there is not None}
+        objects = {}
+        for followed in watched:
+            if followed.present:  # in a steady order
+                kept = [followed.objects[name] for name in sorted(followed.objects)]
+                objects[followed.kind.name] = written(followed.kind, kept, rulebook)
         content = orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
         if content == self._written:
             return True
