@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from webhook.cli import options
-from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.core import examples
 from webhook.core.backends import read_back
 from webhook.core.backends.translate import CannotExpressError
@@ -42,7 +41,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what is wrong with rule files, or what they hold; NOT_FINE where they cannot be used."""
     if not arguments.directory.is_dir():
-        raise UsageError(f"{arguments.directory} is not a directory")
+        raise options.UsageError(f"{arguments.directory} is not a directory")
     from webhook.cli import policy_advice
     from webhook.cli.table import number
     from webhook.core.policy import membership, unknown_devices
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             options.print_json(broken(error.problems))
         else:
             print(error)
-        return NOT_FINE
+        return options.NOT_FINE
     lost = None
     if arguments.losses:
         backends = rulebook.backends.items()
@@ -67,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         more = {} if lost is None else {"losses": lost}
         options.print_json({"fine": True, "problems": [], "warnings": warnings, **more, **counts(rulebook)})
-        return FINE
+        return options.FINE
     fine = f"fine, but {number(len(warnings), 'warning')}" if warnings else "all fine"
     print("\n".join([f"{arguments.directory}: {describe(counts(rulebook))}: {fine}", *warnings]))
     if strict := unknown_devices.refused_by_default(rulebook.tenancy, rulebook.cluster):
@@ -75,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     if lost:
         print("cannot be recovered from a pod's resources (a pod that states them itself counts as a whole device):")
         print(*(f"  {loss}" for loss in lost), sep="\n")
-    return FINE
+    return options.FINE
 
 
 # What a directory of rules holds, or what is wrong with it: in numbers, and in plain values for scripts.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from itertools import groupby
@@ -49,12 +49,15 @@ class Check(NamedTuple):
 
 Judge = Callable[[Installation], Verdict | Check | None]
 Examine = Callable[[Installation], Check | None]
-CHECKS: Final[list[tuple[str, reading.Read | None, Examine]]] = []
-"""Each with its name, what is read for it beside what those before it have read, and the function that examines."""
+Read = Callable[[Installation, Api], Awaitable[None]]
+CHECKS: Final[list[tuple[str, Read | None, Examine]]] = []
 
 
-def check(name: str, read: reading.Read | None = None, fix: str = "") -> Callable[[Judge], Examine]:
-    """Declare a function as a check. It returns None where another check has said all there is to say."""
+def check(name: str, read: Read | None = None, fix: str = "") -> Callable[[Judge], Examine]:
+    """Declare a function as a check. It returns None where another check has said all there is to say.
+
+    `read` fills in what it needs beside what the checks above it have read.
+    """
 
     def declare(judge: Judge) -> Examine:
         def examine(installation: Installation) -> Check | None:
@@ -62,7 +65,7 @@ def check(name: str, read: reading.Read | None = None, fix: str = "") -> Callabl
             if verdict is None or isinstance(verdict, Check):
                 return verdict
             result, text, *own = verdict
-            return Check(name, result, text, "" if result == "ok" else (own or [fix])[0])
+            return Check(name, result, text, "" if result == "ok" else "".join(own) or fix)
 
         CHECKS.append((name, read, examine))
         return examine
@@ -259,17 +262,17 @@ def admission(installation: Installation) -> Verdict | Check:
     troubles = [*filter(None, (_trouble(pod, server, observing=observing) for server in reached for pod in pods))]
     if failures := [trouble for trouble in troubles if trouble[0] == "fail"]:
         texts = [text for _, text, *_ in failures]
-        fixes = [fix for _, _, *own in failures for fix in own]
+        fix = next((own for _, _, *fixes in failures for own in fixes), "")
         of_tls = [_OF_TLS.search(text) is not None for text in texts]
         served = [examine(installation) for examine in (certificate, expiry)]
         if all(of_tls) and any(check and check.result == "fail" for check in served):
-            text = "API servers cannot verify what is served: `certificate` or `expiry` says why"
-            return "warn", text, "first fix that"
+            why = "API servers cannot verify what is served: `certificate` or `expiry` says why"
+            return "warn", why, "first fix that"
         if any(of_tls):
-            fixes = ["the API server cannot verify what is served: see the log of gpu-webhook-certs, and caBundle"]
+            fix = "the API server cannot verify what is served: see the log of gpu-webhook-certs, and caBundle"
         elif any(_UNCALLED.search(text) for text in texts):
-            fixes = [UNANSWERED]
-        return ("fail", several(texts), fixes[0]) if fixes else ("fail", several(texts))
+            fix = UNANSWERED
+        return "fail", several(texts), fix
     if troubles:
         return "warn", several([text for _, text, *_ in troubles]), troubles[0][-1]
     servers = number(len(reached), "API server")
@@ -368,8 +371,8 @@ def rules(installation: Installation) -> Verdict:
     if not others:
         applies = f"{number(len(applied), 'replica')} {'applies' if len(applied) == 1 else 'apply'}"
         return "ok", f"{applies} the rules of {source}, {digest[:12]}"
-    text = f"{source} has the rules {digest[:12]}, and {several(others)}"
-    return "fail", text if len({*applied.values()}) == 1 else f"replicas disagree: {text}"
+    disagree = "" if len({*applied.values()}) == 1 else "replicas disagree: "
+    return "fail", f"{disagree}{source} has the rules {digest[:12]}, and {several(others)}"
 
 
 # Other webhooks, and the version of Kubernetes.

@@ -12,13 +12,14 @@ import re
 import socket
 import ssl
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
 from time import time
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -50,8 +51,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
+class Replica(NamedTuple):
     """One replica of the admission server, seen by connecting to it."""
 
     address: str
@@ -75,8 +75,7 @@ class Tried(NamedTuple):
     code: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class Response(NamedTuple):
     """What an API server answers to a pod that is tried: the pod if it would be created, else a Status."""
 
     status: int
@@ -94,13 +93,12 @@ class Response:
         return str(self.body.get("message", "")).partition("\n")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiServer:
+class ApiServer(NamedTuple):
     """One API server, and its responses by the purpose of the pod."""
 
     address: str
     unreachable: str = ""  # why it cannot be asked from here
-    responses: Mapping[Purpose, Response] = field(default_factory=dict)
+    responses: Mapping[Purpose, Response] = MappingProxyType({})
     was_called: bool | None = None  # whether a replica was asked about the bystander; None where nobody can tell
 
 
@@ -164,10 +162,6 @@ class Installation:
                 pem = "unreadable"
             names.setdefault(pem, []).append(name)
         return names
-
-
-Read = Callable[[Installation, Api], Awaitable[None]]
-"""Fills in a part of what is known; raises ApiError."""
 
 
 def hooks(configuration: Object | None) -> Mapping[str, Mapping[str, Any]]:

@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from webhook.cli import options
-from webhook.cli.options import FINE, UsageError
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -41,35 +40,35 @@ def run(given: argparse.Namespace) -> int:
     if given.what == "policies":
         tenancy, problems = snapshot.read_files(snapshot.TENANTS, given.around).tenancy(rulebook)
         for problem in problems:
-            raise UsageError(f"{problem.tenant}: {problem.message}")
+            raise options.UsageError(f"{problem.tenant}: {problem.message}")
         if tenancy.observing:
             reason = "the webhook refuses nothing, so nor may this"
-            raise UsageError(f"spec.observe of the Cluster document is true: {reason}")
+            raise options.UsageError(f"spec.observe of the Cluster document is true: {reason}")
         rulebook = replace(rulebook, tenancy=tenancy)
         count = f"{len(tenancy.policies)} TenantPolicies and {len(tenancy.exemptions)} Exemptions"
         print(f"# Printed by `gpu-webhook render policies`, of {count}. Changed ones have to be rendered again.")
         made = [*policies.render_validating(rulebook, given.namespace), *policies.render_resource_quotas(rulebook)]
         print(yaml_text([*made, *(policies.render_mutating(rulebook) if given.mutating else ())]), end="")
-        return FINE
+        return options.FINE
     try:
         objects = configurations.both(rulebook, given.namespace)
     except configurations.NotExemptError as error:
-        raise UsageError(str(error)) from error
+        raise options.UsageError(str(error)) from error
     if given.ca_bundle is not None:
         try:
             bundle = given.ca_bundle.read_bytes()
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=bundle.decode("ascii"))
         except OSError as error:  # ssl.SSLError is one
-            raise UsageError(f"--ca-bundle={given.ca_bundle}: {error.strerror or error}") from error
+            raise options.UsageError(f"--ca-bundle={given.ca_bundle}: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
-            raise UsageError(f"--ca-bundle={given.ca_bundle} is not PEM") from error
+            raise options.UsageError(f"--ca-bundle={given.ca_bundle} is not PEM") from error
         objects = [configurations.trusting(configuration, bundle) for configuration in objects]
     print("# Printed by `gpu-webhook render webhooks`.")
     if not given.active:
         print(f"# The certificate program copies the rules in {configurations.WANTED} when replicas answer.")
         objects = [configurations.inactive(configuration) for configuration in objects]
     print(yaml_text(objects), end="")
-    return FINE
+    return options.FINE
 
 
 # Objects for the API server as YAML that people read: long text as a block, short lists on one line.

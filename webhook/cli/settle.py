@@ -6,7 +6,6 @@ import argparse
 
 from webhook import settler
 from webhook.cli import options
-from webhook.cli.options import UsageError
 from webhook.cluster import client
 
 
@@ -30,4 +29,4 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return settler.settle(arguments.rules, options.address(arguments.bind), arguments.grace)
     except client.ApiError as error:
-        raise UsageError(str(error)) from None
+        raise options.UsageError(str(error)) from None

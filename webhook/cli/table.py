@@ -32,11 +32,10 @@ def memory(measure: Measure) -> str:
     """Memory in one unit, so that columns compare; a star where some is missing from the sum."""
     if measure.unsized and not measure.memory:
         return "?"
-    text = f"{measure.memory / GIB:.1f}".removesuffix(".0")
-    return f"{text}Gi{'*' if measure.unsized else ''}"
+    return f"{gib(measure.memory)}{'*' if measure.unsized else ''}"
 
 
-def gib(amount: Fraction) -> str:
+def gib(amount: Fraction | int) -> str:
     """Memory in one unit, so that columns compare."""
     return f"{float(amount / GIB):.1f}".removesuffix(".0") + "Gi"
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from webhook.cli import options, snapshot
-from webhook.cli.options import FINE
 from webhook.cli.snapshot import Problem, Snapshot
 from webhook.cli.table import gib, short, table
 from webhook.core.kube.quantity import Fraction, duration
@@ -37,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     objects = snapshot.read_files(snapshot.TENANTS, files) if files else snapshot.read_tenants()
     view = overview(objects, rulebook, time.time(), live=not arguments.file)
     options.print_json(contract(view)) if arguments.output == "json" else print("\n".join(lines(view)))
-    return FINE
+    return options.FINE
 
 
 _THEN: Final[Mapping[Action, str]] = {

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from webhook import watcher
 from webhook.cli import options
-from webhook.cli.options import UsageError
 from webhook.cluster import client
 
 
@@ -22,8 +21,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Watch until told to stop."""
     if not arguments.write.parent.is_dir():
-        raise UsageError(f"{arguments.write.parent} is not a directory")
+        raise options.UsageError(f"{arguments.write.parent} is not a directory")
     try:
         return watcher.watch(arguments.rules, arguments.write)
     except client.ApiError as error:
-        raise UsageError(str(error)) from None
+        raise options.UsageError(str(error)) from None
