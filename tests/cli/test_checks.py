@@ -276,9 +276,7 @@ def test_what_a_response_means(answers: dict[str, Any], *, called: bool | None, 
         "denied": lambda texts: refusal(DENIED.format(*texts)),
         "refused": refusal,
     }
-    changed: dict[str, Any] = {
-        purpose: made[kind](told) for purpose, answer in answers.items() for kind, told in answer.items()
-    }
+    changed: dict[str, Any] = {purpose: made[kind](told) for purpose, (kind, told) in answers.items()}
     check = admission(called=called, **changed)
 
     assert check.result == result
@@ -346,9 +344,7 @@ def policy(
 def test_policies_are_judged_by_their_conditions_and_by_themselves(
     policies: list[Object], result: str, found: str
 ) -> None:
-    made: list[Mapping[str, Any]] = [
-        policy(*fields.pop("conditions", {}).items(), **fields) for fields in map(dict, policies)
-    ]
+    made: list[Mapping[str, Any]] = [policy(**fields) for fields in policies]
     tenants = Snapshot(TENANTS, {"TenantPolicy": made, "Namespace": [{"metadata": {"name": "vision"}}]})
 
     assert verdict(doctor.policies, tenants=(tenants, tenants)) == (result, found)
