@@ -35,10 +35,10 @@ class Contestant:
         children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
         return [first, *map(int, children)]
 
-    def memory(self) -> float:
-        """MiB, what processes share divided among them."""
+    def memory(self) -> list[float]:
+        """MiB of each process, what processes share divided among them."""
         rollups = (Path(f"/proc/{each}/smaps_rollup").read_text() for each in self.processes())
-        return sum(float(rollup.split("\nPss:", 1)[1].split()[0]) for rollup in rollups) / 1024
+        return [float(rollup.split("\nPss:", 1)[1].split()[0]) / 1024 for rollup in rollups]
 
     def cpu_seconds(self) -> float:
         """User and system time since the start."""

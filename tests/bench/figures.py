@@ -12,10 +12,11 @@ NOOP = "Go, only says yes"
 
 HIT, MISS = f"/mutate, {reviews.HIT}", f"/mutate, {reviews.MISS}"
 LEAST_HITS = 0.8
-LEAST_MISSES = 0.35
+LEAST_MISSES = 0.4
 MOST_P99 = 1.5
 MOST_FOR_A_QUOTA = 1.3
-MOST_MEMORY = 55.0
+MOST_MEMORY = 45.0
+"""MiB of one process, what it shares with others divided among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def medians(runs: Sequence[Figures]) -> Figures:
     )
 
 
-def table(rows: Sequence[Row], memory: Mapping[str, float]) -> Iterator[str]:
+def table(rows: Sequence[Row], memory: Mapping[str, Sequence[float]]) -> Iterator[str]:
     """Markdown: every row, and how ours compares with the no-op server on the same review."""
     yield "| review | server | reviews/s | p50 ms | p99 ms | CPU µs | of the no-op's reviews/s | PSS MiB |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -58,11 +59,11 @@ def table(rows: Sequence[Row], memory: Mapping[str, float]) -> Iterator[str]:
         yield (
             f"| {row.review} ({row.size / 1000:.1f} KB) | {row.server} | {figures.per_second:,.0f} "
             f"| {figures.p50_ms:.2f} | {figures.p99_ms:.2f} | {figures.cpu_us:.0f} | {ratio:.2f} "
-            f"| {memory[row.server]:.0f} |"
+            f"| {sum(memory[row.server]):.0f} |"
         )
 
 
-def verdicts(rows: Sequence[Row], memory: Mapping[str, float]) -> Iterator[str]:
+def verdicts(rows: Sequence[Row], memory: Mapping[str, Sequence[float]]) -> Iterator[str]:
     """Whether the targets are met."""
     for name, review, least in (("hits", HIT, LEAST_HITS), ("misses", MISS, LEAST_MISSES)):
         share = _of(rows, review, OURS).per_second / _noop(rows, review).per_second
@@ -74,7 +75,8 @@ def verdicts(rows: Sequence[Row], memory: Mapping[str, float]) -> Iterator[str]:
         ratio = counted.cpu_us / plain.cpu_us
         met = ratio <= MOST_FOR_A_QUOTA
         yield _verdict(f"quota, CPU of {name}", f"{ratio:.2f} x one without", met, f"at most {MOST_FOR_A_QUOTA:g} x")
-    yield _verdict("PSS", f"{memory[OURS]:.0f} MiB", memory[OURS] <= MOST_MEMORY, f"at most {MOST_MEMORY:g} MiB")
+    largest = max(memory[OURS])
+    yield _verdict("PSS per process", f"{largest:.0f} MiB", largest <= MOST_MEMORY, f"at most {MOST_MEMORY:g} MiB")
 
 
 def _verdict(what: str, value: str, met: bool, target: str) -> str:  # noqa: FBT001 - a sentence, read in order
