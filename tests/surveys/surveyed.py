@@ -21,4 +21,5 @@ def survey_of(folder: Path) -> str:
     file = folder / "seen.yaml"
     objects = snapshot.Snapshot(snapshot.surveyed(systems()))
     objects.parse(file.read_bytes(), file.name)
-    return survey(objects.objects, systems()).document
+    document, _ = survey(objects, systems())
+    return document

@@ -17,7 +17,6 @@ import yaml
 
 from webhook.cli import convert, explanation, options, policy_advice, snapshot
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
-from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.cli.snapshot import Problem
 from webhook.cli.table import number
 from webhook.core.backends import charge
@@ -70,7 +69,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what becomes of the pods; NOT_FINE where one of them is denied."""
     if arguments.source and not arguments.to:
-        raise UsageError("--from says whose pods --to rewrites; give both")
+        raise options.UsageError("--from says whose pods --to rewrites; give both")
     rulebook = rule_files.load_cached(arguments.rules)
     content, origin = options.read_content(arguments.file, MAX_BYTES + 1)
     documents = parse_manifests(content, origin)
@@ -94,14 +93,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{problem.tenant}: {problem.message}" if problem.tenant else problem.message, file=sys.stderr)
 
     if not explanations and not answer.tried:
-        raise UsageError(f"{origin} holds no pod and nothing that makes pods")
+        raise options.UsageError(f"{origin} holds no pod and nothing that makes pods")
     if not explanations:  # what the author of policies is told when they are applied
         if as_json:
             problems = [{"tenant": problem.tenant or None, "message": problem.message} for problem in answer.problems]
             options.print_json({"warnings": answer.advice, "problems": problems})
         elif answer.advice or answer.usable:
             print(*(answer.advice or [f"{', '.join(answer.usable)}: fine"]), sep="\n")
-        return FINE if answer.usable == answer.tried else NOT_FINE
+        return options.FINE if answer.usable == answer.tried else options.NOT_FINE
 
     for line in answer.advice:
         print(line, file=sys.stderr)
@@ -110,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         colours = COLOURS if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
         print("\n\n".join("\n".join(paint(view(pod), colours)) for pod in explanations))
-    return FINE if all(pod.decision.allowed for pod in explanations) else NOT_FINE
+    return options.FINE if all(pod.decision.allowed for pod in explanations) else options.NOT_FINE
 
 
 def _time(text: str) -> float:

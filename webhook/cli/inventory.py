@@ -30,7 +30,6 @@ from operator import add
 from typing import Any, Final, NamedTuple
 
 from webhook.cli import explanation, options, snapshot
-from webhook.cli.options import FINE, NOT_FINE, UsageError
 from webhook.cli.table import memory, short, table
 from webhook.core import inventory as offered
 from webhook.core import pod_templates
@@ -66,10 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         objects = objects if arguments.file else snapshot.read_cluster(snapshot.INVENTORY)
     except documents.UnreadableError as error:
-        raise UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
+        raise options.UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
     view = overview(objects, rulebook)
     options.print_json(view.contract()) if arguments.output == "json" else print("\n".join(lines(view)))
-    return NOT_FINE if view.unknown else FINE
+    return options.NOT_FINE if view.unknown else options.FINE
 
 
 # What the pods of a cluster ask for, in one neutral unit, whatever system serves them.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fnmatch import filter as matching
 from itertools import islice, pairwise
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -286,34 +286,29 @@ SUGGESTED: Final = 3
 
 PATTERN: Final = frozenset("*?")
 
-
-class Place(NamedTuple):
-    """The namespaces that are known, with their labels; without any those that patterns name, which are `made_up`."""
-
-    labels: Mapping[str, Mapping[str, str]]
-    made_up: bool
+Namespaced = Mapping[str, Mapping[str, str]]
+"""Namespaces with their labels."""
 
 
-def place(rulebook: Rulebook, globs: Iterable[str]) -> Place:
-    """The namespaces of the cluster; `globs` are looked at beside those of all policies where none is known."""
+def place(rulebook: Rulebook, globs: Iterable[str]) -> Namespaced:
+    """The namespaces of the cluster; where none is known, made up of these patterns and those of all policies."""
     tenancy = rulebook.tenancy
     if tenancy.labels:
-        return Place({name: tenancy.labels[name] for name in sorted(tenancy.labels)}, made_up=False)
+        return {name: tenancy.labels[name] for name in sorted(tenancy.labels)}
     every_glob = [*globs, *(glob for policy in tenancy.policies for glob in policy.namespaces.names)]
-    names = {glob.replace("*", "a").replace("?", "a") for glob in every_glob}
-    return Place({name: {} for name in sorted(names)}, made_up=True)
+    return {name: {} for name in sorted({glob.replace("*", "a").replace("?", "a") for glob in every_glob})}
 
 
 def advice_on_selection(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[str]:
     """What is wrong with the namespaces of a policy of the rulebook."""
-    around = place(rulebook, policy.namespaces.names)
-    yield from of_names("spec.namespaces.names", policy.namespaces.names, around)
+    around, made_up = place(rulebook, policy.namespaces.names), not rulebook.tenancy.labels
+    yield from of_names("spec.namespaces.names", policy.namespaces.names, rulebook)
     own = selected(policy.namespaces, around)
     if own is None:
         yield f"spec.namespaces: {TOO_MANY}"
         return
-    if not own and not around.made_up:
-        yield f"spec.namespaces: it selects no namespace; the cluster has {len(around.labels)}"
+    if not own and not made_up:
+        yield f"spec.namespaces: it selects no namespace; the cluster has {len(around)}"
     if own and all(map(rulebook.cluster.exempts, own)):
         exempt = f"systemNamespaces of the Cluster document exempts {several(own, ', ')}, and it selects no other"
         yield f"spec.namespaces: {exempt}"
@@ -324,7 +319,7 @@ def advice_on_selection(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[st
     tied = [name for name in rivals if policy.name in rivals[name]]
     if tied:
         others = several(sorted({other for name in tied for other in rivals[name]} - {policy.name}), ", ")
-        where = f"such as {tied[0]}" if around.made_up else several(tied, ", ")
+        where = f"such as {tied[0]}" if made_up else several(tied, ", ")
         same = f"it is {policy.priority}, as that of {others}, and no pod gets a GPU where both select a namespace"
         yield f"spec.priority: {same}, until one of them is raised: {where}"
     holders = [membership.policy for membership in memberships.values()]
@@ -334,16 +329,16 @@ def advice_on_selection(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[st
         yield f"spec.priority: policies of a higher priority have all of its namespaces: {names}"
 
 
-def of_names(path: str, globs: Sequence[str], around: Place) -> Iterator[str]:
+def of_names(path: str, globs: Sequence[str], rulebook: Rulebook) -> Iterator[str]:
     """Names that no namespace has, the first SUGGESTED."""
-    missing = (glob for glob in globs if PATTERN.isdisjoint(glob) and glob not in around.labels)
-    for glob in islice(missing, SUGGESTED) if not around.made_up else ():
-        yield f"{path}: there is no namespace {glob}{nearest(glob, around.labels)}"
+    labels = rulebook.tenancy.labels
+    missing = (glob for glob in globs if PATTERN.isdisjoint(glob) and glob not in labels)
+    for glob in islice(missing, SUGGESTED) if labels else ():
+        yield f"{path}: there is no namespace {glob}{nearest(glob, sorted(labels))}"
 
 
-def selected(namespaces: Namespaces, around: Place) -> list[str] | None:
+def selected(namespaces: Namespaces, labels: Namespaced) -> list[str] | None:
     """The namespaces that a selection selects; None if it has too many patterns to tell."""
-    labels = around.labels
     if _patterns(namespaces) * len(labels) > SELECTIONS:
         return None
     names = {name for name in namespaces.names if name in labels}
@@ -372,17 +367,17 @@ def losses(name: str, before: Tenancy, rulebook: Rulebook) -> Iterator[str]:
     `before` are the policies that are in force; in those of the rulebook the one of this `name` is another or gone.
     """
     after, around = rulebook.tenancy, place(rulebook, ())
-    if not after.closed or after.observing or around.made_up:
+    if not after.closed or after.observing or not after.labels:
         return
     names: set[str] = set()  # those that it selected, or that any policy does: all of them if that cannot be told
     for policy in before.policies if before.closed else after.policies:
         if policy.name == name or not before.closed:
             own = selected(policy.namespaces, around)
-            names.update(around.labels if own is None else own)
+            names.update(around if own is None else own)
     if before.closed:
         lost = [namespace for namespace in judged(names, rulebook) if member(namespace, after) == Membership(None)]
     else:
-        lost = [name for name in around.labels if name not in names and not rulebook.cluster.exempts(name)]
+        lost = [name for name in around if name not in names and not rulebook.cluster.exempts(name)]
     if lost and before.closed:
         yield f"spec.namespaces: no TenantPolicy selects {several(lost, ', ')} any more, so no pod there gets a GPU"
     elif lost:
@@ -404,8 +399,8 @@ def advice_on_exemption(exemption: Exemption, rulebook: Rulebook, at: float) -> 
     if exemption.expires <= at:
         ended = f"it ended {duration(at - exemption.expires)} ago and lifts nothing; write a later time, or delete it"
         yield f"spec.expires: {ended}"
-    around = place(rulebook, exemption.namespaces)
-    yield from of_names("spec.namespaces", exemption.namespaces, around)
+    around, made_up = place(rulebook, exemption.namespaces), not rulebook.tenancy.labels
+    yield from of_names("spec.namespaces", exemption.namespaces, rulebook)
 
     # Names of groups, and of service accounts that cannot be.
     for user in exemption.users[:SUGGESTED]:
@@ -416,10 +411,10 @@ def advice_on_exemption(exemption: Exemption, rulebook: Rulebook, at: float) -> 
             continue
         elif not name:
             mistake = f"{shown(user)} has no name after its namespace; write {ACCOUNT}{shown(namespace)}:*"
-        elif around.made_up or namespace in around.labels:
+        elif made_up or namespace in around:
             continue
         else:
-            mistake = f"there is no namespace {shown(namespace)}{nearest(namespace, around.labels)}"
+            mistake = f"there is no namespace {shown(namespace)}{nearest(namespace, around)}"
         yield f"spec.users: {mistake}"
 
     # Rules that no policy of its namespaces has; of a broken one nothing is known.
@@ -434,7 +429,7 @@ def advice_on_exemption(exemption: Exemption, rulebook: Rulebook, at: float) -> 
     if own is None:
         yield f"spec.namespaces: {TOO_MANY}"
     elif not own:
-        yield f"spec.namespaces: it is for no namespace; the cluster has {len(around.labels)}"
+        yield f"spec.namespaces: it is for no namespace; the cluster has {len(around)}"
     elif not policies:
         yield f"spec.namespaces: no TenantPolicy is for {several(own, ', ')}, so it lifts nothing"
     elif missing:

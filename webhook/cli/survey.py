@@ -18,7 +18,7 @@ from itertools import pairwise, product
 from typing import Any, Final, NamedTuple
 
 from webhook.cli import options, snapshot
-from webhook.cli.options import FINE, NOT_FINE, UsageError
+from webhook.cli.snapshot import Snapshot
 from webhook.cli.table import number, several
 from webhook.core.backends import cards
 from webhook.core.forms.document import API_VERSION
@@ -32,8 +32,6 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.files import documents, rule_files
 
 Object = Mapping[str, Any]
-Objects = Mapping[str, Sequence[Object]]
-"""Objects of a cluster by kind; a kind that could not be read has no entry."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -55,10 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
         objects = snapshot.read_files(kinds, snapshot.files(arguments.file))
         objects = objects if arguments.file else snapshot.read_cluster(kinds, snapshot.KUBECTL, needed=("Node",))
     except documents.UnreadableError as error:
-        raise UsageError(str(error)) from None
-    result = survey(objects.objects, rulebook)
-    print(result.document, end="")
-    return FINE if result.backends else NOT_FINE
+        raise options.UsageError(str(error)) from None
+    document, enabled = survey(objects, rulebook)
+    print(document, end="")
+    return options.FINE if enabled else options.NOT_FINE
 
 
 # The signs by which a back end is seen in a cluster, as its rule has them, and what of them is missing
@@ -247,12 +245,12 @@ def runner(scheduler: str, workloads: Sequence[Object] | None) -> str | None:
     return next(map(titled, [*named, *called]), None)
 
 
-def in_classes(objects: Objects, rulebook: Rulebook) -> Iterator[Sighting]:
+def in_classes(objects: Snapshot, rulebook: Rulebook) -> Iterator[Sighting]:
     """The back ends that are asked in device classes, or in templates of resource claims, that are there."""
     resources = {
-        name_of(raw): str(fields.at(raw, "spec", "extendedResourceName")) for raw in objects.get("DeviceClass", ())
+        name_of(raw): str(fields.at(raw, "spec", "extendedResourceName")) for raw in objects.of("DeviceClass")
     }
-    templates = {name_of(raw) for raw in objects.get("ResourceClaimTemplate", ())}
+    templates = {name_of(raw) for raw in objects.of("ResourceClaimTemplate")}
     for backend in rulebook.backends.values():
         if classes := [name for name in device_classes(backend) if name in resources]:
             owned = not backend.owns.isdisjoint(resources[name] for name in classes)
@@ -422,35 +420,24 @@ def parameters_of(
 
 # What a cluster has, as the `Cluster` document in YAML that fits it, with a comment on each line
 
-NOT_READ: Final = (
-    "no Deployments, DaemonSets and StatefulSets were read: no scheduler, no device plugin was looked for"
-)
-OWN_NAMESPACES: Final = {cluster.KUBERNETES: "Kubernetes' own", cluster.OWN: "the webhook's own"}
 WIDTH: Final = 118
 
 
-class Survey(NamedTuple):
-    """The Cluster document that fits a cluster, and the back ends that it enables."""
-
-    document: str
-    backends: Sequence[str]
-
-
-def survey(objects: Objects, rulebook: Rulebook) -> Survey:
-    """What these objects, by kind, say of their cluster; a kind that could not be read has no entry."""
+def survey(objects: Snapshot, rulebook: Rulebook) -> tuple[str, Sequence[str]]:
+    """The Cluster document that fits the cluster of these objects, and the back ends that it enables."""
     workloads, plugins = None, []
-    if any(kind in objects for kind in WORKLOADS):
-        workloads = [{**raw, "kind": kind} for kind in WORKLOADS for raw in objects.get(kind, ())]
+    if not objects.objects.keys().isdisjoint(WORKLOADS):
+        workloads = [{**raw, "kind": kind} for kind in WORKLOADS for raw in objects.of(kind)]
     for workload in workloads or ():
         volumes = fields.objects(fields.at(workload, "spec", "template", "spec", "volumes"))
         if not {str(fields.at(volume, "hostPath", "path")).rstrip("/") for volume in volumes}.isdisjoint(PLUGINS):
             plugins.append(workload)
     card_labels = cards.labels(rulebook)
-    pools = pools_of(objects.get("Node", ()), card_labels, rulebook)
+    pools = pools_of(objects.of("Node"), card_labels, rulebook)
     there, doubtful = told_apart([*on_nodes(pools, workloads, rulebook), *in_classes(objects, rulebook)])
     names = [installed.backend.name for installed in there]
 
-    nodes, devices = number(len(objects.get("Node", ())), "node"), sum(len(pool.names) for pool in pools)
+    nodes, devices = number(len(objects.of("Node")), "node"), sum(len(pool.names) for pool in pools)
     read = f"{nodes}, {devices} with devices, {number(len(workloads or ()), 'workload')}"
     heading = f"# Written by `gpu-webhook survey`, which read {read}."
     head = (heading, f"apiVersion: {API_VERSION}", "kind: Cluster", "metadata:", "  name: default", "spec:")
@@ -493,14 +480,14 @@ def survey(objects: Objects, rulebook: Rulebook) -> Survey:
         [(model, named)] = models.items()
         lines.append(Line(f"  device: {model}", f"by the labels of {named_nodes([*named])}"))
 
-    parameters, unclear = parameters_of(there, plugins, {*map(name_of, objects.get("RuntimeClass", ()))})
+    parameters, unclear = parameters_of(there, plugins, {*map(name_of, objects.of("RuntimeClass"))})
     lines += [Line("  parameters:"), *parameters] if parameters else []
     undecided += unclear
 
     # The provisioners of the classes of claims, each with its class.
     provisioned: dict[str, str] = {}
     for source in rulebook.sources:
-        for raw in objects.get(source.classes.kind, ()) if source.classes else ():
+        for raw in objects.of(source.classes.kind) if source.classes else ():
             for name in filter(None, (fields.at(raw, *field) for field in source.provisioned)):
                 provisioned.setdefault(str(name), f"the {raw['kind']} {name_of(raw)}")
     if provisioned and len(there) == 1:
@@ -512,7 +499,7 @@ def survey(objects: Objects, rulebook: Rulebook) -> Survey:
             for name, why in provisioned.items()
         )
 
-    namespaces = dict(OWN_NAMESPACES)
+    namespaces = {cluster.KUBERNETES: "Kubernetes' own", cluster.OWN: "the webhook's own"}
     for plugin in plugins:
         namespace = str(fields.at(plugin, "metadata", "namespace") or "default")
         namespaces.setdefault(namespace, f"{titled(plugin)} is a device plugin")
@@ -539,7 +526,8 @@ def survey(objects: Objects, rulebook: Rulebook) -> Survey:
         why = f"the signs of {owners} are not all there" if resource else "looks like a GPU, and no rule knows it"
         undecided.append(f"{name} on {named_nodes(nodes_left)} is served by nothing: {why}")
     if workloads is None:
-        undecided.append(NOT_READ)
+        kinds = "no Deployments, DaemonSets and StatefulSets were read"
+        undecided.append(f"{kinds}: no scheduler, no device plugin was looked for")
 
     # A comment stands beside its line, and goes on below it if it is long.
     written: list[str] = []
@@ -553,4 +541,4 @@ def survey(objects: Objects, rulebook: Rulebook) -> Survey:
         written += textwrap.wrap(
             sentence, WIDTH, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False
         )
-    return Survey("\n".join(written) + "\n", names)
+    return "\n".join(written) + "\n", names
