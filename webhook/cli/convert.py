@@ -280,7 +280,8 @@ def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Itera
         others = rulebook.cache[left] = written(rulebook.backends.values())
     for section, _ in METADATA:
         for key, value in getattr(after, section).items():
-            if key in others and key not in own:
+            constrained = any(constrains(key, assignment.backend) for assignment in planned)
+            if key in others and key not in own and not constrained:
                 stays = f"{shown(str(value))} stays, which only {_listed(others[key])} reads"
                 yield f"{field_path(('metadata', section, key))}: {stays}"
     for key in bound_labels(after):
