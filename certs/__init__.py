@@ -13,9 +13,8 @@ What it keeps, in a cluster (`rotate`), besides the rules of our webhooks (`acti
 
 A leaf lives for 30 days and is renewed at two thirds of that. A CA lives for 5 years: it is the successor for 20
 months, signs for 20 months, and then stays trusted until all leaves of it have expired. So a CA is in the bundle of
-every API server long before a leaf of it is served, and nobody has to find out which API server has which bundle.
-`rotation` tells what is done where the time is shorter: in a first installation, after a lost Secret, with an old
-copy of one, and after an upgrade from a version that had one CA.
+every API server long before a leaf of it is served. `rotation` tells what is done where the time is shorter: in a
+first installation, after a lost Secret, with an old copy of one, and after an upgrade from a version that had one CA.
 
 Every write is a compare-and-swap, and each turn begins with reading everything, so a crash, a second copy, a deleted
 Secret, a wiped bundle or a clock that jumped are all the same: the next turn, at most 15 s later, finds a state and

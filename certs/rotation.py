@@ -2,7 +2,7 @@
 
 One Secret holds two CAs with their keys: the signer, which signs leaves, and its successor, which will. It also holds
 the certificates of former signers. API servers trust all of them: every CA bundle is these certificates, newest
-first. So a successor is in the bundles for 20 months before it signs its first leaf.
+first.
 
 Nothing has to be remembered between two writes: a crash after any of them leaves a state from which `plan`, a pure
 function of what is stored and of the time, goes on.
@@ -313,7 +313,10 @@ class Rotator:
         await self._api.put(path, {**secret, "data": {**(secret.get("data") or {}), **encoded}}, present)
 
     async def _recreate(self, present: Mapping[str, Object], bundle: bytes, now: datetime) -> list[Problem]:
-        """Create each configuration again that has been missing for a while; returns what there is to say of it."""
+        """Create each configuration again that has been missing for a while; returns what there is to say of it.
+
+        It is created as it was last seen, but inactive.
+        """
         self._last |= present
         missing = self._site.configurations.keys() - present.keys()
         self._missing_since = {kind: min(now, self._missing_since.get(kind, now)) for kind in missing}
@@ -326,8 +329,22 @@ class Rotator:
             elif now - self._missing_since[kind] < GONE:
                 text += f" It will be created again; who wants to be without it stops {self._site.program} first"
             else:
+                last, path = self._last[kind], self._site.configurations[kind]
+                configuration: Object = copy.deepcopy(last)
+                for place, _ in bundles(last):
+                    configuration["webhooks"][place]["clientConfig"]["caBundle"] = base64.b64encode(bundle).decode()
+                with contextlib.suppress(activation.UnreadableError):  # the activator gives the rules in its order
+                    configuration = activation.deactivated(configuration)
+                of_one_life = {"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"}
+                metadata = {key: value for key, value in last["metadata"].items() if key not in of_one_life}
                 try:
-                    await self._create(kind, bundle)
+                    created = await self._api.put(path, {**configuration, "metadata": metadata}, None)
+                    # Its fields get their former managers. Otherwise they would all be this program's: the next
+                    # server-side apply would be a conflict, and a webhook that a later version no longer has would
+                    # stay.
+                    since = created["metadata"]["creationTimestamp"]
+                    managers = [{**fields, "time": since} for fields in last["metadata"].get("managedFields", ())]
+                    await self._api.patch(path, additions(created, {"/metadata/managedFields": managers}))
                 except ApiError as error:
                     self._status.actions["recreate", "failed"] += 1
                     text += f" It cannot be created again: {error}"
@@ -337,22 +354,3 @@ class Rotator:
                     text = f"the {name} was deleted"
             problems.append(Problem("configuration", kind, text))
         return problems
-
-    async def _create(self, kind: str, bundle: bytes) -> None:
-        """Create a configuration as it was last seen, inactive: the activator gives the rules in its order.
-
-        Its fields get their former managers. Otherwise they would all be this program's: the next server-side apply
-        would be a conflict, and a webhook that a later version no longer has would stay.
-        """
-        last, path = self._last[kind], self._site.configurations[kind]
-        configuration: Object = copy.deepcopy(last)
-        for place, _ in bundles(last):
-            configuration["webhooks"][place]["clientConfig"]["caBundle"] = base64.b64encode(bundle).decode()
-        with contextlib.suppress(activation.UnreadableError):
-            configuration = activation.deactivated(configuration)
-        of_one_life = {"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"}
-        metadata = {key: value for key, value in last["metadata"].items() if key not in of_one_life}
-        created = await self._api.put(path, {**configuration, "metadata": metadata}, None)
-        now = created["metadata"]["creationTimestamp"]
-        managers = [{**fields, "time": now} for fields in last["metadata"].get("managedFields", ())]
-        await self._api.patch(path, additions(created, {"/metadata/managedFields": managers}))

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from pathlib import Path
 from time import monotonic, time
@@ -117,32 +117,19 @@ class Namespaces:
     """Which tenant's ledger counts which namespace, as the policies say now.
 
     It tells the settlement which of them may hold pods without reservation.
+
+    quotas   the policies of the tenants that have a quota, by tenant
+    wanted   the namespaces that a tenant's ledger is to count
+    tenants  the tenant that counts a namespace
     """
 
     def __init__(self, settlement: Settlement, grace: float) -> None:
         self._settlement, self._grace = settlement, grace
-        self._quotas: dict[str, TenantPolicy] = {}
-        self._wanted: dict[str, set[str]] = {}
-        self._tenants: dict[str, str] = {}
+        self.quotas: dict[str, TenantPolicy] = {}
+        self.wanted: dict[str, set[str]] = {}
+        self.tenants: dict[str, str] = {}
         self._known: set[str] = set()
         self._changed_at = monotonic()
-
-    @property
-    def tenants(self) -> KeysView[str]:
-        """The tenants that have a quota."""
-        return self._quotas.keys()
-
-    def policy(self, tenant: str) -> TenantPolicy | None:
-        """The policy of a tenant, if it has a quota."""
-        return self._quotas.get(tenant)
-
-    def of(self, tenant: str) -> Collection[str]:
-        """The namespaces that a tenant's ledger is to count."""
-        return self._wanted.get(tenant, set())
-
-    def tenant(self, namespace: str) -> str | None:
-        """The tenant that counts a namespace."""
-        return self._tenants.get(namespace)
 
     def policy_changed(self) -> None:
         """A policy is another one: pods may have been admitted by the one before."""
@@ -167,10 +154,10 @@ class Namespaces:
 
     def sort(self, tenancy: Tenancy, exempt: Collection[str]) -> set[str]:
         """Assign every namespace anew; the tenants that have another quota or other namespaces now."""
-        before = {name: (policy.quota, self._wanted[name]) for name, policy in self._quotas.items()}
-        self._quotas = {policy.name: policy for policy in tenancy.policies if policy.quota is not None}
-        wanted: dict[str, set[str]] = {name: set() for name in self._quotas}
-        self._tenants = {}
+        before = {name: (policy.quota, self.wanted[name]) for name, policy in self.quotas.items()}
+        self.quotas = {policy.name: policy for policy in tenancy.policies if policy.quota is not None}
+        wanted: dict[str, set[str]] = {name: set() for name in self.quotas}
+        self.tenants = {}
         for namespace in tenancy.labels:
             owners = None if namespace in exempt else membership.member(namespace, tenancy)
             tenant = None
@@ -178,14 +165,14 @@ class Namespaces:
                 tenant = owners.policy.name if owners.policy.name in wanted else None
             elif owners:  # of several policies that claim it, the one that counts it goes on
                 counting = (name for name in (rival.name for rival in owners.rivals) if name in wanted)
-                tenant = next((name for name in counting if namespace in self._wanted.get(name, ())), None)
+                tenant = next((name for name in counting if namespace in self.wanted.get(name, ())), None)
             if tenant is None:
                 self._settlement.open(namespace, monotonic())
             else:
-                self._tenants[namespace] = tenant
+                self.tenants[namespace] = tenant
                 wanted[tenant].add(namespace)
-        self._wanted = wanted
-        after = {name: (policy.quota, wanted[name]) for name, policy in self._quotas.items()}
+        self.wanted = wanted
+        after = {name: (policy.quota, wanted[name]) for name, policy in self.quotas.items()}
         return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
@@ -260,11 +247,11 @@ class Reconciler:
         for _ in range(TRIES):
             versioned = await self._store.read(tenant)
             self._learn(tenant, versioned)
-            policy, ledger = self._namespaces.policy(tenant), versioned.ledger
+            policy, ledger = self._namespaces.quotas.get(tenant), versioned.ledger
             if policy is None and not versioned.version:
                 return
             hard = policy.quota.hard if policy and policy.quota else tally.NOTHING
-            step = self._settlement.step(tenant, hard, self._namespaces.of(tenant), monotonic())
+            step = self._settlement.step(tenant, hard, self._namespaces.wanted.get(tenant, ()), monotonic())
             if step.wake is not None:
                 self._queue.add_at(tenant, step.wake)
             if step.get or step.roll or step.newest or step.look - looked:
@@ -273,7 +260,6 @@ class Reconciler:
                 continue
             if step.look:
                 self._queue.add_at(tenant, monotonic() + RETRY_SECONDS)
-            done = True
             try:
                 if step.ledger is None:
                     if policy is None and not (ledger.held or ledger.joining or ledger.pending or ledger.advances):
@@ -281,16 +267,16 @@ class Reconciler:
                         self._learn(tenant, ledgers.Versioned(Ledger(), ""))
                 elif not versioned.version:
                     await self._store.create(tenant)
-                    done = False
+                    continue
                 else:
                     self._learn(tenant, await self._store.write(tenant, step.ledger, versioned.version))
-                    done = not step.ledger.joining and policy is not None
+                    if step.ledger.joining or policy is None:
+                        continue
             except client.ConflictError:
                 self.conflicts += 1
                 continue
-            if done:
-                self.settled_at[tenant] = monotonic()
-                return
+            self.settled_at[tenant] = monotonic()
+            return
         self._queue.add_at(tenant, monotonic() + RETRY_SECONDS)
 
     def _learn(self, tenant: str, versioned: ledgers.Versioned) -> None:
@@ -315,7 +301,7 @@ class Reconciler:
         else:
             self.settled_at.pop(tenant, None)
         left = {*before.held, *before.joining} - {*after.held, *after.joining}
-        self._queue.add(filter(None, map(self._namespaces.tenant, left)))
+        self._queue.add(filter(None, map(self._namespaces.tenants.get, left)))
 
     async def _look(self, tenant: str, view: int, step: settlement.Step) -> None:
         """Read and list what a step asks for; `view`: of the ledger that was read before."""
@@ -403,8 +389,8 @@ class Settler:
     def _touch(self, namespace: str | None) -> None:
         """Pods hold something else in a namespace; None: maybe in all of them."""
         if namespace is None:
-            self._queue.add([*self._namespaces.tenants, *self._usages.objects])
-        elif tenant := self._namespaces.tenant(namespace):
+            self._queue.add([*self._namespaces.quotas, *self._usages.objects])
+        elif tenant := self._namespaces.tenants.get(namespace):
             self._queue.add_at(tenant, monotonic() + SOON_SECONDS)
 
     def _policy_changed(self, kind: str, name: str) -> None:

@@ -14,10 +14,10 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from sys import intern
-from typing import Final, NamedTuple
+from typing import Final
 
 import orjson
 
@@ -38,47 +38,31 @@ LONGEST_BACKOFF: Final = 30.0
 log = logging.getLogger(__name__)
 
 
-class Kind(NamedTuple):
-    """One kind of object.
-
-    paths     where the API server may have it; the first that exists counts
-    remember  what is kept of an object, whatever the rules are
-    needed    whether nothing is written without it
-    """
-
-    name: str
-    paths: tuple[str, ...]
-    remember: Callable[[Object], Object]
-    needed: bool = False
+NODES: Final = "nodes"
+"""The kind without which nothing is written. All others are claims, or their classes, that some rule tells of."""
 
 
-def _node(raw: Object) -> Object:
-    """Labels, what it advertises, and whether it takes pods: annotations, images and addresses are most of a node."""
-    status, metadata = raw.get("status") or {}, raw["metadata"]
-    conditions = [
-        {"type": "Ready", "status": condition["status"]}
-        for condition in status.get("conditions") or ()
-        if condition.get("type") == "Ready"
-    ]
+def remembered(kind: str, raw: Object) -> Object:
+    """What is kept of an object, whatever the rules are: annotations, images and addresses are most of a node."""
+    metadata = raw["metadata"]
+    if kind != NODES:
+        never_read = {"apiVersion", "kind", "metadata", "status"}
+        name = {key: metadata[key] for key in ("namespace", "name") if key in metadata}
+        return {"metadata": name, **{key: value for key, value in raw.items() if key not in never_read}}
+    status = raw.get("status") or {}
+    ready = [condition for condition in status.get("conditions") or () if condition.get("type") == "Ready"]
     labels = {intern(key): intern(value) for key, value in (metadata.get("labels") or {}).items()}
-    allocatable = status.get("allocatable") or status.get("capacity") or {}
     return {
         "metadata": {"name": metadata["name"], "labels": labels},
         "spec": {"unschedulable": bool((raw.get("spec") or {}).get("unschedulable"))},
-        "status": {"allocatable": allocatable, "conditions": conditions},
+        "status": {
+            "allocatable": status.get("allocatable") or status.get("capacity") or {},
+            "conditions": [{"type": "Ready", "status": condition["status"]} for condition in ready],
+        },
     }
 
 
-def _claim(raw: Object) -> Object:
-    never_read = {"apiVersion", "kind", "metadata", "status"}
-    metadata = {key: raw["metadata"][key] for key in ("namespace", "name") if key in raw["metadata"]}
-    return {"metadata": metadata, **{key: value for key, value in raw.items() if key not in never_read}}
-
-
-NODES: Final = Kind("nodes", ("/api/v1/nodes",), _node, needed=True)
-
-
-def written(kind: Kind, kept: Iterable[Object], rulebook: Rulebook) -> list[Object]:
+def written(kind: str, kept: Iterable[Object], rulebook: Rulebook) -> list[Object]:
     """What the file holds of the objects that are there: nodes with devices, cut down to what the rules ask for."""
     if kind != NODES:
         return list(kept)
@@ -87,26 +71,27 @@ def written(kind: Kind, kept: Iterable[Object], rulebook: Rulebook) -> list[Obje
 
 
 class Watched(Collection):
-    """The objects of one kind as they are now; `changed` is told of every change.
+    """The objects of one kind as they are now; `tell` is called at every change.
 
-    present  whether the cluster is known to have the kind
+    paths    where the API server may have it; the first that exists counts
+    present  whether the cluster is known to have it
     settled  whether what is known is all that can be known now
     """
 
-    def __init__(self, kind: Kind, tell: Callable[[], None]) -> None:
+    def __init__(self, kind: str, paths: Sequence[str], tell: Callable[[], None]) -> None:
         super().__init__(lambda _: tell())
-        self.kind, self.present, self.settled = kind, False, False
-        self._tried = False
+        self.kind, self.paths = kind, paths
+        self.present = self.settled = self._tried = False
 
     def keep(self, raw: Object) -> Object:
-        """What the kind says."""
-        return self.kind.remember(raw)
+        """What is kept whatever the rules are."""
+        return remembered(self.kind, raw)
 
     def listed(self, kept: list[Object], version: int) -> None:
         """All objects there are."""
         super().listed(kept, version)
         self.present = self.settled = self._tried = True
-        self._tell(self.kind.name)
+        self._tell(self.kind)
 
     def failed(self, error: ApiError) -> None:
         """What is known stays, unless the cluster no longer has the kind."""
@@ -114,10 +99,10 @@ class Watched(Collection):
             super().failed(error)
         elif self.present or not self._tried:
             self.present = False
-            log.info("the cluster has no %s: %s", self.kind.name, error)
+            log.info("the cluster has no %s: %s", self.kind, error)
         if not self.present:
-            self.settled, self._tried = not self.kind.needed, True
-            self._tell(self.kind.name)
+            self.settled, self._tried = self.kind != NODES, True
+            self._tell(self.kind)
 
 
 class Watcher:
@@ -144,31 +129,30 @@ class Watcher:
 
     def _follow(self, rulebook: Rulebook | None, tasks: asyncio.TaskGroup) -> None:
         """Begin to follow what the rules ask for, and leave what they no longer do."""
-        wanted = {NODES.name: NODES}
-        for claim in [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]:
-            paths = tuple(f"/apis/{claim.group}/{version}/{claim.plural}" for version in claim.versions)
-            wanted[claim.name] = Kind(claim.name, paths, _claim)
+        wanted = {NODES: ["/api/v1/nodes"]}
+        for kind in [] if rulebook is None else [kind for source in rulebook.sources for kind in source.kinds]:
+            wanted[kind.name] = [f"/apis/{kind.group}/{version}/{kind.plural}" for version in kind.versions]
         for name in [*self._watched]:
             watched, task = self._watched[name]
-            if wanted.get(name) != watched.kind:
+            if wanted.get(name) != watched.paths:
                 task.cancel()
                 del self._watched[name]
-        for name, kind in wanted.items():
+        for name, paths in wanted.items():
             if name not in self._watched:
-                watched = Watched(kind, self._changed.set)
-                follower = Follower(self._api, kind.paths, watched, longest=LONGEST_BACKOFF)
+                watched = Watched(name, paths, self._changed.set)
+                follower = Follower(self._api, paths, watched, longest=LONGEST_BACKOFF)
                 self._watched[name] = watched, tasks.create_task(follower.run())
 
     def _write(self, rulebook: Rulebook | None) -> bool:
         """Write the file if it should be another one, and all is known that belongs into it; False: retry later."""
-        watched = [kind for kind, _ in self._watched.values()]
-        if rulebook is None or not all(kind.settled for kind in watched):
+        kinds = [watched for watched, _ in self._watched.values()]
+        if rulebook is None or not all(watched.settled for watched in kinds):
             return True
         objects = {}
-        for followed in watched:
-            if followed.present:  # in a steady order
-                kept = [followed.objects[name] for name in sorted(followed.objects)]
-                objects[followed.kind.name] = written(followed.kind, kept, rulebook)
+        for watched in kinds:
+            if watched.present:  # in a steady order
+                kept = [watched.objects[name] for name in sorted(watched.objects)]
+                objects[watched.kind] = written(watched.kind, kept, rulebook)
         content = orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)
         if content == self._written:
             return True

@@ -14,7 +14,7 @@ from tests.cluster.waiting import until
 from tests.server.process import Server, running
 from webhook.core import inventory
 from webhook.core.backends import cards
-from webhook.watcher import NODES, written
+from webhook.watcher import NODES, remembered, written
 
 CLUSTER = """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -53,7 +53,7 @@ def node(number: int, product: str = "Tesla-T4") -> Object:
 def write(file: Path, nodes: list[Object]) -> None:
     """As the watcher does: cut down, and in one go."""
     rulebook = builders.rulebook(files())
-    kept = [NODES.remember(each) for each in nodes]
+    kept = [remembered(NODES, each) for each in nodes]
     content = json.dumps({"nodes": written(NODES, kept, rulebook)})
     beside = file.with_suffix(".new")
     beside.write_text(content)
@@ -155,7 +155,7 @@ def pss(process: int) -> int:
 
 def test_what_is_kept_of_a_node_reads_as_the_node_does() -> None:
     rulebook = builders.rulebook(files())
-    [pruned] = written(NODES, [NODES.remember(node(1))], rulebook)
+    [pruned] = written(NODES, [remembered(NODES, node(1))], rulebook)
 
     assert inventory.read([pruned], rulebook) == inventory.read([node(1)], rulebook)
     assert pruned == inventory.pruned(node(1), cards.labels(rulebook), rulebook)

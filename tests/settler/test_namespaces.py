@@ -23,7 +23,7 @@ def sorted_by(namespaces: Namespaces, *policies: TenantPolicy) -> set[str]:
 
 
 def of(namespaces: Namespaces, *tenants: str) -> list[Collection[str]]:
-    return [namespaces.of(tenant) for tenant in tenants]
+    return [namespaces.wanted[tenant] for tenant in tenants]
 
 
 def fresh() -> Namespaces:
@@ -36,7 +36,7 @@ def test_a_namespace_is_counted_by_the_policy_that_selects_it_and_exempt_ones_by
     assert sorted_by(namespaces, policy("vision", "vision-*"), policy("all", "gpu-*")) == {"vision", "all"}
 
     assert of(namespaces, "vision", "all") == [{"vision-dev", "vision-ci"}, set()]
-    assert [namespaces.tenant(name) for name in SPACES] == ["vision", "vision", None, None]
+    assert [namespaces.tenants.get(name) for name in SPACES] == ["vision", "vision", None, None]
 
 
 def test_only_tenants_with_another_quota_or_other_namespaces_have_something_to_settle() -> None:
@@ -47,7 +47,7 @@ def test_only_tenants_with_another_quota_or_other_namespaces_have_something_to_s
     assert sorted_by(namespaces, vision, speech) == set()
     assert sorted_by(namespaces, vision, policy("speech", "speech", "vision-ci", priority=1)) == {"vision", "speech"}
     assert sorted_by(namespaces, vision, policy("speech", "speech", quota=None)) == {"vision", "speech"}
-    assert ({*namespaces.tenants}, namespaces.policy("speech")) == ({"vision"}, None)
+    assert ({*namespaces.quotas}, namespaces.quotas.get("speech")) == ({"vision"}, None)
 
 
 def test_while_policies_are_in_conflict_over_a_namespace_it_stays_where_it_was() -> None:
@@ -65,4 +65,4 @@ def test_a_namespace_that_policies_were_always_in_conflict_over_is_counted_by_no
 
     sorted_by(namespaces, policy("vision", "vision-*"), policy("speech", "speech", "vision-ci"))
 
-    assert (namespaces.tenant("vision-ci"), of(namespaces, "vision")) == (None, [{"vision-dev"}])
+    assert (namespaces.tenants.get("vision-ci"), of(namespaces, "vision")) == (None, [{"vision-dev"}])

@@ -268,9 +268,9 @@ def decoded(content: bytes) -> Object:
     return document
 
 
-def timestamp(at: datetime) -> str:
-    """A time as Kubernetes writes it, in UTC."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def timestamp() -> str:
+    """The present time as Kubernetes writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _require(files: str) -> None:

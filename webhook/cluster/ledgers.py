@@ -13,6 +13,9 @@ A ledger is the status of one TenantUsage object. To answer a request, in this o
 A request over the limit is refused only after the settler has counted anew: a pod that was deleted a moment ago may
 have made room. A request that has to wait longer than the API server allows is answered "retry". If its reservation
 was written all the same, the settler takes it back, as no pod of it appears.
+
+The author of a Deployment never sees a refusal: the pods are created by a controller. So the owner of pods that a
+quota refuses gets an event, at most every ten minutes.
 """
 
 from __future__ import annotations
@@ -21,17 +24,23 @@ import asyncio
 import contextlib
 import logging
 import secrets
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final, NamedTuple
 
-from webhook.cluster.client import GROUP, Api, ApiError, ConflictError, MissingError, Object
+from webhook.cluster import client
+from webhook.cluster.client import GROUP, Api, ApiError, Object
+from webhook.core.decision import Decision
 from webhook.core.forms.document import API_VERSION
+from webhook.core.kube import fields
 from webhook.core.quota import ledger as ledgers
 from webhook.core.quota import stored
 from webhook.core.quota.escrow import Account
 from webhook.core.quota.ledger import Answered, Ask, Ledger, Outcome
+from webhook.core.review import AdmissionRequest
+from webhook.core.violations import QUOTA
 from webhook.telemetry import Metrics
 
 COLLECTION: Final = f"{GROUP}/tenantusages"
@@ -50,6 +59,18 @@ LONGEST_HOLD: Final = 8.0
 FIRST_PAUSE: Final = 0.015
 LONGEST_PAUSE: Final = 0.25
 """Seconds between two looks whether the settler has counted the tenant anew."""
+
+WINDOW_SECONDS: Final = 600.0
+"""Between two events for one owner of pods."""
+
+OWNERS: Final = 10_000
+"""How many are remembered; one that was forgotten gets another event early."""
+
+AT_ONCE: Final = 20
+"""How many events are written at once; one that comes meanwhile is dropped, the next refusal brings it again."""
+
+MESSAGE_LENGTH: Final = 1024
+"""What the API server takes (core/validation/events.go, NoteLengthLimit)."""
 
 TOO_LATE: Final = Outcome("again", why="the ledger did not answer in time")
 
@@ -97,7 +118,7 @@ class TenantUsages:
 
     async def delete(self, tenant: str, version: str) -> None:
         """Delete the object if it still has this version; raises ConflictError if it has not."""
-        with contextlib.suppress(MissingError):
+        with contextlib.suppress(client.MissingError):
             await self._api.delete(f"{COLLECTION}/{tenant}", version)
 
     async def uid(self, name: str) -> str | None:
@@ -241,7 +262,7 @@ class Reservations:
                     queue.known = await self._write(tenant, queue, versioned, after)
                     pause = FIRST_PAUSE
                 hold = FIRST_PAUSE if self._closing else HOLD_SECONDS
-            except ConflictError:
+            except client.ConflictError:
                 self._metrics.ledger[("conflict",)] += 1
                 queue.known = None
                 continue
@@ -306,3 +327,52 @@ class Reservations:
         written = await self._store.write(tenant, after, versioned.version)
         queue.account.wrote(written.ledger)
         return written
+
+
+class Events:
+    """Writes events in the background; belongs to one event loop."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._told: OrderedDict[str, float] = OrderedDict()
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def record(self, request: AdmissionRequest, decision: Decision) -> None:
+        """Take note of a decision; write an event for the owner of a refused pod if it had none lately."""
+        texts = [violation.message for violation in decision.violations if violation.code == QUOTA]
+        owner = next(fields.controllers(request.pod), None)
+        if not texts or owner is None or len(self._writing) >= AT_ONCE:
+            return
+        uid, now = str(owner.get("uid")), monotonic()
+        if now - self._told.get(uid, -WINDOW_SECONDS) < WINDOW_SECONDS:
+            return
+        self._told[uid] = now
+        self._told.move_to_end(uid)
+        if len(self._told) > OWNERS:
+            self._told.popitem(last=False)
+        about = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid") if key in owner}
+        component, at = "gpu-webhook", client.timestamp()
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{str(owner.get('name', ''))[:200]}-", "namespace": request.namespace},
+            "involvedObject": {**about, "namespace": request.namespace},
+            "type": "Warning",
+            "reason": "GPUQuotaExceeded",
+            "message": f"[{QUOTA}] {'; '.join(texts)}"[:MESSAGE_LENGTH],
+            "source": {"component": component},
+            "reportingComponent": component,
+            "reportingInstance": component,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        writing = asyncio.get_running_loop().create_task(self._write(request.namespace, event))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+
+    async def _write(self, namespace: str, event: Object) -> None:
+        try:
+            await self._api.create(f"/api/v1/namespaces/{namespace}/events", event)
+        except ApiError as error:
+            log.warning("an event was not written: %s", error)

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, KeysView, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
@@ -180,7 +179,7 @@ class PolicyStatus:
             await self._changed.wait()
             self._changed.clear()
             for policy, conditions in self._conditions:
-                before, now = policy.get("status") or {}, client.timestamp(datetime.now(UTC))
+                before, now = policy.get("status") or {}, client.timestamp()
                 status = membership.status(conditions, policy["metadata"]["generation"], before, now)
                 if status is None:
                     continue

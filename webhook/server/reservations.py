@@ -11,8 +11,7 @@ from typing import Final
 
 from webhook.cluster import client
 from webhook.cluster.client import ApiError, Object
-from webhook.cluster.events import Events
-from webhook.cluster.ledgers import Reservations, TenantUsages
+from webhook.cluster.ledgers import Events, Reservations, TenantUsages
 from webhook.cluster.policies import Policies
 from webhook.core.quota.ledger import Ledger
 from webhook.core.rules.rulebook import Rulebook
