@@ -78,13 +78,23 @@ def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
         _objects(spec, ("spec", "resourceClaims"))
     _check_scalars(spec, _SPEC, ("spec",))
     if spec.get("affinity") is not None:
-        _check_node_affinity(spec)
+        holder = spec
+        for end in (2, 3, 4):
+            holder = _mapping(holder, TERMS[:end])
+        for index, term in enumerate(_objects(holder, TERMS)):
+            for key in ("matchExpressions", "matchFields"):
+                for place, expression in enumerate(_objects(term, (*TERMS, index, key))):
+                    path: Path = (*TERMS, index, key, place)
+                    _check_scalars(expression, _REQUIREMENT, path)
+                    for number, value in enumerate(_list(expression, (*path, "values"))):
+                        if not isinstance(value, str):
+                            _refuse((*path, "values", number), "a string")
 
     labels, annotations = _mapping(metadata, ("metadata", "labels")), _mapping(metadata, ("metadata", "annotations"))
     containers: list[Container] = []
     for section, kind in _LISTS:
         for index, container in enumerate(_list(spec, ("spec", section)) if spec.get(section) else ()):
-            path: Path = ("spec", section, index)
+            path = ("spec", section, index)
             if not isinstance(container, dict):
                 _refuse(path, "an object")
             resources = _mapping(container, (*path, "resources"))
@@ -101,20 +111,6 @@ def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
                 )
             )
     return Pod(raw, spec, labels, annotations, containers, namespace or str(metadata.get("namespace") or "default"))
-
-
-def _check_node_affinity(spec: Mapping[str, Any]) -> None:
-    holder = spec
-    for end in (2, 3, 4):
-        holder = _mapping(holder, TERMS[:end])
-    for index, term in enumerate(_objects(holder, TERMS)):
-        for key in ("matchExpressions", "matchFields"):
-            for place, expression in enumerate(_objects(term, (*TERMS, index, key))):
-                path: Path = (*TERMS, index, key, place)
-                _check_scalars(expression, _REQUIREMENT, path)
-                for number, value in enumerate(_list(expression, (*path, "values"))):
-                    if not isinstance(value, str):
-                        _refuse((*path, "values", number), "a string")
 
 
 def _check_scalars(holder: Mapping[str, Any], kinds: Mapping[str, type], path: Path) -> None:
@@ -210,9 +206,8 @@ class Requirement:
 
     def expression(self) -> dict[str, Any]:
         """The requirement as Kubernetes writes it."""
-        if not self.values:
-            return {"key": self.key, "operator": "DoesNotExist"}
-        return {"key": self.key, "operator": "In", "values": list(self.values)}
+        how = {"operator": "In", "values": [*self.values]} if self.values else {"operator": "DoesNotExist"}
+        return {"key": self.key, **how}
 
     def holds_by(self, expression: Mapping[str, Any]) -> bool:
         """Whether a match expression on its label says as much, or is narrower."""
@@ -308,8 +303,13 @@ def require_nodes(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edi
         conflict: tuple[Path, str] | None = None
         selected = (pod.spec.get("nodeSelector") or {}).get(key)
         if selected is None:
-            conflict = _conflict(pod, requirement)
-            missing += [] if conflict else [requirement]
+            binding = [index for index, term in enumerate(node_terms(pod)) if binds_something(term)]
+            present = _expressions(pod, key)
+            reasons = [_exclusion(present.get(index, ()), requirement) for index in binding]
+            if reasons and reasons[0] and all(reasons):
+                conflict = (*TERMS, binding[0]), reasons[0]
+            else:
+                missing.append(requirement)
         elif selected not in requirement.values:
             conflict = ("spec", "nodeSelector", key), f"nodeSelector wants {key}={selected}"
         if conflict:
@@ -326,8 +326,7 @@ def require_nodes(pod: Pod, requirements: Iterable[Requirement]) -> Iterator[Edi
         yield Put(TERMS, [{"matchExpressions": expressions}], missing[0].rule)
     for index, term in enumerate(node_terms(pod)):
         for requirement in missing if binds_something(term) else ():
-            present = _expressions(pod, requirement.key).get(index, ())
-            if not any(map(requirement.holds_by, present)):
+            if not any(map(requirement.holds_by, _expressions(pod, requirement.key).get(index, ()))):
                 yield Append((*TERMS, index, "matchExpressions"), requirement.expression(), requirement.rule)
 
 
@@ -340,17 +339,6 @@ def _expressions(pod: Pod, key: str) -> Mapping[int, Expressions]:
             for expression in term.get("matchExpressions") or ():
                 expressions.setdefault(expression.get("key"), {}).setdefault(index, []).append(expression)
     return expressions.get(key, {})
-
-
-def _conflict(pod: Pod, requirement: Requirement) -> tuple[Path, str] | None:
-    """The first term and its reason, if every term excludes all required nodes."""
-    binding = [index for index, term in enumerate(node_terms(pod)) if binds_something(term)]
-    present = _expressions(pod, requirement.key)
-    if not binding or any(index not in present for index in binding):
-        return None
-    reasons = (_exclusion(present[index], requirement) for index in binding)
-    first = next(reasons)
-    return ((*TERMS, binding[0]), first) if first and all(reasons) else None
 
 
 def _exclusion(present: Expressions, requirement: Requirement) -> str | None:
@@ -385,10 +373,7 @@ def placed(pod: Pod, edits: Iterable[Edit]) -> Pod:
             terms[index] = {**terms[index], "matchExpressions": [*present, edit.value]}
         elif isinstance(edit, Put):
             terms = edit.value
-    affinity: dict[str, Any] = pod.spec.get("affinity") or {}
-    node = affinity.get("nodeAffinity") or {}
-    node = {**node, REQUIRED: {**(node.get(REQUIRED) or {}), "nodeSelectorTerms": terms}}
-    spec = {**pod.spec, "affinity": {**affinity, "nodeAffinity": node}}
+    spec = {**pod.spec, "affinity": _affinity(pod, terms)}
     return replace(pod, raw={**pod.raw, "spec": spec}, spec=spec)
 
 
@@ -410,11 +395,14 @@ def affinity_without(pod: Pod, keys: Collection[str]) -> dict[str, Any]:
         terms.append(rests[-1])
     if not all(rests):
         terms = [*node_terms(pod)] if any(rests) else []
+    return _affinity(pod, terms)
 
+
+def _affinity(pod: Pod, terms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The pod's affinity with these required terms instead of its own, without empty holders."""
     affinity: dict[str, Any] = dict(pod.spec.get("affinity") or {})
     node = dict(affinity.pop("nodeAffinity", None) or {})
-    required = dict(node.pop(REQUIRED, None) or {})
-    required.pop("nodeSelectorTerms", None)
+    required = node.pop(REQUIRED, None) or {}
     if terms:
         node[REQUIRED] = {**required, "nodeSelectorTerms": terms}
     return {**affinity, "nodeAffinity": node} if node else affinity

@@ -23,12 +23,7 @@ else:
     copyreg.pickle(Fraction, lambda number: (Fraction, (number.numerator, number.denominator)))
 
 INT64_MAX: Final = 2**63 - 1
-FEW_DIGITS: Final = 19
-"""Numbers with fewer digits fit into 64 bits."""
-FINEST: Final = 10**9
-"""The parts of one that Kubernetes counts."""
 SHOWN: Final = 60
-
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 _SIZE_UNITS: Final = {
@@ -46,8 +41,6 @@ _SUFFIXED = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,18})?)([munkMGTPE]?)")
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)(Ki|Mi|Gi|Ti|[kMGT])")
 _SHOWN_SIZE = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,3})?)(Ki|Mi|Gi|Ti|[kMGT])")
 _NEARLY_A_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?(?:([KMGT])i?[Bb]|([kmgt])i?)?")
-_MANY: Final = 1024
-"""More GiB than any GPU has, so a number without a unit was meant in MiB."""
 
 
 class QuantityError(ValueError):
@@ -75,16 +68,22 @@ def exact(text: str) -> Fraction:
     return Fraction(int(whole + decimals), 10 ** len(decimals) * int(below or 1))
 
 
-def decimal(text: str) -> Fraction:
+def decimal(text: str, form: re.Pattern[str] = _PLAIN) -> Fraction:
     """A number as a person writes it: `2`, `0.3`. Refuses signs, exponents, hexadecimal digits, suffixes."""
-    return _number(text, _PLAIN)
+    match = form.fullmatch(text)
+    if match is None:
+        raise QuantityError(f'"{shown(text)}" is not a plain number', "write a plain number, as 1 or 0.5")
+    number = exact(match[1]) * _SUFFIXES[match[2]] if match[2] else exact(match[1])
+    if number > INT64_MAX:
+        raise QuantityError(f'"{shown(text)}" does not fit into 64 bits', "write a smaller number, as 1")
+    return number
 
 
 def with_suffix(text: str) -> Fraction:
     """A number in an annotation, of which Kubernetes keeps every decimal, perhaps with a decimal suffix: `4k`."""
-    if len(text) < FEW_DIGITS and text.isdecimal() and text.isascii():
+    if len(text) < 19 and text.isdecimal() and text.isascii():  # so it fits into 64 bits
         return Fraction(int(text))
-    return _number(text, _SUFFIXED)
+    return decimal(text, _SUFFIXED)
 
 
 def served(text: str) -> Fraction:
@@ -93,43 +92,31 @@ def served(text: str) -> Fraction:
     It keeps signs, exponents and binary suffixes as they were written; in a count of GPUs they are a mistake.
     """
     number = with_suffix(text)
-    if FINEST % number.denominator:
+    if 10**9 % number.denominator:
         raise QuantityError(f'"{shown(text)}" is finer than Kubernetes keeps', "write nine decimals at most, as 0.5")
-    return number
-
-
-def _number(text: str, form: re.Pattern[str]) -> Fraction:
-    match = form.fullmatch(text)
-    if match is None:
-        raise QuantityError(f'"{shown(text)}" is not a plain number', "write a plain number, as 1 or 0.5")
-    number = exact(match[1])
-    if match[2]:
-        number *= _SUFFIXES[match[2]]
-    if number > INT64_MAX:
-        raise QuantityError(f'"{shown(text)}" does not fit into 64 bits', "write a smaller number, as 1")
     return number
 
 
 def size(text: str) -> int:
     """A size in bytes, with its unit: `8Gi`, `8192Mi`, `1.5Gi`, `80G`. A number without a unit is refused."""
-    if match := _SIZE.fullmatch(text):
-        size_in_bytes = exact(match[1]) * _SIZE_UNITS[match[2]]
-        if size_in_bytes.denominator != 1 or size_in_bytes > INT64_MAX:
-            near = f"{-(-size_in_bytes // MIB)}Mi" if size_in_bytes <= INT64_MAX else "8192Mi"
-            raise QuantityError(f'"{shown(text)}" is not a whole number of bytes', f"write it in Mi, as {near}")
-        if 0 < size_in_bytes < MIB:
-            few = f'"{shown(text)}" is {size_in_bytes} bytes, less than any GPU shares'
-            raise QuantityError(few, "write 8Gi or 8192Mi")
-        return size_in_bytes.numerator
-
+    match = _SIZE.fullmatch(text)
+    number = exact(match[1]) * _SIZE_UNITS[match[2]] if match else Fraction(-1)
+    if number.denominator == 1 and (number == 0 or MIB <= number <= INT64_MAX):
+        return number.numerator
+    quoted = f'"{shown(text)}"'
+    if number.denominator != 1 or number > INT64_MAX:
+        near = f"{-(-number // MIB)}Mi" if number <= INT64_MAX else "8192Mi"
+        raise QuantityError(f"{quoted} is not a whole number of bytes", f"write it in Mi, as {near}")
+    if number > 0:
+        raise QuantityError(f"{quoted} is {number} bytes, less than any GPU shares", "write 8Gi or 8192Mi")
     guess = _NEARLY_A_SIZE.fullmatch(text)
     if guess is None:
-        raise QuantityError(f'"{shown(text)}" is not a size', "write 8Gi or 8192Mi")
+        raise QuantityError(f"{quoted} is not a size", "write 8Gi or 8192Mi")
     if unit := (guess[2] or guess[3]):
-        message = f'"{shown(text)}" is not a size in the form of Kubernetes'
-        raise QuantityError(message, f"write {guess[1]}{unit.upper()}i")
-    either = "" if exact(guess[1]) >= _MANY else f"{guess[1]}Gi or "
-    raise QuantityError(f'"{shown(text)}" has no unit', f"write {either}{guess[1]}Mi")
+        raise QuantityError(f"{quoted} is not a size in the form of Kubernetes", f"write {guess[1]}{unit.upper()}i")
+    # No GPU has 1,024 GiB, so such a number was meant in MiB.
+    either = "" if exact(guess[1]) >= 1024 else f"{guess[1]}Gi or "
+    raise QuantityError(f"{quoted} has no unit", f"write {either}{guess[1]}Mi")
 
 
 def size_shown(text: str) -> Fraction | None:
@@ -193,8 +180,6 @@ TIME_FORM: Final = (
     r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]))"
 )
 _TIME = re.compile(TIME_FORM)
-_EARLIEST: Final = 2000
-
 HOUR: Final = 3_600
 DAY: Final = 24 * HOUR
 
@@ -206,8 +191,8 @@ def parse_time(text: str) -> float:
     if match is None:
         raise ValueError(f'"{text}" is no time; write day, time and zone, as 2027-01-31T00:00:00Z')
     year, month, day, hour, minute, second = map(int, match.groups()[:6])
-    if year < _EARLIEST or not 1 <= month <= 12 or not 1 <= day <= monthrange(year, month)[1]:
-        raise ValueError(f'"{text}" is no day of a calendar, or one before {_EARLIEST}')
+    if year < 2000 or not 1 <= month <= 12 or not 1 <= day <= monthrange(year, month)[1]:
+        raise ValueError(f'"{text}" is no day of a calendar, or one before 2000')
     ahead = int(match[9]) * HOUR + int(match[10]) * 60 if match[8] else 0
     local = timegm((year, month, day, hour, minute, second)) + float(match[7] or 0)
     return local + ahead if match[8] == "-" else local - ahead
