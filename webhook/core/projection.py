@@ -11,7 +11,7 @@ its path. Nothing depends on a pod that is over the budget and asks for no GPU: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -114,13 +114,13 @@ def allow_list(rulebook: Rulebook) -> AllowList:
     reserved = sorted({key for companion in companions for key in companion.reserved})
     protected = device_access.minded(rulebook)
     made = rulebook.cache[AllowList] = AllowList(
-        labels=_union(
+        labels=frozenset[str]().union(
             protected["labels"].exact,
             rulebook.all_slots["label"],
             *(output.labels for output in outputs),
             *(policy.labels for policy in policies),
         ),
-        annotations=_union(
+        annotations=frozenset[str]().union(
             ("gpu", locations.DEFAULT_CONTAINER, device_access.MIRROR),
             protected["annotations"].exact,
             rulebook.all_slots["annotation"],
@@ -138,19 +138,15 @@ def allow_list(rulebook: Rulebook) -> AllowList:
             *sorted({slot.head for slot in rulebook.per_container}),
         ),
         beginnings=(*BEGINNINGS, *protected["labels"].beginnings),
-        env=_union(protected["env"].exact, *(mode.outputs.env for mode in modes)),
+        env=frozenset[str]().union(protected["env"].exact, *(mode.outputs.env for mode in modes)),
         env_prefixes=protected["env"].beginnings,
-        resources=_union(rulebook.resources, locations.RESOURCES),
+        resources=frozenset[str]().union(rulebook.resources, locations.RESOURCES),
         host_paths=frozenset(
             companion.requires["hostPath"] for companion in companions if "hostPath" in companion.requires
         ),
         protected=protected,
     )
     return made
-
-
-def _union(*keys: Iterable[str]) -> frozenset[str]:
-    return frozenset(chain.from_iterable(keys))
 
 
 # The projection of a request: both of its pods, pruned.
@@ -223,10 +219,8 @@ def _depends(request: AdmissionRequest, rulebook: Rulebook) -> bool:
 
 def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
     """Whether anything in a pod of any size may concern a rule or a policy."""
-    labels, annotations = mapping(pod, "metadata", "labels"), mapping(pod, "metadata", "annotations")
-    if interpret.metadata_concerns_gpus(labels, annotations, rulebook):
-        return True
-    if unknown_devices.asks_disabled(labels, annotations, rulebook):
+    metadata = mapping(pod, "metadata", "labels"), mapping(pod, "metadata", "annotations")
+    if interpret.metadata_concerns_gpus(*metadata, rulebook) or unknown_devices.asks_disabled(*metadata, rulebook):
         return True
     sections = interpret.amounts(pod)
     if interpret.amounts_concern_gpus(sections, rulebook):
@@ -294,29 +288,23 @@ def _elements(value: Any, allowed: AllowList, room: float, path: Path, fields: M
 def _labels(labels: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
     if not isinstance(labels, dict):
         return labels
-    keys, beginnings = allowed.labels, allowed.beginnings
-    return {key: value for key, value in labels.items() if key in keys or key.startswith(beginnings) or PREFIX in key}
+    keys, heads = allowed.labels, allowed.beginnings
+    return {key: value for key, value in labels.items() if key in keys or key.startswith(heads) or PREFIX in key}
 
 
 def _annotations(annotations: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
     if not isinstance(annotations, dict):
         return annotations
-    keys, prefixes = allowed.annotations, allowed.prefixes
-    return {
-        key: value for key, value in annotations.items() if key in keys or PREFIX in key or key.startswith(prefixes)
-    }
+    keys, heads = allowed.annotations, allowed.prefixes
+    return {key: value for key, value in annotations.items() if key in keys or PREFIX in key or key.startswith(heads)}
 
 
 def _amounts(amounts: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
     """The limits or requests of extended resources."""
     if not isinstance(amounts, dict):
         return amounts
-    resources = allowed.resources
-    return {
-        name: value
-        for name, value in amounts.items()
-        if name in resources or "/" in name or name.startswith(BEGINNINGS)
-    }
+    names, heads = allowed.resources, BEGINNINGS
+    return {name: value for name, value in amounts.items() if name in names or "/" in name or name.startswith(heads)}
 
 
 def _env(env: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
@@ -398,10 +386,6 @@ def _spec(spec: Any, allowed: AllowList, room: float, path: Path) -> Any:
     return _fields(spec, allowed, room, path, _SPEC)
 
 
-def _holder(fields: Mapping[str, _Field]) -> _Read:
-    return partial(_fields, fields=fields)
-
-
 _METADATA: Final = {
     "namespace": _Field(),
     "labels": _Field(LABELS, _labels),
@@ -417,19 +401,20 @@ _RESOURCES: Final = {
 _CONTAINER: Final = {
     "name": _Field(),
     "restartPolicy": _Field(),
-    "resources": _Field(read=_holder(_RESOURCES)),
+    "resources": _Field(read=partial(_fields, fields=_RESOURCES)),
     "env": _Field(Limit(1000, "variables in a container", _CONFIG_MAP), _env),
-    "securityContext": _Field(read=_holder(_SECURITY)),
+    "securityContext": _Field(read=partial(_fields, fields=_SECURITY)),
     "volumeMounts": _Field(Limit(1000, "mounts in a container", "mount the folder above"), _mounts),
 }
+_NODE_AFFINITY: Final = _Field(read=partial(_fields, fields={REQUIRED: _Field(read=_affinity)}))
 _SPEC: Final = {
     "nodeSelector": _Field(Limit(300, "node labels in its nodeSelector", _SELECT)),
     "tolerations": _Field(Limit(300, "tolerations", _ONE_TOLERATION)),
     "resourceClaims": _Field(Limit(100, "resource claims", _FEWER), partial(_elements, fields=_CLAIM)),
     "volumes": _Field(Limit(1000, "volumes", _FEWER), _volumes),
     **dict.fromkeys(("schedulerName", "runtimeClassName", "nodeName", "hostIPC", "hostPID"), _Field()),
-    "securityContext": _Field(read=_holder(_SECURITY)),
+    "securityContext": _Field(read=partial(_fields, fields=_SECURITY)),
     **dict.fromkeys(SECTIONS, _Field(read=partial(_elements, fields=_CONTAINER))),
-    "affinity": _Field(read=_holder({"nodeAffinity": _Field(read=_holder({REQUIRED: _Field(read=_affinity)}))})),
+    "affinity": _Field(read=partial(_fields, fields={"nodeAffinity": _NODE_AFFINITY})),
 }
-_POD: Final = {"metadata": _Field(read=_holder(_METADATA)), "spec": _Field(read=_spec)}
+_POD: Final = {"metadata": _Field(read=partial(_fields, fields=_METADATA)), "spec": _Field(read=_spec)}

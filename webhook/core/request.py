@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
@@ -12,11 +12,8 @@ from typing import Any, Final, NamedTuple
 from webhook.core.forms import labels
 from webhook.core.kube.quantity import Fraction, QuantityError, decimal, exact, show, show_size, shown, size
 
-# The neutral form of a request: what one container asks for, whatever back end serves it.
-
 PREFIX: Final = "gpu-webhook.io/"
 """The one prefix of every label, annotation and resource that belongs to this webhook."""
-
 
 DEVICES: Final = ("whole", "part", "profile", "claim")
 """The ways to ask for devices. A rule's modes are for one of them each (`when: devices`)."""
@@ -104,26 +101,20 @@ class GpuRequest:
 
     def __str__(self) -> str:
         """The request in shorthand: `gpu=2x0.5 gpu-memory=8Gi`."""
-        return " ".join([f"{key}={value}" for key, value in self._shorthand()])
-
-    def _shorthand(self) -> Iterator[tuple[str, str]]:
         share = self.share or self.memory_share
-        if share is not None or self.count != 1 or self.devices == "whole":
-            yield "gpu", str(Devices(self.count, share))
-        if self.memory is not None:
-            yield "gpu-memory", show_size(self.memory)
-        if self.cores is not None and (share is None or "gpu-cores" in self.stated):
-            yield "gpu-cores", show(self.cores)
-        if self.tflops is not None:
-            yield "gpu-tflops", show(self.tflops)
-        if self.profile is not None:
-            yield "gpu-profile", self.profile
-        if self.claim is not None:
-            yield "gpu-claim", self.claim
-        if self.models:
-            yield "gpu-model", ",".join(self.models)
-        if self.sharing is not None:
-            yield "gpu-sharing", self.sharing
+        counted = share is not None or self.count != 1 or self.devices == "whole"
+        cores = self.cores if share is None or "gpu-cores" in self.stated else None
+        texts = {
+            "gpu": Devices(self.count, share) if counted else None,
+            "gpu-memory": None if self.memory is None else show_size(self.memory),
+            "gpu-cores": None if cores is None else show(cores),
+            "gpu-tflops": None if self.tflops is None else show(self.tflops),
+            "gpu-profile": self.profile,
+            "gpu-claim": self.claim,
+            "gpu-model": ",".join(self.models) or None,
+            "gpu-sharing": self.sharing,
+        }
+        return " ".join([f"{key}={text}" for key, text in texts.items() if text is not None])
 
 
 def build(stated: Mapping[str, FieldValue], annotations: frozenset[str] = frozenset()) -> GpuRequest | None:
@@ -201,7 +192,13 @@ def devices(text: str) -> Devices | None:
     """`2`, `0.3`, `30%`, `2x0.5`; `0` and `none` are no request, None."""
     if text.lower() == "none":
         return None
-    match = _DEVICES.fullmatch(_percent_as_decimal(text))
+    written = text
+    if text.endswith("%") and (percent := _PERCENT.fullmatch(text)):
+        number = int(percent[2])
+        if number > 100:
+            raise QuantityError(f"{percent[2]}% is more than one GPU", "write a number of GPUs, as 2, or 2x50%")
+        written = f"{percent[1]}{number // 100}.{number % 100:02d}"
+    match = _DEVICES.fullmatch(written)
     if match is None:
         raise not_devices(text, f'"{shown(text)}" is not a number of GPUs')
     whole, _, decimals = match[2].partition(".")
@@ -210,22 +207,16 @@ def devices(text: str) -> Devices | None:
 
 
 def not_devices(text: str, message: str) -> QuantityError:
-    """The error for what is no number of GPUs, with what to write instead."""
+    """The error for what is no number of GPUs, with what to write instead, as far as it tells what is meant."""
     with suppress(QuantityError):
         return SizeError(message, show_size(memory(text)))
-    return QuantityError(message, _instead(text))
-
-
-def _instead(text: str) -> str:
-    """How to write what is no number of GPUs, as far as it tells what is meant."""
     if text.lower() in AMOUNTS:
-        return f"write {AMOUNTS[text.lower()]}"
-    match = _ALMOST.fullmatch(text)
-    if match is None:
-        return ANY_AMOUNT
-    part = Fraction(int(match[1]), int(match[2])) if match[2] else exact(f"{match[3] or 0}.{match[4]}")
-    is_possible = 0 < part <= MAX_DEVICES and (part < 1 or part.denominator == 1)
-    return f"write {show(round(part, 6))}" if is_possible else ANY_AMOUNT
+        return QuantityError(message, f"write {AMOUNTS[text.lower()]}")
+    if match := _ALMOST.fullmatch(text):
+        part = Fraction(int(match[1]), int(match[2])) if match[2] else exact(f"{match[3] or 0}.{match[4]}")
+        if 0 < part <= MAX_DEVICES and (part < 1 or part.denominator == 1):
+            return QuantityError(message, f"write {show(round(part, 6))}")
+    return QuantityError(message, ANY_AMOUNT)
 
 
 def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> Devices | None:
@@ -246,16 +237,6 @@ def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> D
         f"{show(fraction)} is neither a share of one GPU nor a whole number",
         f"ask for {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * fraction / cards), 1000))}",
     )
-
-
-def _percent_as_decimal(text: str) -> str:
-    """`30%` as `0.3`, and `2x30%` as `2x0.3`; anything else as it is."""
-    match = _PERCENT.fullmatch(text) if text.endswith("%") else None
-    if match is None:
-        return text
-    if int(match[2]) > 100:
-        raise QuantityError(f"{match[2]}% is more than one GPU", "write a number of GPUs, as 2, or 2x50%")
-    return f"{match[1]}{int(match[2]) // 100}.{int(match[2]) % 100:02d}"
 
 
 def memory(text: str) -> int:
@@ -330,19 +311,17 @@ def profile(text: str) -> str:
 
 def one_of(*words: str) -> Callable[[str], str]:
     """A parser that accepts one of these words, in any capitals, with or without dashes."""
-    spelled = {_letters(word): word for word in words}
+    apart = str.maketrans("", "", "-_ ")
+    spelled = {word.lower().translate(apart): word for word in words}
 
     def parse(text: str) -> str:
-        if _letters(text) in spelled:
-            return spelled[_letters(text)]
-        listed = ", ".join(words[:-1])
-        raise QuantityError(f'"{shown(text)}" is not one of its values', f"write {listed} or {words[-1]}")
+        word = spelled.get(text.lower().translate(apart))
+        if word is None:
+            fix = f"write {', '.join(words[:-1])} or {words[-1]}"
+            raise QuantityError(f'"{shown(text)}" is not one of its values', fix)
+        return word
 
     return parse
-
-
-def _letters(text: str) -> str:
-    return text.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
@@ -384,7 +363,6 @@ EXAMPLES: Final[Mapping[str, str]] = {
 }
 """An example of every key, for messages about a value that means nothing."""
 
-
 _STRING = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*|[0-9]+(?:\.[0-9]+)?(?:[KMGT]i?|k)|[0-9]+[a-z]\.[0-9]+gb(?:[.+a-z]*)")
 _KEYWORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
@@ -416,11 +394,10 @@ def ask_for(words: Mapping[str, str], request: GpuRequest) -> str:
     """`ask for gpu: "1" instead of gpu-profile`: the keys to write, and those of the request that have to go."""
     wish = " and ".join(pasteable(key, text) for key, text in words.items())
     wish = wish if request.claim is None else f"what the claim has, as {wish},"
-    gone = [_written(key, request) for key in ASKING if key in request.stated and key not in words]
+    gone = []
+    for key in ASKING:
+        if key in request.stated and key not in words:
+            # As its author wrote it: the name of a resource may be another than that of the key.
+            path = request.stated[key].path
+            gone.append(path.rpartition("limits")[2].strip('[".]') if "limits" in path else key)
     return f"ask for {wish} instead of {' and '.join(gone)}" if gone else f"ask for {wish}"
-
-
-def _written(key: str, request: GpuRequest) -> str:
-    """The key as its author wrote it: the name of a resource, which may be another than that of the key."""
-    path = request.stated[key].path
-    return path.rpartition("limits")[2].strip('[".]') if "limits" in path else key

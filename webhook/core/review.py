@@ -27,9 +27,6 @@ WARNINGS_LENGTH: Final = 4096
 TEXT_LENGTH: Final = 4096
 """The longest text of a violation. Those about names and values that Kubernetes takes are shorter."""
 
-READ: Final = 2 * WARNING_LENGTH
-"""How much of a warning is looked at, before white space goes and it is cut."""
-
 TIMEOUT_SECONDS: Final = 3
 """How long API servers wait for an answer: `timeoutSeconds` of our webhooks."""
 
@@ -172,16 +169,6 @@ def encode(uid: str, decision: Decision) -> bytes:
     return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 
 
-_START: Final = re.compile(rb'"request":\{"uid":"([\w-]+)"')
-
-
-def unread(start: bytes, why: str) -> bytes:
-    """The denial of a review from its first bytes; empty if they lack its UID, which API servers write first."""
-    match = _START.search(start)
-    violation = Violation(code="GPU003", path="", message=why, fix="make the pod smaller")
-    return encode(match[1].decode(), denied([violation])) if match else b""
-
-
 def _status(decision: Decision) -> dict[str, Any]:
     """A Status that kubectl prints in full: with the reason "Invalid" it would drop the message [measured]."""
     shown: list[Violation] = []
@@ -203,6 +190,16 @@ def _status(decision: Decision) -> dict[str, Any]:
     return {**status, "reason": REASONS[decision.code]} if decision.code in REASONS else status
 
 
+_START: Final = re.compile(rb'"request":\{"uid":"([\w-]+)"')
+
+
+def unread(start: bytes, why: str) -> bytes:
+    """The denial of a review from its first bytes; empty if they lack its UID, which API servers write first."""
+    match = _START.search(start)
+    violation = Violation(code="GPU003", path="", message=why, fix="make the pod smaller")
+    return encode(match[1].decode(), denied([violation])) if match else b""
+
+
 def line(violation: Violation, lead: str = "") -> str:
     """The first line of a violation as a warning, with its fix if there is room for all of it."""
     text = f"{lead}[{violation.code}] {violation.message}"
@@ -218,7 +215,7 @@ def printable(warnings: Iterable[str]) -> Iterator[str]:
     room = WARNINGS_LENGTH
     told: set[str] = set()
     for warning in warnings:
-        text = warning[:READ].strip()
+        text = warning[: 2 * WARNING_LENGTH].strip()
         if not text.isprintable():
             text = "".join(" " if category(char)[0] == "C" else char for char in text).strip()
         if len(text) > WARNING_LENGTH:
