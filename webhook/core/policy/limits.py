@@ -383,7 +383,7 @@ def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: 
     if outcome.verdict in ("again", "wait"):
         return denied([again(wanted, outcome.why)], decision.warnings)
     if outcome.verdict == "taken":
-        # Another pod has its name: in the words of the API server.
+        # Another pod has its name (GPU115): in the words of the API server.
         message, fix = f'pods "{wanted.ask.name}" already exists', "take another name, or delete that pod first"
         return denied([Violation(code=TAKEN, path="metadata.name", message=message, fix=fix)], decision.warnings)
     breach = Finding(policy=wanted.tenant, rule=wanted.rule, code=QUOTA, action=wanted.action)
