@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from webhook.core.forms.form import Schema
+from webhook.core.forms.forms import Schema
 from webhook.core.rules.backend import SHARED
 from webhook.core.rules.verbs import MEANINGS, UNITS
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from webhook.core.forms.form import Schema
+from webhook.core.forms.forms import Schema
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY
 
 BY_HAND = Path(__file__).parent

@@ -5,7 +5,7 @@ from textwrap import dedent
 
 from tests import crds, reference
 from webhook.core.forms.document import Location, Problem
-from webhook.core.forms.form import (
+from webhook.core.forms.forms import (
     FLAG,
     TEXT,
     any_of,

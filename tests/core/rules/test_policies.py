@@ -15,7 +15,7 @@ from tests import builders, tables
 from tests.core import acme
 from webhook.core.forms import labels
 from webhook.core.forms.document import DocumentError, Location, Node
-from webhook.core.forms.form import Scope
+from webhook.core.forms.forms import Scope
 from webhook.core.rules import load
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import (

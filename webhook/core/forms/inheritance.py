@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.core.forms.document import DocumentError, Location, Node, Problem, nearest
-from webhook.core.forms.form import Schema, reference
+from webhook.core.forms.forms import Schema, reference
 
 _PARAMETER = re.compile(r"\$\(([A-Za-z][A-Za-z0-9]*)\)")
 

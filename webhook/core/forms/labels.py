@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from webhook.core.forms.document import Node
-from webhook.core.forms.form import Rule, Shape, list_of, map_of, mapping, optional, pattern, required, unspoilt, word
+from webhook.core.forms.forms import (
+    Rule,
+    Shape,
+    list_of,
+    map_of,
+    mapping,
+    optional,
+    pattern,
+    required,
+    unspoilt,
+    word,
+)
 
 T = TypeVar("T")
 

@@ -8,32 +8,8 @@ from fnmatch import fnmatchcase
 from math import ceil
 from typing import Any, Final, Literal
 
-from webhook.core.forms import labels
+from webhook.core.forms import forms, labels
 from webhook.core.forms.document import Location, Node, Problem, Section, nearest
-from webhook.core.forms.form import (
-    ANYTHING,
-    FILLED,
-    FLAG,
-    TEXT,
-    Rule,
-    Schema,
-    Scope,
-    Shape,
-    defined,
-    derived,
-    document,
-    embedded,
-    form,
-    list_of,
-    map_of,
-    optional,
-    origin,
-    place,
-    required,
-    set_of,
-    whole,
-    word,
-)
 from webhook.core.request import KEYS, SHARINGS
 from webhook.core.rules import modes
 from webhook.core.rules.catalog import VENDOR, Card, Known, Profile
@@ -58,28 +34,28 @@ from webhook.core.rules.verbs import Amount, Slot
 
 # What every pod gets
 
-_KEY: Final = TEXT.reading(lambda node, _: labels.key(node))
-_VALUE: Final = TEXT.reading(lambda node, _: labels.value(node))
+_KEY: Final = forms.TEXT.reading(lambda node, _: labels.key(node))
+_VALUE: Final = forms.TEXT.reading(lambda node, _: labels.value(node))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Toleration:
-    key: str | None = optional(
+    key: str | None = forms.optional(
         _KEY, "The taint's key; left out with `operator: Exists` it is any.", "acme.example/card"
     )
-    operator: str | None = optional(
-        word(("Exists", "Equal")), "`Exists` for any value, `Equal` (the default) for this one."
+    operator: str | None = forms.optional(
+        forms.word(("Exists", "Equal")), "`Exists` for any value, `Equal` (the default) for this one."
     )
-    value: str | None = optional(_VALUE, "The taint's value, with `operator: Equal`.")
-    effect: str | None = optional(
-        word(("NoSchedule", "PreferNoSchedule", "NoExecute")), "The taint's effect; any if left out."
+    value: str | None = forms.optional(_VALUE, "The taint's value, with `operator: Equal`.")
+    effect: str | None = forms.optional(
+        forms.word(("NoSchedule", "PreferNoSchedule", "NoExecute")), "The taint's effect; any if left out."
     )
-    seconds: int | None = optional(
-        whole(0), "With `effect: NoExecute`, how long it is tolerated.", key="tolerationSeconds"
+    seconds: int | None = forms.optional(
+        forms.whole(0), "With `effect: NoExecute`, how long it is tolerated.", key="tolerationSeconds"
     )
 
 
-def _toleration(read: _Toleration, section: Section, scope: Scope) -> tuple[Mapping[str, Any], str]:
+def _toleration(read: _Toleration, section: Section, scope: forms.Scope) -> tuple[Mapping[str, Any], str]:
     fields = {"key": read.key, "operator": read.operator, "value": read.value, "effect": read.effect}
     given = {key: value for key, value in {**fields, "tolerationSeconds": read.seconds}.items() if value is not None}
     if read.operator == "Exists" and "value" in given:
@@ -88,7 +64,7 @@ def _toleration(read: _Toleration, section: Section, scope: Scope) -> tuple[Mapp
         section.complain("a toleration without a key needs operator Exists")
     if "tolerationSeconds" in given and read.effect != "NoExecute":
         section.complain("tolerationSeconds is for effect NoExecute")
-    return given, origin(section.node, scope)
+    return given, forms.origin(section.node, scope)
 
 
 _EQUAL: Final = {"enum": ["Equal"]}
@@ -104,7 +80,7 @@ _TOLERABLE: Final = [
         ]
     },
 ]
-_TOLERATION: Final = form(_Toleration, Rule({"allOf": _TOLERABLE}), complete=_toleration)
+_TOLERATION: Final = forms.form(_Toleration, forms.Rule({"allOf": _TOLERABLE}), complete=_toleration)
 
 
 _NAME: Final = modes.OBJECT.reading(lambda node, scope: constant(modes.OBJECT.read(node, scope), node, scope))
@@ -117,59 +93,73 @@ class Injection:
     `outputs` are part of those of each mode.
     """
 
-    runtime_class: Constant | None = optional(
+    runtime_class: Constant | None = forms.optional(
         _NAME,
         "The pod's runtime class. A pod that names one keeps it. An empty text sets none.",
         key="runtimeClassName",
     )
-    scheduler: Constant | None = optional(
+    scheduler: Constant | None = forms.optional(
         _NAME,
         "The pod's scheduler. A pod that names another one than this and the default one is refused.",
         key="schedulerName",
     )
-    tolerations: Sequence[tuple[Mapping[str, Any], str]] = optional(
-        list_of(defined("toleration", _TOLERATION)),
+    tolerations: Sequence[tuple[Mapping[str, Any], str]] = forms.optional(
+        forms.list_of(forms.defined("toleration", _TOLERATION)),
         "Tolerations of the pod.",
         [{"key": "acme.example/card", "operator": "Exists", "effect": "NoSchedule"}],
     )
-    outputs: Outputs = embedded(OUTPUTS, default=Outputs())
+    outputs: Outputs = forms.embedded(OUTPUTS, default=Outputs())
 
 
 # Examples
 
-_SCALARS: Final = map_of(Shape(ANYTHING.read, {"type": ["string", "integer", "number", "boolean"]})).schema
-_OBJECTS: Final[Schema] = {"type": "array", "items": {"type": "object"}}
-_LABELS: Final = map_of(list_of(Shape(ANYTHING.read, {"type": ["string", "integer", "number"]}))).schema
+_SCALARS: Final = forms.map_of(
+    forms.Shape(forms.ANYTHING.read, {"type": ["string", "integer", "number", "boolean"]})
+).schema
+_OBJECTS: Final[forms.Schema] = {"type": "array", "items": {"type": "object"}}
+_LABELS: Final = forms.map_of(
+    forms.list_of(forms.Shape(forms.ANYTHING.read, {"type": ["string", "integer", "number"]}))
+).schema
 
 
-def _as_it_stands(schema: Schema) -> Shape[Any]:
-    return Shape(ANYTHING.read, schema)
+def _as_it_stands(schema: forms.Schema) -> forms.Shape[Any]:
+    return forms.Shape(forms.ANYTHING.read, schema)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Expected:
-    limits: Any = optional(_as_it_stands(_SCALARS), "The container's resources.", {"acme.example/card": 1})
-    annotations: Any = optional(_as_it_stands(_SCALARS), "Annotations of the pod, without those of the webhook.")
-    labels: Any = optional(_as_it_stands(_SCALARS), "Labels of the pod.")
-    env: Any = optional(_as_it_stands(_SCALARS), "Environment of the container.")
-    node_affinity: Any = optional(_as_it_stands(_LABELS), "Values of each node label.")
-    claims: Any = optional(_as_it_stands(list_of(TEXT).schema), "Names of templates of resource claims.")
-    tolerations: Any = optional(_as_it_stands(_OBJECTS), "Tolerations of the pod.")
-    scheduler: Any = optional(_as_it_stands(TEXT.schema), "The pod's scheduler.", key="schedulerName")
-    runtime_class: Any = optional(_as_it_stands(TEXT.schema), "The pod's runtime class.", key="runtimeClassName")
+    limits: Any = forms.optional(_as_it_stands(_SCALARS), "The container's resources.", {"acme.example/card": 1})
+    annotations: Any = forms.optional(
+        _as_it_stands(_SCALARS), "Annotations of the pod, without those of the webhook."
+    )
+    labels: Any = forms.optional(_as_it_stands(_SCALARS), "Labels of the pod.")
+    env: Any = forms.optional(_as_it_stands(_SCALARS), "Environment of the container.")
+    node_affinity: Any = forms.optional(_as_it_stands(_LABELS), "Values of each node label.")
+    claims: Any = forms.optional(
+        _as_it_stands(forms.list_of(forms.TEXT).schema), "Names of templates of resource claims."
+    )
+    tolerations: Any = forms.optional(_as_it_stands(_OBJECTS), "Tolerations of the pod.")
+    scheduler: Any = forms.optional(_as_it_stands(forms.TEXT.schema), "The pod's scheduler.", key="schedulerName")
+    runtime_class: Any = forms.optional(
+        _as_it_stands(forms.TEXT.schema), "The pod's runtime class.", key="runtimeClassName"
+    )
 
 
-def _expected(read: _Expected, _: Section, __: Scope) -> Mapping[str, Any] | None:
+def _expected(read: _Expected, _: Section, __: forms.Scope) -> Mapping[str, Any] | None:
     values = zip(EXPECTED, vars(read).values(), strict=True)
     return {key: value for key, value in values if value is not None} or None
 
 
-_EXPECTATIONS: Final = form(_Expected, complete=_expected)
+_EXPECTATIONS: Final = forms.form(_Expected, complete=_expected)
 EXPECTED: Final = tuple(_EXPECTATIONS.schema["properties"])
 """What an example may expect; each section that is given is compared whole."""
 
-ASK: Final[Schema] = {"type": "object", "properties": dict.fromkeys(KEYS, TEXT.schema), "additionalProperties": False}
-_POD: Final = Shape(
+ASK: Final[forms.Schema] = {
+    "type": "object",
+    "properties": dict.fromkeys(KEYS, forms.TEXT.schema),
+    "additionalProperties": False,
+}
+_POD: Final = forms.Shape(
     lambda node, _: {key: entry.plain() for key, entry in node.items()}, {"type": "object"}, dict[str, Any]()
 )
 
@@ -178,19 +168,19 @@ _POD: Final = Shape(
 class Example:
     """A request and what has to come of it: either `refused`, or `expected` by section (`limits`, ...)."""
 
-    name: str = optional(TEXT, "What messages call it.", default="")
-    ask: Mapping[str, str] = required(
-        Shape(map_of(TEXT).read, ASK, {}),
+    name: str = forms.optional(forms.TEXT, "What messages call it.", default="")
+    ask: Mapping[str, str] = forms.required(
+        forms.Shape(forms.map_of(forms.TEXT).read, ASK, {}),
         "The shorthand, by the keys of labels; values are quoted.",
         {"gpu": "0.3", "gpu-model": "T4"},
     )
-    pod: Mapping[str, Any] = optional(_POD, "What else the pod has.", {"spec": {"hostIPC": True}})
-    refused: str | None = optional(FILLED, "A part of the message that refuses it.")
-    expected: Mapping[str, Any] | None = embedded(_EXPECTATIONS)
-    at: Location = derived(place)
+    pod: Mapping[str, Any] = forms.optional(_POD, "What else the pod has.", {"spec": {"hostIPC": True}})
+    refused: str | None = forms.optional(forms.FILLED, "A part of the message that refuses it.")
+    expected: Mapping[str, Any] | None = forms.embedded(_EXPECTATIONS)
+    at: Location = forms.derived(forms.place)
 
 
-def _titled(example: Example, section: Section, scope: Scope) -> Example:
+def _titled(example: Example, section: Section, scope: forms.Scope) -> Example:
     at, path = section.node.at, f"{section.node.path}.ask"
     unknown = [key for key in example.ask if key not in KEYS]
     scope.problems.extend(
@@ -206,52 +196,57 @@ _ONE_OUTCOME: Final = [
     {"required": ["refused"]},
     {"type": "object", "anyOf": [{"required": [key]} for key in EXPECTED]},
 ]
-_EXAMPLE: Final = form(Example, Rule({"oneOf": _ONE_OUTCOME}), complete=_titled)
+_EXAMPLE: Final = forms.form(Example, forms.Rule({"oneOf": _ONE_OUTCOME}), complete=_titled)
 
 
 # Its nodes, partitions and parameters
 
 
-def _values(node: Node, scope: Scope) -> tuple[str, ...]:
+def _values(node: Node, scope: forms.Scope) -> tuple[str, ...]:
     """One value, a list of them, or nothing for any."""
     if node.value is None:
         return ()
     return tuple(HOLED.read(inner, scope) for inner in (node.elements() if isinstance(node.value, list) else [node]))
 
 
-_LABEL_VALUES: Final[Schema] = {"anyOf": [HOLED.schema, list_of(HOLED).schema, {"type": "null"}]}
+_LABEL_VALUES: Final[forms.Schema] = {"anyOf": [HOLED.schema, forms.list_of(HOLED).schema, {"type": "null"}]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
     """How a back end's nodes are recognised; `labels` without values may have any."""
 
-    labels: Mapping[str, tuple[str, ...]] = optional(
-        map_of(Shape(_values, _LABEL_VALUES), LABELS),
+    labels: Mapping[str, tuple[str, ...]] = forms.optional(
+        forms.map_of(forms.Shape(_values, _LABEL_VALUES), LABELS),
         "Labels that each of its nodes has: a value, a list of possible values, or nothing for any value.",
         {"acme.example/mode": "shared"},
     )
-    annotations: tuple[str, ...] = optional(
-        list_of(TEXT),
+    annotations: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.TEXT),
         "Annotations that its system writes on its nodes. One of them shows `gpu-webhook survey` that it is there.",
         ["acme.example/registered"],
     )
-    devices: str | None = optional(
+    devices: str | None = forms.optional(
         _KEY, "The label, or the resource, that says how many cards a node has.", "acme.example/cards"
     )
-    replicas: int = optional(whole(), "How often its resource counts each card.", 10, default=1)
-    required: bool = optional(FLAG, "It serves only if such a node is known. Otherwise nodes may come later.")
+    replicas: int = forms.optional(forms.whole(), "How often its resource counts each card.", 10, default=1)
+    required: bool = forms.optional(
+        forms.FLAG, "It serves only if such a node is known. Otherwise nodes may come later."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitions:
     """Which hardware partitions a back end has: all of its cards', or those that match one of `only`."""
 
-    spelling: Mapping[str, str] = optional(
-        map_of(TEXT), "Spellings of profiles that differ from the catalogue's.", key="names"
+    spelling: Mapping[str, str] = forms.optional(
+        forms.map_of(forms.TEXT), "Spellings of profiles that differ from the catalogue's.", key="names"
     )
-    only: tuple[str, ...] = optional(
-        list_of(TEXT), "The profiles it has, if these are not all. `*` is any text.", ["1g.*"], default=("*",)
+    only: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.TEXT),
+        "The profiles it has, if these are not all. `*` is any text.",
+        ["1g.*"],
+        default=("*",),
     )
 
 
@@ -259,16 +254,16 @@ class Partitions:
 class Parameter:
     """A value that a site may change, and by what `gpu-webhook survey` sees it."""
 
-    default: Any = required(ANYTHING, "The value unless the Cluster document sets another.")
-    description: Any = optional(ANYTHING, "What for.")
-    label: str | None = optional(
-        TEXT,
+    default: Any = forms.required(forms.ANYTHING, "The value unless the Cluster document sets another.")
+    description: Any = forms.optional(forms.ANYTHING, "What for.")
+    label: str | None = forms.optional(
+        forms.TEXT,
         "A node label with the value. `gpu-webhook survey` sets what it sees there. If the default is empty, it"
         " does so only to keep pods off the nodes of other back ends.",
         "acme.example/replicas",
     )
-    also: tuple[str, ...] = optional(
-        list_of(TEXT),
+    also: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.TEXT),
         "Other names in use for it. `gpu-webhook survey` sets the resource, the device class or the plugin's"
         " runtime class that it sees.",
         ["acme.example/card.shared"],
@@ -282,9 +277,9 @@ def _parameter(node: Node) -> Parameter:
     return Parameter(default=fields["default"].plain(), label=label, also=also)
 
 
-PARAMETERS: Final = Shape(
+PARAMETERS: Final = forms.Shape(
     lambda node, _: {name: _parameter(one) for name, one in node.items()},
-    map_of(form(Parameter)).schema,
+    forms.map_of(forms.form(Parameter)).schema,
     dict[str, Parameter](),
 )
 """Parameters by name; their values are put in before a document is read, see `forms/inheritance`."""
@@ -302,68 +297,72 @@ class Backend:
     `card` is the one that its models (in lower case) have in common, `profiles` are all that its cards can have.
     """
 
-    name: str = derived(document)
-    at: Location = derived(place)
-    description: str = required(TEXT, "One line for people.", "shares of NVIDIA cards, by HAMi")
-    extends: str | None = optional(
-        TEXT,
+    name: str = forms.derived(forms.document)
+    at: Location = forms.derived(forms.place)
+    description: str = forms.required(forms.TEXT, "One line for people.", "shares of NVIDIA cards, by HAMi")
+    extends: str | None = forms.optional(
+        forms.TEXT,
         "Another back end, whose spec this one takes over. Mappings are merged, lists (as `modes`) replaced, and"
         " an empty value deletes. Examples are not inherited.",
         "nvidia-gpu",
     )
-    vendors: frozenset[str] = optional(
-        set_of(VENDOR), "Whose cards it serves, as the catalogues spell them. `[]` means any vendor.", ["nvidia"]
+    vendors: frozenset[str] = forms.optional(
+        forms.set_of(VENDOR),
+        "Whose cards it serves, as the catalogues spell them. `[]` means any vendor.",
+        ["nvidia"],
     )
-    models: frozenset[str] = optional(
+    models: frozenset[str] = forms.optional(
         MODELS, "The only card models it serves. If they are alike, a share becomes a size without `gpu-model`."
     )
-    sharing: frozenset[str] = required(
-        set_of(word(SHARINGS)), "What `gpu-sharing` may say.", ["exclusive", "fractional"]
+    sharing: frozenset[str] = forms.required(
+        forms.set_of(forms.word(SHARINGS)), "What `gpu-sharing` may say.", ["exclusive", "fractional"]
     )
-    parameters: Mapping[str, Parameter] = optional(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
-    partitions: Partitions | None = optional(
-        form(Partitions),
+    parameters: Mapping[str, Parameter] = forms.optional(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
+    partitions: Partitions | None = forms.optional(
+        forms.form(Partitions),
         "`{}` if it serves hardware partitions. A share or a size gets the smallest profile that is large enough.",
         {},
     )
-    unenforced: tuple[str, ...] = optional(
-        list_of(word(("memory", "compute"))),
+    unenforced: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.word(("memory", "compute"))),
         "What the system counts and does not limit. The pod's author is warned.",
         ["memory", "compute"],
     )
-    writers: tuple[str, ...] = optional(
-        list_of(USERS),
+    writers: tuple[str, ...] = forms.optional(
+        forms.list_of(USERS),
         "Users that belong to the system, as globs. On a running pod only they may change the annotations and"
         " labels that the system reads or `reserves`. If none are listed, service accounts outside of tenants'"
         " namespaces may write what it `reserves`. Users of Kubernetes, as `system:kube-scheduler`, always may.",
         ["system:serviceaccount:kai-scheduler:*"],
     )
-    other_devices: tuple[str, ...] = optional(
-        list_of(TEXT),
+    other_devices: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.TEXT),
         "Resources of its vendor, as globs, that are no GPUs. Any other resource in the domain of a back end's"
         " resource is taken for a GPU, also if the back end is disabled.",
         ["acme.example/nic*"],
     )
-    constraints: tuple[str, ...] = optional(
-        list_of(TEXT),
+    constraints: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.TEXT),
         "Annotations and labels, as globs, that restrict a pod to some devices and that no mode writes.",
     )
-    modes: Sequence[Mode] = required(
-        list_of(MODE, "needs at least one mode"),
+    modes: Sequence[Mode] = forms.required(
+        forms.list_of(MODE, "needs at least one mode"),
         "Ways to serve a request. The first whose `when` matches is taken. If none matches, the request is refused.",
     )
-    inject: Injection = optional(
-        form(Injection), "What a pod gets beside resources, whatever the mode.", default=Injection()
+    inject: Injection = forms.optional(
+        forms.form(Injection), "What a pod gets beside resources, whatever the mode.", default=Injection()
     )
-    companions: Companions | None = embedded(COMPANIONS)
-    nodes: Nodes = optional(form(Nodes), "How its nodes are recognised.", default=Nodes())
-    request_only: Literal["repair", "refuse"] = optional(
-        word(("repair", "refuse")),
+    companions: Companions | None = forms.embedded(COMPANIONS)
+    nodes: Nodes = forms.optional(forms.form(Nodes), "How its nodes are recognised.", default=Nodes())
+    request_only: Literal["repair", "refuse"] = forms.optional(
+        forms.word(("repair", "refuse")),
         "A resource in requests without a limit: `repair` (the default) or `refuse`.",
         default="repair",
     )
-    examples: Sequence[Example] = required(
-        list_of(defined("example", _EXAMPLE), "needs at least one example, so that somebody sees the rule work"),
+    examples: Sequence[Example] = forms.required(
+        forms.list_of(
+            forms.defined("example", _EXAMPLE), "needs at least one example, so that somebody sees the rule work"
+        ),
         "Executed whenever the rules are loaded.",
         [{"ask": {"gpu": "1"}, "limits": {"acme.example/card": 1}}],
         default=(),
@@ -390,7 +389,7 @@ class Backend:
         return self.at.of(self.name)
 
 
-def _consistent(backend: Backend, section: Section, scope: Scope) -> Backend:
+def _consistent(backend: Backend, section: Section, scope: forms.Scope) -> Backend:
     """Complain of modes that can serve nothing: for cards of others, for partitions where there are none."""
     for number, mode in enumerate(backend.modes):
         for key, message in _impossible(mode, backend, scope.known):
@@ -419,8 +418,8 @@ def _of_others(models: Iterable[str], backend: Backend, context: Known) -> Itera
             yield f"{card.model} is made by {card.vendor}, and the back end serves {vendors}"
 
 
-BACKEND: Final = form(Backend, complete=_consistent)
-SHARED: Final[Mapping[str, Schema]] = {
+BACKEND: Final = forms.form(Backend, complete=_consistent)
+SHARED: Final[Mapping[str, forms.Schema]] = {
     **modes.SHARED,
     "example": _EXAMPLE.schema,
     "toleration": _TOLERATION.schema,

@@ -8,42 +8,26 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from webhook.core import request
+from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node, Section
-from webhook.core.forms.form import (
-    FLAG,
-    POSITIVE,
-    TEXT,
-    Group,
-    Rule,
-    Scope,
-    Shape,
-    derived,
-    form,
-    key,
-    list_of,
-    map_of,
-    optional,
-    place,
-    required,
-    size,
-    whole,
-)
 from webhook.core.kube.quantity import Fraction, QuantityError
 
 # A `DeviceCatalog`: card models of one vendor, with what sizes and names they have.
 
-_SIZE: Final = size(("Mi", "Gi"), "16Gi or 15360Mi")
+_SIZE: Final = forms.size(("Mi", "Gi"), "16Gi or 15360Mi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A hardware partition of a card."""
 
-    name: str = derived(key)
-    memory: int = required(_SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
-    memory_slices: int = required(whole(), "How many of the card's memory slices it takes.", key="slices")
-    compute_slices: int = required(whole(), "How many of the card's compute slices it takes.", key="compute")
-    most: int = optional(whole(), "How many of these one card can hold; 1 if left out.", default=1)
+    name: str = forms.derived(forms.key)
+    memory: int = forms.required(_SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
+    memory_slices: int = forms.required(forms.whole(), "How many of the card's memory slices it takes.", key="slices")
+    compute_slices: int = forms.required(
+        forms.whole(), "How many of the card's compute slices it takes.", key="compute"
+    )
+    most: int = forms.optional(forms.whole(), "How many of these one card can hold; 1 if left out.", default=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,29 +39,31 @@ class Card:
 
     vendor: str = ""
     virtual: bool = False
-    at: Location = derived(place)
-    model: str = required(TEXT, "The name that `gpu-model` asks for.", "A100-80GB")
-    aliases: tuple[str, ...] = optional(list_of(TEXT), "Other names that `gpu-model` may use.", ["A100"])
-    names: tuple[str, ...] = optional(
-        list_of(TEXT),
+    at: Location = forms.derived(forms.place)
+    model: str = forms.required(forms.TEXT, "The name that `gpu-model` asks for.", "A100-80GB")
+    aliases: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.TEXT), "Other names that `gpu-model` may use.", ["A100"]
+    )
+    names: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.TEXT),
         "Product names as the driver reports them; node labels have them with dashes for spaces.",
         ["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"],
     )
-    nominal: int = required(_SIZE, "Nominal memory, as in the data sheet.", "80Gi", key="memory")
-    memory: int = optional(
+    nominal: int = forms.required(_SIZE, "Nominal memory, as in the data sheet.", "80Gi", key="memory")
+    memory: int = forms.optional(
         _SIZE, "Memory as the driver reports it. Sizes are compared with it.", "81920Mi", key="usable", default=0
     )
-    tflops: Fraction | None = optional(POSITIVE, "Dense FP16 TFLOPS, for `gpu-tflops`.", 65, 312)
-    memory_slices: int = required(whole(), "Slices of memory.", key="slices.memory", default=0)
-    compute_slices: int = required(whole(), "Slices of compute.", key="slices.compute", default=0)
-    profiles: Mapping[str, Profile] = optional(
-        map_of(form(Profile)),
+    tflops: Fraction | None = forms.optional(forms.POSITIVE, "Dense FP16 TFLOPS, for `gpu-tflops`.", 65, 312)
+    memory_slices: int = forms.required(forms.whole(), "Slices of memory.", key="slices.memory", default=0)
+    compute_slices: int = forms.required(forms.whole(), "Slices of compute.", key="slices.compute", default=0)
+    profiles: Mapping[str, Profile] = forms.optional(
+        forms.map_of(forms.form(Profile)),
         "The partitions that the card can be cut into, by name, the smallest first.",
         {"1g.10gb": {"memory": "9856Mi", "slices": 1, "compute": 1, "most": 7}},
     )
 
 
-def _checked(device: Card, section: Section, _: Scope) -> Card:
+def _checked(device: Card, section: Section, _: forms.Scope) -> Card:
     for profile in device.profiles.values():
         if not device.memory_slices:
             section.complain(f"profiles need slices: {{memory: ..., compute: ...}}, what {profile.name} is a part of")
@@ -88,9 +74,11 @@ def _checked(device: Card, section: Section, _: Scope) -> Card:
     return replace(device, memory=device.memory or device.nominal)
 
 
-_SLICES: Final = Group("The number of slices of a card that can be partitioned.", ({"memory": 8, "compute": 7},))
-DEVICE: Final = form(
-    Card, Rule({"dependentRequired": {"profiles": ["slices"]}}), groups={"slices": _SLICES}, complete=_checked
+_SLICES: Final = forms.Group(
+    "The number of slices of a card that can be partitioned.", ({"memory": 8, "compute": 7},)
+)
+DEVICE: Final = forms.form(
+    Card, forms.Rule({"dependentRequired": {"profiles": ["slices"]}}), groups={"slices": _SLICES}, complete=_checked
 )
 
 
@@ -98,19 +86,22 @@ DEVICE: Final = form(
 class DeviceCatalog:
     """Card models of one vendor."""
 
-    vendor: str = required(TEXT, "The vendor of these cards, as `vendors` of a back end names it.", "nvidia", "amd")
-    devices: tuple[Card, ...] = optional(list_of(DEVICE), "The card models.", default=())
-    virtual: bool = optional(
-        FLAG, "The devices are parts of cards that a virtual machine sees as whole cards. They share the compute."
+    vendor: str = forms.required(
+        forms.TEXT, "The vendor of these cards, as `vendors` of a back end names it.", "nvidia", "amd"
     )
-    resources: tuple[str, ...] = optional(
-        list_of(TEXT),
+    devices: tuple[Card, ...] = forms.optional(forms.list_of(DEVICE), "The card models.", default=())
+    virtual: bool = forms.optional(
+        forms.FLAG,
+        "The devices are parts of cards that a virtual machine sees as whole cards. They share the compute.",
+    )
+    resources: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.TEXT),
         "Resources of these cards, as globs in lower case, that no back end uses. Nothing can count them.",
         ["acme.example/*", "*/acme[0-9]*"],
     )
 
 
-DEVICE_CATALOG: Final = form(DeviceCatalog)
+DEVICE_CATALOG: Final = forms.form(DeviceCatalog)
 
 
 def by_name(catalog: DeviceCatalog) -> dict[str, Card]:
@@ -139,31 +130,31 @@ class Known:
     asking: Collection[str] = ()
 
 
-def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> Shape[str]:
+def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> forms.Shape[str]:
     """One of these names; `complaint` is said of another."""
 
-    def read(node: Node, scope: Scope) -> str:
+    def read(node: Node, scope: forms.Scope) -> str:
         if node.text() not in (known_names := names(scope.known)):
             raise node.problem(f'{complaint} "{node.value}"{scope.nearest(node.text(), known_names)}', unknown=True)
         return node.text()
 
-    return TEXT.reading(read)
+    return forms.TEXT.reading(read)
 
 
-def enabled_by(where: str) -> Shape[str]:
+def enabled_by(where: str) -> forms.Shape[str]:
     """A back end that `where` enables."""
 
-    def read(node: Node, scope: Scope) -> str:
+    def read(node: Node, scope: forms.Scope) -> str:
         context, name = scope.known, node.text()
         if name not in context.enabled:
             hint = "; add it there" if name in context.backends else scope.nearest(name, context.enabled)
             raise node.problem(f'{where} does not enable "{name}"{hint}', unknown=True)
         return name
 
-    return TEXT.reading(read)
+    return forms.TEXT.reading(read)
 
 
-def _model(node: Node, scope: Scope) -> str:
+def _model(node: Node, scope: forms.Scope) -> str:
     devices: Mapping[str, Card] = scope.known.devices
     if node.text().lower() not in devices:
         models = {device.model for device in devices.values()}
@@ -172,7 +163,7 @@ def _model(node: Node, scope: Scope) -> str:
     return devices[node.text().lower()].model
 
 
-def _profile(node: Node, scope: Scope) -> str:
+def _profile(node: Node, scope: forms.Scope) -> str:
     profiles = {profile for device in scope.known.devices.values() for profile in device.profiles}
     with contextlib.suppress(QuantityError):
         if (profile := request.profile(node.text())) in profiles:
@@ -186,5 +177,5 @@ PARAMETRISED: Final = one_of("no rule defines the back end", lambda known: known
 VENDOR: Final = one_of(
     "no catalogue is of the vendor", lambda known: {device.vendor for device in known.devices.values()}
 )
-MODEL: Final = TEXT.reading(_model)
-PROFILE: Final = TEXT.reading(_profile)
+MODEL: Final = forms.TEXT.reading(_model)
+PROFILE: Final = forms.TEXT.reading(_profile)

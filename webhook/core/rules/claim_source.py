@@ -6,26 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node, Section, nearest
-from webhook.core.forms.form import (
-    FILLED,
-    TEXT,
-    Group,
-    Rule,
-    Scope,
-    Shape,
-    derived,
-    document,
-    embedded,
-    form,
-    list_of,
-    map_of,
-    optional,
-    pattern,
-    place,
-    required,
-    word,
-)
 from webhook.core.request import KEYS
 from webhook.core.rules.backend import A_PARAMETER, ASK, PARAMETERS, PARAMETERS_ARE, Backend, Parameter
 from webhook.core.rules.modes import LIMIT, Mode, Output, When
@@ -46,22 +28,24 @@ def _prefix(node: Node) -> str:
     return prefix
 
 
-_ADDRESS: Final = pattern(
+_ADDRESS: Final = forms.pattern(
     r"^[^{]{2,}\{container\}$", f"has to end in {CONTAINER}, as vendor.example/claim-{CONTAINER}", _prefix
 )
-_FIELD: Final[Shape[Field]] = replace(FILLED.reading(lambda node, _: tuple(node.filled().split("."))), fallback=())
+_FIELD: Final[forms.Shape[Field]] = replace(
+    forms.FILLED.reading(lambda node, _: tuple(node.filled().split("."))), fallback=()
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectKind:
     """A kind of object in the Kubernetes API, in whichever of its versions a cluster has it."""
 
-    kind: str = required(FILLED, "The kind of the objects.", "ElasticGPUClaim")
-    group: str = required(FILLED, "Their API group.", "acme.example")
-    versions: tuple[str, ...] = required(
-        list_of(FILLED, _EMPTY), "Versions of it, the preferred one first.", ["v1alpha1"]
+    kind: str = forms.required(forms.FILLED, "The kind of the objects.", "ElasticGPUClaim")
+    group: str = forms.required(forms.FILLED, "Their API group.", "acme.example")
+    versions: tuple[str, ...] = forms.required(
+        forms.list_of(forms.FILLED, _EMPTY), "Versions of it, the preferred one first.", ["v1alpha1"]
     )
-    plural: str = required(FILLED, "Their name in URLs.", "elasticgpuclaims")
+    plural: str = forms.required(forms.FILLED, "Their name in URLs.", "elasticgpuclaims")
 
     @property
     def name(self) -> str:
@@ -69,56 +53,56 @@ class ObjectKind:
         return f"{self.plural}.{self.group}"
 
 
-_KIND: Final = form(ObjectKind)
+_KIND: Final = forms.form(ObjectKind)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    devices: str = required(
-        word(("whole", "part")), "What these resources ask for: `whole` devices, or a `part` of each."
+    devices: str = forms.required(
+        forms.word(("whole", "part")), "What these resources ask for: `whole` devices, or a `part` of each."
     )
-    resources: Mapping[str, Output] = required(
-        map_of(LIMIT), "The resources of a claim. A verb of `limits` says what each means."
+    resources: Mapping[str, Output] = forms.required(
+        forms.map_of(LIMIT), "The resources of a claim. A verb of `limits` says what each means."
     )
 
 
-def _mode(read: _Read, section: Section, _: Scope) -> Mode:
+def _mode(read: _Read, section: Section, _: forms.Scope) -> Mode:
     when = When(devices=read.devices)
     return Mode(name=read.devices, when=when, at=section.node.at, limits=read.resources, amounts=read.resources)
 
 
-def _read_asks(node: Node, scope: Scope) -> Mapping[str, str]:
+def _read_asks(node: Node, scope: forms.Scope) -> Mapping[str, str]:
     for key, value in node.items():
         if key not in KEYS:
             raise value.problem(f'"{key}" is no key of the shorthand{nearest(key, KEYS)}')
-    return map_of(TEXT).read(node, scope)
+    return forms.map_of(forms.TEXT).read(node, scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimExample:
     """What a claim's resources have to mean: the shorthand that they are, or a part of why they are refused."""
 
-    name: str = optional(TEXT, "What messages call it.", default="")
-    resources: Mapping[str, Any] = required(
-        Shape(lambda node, _: {key: one.plain() for key, one in node.items()}, {"type": "object"}, {}),
+    name: str = forms.optional(forms.TEXT, "What messages call it.", default="")
+    resources: Mapping[str, Any] = forms.required(
+        forms.Shape(lambda node, _: {key: one.plain() for key, one in node.items()}, {"type": "object"}, {}),
         "The resources of the claim.",
         {"acme.example/compute": 50},
     )
-    asks: Mapping[str, str] | None = optional(
-        Shape(_read_asks, ASK), "What it means in the shorthand, by the keys of labels."
+    asks: Mapping[str, str] | None = forms.optional(
+        forms.Shape(_read_asks, ASK), "What it means in the shorthand, by the keys of labels."
     )
-    refused: str | None = optional(FILLED, "A part of the message that refuses it.")
-    at: Location = derived(place)
+    refused: str | None = forms.optional(forms.FILLED, "A part of the message that refuses it.")
+    at: Location = forms.derived(forms.place)
 
 
-def _titled(example: ClaimExample, section: Section, _: Scope) -> ClaimExample:
+def _titled(example: ClaimExample, section: Section, _: forms.Scope) -> ClaimExample:
     if (example.asks is None) == (example.refused is None):
         section.complain("needs either asks: or refused:")
     name = example.name or " ".join(f"{key}={value}" for key, value in example.resources.items())
     return replace(example, name=name)
 
 
-_ONE_OUTCOME: Final = Rule({"oneOf": [{"required": ["refused"]}, {"type": "object", "required": ["asks"]}]})
+_ONE_OUTCOME: Final = forms.Rule({"oneOf": [{"required": ["refused"]}, {"type": "object", "required": ["asks"]}]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,39 +113,42 @@ class ClaimSourceSpec:
     with its `limits` and `requests`. `aliases` are `names` the other way round: by the other name of a resource.
     """
 
-    name: str = derived(document)
-    at: Location = derived(place)
-    description: str = required(TEXT, "One line for people.")
-    parameters: Mapping[str, Parameter] = optional(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
-    prefixes: tuple[str, ...] = required(
-        list_of(_ADDRESS, _EMPTY),
+    name: str = forms.derived(forms.document)
+    at: Location = forms.derived(forms.place)
+    description: str = forms.required(forms.TEXT, "One line for people.")
+    parameters: Mapping[str, Parameter] = forms.optional(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
+    prefixes: tuple[str, ...] = forms.required(
+        forms.list_of(_ADDRESS, _EMPTY),
         "Annotations of pods that name a claim for a container.",
         ["acme.example/claim-{container}"],
         key="annotations",
     )
-    claims: ObjectKind = embedded(_KIND, "claims", default=ObjectKind(kind="", group="", versions=(), plural=""))
-    resources: Field = required(
+    claims: ObjectKind = forms.embedded(
+        _KIND, "claims", default=ObjectKind(kind="", group="", versions=(), plural="")
+    )
+    resources: Field = forms.required(
         _FIELD, "The field with what is asked for.", "spec.resources", key="claims.resources", default=()
     )
-    classed: Sequence[Field] = optional(
-        list_of(_FIELD), "Fields that may name the class. The first that is there counts.", key="claims.class"
+    classed: Sequence[Field] = forms.optional(
+        forms.list_of(_FIELD), "Fields that may name the class. The first that is there counts.", key="claims.class"
     )
-    classes: ObjectKind | None = embedded(_KIND, "classes")
-    provisioned: Sequence[Field] = required(
-        list_of(_FIELD, _EMPTY),
+    classes: ObjectKind | None = forms.embedded(_KIND, "classes")
+    provisioned: Sequence[Field] = forms.required(
+        forms.list_of(_FIELD, _EMPTY),
         "Fields that may name the provisioner.",
         ["provisioner"],
         key="classes.provisioner",
         default=(),
     )
-    reads: Sequence[Mode] = required(
-        list_of(form(_Read, complete=_mode), _EMPTY), "What resources of a claim mean. The first that fits is taken."
+    reads: Sequence[Mode] = forms.required(
+        forms.list_of(forms.form(_Read, complete=_mode), _EMPTY),
+        "What resources of a claim mean. The first that fits is taken.",
     )
-    names: Mapping[str, tuple[str, ...]] = optional(
-        map_of(list_of(TEXT)), "Other spellings of resources, by the one under `reads`."
+    names: Mapping[str, tuple[str, ...]] = forms.optional(
+        forms.map_of(forms.list_of(forms.TEXT)), "Other spellings of resources, by the one under `reads`."
     )
-    examples: Sequence[ClaimExample] = required(
-        list_of(form(ClaimExample, _ONE_OUTCOME, complete=_titled), _EMPTY),
+    examples: Sequence[ClaimExample] = forms.required(
+        forms.list_of(forms.form(ClaimExample, _ONE_OUTCOME, complete=_titled), _EMPTY),
         "Executed whenever the rules are loaded.",
         default=(),
     )
@@ -190,7 +177,7 @@ class ClaimSourceSpec:
         )
 
 
-def _aliased(source: ClaimSourceSpec, section: Section, scope: Scope) -> ClaimSourceSpec:
+def _aliased(source: ClaimSourceSpec, section: Section, scope: forms.Scope) -> ClaimSourceSpec:
     names = Section(section.node, []).optional("names", lambda node: node, None)
     owned = source.reader.owns
     return replace(source, aliases=scope.try_read(lambda: _aliases(names, owned), {}) if names else {})
@@ -209,7 +196,7 @@ def _aliases(names: Node, owned: frozenset[str]) -> Mapping[str, str]:
 
 
 _GROUPS: Final = {
-    "claims": Group("The objects that pods name, and the fields of a request.", required=True),
-    "classes": Group("The objects that say who provides for a claim."),
+    "claims": forms.Group("The objects that pods name, and the fields of a request.", required=True),
+    "classes": forms.Group("The objects that say who provides for a claim."),
 }
-CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_GROUPS, complete=_aliased)
+CLAIM_SOURCE: Final = forms.form(ClaimSourceSpec, groups=_GROUPS, complete=_aliased)

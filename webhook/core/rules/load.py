@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from webhook.core.forms import inheritance
 from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, Section, nearest, of_json
-from webhook.core.forms.form import ANYTHING, FILLED, Form, Schema, described, reference, word
+from webhook.core.forms.forms import ANYTHING, FILLED, Form, Schema, described, reference, word
 from webhook.core.forms.inheritance import PARAMETER, Parameters, inheriting, parametrised
 from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
 from webhook.core.rules import catalog

@@ -9,35 +9,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import ClassVar, Final
 
-from webhook.core.forms import labels
+from webhook.core.forms import forms, labels
 from webhook.core.forms.document import Location, Node, Section, inside, nearest
-from webhook.core.forms.form import (
-    FILLED,
-    FLAG,
-    TEXT,
-    Form,
-    Group,
-    Rule,
-    Schema,
-    Scope,
-    Shape,
-    any_schema,
-    defined,
-    derived,
-    embedded,
-    form,
-    list_of,
-    map_of,
-    optional,
-    origin,
-    pattern,
-    place,
-    required,
-    set_of,
-    unspoilt,
-    whole,
-    word,
-)
 from webhook.core.request import DEVICES, PREFIX, SHARINGS
 from webhook.core.rules import verbs
 from webhook.core.rules.catalog import MODEL
@@ -111,27 +84,27 @@ Output = Amount | Constant
 # Names that Kubernetes takes
 
 
-def _legal_name(node: Node, _: Scope) -> str:
+def _legal_name(node: Node, _: forms.Scope) -> str:
     if node.text() and not labels.is_subdomain(filled(node.text())):
         raise node.problem(f'"{node.text()}" is no name of an object; write a-z, 0-9, - and dots, as gpu-scheduler')
     return node.text()
 
 
-def _legal_variable(node: Node, _: Scope) -> str:
+def _legal_variable(node: Node, _: forms.Scope) -> str:
     if not _VARIABLE.fullmatch(filled(node.text())):
         raise node.problem(f'"{node.text()}" is no name of a variable; write letters, digits and _, as GPU_MODE')
     return node.text()
 
 
 _VARIABLE: Final = re.compile("[-._a-zA-Z][-._a-zA-Z0-9]*")
-OBJECT: Final = TEXT.reading(_legal_name)
-VARIABLES: Final = Shape(_legal_variable, {})
-LABELS: Final = Shape(lambda node, _: labels.key(node, filled), {})
-ANNOTATIONS: Final = Shape(lambda node, _: labels.key(node, lambda text: filled(text).lower()), {})
+OBJECT: Final = forms.TEXT.reading(_legal_name)
+VARIABLES: Final = forms.Shape(_legal_variable, {})
+LABELS: Final = forms.Shape(lambda node, _: labels.key(node, filled), {})
+ANNOTATIONS: Final = forms.Shape(lambda node, _: labels.key(node, lambda text: filled(text).lower()), {})
 """The names of objects and variables, and the keys of labels and annotations, with holes."""
 
 
-def values_of_labels(outputs: Mapping[str, Output], path: str, scope: Scope) -> None:
+def values_of_labels(outputs: Mapping[str, Output], path: str, scope: forms.Scope) -> None:
     """Complain of texts that no label can have as its value."""
     for key, output in outputs.items():
         for text in output.texts if isinstance(output, Constant) else ():
@@ -141,7 +114,7 @@ def values_of_labels(outputs: Mapping[str, Output], path: str, scope: Scope) -> 
 # Constants, and text with holes
 
 
-def _outputs_holed(node: Node, _: Scope) -> str:
+def _outputs_holed(node: Node, _: forms.Scope) -> str:
     """A text, whose holes are all of those that there are, or a number as its text."""
     if _is_number(node):
         return str(node.value)
@@ -158,15 +131,15 @@ def _is_number(node: Node) -> bool:
     return isinstance(node.value, int) and not isinstance(node.value, bool)
 
 
-def _text_schema(form: str, mistake: str) -> Schema:
-    return pattern(form, mistake).schema | {"type": ["string", "integer"]}
+def _text_schema(form: str, mistake: str) -> forms.Schema:
+    return forms.pattern(form, mistake).schema | {"type": ["string", "integer"]}
 
 
 _KNOWN: Final = f"only these holes are known: {', '.join(f'{{{name}}}' for name in HOLES)}"
 _NO_OTHER_HOLE: Final = rf"(?![\s\S]*\{{(?!({'|'.join(HOLES)})\}})[A-Za-z]+\}})"
 _NO_VERB: Final = rf"(?!({'|'.join(VERBS)})$)"
 
-HOLED: Final = Shape(_outputs_holed, _text_schema(f"^{_NO_OTHER_HOLE}", _KNOWN), "")
+HOLED: Final = forms.Shape(_outputs_holed, _text_schema(f"^{_NO_OTHER_HOLE}", _KNOWN), "")
 """Text with holes; a whole number is its text."""
 
 _TEXT: Final = _text_schema(f"^{_NO_OTHER_HOLE}{_NO_VERB}", f"{_KNOWN}; and a verb is written as {{model: {{}}}}")
@@ -174,43 +147,43 @@ _TEXT: Final = _text_schema(f"^{_NO_OTHER_HOLE}{_NO_VERB}", f"{_KNOWN}; and a ve
 
 @dataclass(frozen=True, kw_only=True)
 class _Enforced:
-    value: str = required(HOLED, "The text, which may have holes.")
-    enforce: bool = optional(
-        FLAG, "In env it replaces the pod's own value; as an annotation or label, another value is refused."
+    value: str = forms.required(HOLED, "The text, which may have holes.")
+    enforce: bool = forms.optional(
+        forms.FLAG, "In env it replaces the pod's own value; as an annotation or label, another value is refused."
     )
 
 
-def constant(value: str | int | tuple[str, ...], node: Node, scope: Scope) -> Constant:
+def constant(value: str | int | tuple[str, ...], node: Node, scope: forms.Scope) -> Constant:
     """The value that stands at a node."""
-    return Constant(value, node.at, rule=origin(node, scope))
+    return Constant(value, node.at, rule=forms.origin(node, scope))
 
 
-def _enforced(read: _Enforced, section: Section, scope: Scope) -> Constant:
+def _enforced(read: _Enforced, section: Section, scope: forms.Scope) -> Constant:
     return replace(constant(read.value, section.node, scope), enforce=read.enforce)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Absent:
-    absent: bool = required(
-        Shape(FLAG.read, {"type": "boolean", "enum": [True]}, fallback=False), "It must not be there."
+    absent: bool = forms.required(
+        forms.Shape(forms.FLAG.read, {"type": "boolean", "enum": [True]}, fallback=False), "It must not be there."
     )
 
 
-def _none(read: _Absent, section: Section, scope: Scope) -> Constant:
+def _none(read: _Absent, section: Section, scope: forms.Scope) -> Constant:
     if not read.absent:
         section.complain("absent can only be true")
     return constant((), section.node, scope)
 
 
-_ENFORCED: Final = unspoilt(form(_Enforced, complete=_enforced))
-ABSENT: Final = unspoilt(form(_Absent, complete=_none))
+_ENFORCED: Final = forms.unspoilt(forms.form(_Enforced, complete=_enforced))
+ABSENT: Final = forms.unspoilt(forms.form(_Absent, complete=_none))
 """`{absent: true}`: the label or annotation must not be there."""
 
 
 # What stands under limits, annotations, labels, env and nodeAffinity
 
 
-def _limit(node: Node, scope: Scope) -> Output:
+def _limit(node: Node, scope: forms.Scope) -> Output:
     if _is_number(node):
         return constant(node.integer(1), node, scope)
     if isinstance(node.value, str):
@@ -224,7 +197,7 @@ def _limit(node: Node, scope: Scope) -> Output:
     return made
 
 
-def _written(node: Node, scope: Scope) -> Output:
+def _written(node: Node, scope: forms.Scope) -> Output:
     if node.value in VERBS:
         raise node.problem(f"is a verb here only as {{{node.value}: {{}}}}")
     if isinstance(node.value, str) or _is_number(node):
@@ -234,7 +207,7 @@ def _written(node: Node, scope: Scope) -> Output:
     return computed(node, scope)
 
 
-def _selected(node: Node, scope: Scope) -> Output:
+def _selected(node: Node, scope: forms.Scope) -> Output:
     if isinstance(node.value, dict) and "absent" in node.value:
         return ABSENT.read(node, scope)
     if isinstance(node.value, list):
@@ -247,26 +220,32 @@ def _selected(node: Node, scope: Scope) -> Output:
 
 # Other verbs are excluded outside of the alternatives: an editor then says of a slip that it is no verb, and not that
 # a number was expected.
-_LIMIT: Final[Schema] = {
-    "anyOf": [whole().schema, word(UNITS).schema, any_verb({verb: number(verb, digits=False) for verb in UNITS})],
-    "propertyNames": word(UNITS).schema,
+_LIMIT: Final[forms.Schema] = {
+    "anyOf": [
+        forms.whole().schema,
+        forms.word(UNITS).schema,
+        any_verb({verb: number(verb, digits=False) for verb in UNITS}),
+    ],
+    "propertyNames": forms.word(UNITS).schema,
     "minProperties": 1,
     "maxProperties": 1,
 }
-LIMIT: Final[Shape[Output]] = defined("limit", Shape(_limit, {}))
+LIMIT: Final[forms.Shape[Output]] = forms.defined("limit", forms.Shape(_limit, {}))
 """A number: a verb, or a whole number as it stands."""
 
-WRITTEN: Final[Shape[Output]] = Shape(_written, {"anyOf": [_TEXT, defined("verb", VERB).schema, _ENFORCED.schema]})
+WRITTEN: Final[forms.Shape[Output]] = forms.Shape(
+    _written, {"anyOf": [_TEXT, forms.defined("verb", VERB).schema, _ENFORCED.schema]}
+)
 """A value under `annotations`, `labels` and `env`: text with holes, a verb, or `{value: ..., enforce: true}`."""
 
-SELECTED: Final[Shape[Output]] = Shape(
+SELECTED: Final[forms.Shape[Output]] = forms.Shape(
     _selected,
     {
         "anyOf": [
             _TEXT,
-            list_of(HOLED).schema,
+            forms.list_of(HOLED).schema,
             ABSENT.schema,
-            defined("nodeLabelVerb", LABEL_VERB).schema,
+            forms.defined("nodeLabelVerb", LABEL_VERB).schema,
             _ENFORCED.schema,
         ]
     },
@@ -281,22 +260,22 @@ SELECTED: Final[Shape[Output]] = Shape(
 class Outputs:
     """What is written beside limits, by key."""
 
-    annotations: Mapping[str, Output] = optional(
-        map_of(WRITTEN, ANNOTATIONS),
+    annotations: Mapping[str, Output] = forms.optional(
+        forms.map_of(WRITTEN, ANNOTATIONS),
         "Annotations of the pod: text, which may have holes as `{model}`, or a verb. In a mode the key of a"
         " number may have the hole `{container}`, the container's name.",
         {"acme.example/placement": {"placement": {}}},
     )
-    labels: Mapping[str, Output] = optional(
-        map_of(WRITTEN, LABELS), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
+    labels: Mapping[str, Output] = forms.optional(
+        forms.map_of(WRITTEN, LABELS), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
     )
-    env: Mapping[str, Output] = optional(
-        map_of(WRITTEN, VARIABLES),
+    env: Mapping[str, Output] = forms.optional(
+        forms.map_of(WRITTEN, VARIABLES),
         "Environment of the container: text, a verb, or `{value: ..., enforce: true}`.",
         {"NVIDIA_VISIBLE_DEVICES": {"value": "void", "enforce": True}},
     )
-    node_affinity: Mapping[str, Output] = optional(
-        map_of(SELECTED, LABELS),
+    node_affinity: Mapping[str, Output] = forms.optional(
+        forms.map_of(SELECTED, LABELS),
         "Labels that the node has to have: a text, a list of texts of which one is enough, a verb, or `{absent:"
         " true}`.",
         {"acme.example/model": {"product": {}}},
@@ -312,19 +291,19 @@ def _writing(outputs: Mapping[str, Output]) -> dict[str, Output]:
     return {key: output for key, output in outputs.items() if not isinstance(output, Constant) or output.value != ""}
 
 
-def _legal(outputs: Outputs, section: Section, scope: Scope) -> Outputs:
+def _legal(outputs: Outputs, section: Section, scope: forms.Scope) -> Outputs:
     values_of_labels(outputs.labels, f"{section.node.path}.labels", scope)
     values_of_labels(outputs.node_affinity, f"{section.node.path}.nodeAffinity", scope)
     return outputs
 
 
-OUTPUTS: Final = form(Outputs, complete=_legal)
+OUTPUTS: Final = forms.form(Outputs, complete=_legal)
 
 
-SHARED_BY_OUTPUTS: Final[Mapping[str, Schema]] = {**verbs.SHARED, "limit": _LIMIT}
+SHARED_BY_OUTPUTS: Final[Mapping[str, forms.Schema]] = {**verbs.SHARED, "limit": _LIMIT}
 
 _A_NUMBER: Final = {"type": "object", "anyOf": [{"required": [verb]} for verb in UNITS]}
-ASKING: Final[Schema] = {"not": {"type": "object", "additionalProperties": {"not": _A_NUMBER}}}
+ASKING: Final[forms.Schema] = {"not": {"type": "object", "additionalProperties": {"not": _A_NUMBER}}}
 """Holds for a mapping in which some value is a number that a rule computes."""
 
 
@@ -333,7 +312,7 @@ ASKING: Final[Schema] = {"not": {"type": "object", "additionalProperties": {"not
 # Which requests
 
 
-def _count(node: Node, scope: Scope) -> tuple[int, int | None]:
+def _count(node: Node, scope: forms.Scope) -> tuple[int, int | None]:
     if isinstance(node.value, int | str):
         return node.integer(1), node.integer(1)
     low, high = _RANGE.read(node, scope)
@@ -344,14 +323,14 @@ def _count(node: Node, scope: Scope) -> tuple[int, int | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Range:
-    low: int = optional(whole(), "At least so many.", key="min", default=1)
-    high: int | None = optional(whole(), "At most so many.", key="max")
+    low: int = forms.optional(forms.whole(), "At least so many.", key="min", default=1)
+    high: int | None = forms.optional(forms.whole(), "At most so many.", key="max")
 
 
-_RANGE: Final = form(_Range, complete=lambda read, *_: (read.low, read.high))
-_COUNT: Final = Shape(_count, any_schema(whole(), _RANGE))
-_DIMENSIONS: Final = set_of(word(("share", "memory", "cores", "profile", "model")))
-MODELS: Final = set_of(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
+_RANGE: Final = forms.form(_Range, complete=lambda read, *_: (read.low, read.high))
+_COUNT: Final = forms.Shape(_count, forms.any_schema(forms.whole(), _RANGE))
+_DIMENSIONS: Final = forms.set_of(forms.word(("share", "memory", "cores", "profile", "model")))
+MODELS: Final = forms.set_of(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
 """Card models by the names of the catalogue, in lower case."""
 
 
@@ -363,15 +342,15 @@ class Unless(str):
 
 @dataclass(frozen=True, kw_only=True)
 class _Unless:
-    value: str = required(
-        TEXT, "The value that it must not have; without the annotation the mode is meant.", key="not"
+    value: str = forms.required(
+        forms.TEXT, "The value that it must not have; without the annotation the mode is meant.", key="not"
     )
 
 
-_UNLESS: Final = unspoilt(form(_Unless, complete=lambda read, *_: Unless(read.value)))
+_UNLESS: Final = forms.unspoilt(forms.form(_Unless, complete=lambda read, *_: Unless(read.value)))
 
 
-def _annotation(node: Node, scope: Scope) -> str | None:
+def _annotation(node: Node, scope: forms.Scope) -> str | None:
     """The value that an annotation has to have, or must not have; None if it must be absent."""
     if isinstance(node.value, dict) and "not" in node.value:
         return _UNLESS.read(node, scope)
@@ -381,7 +360,7 @@ def _annotation(node: Node, scope: Scope) -> str | None:
     return node.text()
 
 
-_ANNOTATION: Final[Shape[str | None]] = Shape(_annotation, any_schema(TEXT, ABSENT, _UNLESS))
+_ANNOTATION: Final[forms.Shape[str | None]] = forms.Shape(_annotation, forms.any_schema(forms.TEXT, ABSENT, _UNLESS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,18 +371,20 @@ class When:
     `key` for whatever value.
     """
 
-    devices: str | None = optional(
-        word(DEVICES), "`whole` devices, a `part` of each, a `profile` (a hardware partition), or a `claim`."
+    devices: str | None = forms.optional(
+        forms.word(DEVICES), "`whole` devices, a `part` of each, a `profile` (a hardware partition), or a `claim`."
     )
-    count: tuple[int, int | None] = optional(
+    count: tuple[int, int | None] = forms.optional(
         _COUNT, "The number of devices, or `{min: 2, max: 4}`.", 1, {"min": 2}, default=(1, None)
     )
-    has: frozenset[str] = optional(_DIMENSIONS, "Requests that say all of these.", ["memory"])
-    lacks: frozenset[str] = optional(_DIMENSIONS, "Requests that say none of these.", ["cores"])
-    models: frozenset[str] = optional(MODELS, "Requests for one of these card models.", ["A100-80GB"])
-    sharing: str | None = optional(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
-    annotations: Mapping[str, str | None] = optional(
-        map_of(_ANNOTATION).reading(lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}),
+    has: frozenset[str] = forms.optional(_DIMENSIONS, "Requests that say all of these.", ["memory"])
+    lacks: frozenset[str] = forms.optional(_DIMENSIONS, "Requests that say none of these.", ["cores"])
+    models: frozenset[str] = forms.optional(MODELS, "Requests for one of these card models.", ["A100-80GB"])
+    sharing: str | None = forms.optional(forms.word(SHARINGS), "Requests that say this with `gpu-sharing`.")
+    annotations: Mapping[str, str | None] = forms.optional(
+        forms.map_of(_ANNOTATION).reading(
+            lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}
+        ),
         "Pods with these annotations. `{absent: true}`: without it. `{not: a}`: without it, or with another value.",
     )
     annotated: frozenset[str] = frozenset()
@@ -434,7 +415,7 @@ def _devices(low: int, high: int | None) -> str:
     return f"{low} or more devices" if high is None else f"{low} to {high} devices"
 
 
-def _with_annotations(when: When, _: Section, __: Scope) -> When:
+def _with_annotations(when: When, _: Section, __: forms.Scope) -> When:
     annotations = when.annotations.items()
     annotated = frozenset(
         f"{key}={text}" for key, text in annotations if text is not None and not isinstance(text, Unless)
@@ -444,7 +425,7 @@ def _with_annotations(when: When, _: Section, __: Scope) -> When:
     return replace(when, annotated=annotated, unannotated=frozenset(unannotated))
 
 
-WHEN: Final = form(When, complete=_with_annotations)
+WHEN: Final = forms.form(When, complete=_with_annotations)
 
 
 # What it needs of the rest of the pod
@@ -452,17 +433,19 @@ WHEN: Final = form(When, complete=_with_annotations)
 
 @dataclass(frozen=True, kw_only=True)
 class _Requires:
-    host_ipc: bool = optional(FLAG, "The pod has to have `hostIPC: true`.", key="hostIPC")
-    run_as_user: int | None = optional(whole(0), "The container has to run as this user.", 1000)
-    host_path: str | None = optional(FILLED, "The container has to mount a volume with this path of the host.")
+    host_ipc: bool = forms.optional(forms.FLAG, "The pod has to have `hostIPC: true`.", key="hostIPC")
+    run_as_user: int | None = forms.optional(forms.whole(0), "The container has to run as this user.", 1000)
+    host_path: str | None = forms.optional(
+        forms.FILLED, "The container has to mount a volume with this path of the host."
+    )
 
 
-def _required(read: _Requires, _: Section, __: Scope) -> Mapping[str, str]:
+def _required(read: _Requires, _: Section, __: forms.Scope) -> Mapping[str, str]:
     wanted = {"hostIPC": "true" if read.host_ipc else None, "runAsUser": read.run_as_user, "hostPath": read.host_path}
     return {key: str(value) for key, value in wanted.items() if value is not None}
 
 
-REQUIRES: Final = form(_Requires, complete=_required)
+REQUIRES: Final = forms.form(_Requires, complete=_required)
 
 
 def _all_on_one(section: Section) -> None:
@@ -470,29 +453,29 @@ def _all_on_one(section: Section) -> None:
         section.complain("devices can only be 1: all containers of the pod share one device")
 
 
-_ONE: Final = whole(1, 1).reading(lambda node, _: node.integer(1) == 1)
+_ONE: Final = forms.whole(1, 1).reading(lambda node, _: node.integer(1) == 1)
 
 
 _GLOB: Final = re.compile(r"[A-Za-z0-9._/*?!\[\]-]*[A-Za-z0-9._/-][A-Za-z0-9._/*?!\[\]-]*")
 
 
-def _glob(node: Node, _: Scope) -> str:
+def _glob(node: Node, _: forms.Scope) -> str:
     if not _GLOB.fullmatch(node.text()):
         raise node.problem(f'"{node.text()}" is no glob for keys of annotations; write one, as acme.example/*')
     return node.text()
 
 
-_KEYS_OF_OTHERS: Final = TEXT.reading(_glob)
+_KEYS_OF_OTHERS: Final = forms.TEXT.reading(_glob)
 
 
-def _users(node: Node, _: Scope) -> str:
+def _users(node: Node, _: forms.Scope) -> str:
     if not node.text().strip("*?") or any(map(str.isspace, node.text())):
         hint = "write some users, as system:serviceaccount:acme:*"
         raise node.problem(f'"{node.text()}" is no glob for users of the back end; {hint}')
     return node.text()
 
 
-USERS: Final = TEXT.reading(_users)
+USERS: Final = forms.TEXT.reading(_users)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -502,26 +485,30 @@ class Companions:
     `requires` is by the words of `plan.pod_requirements.REQUIRABLE`, `forbids` has those of `vocabulary.EXCLUSIONS`.
     """
 
-    requires: Mapping[str, str] = optional(
+    requires: Mapping[str, str] = forms.optional(
         REQUIRES,
         "What the pod's author has to write. The webhook does not add it, because it lowers security.",
         default={},
     )
-    forbids: tuple[str, ...] = optional(list_of(word(EXCLUSIONS)), "What the pod must not have.", ["privileged"])
-    reserved: tuple[str, ...] = optional(
-        list_of(_KEYS_OF_OTHERS),
+    forbids: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.word(EXCLUSIONS)), "What the pod must not have.", ["privileged"]
+    )
+    reserved: tuple[str, ...] = forms.optional(
+        forms.list_of(_KEYS_OF_OTHERS),
         "Annotations, as globs, that only the system's own scheduler may write.",
         ["ALIYUN_COM_GPU_MEM_*"],
         key="reserves",
     )
-    containers: int | None = optional(whole(), "How many containers of a pod are served.", key="perPod.containers")
-    one_device: bool = optional(
+    containers: int | None = forms.optional(
+        forms.whole(), "How many containers of a pod are served.", key="perPod.containers"
+    )
+    one_device: bool = forms.optional(
         _ONE,
         "1: all containers of a pod share one device, and have to fit on it.",
         key="perPod.devices",
         default=False,
     )
-    rule: str = derived(origin, default="")
+    rule: str = forms.derived(forms.origin, default="")
 
     def reserves(self, key: str) -> bool:
         """Whether only the back end's own scheduler may write an annotation."""
@@ -541,10 +528,12 @@ class Companions:
         )
 
 
-_PER_POD: Final = Group(
-    "What holds for the containers of a pod together.", ({"containers": 1}, {"devices": 1}), (Rule({}, _all_on_one),)
+_PER_POD: Final = forms.Group(
+    "What holds for the containers of a pod together.",
+    ({"containers": 1}, {"devices": 1}),
+    (forms.Rule({}, _all_on_one),),
 )
-COMPANIONS: Final = form(
+COMPANIONS: Final = forms.form(
     Companions,
     groups={"perPod": _PER_POD},
     complete=lambda read, *_: None if read == Companions(rule=read.rule) else read,
@@ -564,7 +553,7 @@ def _resource(node: Node) -> str:
     return node.text()
 
 
-_RESOURCE: Final = pattern(
+_RESOURCE: Final = forms.pattern(
     rf"^(?!{PREFIX.replace('.', '[.]')}){_NAME.pattern}$",
     "write the name of an extended resource, as vendor.example/gpu",
     _resource,
@@ -579,10 +568,10 @@ def _bytes(node: Node) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sizes:
-    unit: int = required(
-        pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "The unit of the size."
+    unit: int = forms.required(
+        forms.pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "The unit of the size."
     )
-    most: int = required(whole(), "The largest size.", key="max")
+    most: int = forms.required(forms.whole(), "The largest size.", key="max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -600,30 +589,32 @@ class Mode:
     `loosely` is `selects` if the system also takes cards whose names only contain the text.
     """
 
-    name: str = optional(TEXT, "What messages call it.", "whole cards", default="")
-    when: When = optional(
+    name: str = forms.optional(forms.TEXT, "What messages call it.", "whole cards", default="")
+    when: When = forms.optional(
         WHEN, "Which requests it is for. If left out, all.", {"devices": "part", "count": 1}, default=When()
     )
-    limits: Mapping[str, Output] = optional(
-        map_of(LIMIT, _RESOURCE),
+    limits: Mapping[str, Output] = forms.optional(
+        forms.map_of(LIMIT, _RESOURCE),
         "Extended resources of the container: a whole number, or a verb. `{profile}` in a name stands for each"
         " partition of the catalogue, `{memory}` for each of `sizes`.",
         {"acme.example/memory": {"memory": {"unit": "MiB", "round": "up"}}},
     )
-    outputs: Outputs = embedded(OUTPUTS, default=Outputs())
-    claims: Sequence[Constant] = optional(
-        list_of(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
+    outputs: Outputs = forms.embedded(OUTPUTS, default=Outputs())
+    claims: Sequence[Constant] = forms.optional(
+        forms.list_of(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
         "Names of templates of resource claims (DRA). The container gets a claim of each.",
         ["gpu-{profile}"],
     )
-    sizes: Sequence[tuple[int, int]] = optional(
-        form(_Sizes, complete=lambda read, *_: [(each, each * (read.unit or 1)) for each in range(1, read.most + 1)]),
+    sizes: Sequence[tuple[int, int]] = forms.optional(
+        forms.form(
+            _Sizes, complete=lambda read, *_: [(each, each * (read.unit or 1)) for each in range(1, read.most + 1)]
+        ),
         "The mode stands for one mode of each size up to `max`. `{memory}` in the name of a resource is the size.",
         {"unit": "GiB", "max": 96},
         default=(),
     )
-    companions: Companions | None = embedded(COMPANIONS)
-    at: Location = derived(place)
+    companions: Companions | None = forms.embedded(COMPANIONS)
+    at: Location = forms.derived(forms.place)
     profile: str | None = None
     size: int | None = None
     amounts: Mapping[str, Output] = field(default_factory=dict)
@@ -649,7 +640,7 @@ def _numbers(kind: SlotKind, outputs: Mapping[str, Output]) -> dict[str, Output]
     return {Slot(kind, key): output for key, output in outputs.items() if output.is_number}
 
 
-def _complete(mode: Mode, section: Section, _: Scope) -> Mode:
+def _complete(mode: Mode, section: Section, _: forms.Scope) -> Mode:
     own = mode.outputs
     _holed(own, section)
     amounts = {**mode.limits, **_numbers("annotation", own.annotations), **_numbers("label", own.labels)}
@@ -668,6 +659,6 @@ _ASKS: Final = {
         {"required": ["labels"], "properties": {"labels": ASKING}},
     ]
 }
-_MODE: Final[Form[Mode]] = form(Mode, Rule({"allOf": [_ASKS]}), complete=_complete)
+_MODE: Final[forms.Form[Mode]] = forms.form(Mode, forms.Rule({"allOf": [_ASKS]}), complete=_complete)
 SHARED: Final = {"mode": _MODE.schema}
-MODE: Final[Shape[Mode]] = defined("mode", _MODE)
+MODE: Final[forms.Shape[Mode]] = forms.defined("mode", _MODE)

@@ -6,24 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args
 
+from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node
-from webhook.core.forms.form import (
-    FILLED,
-    TEXT,
-    Scope,
-    Shape,
-    derived,
-    document,
-    form,
-    key,
-    line,
-    list_of,
-    map_of,
-    optional,
-    place,
-    required,
-    word,
-)
 from webhook.core.rules.catalog import BACKEND, VENDOR
 
 # A `Protection`: what of a pod gives devices that it does not ask for, or lifts a limit on those that it has.
@@ -49,15 +33,15 @@ def matches(glob: str, text: str) -> bool:
     return text.startswith(glob[:-1]) if glob.endswith(ANY) else text == glob
 
 
-def _glob(node: Node, _: Scope) -> str:
+def _glob(node: Node, _: forms.Scope) -> str:
     if ANY in node.text()[:-1]:
         raise node.problem("may have * at its end only")
     return node.text()
 
 
-_GLOB: Final = Shape(_glob, {"type": "string", "pattern": r"^[^*]*\*?$"}, "")
-_FILLED: Final = Shape(
-    lambda node, scope: FILLED.read(node, scope) and _glob(node, scope), {"pattern": r"^[^*]+\*?$"}, ""
+_GLOB: Final = forms.Shape(_glob, {"type": "string", "pattern": r"^[^*]*\*?$"}, "")
+_FILLED: Final = forms.Shape(
+    lambda node, scope: forms.FILLED.read(node, scope) and _glob(node, scope), {"pattern": r"^[^*]+\*?$"}, ""
 )
 
 
@@ -68,20 +52,20 @@ class Protected:
     A value that is taken from elsewhere is compared as `fieldRef PATH`, `configMapKeyRef NAME` and the like.
     """
 
-    name: str = derived(key)
-    rule: str = derived(line)
-    at: Location = derived(place)
-    gives: str = required(
-        FILLED, "What a pod gets by it. Messages name the field of the pod before it.", "gives any card"
+    name: str = forms.derived(forms.key)
+    rule: str = forms.derived(forms.line)
+    at: Location = forms.derived(forms.place)
+    gives: str = forms.required(
+        forms.FILLED, "What a pod gets by it. Messages name the field of the pod before it.", "gives any card"
     )
-    harmless: tuple[str, ...] = optional(
-        list_of(_GLOB),
+    harmless: tuple[str, ...] = forms.optional(
+        forms.list_of(_GLOB),
         "Values with which it gives nothing. A `*` at the end is any text. If a policy says `remove`, the first"
         " one replaces the value of a container without a GPU.",
         ["void", "none"],
     )
-    backends: Mapping[str, tuple[str, ...]] = optional(
-        map_of(list_of(_GLOB), BACKEND),
+    backends: Mapping[str, tuple[str, ...]] = forms.optional(
+        forms.map_of(forms.list_of(_GLOB), BACKEND),
         "Values that a container may have if this back end serves it.",
         {"acme": ["configMapKeyRef *"]},
     )
@@ -92,41 +76,41 @@ class Protected:
         return any(matches(glob, value) for glob in globs)
 
 
-_BY_NAME: Final = map_of(form(Protected), _FILLED)
+_BY_NAME: Final = forms.map_of(forms.form(Protected), _FILLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
     """What of a pod gives devices, of one vendor or of all, or lifts limits."""
 
-    name: str = derived(document)
-    description: str = optional(TEXT, "One line for people.", default="")
-    source: str = optional(FILLED, "Where it is described.", default="")
-    vendors: tuple[str, ...] = optional(
-        list_of(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
+    name: str = forms.derived(forms.document)
+    description: str = forms.optional(forms.TEXT, "One line for people.", default="")
+    source: str = forms.optional(forms.FILLED, "Where it is described.", default="")
+    vendors: tuple[str, ...] = forms.optional(
+        forms.list_of(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
     )
-    env: Mapping[str, Protected] = optional(
+    env: Mapping[str, Protected] = forms.optional(
         _BY_NAME,
         "Environment variables of containers. A `*` at the end of a name is any text.",
         {"ACME_VISIBLE_DEVICES": {"gives": "gives any card of the node", "harmless": ["none"]}},
     )
-    annotations: Mapping[str, Protected] = optional(_BY_NAME, "Annotations of pods.")
-    labels: Mapping[str, Protected] = optional(_BY_NAME, "Labels of pods.")
-    runtime_classes: Mapping[str, Protected] = optional(
+    annotations: Mapping[str, Protected] = forms.optional(_BY_NAME, "Annotations of pods.")
+    labels: Mapping[str, Protected] = forms.optional(_BY_NAME, "Labels of pods.")
+    runtime_classes: Mapping[str, Protected] = forms.optional(
         _BY_NAME, "Runtime classes that a pod without a GPU may not name.", key="runtimeClasses"
     )
-    mount_paths: Mapping[str, Protected] = optional(
+    mount_paths: Mapping[str, Protected] = forms.optional(
         _BY_NAME, "Paths at which, and below which, a container may mount nothing.", key="mountPaths"
     )
-    host_paths: Mapping[str, Protected] = optional(
+    host_paths: Mapping[str, Protected] = forms.optional(
         _BY_NAME, "Paths of a node that no volume may have, with the paths below them and their parent directories.",
         key="hostPaths",
     )  # fmt: skip
-    capabilities: Mapping[str, Protected] = optional(
+    capabilities: Mapping[str, Protected] = forms.optional(
         _BY_NAME, "Capabilities that no container may add, without `CAP_`."
     )
-    flags: Mapping[str, Protected] = optional(
-        map_of(form(Protected), word(FLAGS)),
+    flags: Mapping[str, Protected] = forms.optional(
+        forms.map_of(forms.form(Protected), forms.word(FLAGS)),
         "Settings that may not be `true`: `privileged`, `hostProcess`, and in a pod with a runtime class `hostPID`.",
     )
 
@@ -135,7 +119,7 @@ class Protection:
         yield from ((section, protected) for section in SECTIONS for protected in getattr(self, section).values())
 
 
-PROTECTION: Final = form(Protection)
+PROTECTION: Final = forms.form(Protection)
 
 SECTIONS: Final = tuple(
     each.name for each in fields(Protection) if each.name not in {"name", "description", "source", "vendors"}

@@ -10,30 +10,8 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from webhook.core import request
+from webhook.core.forms import forms
 from webhook.core.forms.document import Node, Problem, Section
-from webhook.core.forms.form import (
-    FILLED,
-    TEXT,
-    Group,
-    Scope,
-    Shape,
-    any_of,
-    any_schema,
-    derived,
-    document,
-    embedded,
-    form,
-    line,
-    list_of,
-    map_of,
-    optional,
-    pattern,
-    required,
-    set_of,
-    size,
-    whole,
-    word,
-)
 from webhook.core.forms.labels import ANNOTATION_KEYS, COMPARISON, KEYS, SELECTOR, VALUE, Expression
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import Fraction
@@ -67,7 +45,7 @@ def _glob(node: Node) -> str:
     return node.text()
 
 
-def _number(node: Node, _: Scope) -> Fraction:
+def _number(node: Node, _: forms.Scope) -> Fraction:
     if isinstance(node.value, float):
         raise node.problem(f'has to be in quotes: "{node.value}"')
     text = str(node.value) if isinstance(node.value, int) and not isinstance(node.value, bool) else node.text()
@@ -81,7 +59,7 @@ def _number(node: Node, _: Scope) -> Fraction:
     return quantity.exact(text)
 
 
-def _some(node: Node, scope: Scope) -> int:
+def _some(node: Node, scope: forms.Scope) -> int:
     _SIZE.read(node, scope)
     try:
         return request.memory(node.text())
@@ -92,10 +70,10 @@ def _some(node: Node, scope: Scope) -> int:
 _ENABLED: Final = enabled_by("spec.backends of the Cluster document")
 
 
-def _of_pods(value: Shape[str], keys: Shape[str]) -> Shape[Mapping[str, str]]:
+def _of_pods(value: forms.Shape[str], keys: forms.Shape[str]) -> forms.Shape[Mapping[str, str]]:
     """Labels or annotations, none of which asks for devices, in the shorthand or in words of a back end."""
 
-    def harmless(node: Node, scope: Scope) -> str:
+    def harmless(node: Node, scope: forms.Scope) -> str:
         key = keys.read(node, scope)
         is_ours = re.search(request.LIKE_A_KEY, key) is not None
         if is_ours or key in scope.known.asking:
@@ -103,89 +81,92 @@ def _of_pods(value: Shape[str], keys: Shape[str]) -> Shape[Mapping[str, str]]:
             raise node.problem(f'"{key}" asks for devices; {hint}', unknown=not is_ours)
         return key
 
-    return map_of(value, Shape(harmless, {**keys.schema, "not": {"pattern": request.LIKE_A_KEY}}))
+    return forms.map_of(value, forms.Shape(harmless, {**keys.schema, "not": {"pattern": request.LIKE_A_KEY}}))
 
 
 _NAMED: Final = 'write the name of a namespace, or a pattern with * or ?, as "vision-*"'
-GLOBS: Final = list_of(pattern(f"^{_GLOB.pattern}$", _NAMED, _glob), _EMPTY)
+GLOBS: Final = forms.list_of(forms.pattern(f"^{_GLOB.pattern}$", _NAMED, _glob), _EMPTY)
 """Names of namespaces, with `*` and `?`."""
 
-_WHOLE_OR_PART: Final = (whole(0, 999_999_999), pattern(f"^{_NUMBER.pattern}$", 'write 2, or "0.5" in quotes'))
-_AMOUNT: Final = Shape(_number, any_schema(*_WHOLE_OR_PART))
-_SIZE: Final = size(("Gi", "Mi"), "40Gi or 40960Mi")
-_ACTION: Final[Shape[Action]] = word(ACTIONS)
+_WHOLE_OR_PART: Final = (
+    forms.whole(0, 999_999_999),
+    forms.pattern(f"^{_NUMBER.pattern}$", 'write 2, or "0.5" in quotes'),
+)
+_AMOUNT: Final = forms.Shape(_number, forms.any_schema(*_WHOLE_OR_PART))
+_SIZE: Final = forms.size(("Gi", "Mi"), "40Gi or 40960Mi")
+_ACTION: Final[forms.Shape[Action]] = forms.word(ACTIONS)
 _OWN: Final = "What becomes of a pod that breaks this rule, if not what the policy says."
-_SHARING: Final = word(request.SHARINGS)
+_SHARING: Final = forms.word(request.SHARINGS)
 
 
-def _listed(element: Shape[str]) -> Shape[frozenset[str]]:
-    return set_of(element, f"{_EMPTY}; leave it out to say nothing")
+def _listed(element: forms.Shape[str]) -> forms.Shape[frozenset[str]]:
+    return forms.set_of(element, f"{_EMPTY}; leave it out to say nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespaces:
     """Which namespaces: those whose name matches one of the globs, and those with the labels of the selector."""
 
-    names: tuple[str, ...] = optional(
+    names: tuple[str, ...] = forms.optional(
         GLOBS, "Names, where * stands for any characters and ? for one.", ["vision-dev", "vision-*"]
     )
-    selector: Sequence[Expression] | None = optional(
+    selector: Sequence[Expression] | None = forms.optional(
         SELECTOR, "Labels of the namespaces; all of it has to hold. `{}` selects all."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
-    devices: Fraction | None = optional(_AMOUNT, "How many devices; a share counts as a fraction.", 2, "0.5")
-    memory: int | None = optional(_SIZE, "Memory of all the devices together, with its unit.", "40Gi")
+    devices: Fraction | None = forms.optional(_AMOUNT, "How many devices; a share counts as a fraction.", 2, "0.5")
+    memory: int | None = forms.optional(_SIZE, "Memory of all the devices together, with its unit.", "40Gi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling(_Limits):
     """The most that one container, or one pod, may ask; None: anything. `memory` is in bytes."""
 
-    cores: Fraction | None = optional(
+    cores: Fraction | None = forms.optional(
         _AMOUNT, "Percent of a device's compute, of all devices together; 100 is all of one.", 100, 200
     )
-    action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
-    rule: str = derived(line, default="")
+    action: Action = forms.optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
+    rule: str = forms.derived(forms.line, default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
     """A list of what may, or may not, be used, in each respect that it names (an empty set: says nothing)."""
 
-    backends: frozenset[str] = optional(_listed(BACKEND), "Back ends, by name.", ["hami-vgpu"])
-    vendors: frozenset[str] = optional(_listed(VENDOR), "Vendors, as catalogues name them.", ["nvidia"])
-    models: frozenset[str] = optional(_listed(MODEL), "Card models, by name or alias.", ["A100-80GB"])
-    sharing: frozenset[str] = optional(_listed(_SHARING), "Ways of sharing a device.", ["fractional"])
-    profiles: frozenset[str] = optional(_listed(PROFILE), "Partitions, by name.", ["1g.10gb"])
-    action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
-    rule: str = derived(line, default="")
+    backends: frozenset[str] = forms.optional(_listed(BACKEND), "Back ends, by name.", ["hami-vgpu"])
+    vendors: frozenset[str] = forms.optional(_listed(VENDOR), "Vendors, as catalogues name them.", ["nvidia"])
+    models: frozenset[str] = forms.optional(_listed(MODEL), "Card models, by name or alias.", ["A100-80GB"])
+    sharing: frozenset[str] = forms.optional(_listed(_SHARING), "Ways of sharing a device.", ["fractional"])
+    profiles: frozenset[str] = forms.optional(_listed(PROFILE), "Partitions, by name.", ["1g.10gb"])
+    action: Action = forms.optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
+    rule: str = forms.derived(forms.line, default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
     """What is meant where a pod does not say; `memory` is that of a bare `gpu: 1`."""
 
-    backend: str | None = optional(
-        TEXT.reading(lambda node, scope: BACKEND.read(node, scope) and _ENABLED.read(node, scope)),
+    backend: str | None = forms.optional(
+        forms.TEXT.reading(lambda node, scope: BACKEND.read(node, scope) and _ENABLED.read(node, scope)),
         "The back end that serves them.",
         "hami-vgpu",
     )
-    model: str | None = optional(MODEL, "The card model.", "A100-80GB")
-    sharing: str | None = optional(_SHARING, "The way of sharing a device.")
-    memory: int | None = optional(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
-    rule: str = derived(line, default="")
+    model: str | None = forms.optional(MODEL, "The card model.", "A100-80GB")
+    sharing: str | None = forms.optional(_SHARING, "The way of sharing a device.")
+    memory: int | None = forms.optional(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
+    rule: str = forms.derived(forms.line, default="")
 
 
-def _amounts(limits: _Limits, _: Section, __: Scope) -> Tally:
+def _amounts(limits: _Limits, _: Section, __: forms.Scope) -> Tally:
     memory = None if limits.memory is None else Fraction(limits.memory)
     amounts = {tally.DEVICES: limits.devices, tally.MEMORY: memory}
     return {key: amount for key, amount in amounts.items() if amount is not None}
 
 
-def _models(node: Node, scope: Scope) -> Tally:
+def _models(node: Node, scope: forms.Scope) -> Tally:
     """What may be held of each card model, by the key under which it is counted."""
     if not dict(node.items()):
         raise node.problem("has to name a model; leave it out to limit none")
@@ -201,12 +182,14 @@ def _models(node: Node, scope: Scope) -> Tally:
     return held
 
 
-_OF_MODELS: Final = map_of(form(_Limits, any_of("devices", "memory"), complete=_amounts), minProperties=1)
+_OF_MODELS: Final = forms.map_of(
+    forms.form(_Limits, forms.any_of("devices", "memory"), complete=_amounts), minProperties=1
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hard(_Limits):
-    models: Tally = optional(
+    models: Tally = forms.optional(
         _OF_MODELS.reading(_models),
         "The same of single card models, by name or alias.",
         {"A100-80GB": {"devices": 4, "memory": "320Gi"}},
@@ -217,16 +200,16 @@ class _Hard(_Limits):
 class Quota:
     """What all live pods of the tenant may hold together."""
 
-    hard: Tally = embedded(form(_Hard, complete=lambda hard, *at: {**_amounts(hard, *at), **hard.models}))
-    action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
-    rule: str = derived(line, default="")
+    hard: Tally = forms.embedded(forms.form(_Hard, complete=lambda hard, *at: {**_amounts(hard, *at), **hard.models}))
+    action: Action = forms.optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
+    rule: str = forms.derived(forms.line, default="")
 
 
-_NAMESPACES: Final = form(Namespaces, any_of("names", "selector"), fallback=Namespaces())
-_CEILING: Final = form(Ceiling, any_of("devices", "memory", "cores"))
-_KINDS: Final = form(Kinds, any_of("backends", "vendors", "models", "sharing", "profiles"))
-_DEFAULTS: Final = form(Defaults, any_of("backend", "model", "sharing", "memory"))
-_QUOTA: Final = form(Quota, any_of("devices", "memory", "models"))
+_NAMESPACES: Final = forms.form(Namespaces, forms.any_of("names", "selector"), fallback=Namespaces())
+_CEILING: Final = forms.form(Ceiling, forms.any_of("devices", "memory", "cores"))
+_KINDS: Final = forms.form(Kinds, forms.any_of("backends", "vendors", "models", "sharing", "profiles"))
+_DEFAULTS: Final = forms.form(Defaults, forms.any_of("backend", "model", "sharing", "memory"))
+_QUOTA: Final = forms.form(Quota, forms.any_of("devices", "memory", "models"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,79 +220,79 @@ class TenantPolicy:
     labels or annotations; rules have their own. With `dryrun` nothing is put on any pod, and no default holds.
     """
 
-    name: str = derived(document)
-    rule: str = derived(line)
+    name: str = forms.derived(forms.document)
+    rule: str = forms.derived(forms.line)
     broken: str = ""
-    priority: int = optional(
-        whole(-MAX_PRIORITY, MAX_PRIORITY),
+    priority: int = forms.optional(
+        forms.whole(-MAX_PRIORITY, MAX_PRIORITY),
         "Of several policies that select a namespace the one with the highest priority holds; where two are as"
         " high, no GPU pod is admitted there. 0 if left out.",
         default=0,
     )
-    action: Action = optional(
+    action: Action = forms.optional(
         _ACTION,
         "What becomes of a pod that breaks a rule: it is refused (`deny`, the default), admitted with a warning"
         " to its user (`warn`), or only logged and counted (`dryrun`).",
         key="enforcementAction",
         default="deny",
     )
-    namespaces: Namespaces = required(
+    namespaces: Namespaces = forms.required(
         _NAMESPACES, "Which namespaces the tenant has, by name, by label, or by either."
     )
-    container: Ceiling | None = optional(_CEILING, "Of each container.", key="ceilings.container")
-    pod: Ceiling | None = optional(_CEILING, "Of all containers together.", key="ceilings.pod")
-    allowed: Kinds | None = optional(
+    container: Ceiling | None = forms.optional(_CEILING, "Of each container.", key="ceilings.container")
+    pod: Ceiling | None = forms.optional(_CEILING, "Of all containers together.", key="ceilings.pod")
+    allowed: Kinds | None = forms.optional(
         _KINDS, "What may be used; a list that is not there allows all.", {"models": ["A100-80GB"]}
     )
-    forbidden: Kinds | None = optional(
+    forbidden: Kinds | None = forms.optional(
         _KINDS, "What may not be used, even if it is allowed.", {"sharing": ["time-sliced"]}
     )
-    defaults: Defaults = optional(
+    defaults: Defaults = forms.optional(
         _DEFAULTS, "What is meant where a pod does not say.", {"backend": "hami-vgpu"}, default=Defaults()
     )
-    affinity: Sequence[Mapping[str, Any]] = optional(
-        list_of(COMPARISON),
+    affinity: Sequence[Mapping[str, Any]] = forms.optional(
+        forms.list_of(COMPARISON),
         "Labels of the nodes that the tenant's GPU pods may run on; all of it has to hold.",
         [{"key": "pool", "operator": "In", "values": ["vision"]}],
     )
-    labels: Mapping[str, str] = optional(
+    labels: Mapping[str, str] = forms.optional(
         _of_pods(VALUE, KEYS),
         "Labels that the tenant's GPU pods get.",
         {"scheduler.example/queue": "vision"},
     )
-    annotations: Mapping[str, str] = optional(
-        _of_pods(TEXT, ANNOTATION_KEYS),
+    annotations: Mapping[str, str] = forms.optional(
+        _of_pods(forms.TEXT, ANNOTATION_KEYS),
         "Annotations that the tenant's GPU pods get.",
         {"scheduler.example/queue-name": "vision"},
     )
-    unknown_devices: Literal["warn", "deny"] | None = optional(
-        word(("warn", "deny")),
+    unknown_devices: Literal["warn", "deny"] | None = forms.optional(
+        forms.word(("warn", "deny")),
         "What becomes of a pod with a resource that looks like a GPU and that no rule knows, or, under a quota, with"
         " a resource claim: it is admitted with a warning (`warn`), or refused (`deny`). If left out, what the"
         " Cluster document says, and else what becomes of a pod that is over the quota.",
     )
-    device_access: Access | None = optional(
-        word(ACCESS),
+    device_access: Access | None = forms.optional(
+        forms.word(ACCESS),
         f"{FATE} If left out, what the Cluster document says, and else what becomes of a pod that is over the quota.",
     )
-    quota: Quota | None = optional(
+    quota: Quota | None = forms.optional(
         _QUOTA, "The most that all live pods of the tenant may hold together.", {"devices": 16, "memory": "640Gi"}
     )
 
 
-def _with_action(policy: TenantPolicy, _: Section, __: Scope) -> TenantPolicy:
+def _with_action(policy: TenantPolicy, _: Section, __: forms.Scope) -> TenantPolicy:
     """The policy, whose rules do what it does where they do not say."""
     rules = {name: getattr(policy, name) for name in RULES}
     own = {name: rule and replace(rule, action=rule.action or policy.action) for name, rule in rules.items()}
     return replace(policy, **own)
 
 
-_CEILINGS: Final = Group(
+_CEILINGS: Final = forms.Group(
     "The most that one container, and one pod, may ask.",
     ({"container": {"devices": 2, "memory": "40Gi"}},),
-    (any_of("container", "pod"),),
+    (forms.any_of("container", "pod"),),
 )
-TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, complete=_with_action)
+TENANT_POLICY: Final = forms.form(TenantPolicy, groups={"ceilings": _CEILINGS}, complete=_with_action)
 
 
 # An `Exemption`: who is spared which rules of policies, until when, and who answers for it.
@@ -322,7 +305,7 @@ def _time(node: Node) -> float:
         raise node.problem(str(error)) from None
 
 
-TIME: Final[Shape[float]] = pattern(
+TIME: Final[forms.Shape[float]] = forms.pattern(
     f"^{quantity.TIME_FORM}$", "write day, time and zone, as 2027-01-31T00:00:00Z", _time
 )
 
@@ -331,31 +314,31 @@ TIME: Final[Shape[float]] = pattern(
 class Exemption:
     """Who is spared some rules of policies until a time: `expires`, in seconds since 1970 (UTC)."""
 
-    name: str = derived(document)
-    rule: str = derived(line)
-    namespaces: tuple[str, ...] = required(
+    name: str = forms.derived(forms.document)
+    rule: str = forms.derived(forms.line)
+    namespaces: tuple[str, ...] = forms.required(
         GLOBS, "Names, where * stands for any characters and ? for one.", ["vision-dev"]
     )
-    users: tuple[str, ...] = optional(
-        list_of(FILLED, _EMPTY),
+    users: tuple[str, ...] = forms.optional(
+        forms.list_of(forms.FILLED, _EMPTY),
         "Names of users, where * stands for any characters; if left out, everybody who may create pods there.",
         ["system:serviceaccount:ci:*"],
     )
-    lifts: frozenset[str] = required(
-        set_of(word(LIFTED), _EMPTY),
+    lifts: frozenset[str] = forms.required(
+        forms.set_of(forms.word(LIFTED), _EMPTY),
         "Which rules are lifted. Where several exemptions hold for a pod, only what all of them lift.",
         ["quota"],
     )
-    owner: str = required(FILLED, "Whom to ask about it.", "ml-platform@example.com")
-    reason: str = required(FILLED, "Why it is there.", "the yearly retraining")
-    expires: float = required(TIME, "Until when it holds, with the zone.", "2027-01-31T00:00:00Z")
+    owner: str = forms.required(forms.FILLED, "Whom to ask about it.", "ml-platform@example.com")
+    reason: str = forms.required(forms.FILLED, "Why it is there.", "the yearly retraining")
+    expires: float = forms.required(TIME, "Until when it holds, with the zone.", "2027-01-31T00:00:00Z")
 
     def covers(self, namespace: str) -> bool:
         """Whether it is for pods of a namespace."""
         return any(fnmatchcase(namespace, glob) for glob in self.namespaces)
 
 
-EXEMPTION: Final = form(Exemption)
+EXEMPTION: Final = forms.form(Exemption)
 
 
 # All tenant policies and exemptions that are in force together.

@@ -7,27 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Any, Final, Literal, Self
 
+from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node, Section, nearest
-from webhook.core.forms.form import (
-    FLAG,
-    TEXT,
-    Rule,
-    Schema,
-    Scope,
-    Shape,
-    any_schema,
-    defined,
-    described,
-    form,
-    list_of,
-    map_of,
-    optional,
-    origin,
-    pattern,
-    unspoilt,
-    whole,
-    word,
-)
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import Fraction
 
@@ -190,36 +171,36 @@ class Amount:
 # Verbs that are numbers, with their options
 
 
-_BLOCKS: Final = pattern(
+_BLOCKS: Final = forms.pattern(
     "^([1-9][0-9]{0,5})?(MiB|GiB)$", "write percent, quantity, bytes, MiB, GiB, or a block, as 256MiB"
 )
-_MEMORY_UNIT: Final = Shape(
+_MEMORY_UNIT: Final = forms.Shape(
     lambda node, _: node.text() if memory_unit(str(node.value)) else node.word(UNITS["memory"]),
-    any_schema(word(UNITS["memory"]), _BLOCKS),
+    forms.any_schema(forms.word(UNITS["memory"]), _BLOCKS),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    unit: str = optional(word(UNITS["count"]), "Devices have no unit.", default="")
-    round: str = optional(
-        word(("exact", "up")),
+    unit: str = forms.optional(forms.word(UNITS["count"]), "Devices have no unit.", default="")
+    round: str = forms.optional(
+        forms.word(("exact", "up")),
         "`exact` (the default) refuses a value that is not legal. `up` takes the next legal value, with a warning"
         " that shows both.",
         default="exact",
     )
-    lenient: bool = optional(
-        FLAG,
+    lenient: bool = forms.optional(
+        forms.FLAG,
         "With `round: up`: the system itself rounds up, so values in between are legal on a container.",
         key="roundsItself",
     )
-    step: int = optional(whole(), "Legal values are multiples of it.", default=1)
-    minimum: int | None = optional(
-        whole(), "The least legal value. `round: up` raises a smaller one to it.", key="min"
+    step: int = forms.optional(forms.whole(), "Legal values are multiples of it.", default=1)
+    minimum: int | None = forms.optional(
+        forms.whole(), "The least legal value. `round: up` raises a smaller one to it.", key="min"
     )
-    maximum: int | None = optional(whole(), "The greatest legal value.", key="max")
-    fit: tuple[int, ...] = optional(
-        list_of(whole(), "needs at least one value"),
+    maximum: int | None = forms.optional(forms.whole(), "The greatest legal value.", key="max")
+    fit: tuple[int, ...] = forms.optional(
+        forms.list_of(forms.whole(), "needs at least one value"),
         "The legal values as a list, instead of step, min and max. The smallest that is enough is taken.",
         [1, 2, 4, 8],
     )
@@ -231,24 +212,26 @@ class _Options:
 
 @dataclass(frozen=True, kw_only=True)
 class _Count(_Options):
-    absent: int | None = optional(whole(), "The key may be missing. It then means this number.", 1)
+    absent: int | None = forms.optional(forms.whole(), "The key may be missing. It then means this number.", 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part(_Options):
-    unit: str = optional(word(UNITS["share"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
-    parts: int | None = optional(whole(), "How many parts make a device, instead of a unit.", 16)
-    per: str = optional(
-        word(("device", "total")),
+    unit: str = forms.optional(
+        forms.word(UNITS["share"]), "What 1 stands for: `percent` of a device.", default=PERCENT
+    )
+    parts: int | None = forms.optional(forms.whole(), "How many parts make a device, instead of a unit.", 16)
+    per: str = forms.optional(
+        forms.word(("device", "total")),
         "`device` (the default), or `total`: the value of a device times their number.",
         default="device",
     )
-    absent: str | None = optional(
-        word(("whole", "none")),
+    absent: str | None = forms.optional(
+        forms.word(("whole", "none")),
         "The key may be missing. It then means all of the device (`whole`), or no limit (`none`).",
     )
-    most: bool = optional(
-        FLAG,
+    most: bool = forms.optional(
+        forms.FLAG,
         "The value is the most that a container may take. Other keys may promise less; the larger amount counts."
         " For keys that only authors of pods write.",
     )
@@ -256,12 +239,14 @@ class _Part(_Options):
 
 @dataclass(frozen=True, kw_only=True)
 class _Cores(_Part):
-    unit: str = optional(word(UNITS["cores"]), "What 1 stands for: `percent` of a device.", default=PERCENT)
+    unit: str = forms.optional(
+        forms.word(UNITS["cores"]), "What 1 stands for: `percent` of a device.", default=PERCENT
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Memory(_Part):
-    unit: str = optional(
+    unit: str = forms.optional(
         _MEMORY_UNIT,
         "What 1 stands for. `percent` (the default) is of the card's memory; with any other unit a share needs a"
         " known card. `quantity` is text as `8Gi`. `256MiB` is a block.",
@@ -274,7 +259,9 @@ class _Memory(_Part):
 
 @dataclass(frozen=True, kw_only=True)
 class _Digits:
-    digits: int = optional(whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0)
+    digits: int = forms.optional(
+        forms.whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0
+    )
 
 
 def _consistent(section: Section) -> None:
@@ -291,9 +278,9 @@ def _consistent(section: Section) -> None:
         section.complain(f"max: {high} is less than min, or no multiple of step: {step}")
 
 
-_OR_NOTHING: Final = Rule({"type": ["object", "null"]})
+_OR_NOTHING: Final = forms.Rule({"type": ["object", "null"]})
 _NOT_BESIDE_FIT: Final = [{"required": [key]} for key in ("step", "min", "max")]
-_CONSISTENT: Final = Rule(
+_CONSISTENT: Final = forms.Rule(
     {
         "allOf": [
             {"dependentRequired": {"roundsItself": ["round"]}},
@@ -304,13 +291,13 @@ _CONSISTENT: Final = Rule(
 )
 
 
-def _amount(verb: str, options: Any, section: Section, scope: Scope) -> Amount:
+def _amount(verb: str, options: Any, section: Section, scope: forms.Scope) -> Amount:
     digits = getattr(options, "digits", 0)
     unit = unit_of(verb, options.unit) if options.parts is None else Fraction(100, options.parts)
     return Amount(
         what=verb,
         at=section.node.at,
-        rule=origin(section.node, scope),
+        rule=forms.origin(section.node, scope),
         unit=unit / 10**digits,
         unit_name=options.unit,
         digits=digits,
@@ -326,37 +313,39 @@ def _amount(verb: str, options: Any, section: Section, scope: Scope) -> Amount:
     )
 
 
-def number(verb: str, *, digits: bool) -> Shape[Amount]:
+def number(verb: str, *, digits: bool) -> forms.Shape[Amount]:
     """A verb that is a number; only text has digits."""
     options = {"count": _Count, "memory": _Memory, "cores": _Cores, "share": _Part}[verb]
     bases = (_Digits, options) if digits else (options,)
     made = make_dataclass("Options", (), bases=bases, frozen=True, kw_only=True)
-    return unspoilt(form(made, _CONSISTENT, _OR_NOTHING, complete=lambda *read: _amount(verb, *read)))
+    return forms.unspoilt(forms.form(made, _CONSISTENT, _OR_NOTHING, complete=lambda *read: _amount(verb, *read)))
 
 
 # Verbs that are text
 
 
-_ONE_OR_MORE: Final[Shape[tuple[str, ...]]] = Shape(
-    lambda node, scope: list_of(TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),),
-    any_schema(TEXT, list_of(TEXT)),
+_ONE_OR_MORE: Final[forms.Shape[tuple[str, ...]]] = forms.Shape(
+    lambda node, scope: (
+        forms.list_of(forms.TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),)
+    ),
+    forms.any_schema(forms.TEXT, forms.list_of(forms.TEXT)),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Word:
-    form: Literal["label", "name"] = optional(
-        word(("label", "name")),
+    form: Literal["label", "name"] = forms.optional(
+        forms.word(("label", "name")),
         "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
         default="label",
     )
-    values: Mapping[str, tuple[str, ...]] = optional(
-        map_of(_ONE_OR_MORE),
+    values: Mapping[str, tuple[str, ...]] = forms.optional(
+        forms.map_of(_ONE_OR_MORE),
         "Other words for it. For node affinity several, as a list.",
         {"topology": "topology-aware"},
     )
-    substring: bool = optional(
-        FLAG,
+    substring: bool = forms.optional(
+        forms.FLAG,
         "Of models and product names: the system takes every card whose name contains the text. A container"
         " counts as all of these models, unless the mode also writes `lookalikes`.",
     )
@@ -364,21 +353,21 @@ class _Word:
 
 @dataclass(frozen=True, kw_only=True)
 class _LabelWord(_Word):
-    form: Literal["label", "name"] = optional(
-        word(("label",)),
+    form: Literal["label", "name"] = forms.optional(
+        forms.word(("label",)),
         "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
         default="label",
     )
 
 
-def _text(verb: str, options: type[_Word]) -> Shape[Amount]:
-    def made(read: _Word, section: Section, scope: Scope) -> Amount:
-        rule = origin(section.node, scope)
+def _text(verb: str, options: type[_Word]) -> forms.Shape[Amount]:
+    def made(read: _Word, section: Section, scope: forms.Scope) -> Amount:
+        rule = forms.origin(section.node, scope)
         return Amount(
             what=verb, at=section.node.at, rule=rule, form=read.form, values=read.values, substring=read.substring
         )
 
-    return unspoilt(form(options, _OR_NOTHING, complete=made))
+    return forms.unspoilt(forms.form(options, _OR_NOTHING, complete=made))
 
 
 # A verb in a mapping of its own
@@ -395,7 +384,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "placement": "`binpack`, `spread` or `topology`, if asked for.",
     "container": "The container's name.",
 }
-_EXAMPLES: Final[Mapping[str, Iterable[Schema]]] = {
+_EXAMPLES: Final[Mapping[str, Iterable[forms.Schema]]] = {
     "count": [{}, {"absent": 1}],
     "memory": [{"unit": "MiB", "round": "up"}],
     "cores": [{"unit": "percent", "round": "up", "step": 5, "min": 5, "max": 100, "absent": "none"}],
@@ -405,7 +394,7 @@ _EXAMPLES: Final[Mapping[str, Iterable[Schema]]] = {
 }
 
 
-def computed(node: Node, scope: Scope) -> Amount:
+def computed(node: Node, scope: forms.Scope) -> Amount:
     """A mapping of one verb and its options."""
     entries = list(node.items())
     if len(entries) != 1:
@@ -416,29 +405,33 @@ def computed(node: Node, scope: Scope) -> Amount:
     return _VERBS[verb].read(replace(options, value={}) if options.value is None else options, scope)
 
 
-def any_verb(verbs: Mapping[str, Shape[Amount]]) -> Schema:
+def any_verb(verbs: Mapping[str, forms.Shape[Amount]]) -> forms.Schema:
     """A mapping with any of these verbs, and their options."""
     described_verbs = {
-        verb: described(MEANINGS.get(verb, ""), shape.schema, *_EXAMPLES.get(verb, ()))
+        verb: forms.described(MEANINGS.get(verb, ""), shape.schema, *_EXAMPLES.get(verb, ()))
         for verb, shape in verbs.items()
     }
     return {"type": "object", "properties": described_verbs}
 
 
-def _one_of(verbs: Mapping[str, Shape[Amount]]) -> Shape[Amount]:
-    return Shape(computed, {**any_verb(verbs), "additionalProperties": False, "minProperties": 1, "maxProperties": 1})
+def _one_of(verbs: Mapping[str, forms.Shape[Amount]]) -> forms.Shape[Amount]:
+    return forms.Shape(
+        computed, {**any_verb(verbs), "additionalProperties": False, "minProperties": 1, "maxProperties": 1}
+    )
 
 
 NUMBERS: Final = {verb: number(verb, digits=True) for verb in UNITS}
 _TEXTS: Final = {verb: _text(verb, _Word) for verb in WORDS}
 _VERBS: Final = {**NUMBERS, **_TEXTS}
-_NUMBERS_BY_NAME: Final = {verb: defined(f"{verb}Options", shape) for verb, shape in NUMBERS.items()}
-VERB: Final = _one_of(_NUMBERS_BY_NAME | {verb: defined("wordOptions", shape) for verb, shape in _TEXTS.items()})
+_NUMBERS_BY_NAME: Final = {verb: forms.defined(f"{verb}Options", shape) for verb, shape in NUMBERS.items()}
+VERB: Final = _one_of(
+    _NUMBERS_BY_NAME | {verb: forms.defined("wordOptions", shape) for verb, shape in _TEXTS.items()}
+)
 LABEL_VERB: Final = _one_of(
-    _NUMBERS_BY_NAME | {verb: defined("nodeLabelOptions", shape) for verb, shape in _TEXTS.items()}
+    _NUMBERS_BY_NAME | {verb: forms.defined("nodeLabelOptions", shape) for verb, shape in _TEXTS.items()}
 )
 
-SHARED: Final[Mapping[str, Schema]] = {
+SHARED: Final[Mapping[str, forms.Schema]] = {
     **{f"{verb}Options": shape.schema for verb, shape in NUMBERS.items()},
     "wordOptions": _TEXTS["model"].schema,
     "nodeLabelOptions": _text("model", _LabelWord).schema,
