@@ -27,18 +27,13 @@ def main() -> int:
         prepare = partial(judge_by, Path(tenants))
     files = ("rules", "surroundings", "state", "tls_cert", "tls_key", "client_ca")
     paths = {name: Path(given[name]) for name in files if name in given}
-    return serve(Settings(**{**given, **paths}), None if seconds is None else lambda _: Falling(seconds), prepare)
+    return serve(Settings(**{**given, **paths}), None if seconds is None else lambda _: fall(seconds), prepare)
 
 
-class Falling:
-    """Follows nothing, and fails after a while."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    async def run(self) -> None:
-        await asyncio.sleep(self._seconds)
-        raise RuntimeError("a fault")
+async def fall(seconds: float) -> None:
+    """Follow nothing, and fail after a while."""
+    await asyncio.sleep(seconds)
+    raise RuntimeError("a fault")
 
 
 def list_modules(folder: Path) -> None:

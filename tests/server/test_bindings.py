@@ -13,7 +13,7 @@ from tests.server.process import ROOT
 from webhook.core.validate import validate
 from webhook.files import rule_files
 from webhook.server.handler import Answer, Lane, ReadPod, UnreadError
-from webhook.server.reservations import NOT_YET, Quotas
+from webhook.server.reservations import NOT_YET, follow
 from webhook.telemetry import Lines
 
 RULES = rule_files.load(ROOT / "rules")
@@ -30,7 +30,7 @@ def asked(tmp_path: Path) -> Iterator[Ask]:
             lane = Lane({"validate": validate}, RULES, Lines(output.fileno()))
             lane.read_pod = stored
             if attached:
-                Quotas(lane)
+                follow(lane).close()
             answer = lane.answer(b"POST", b"/validate?timeout=1s", binding(name))
             answered = answer if isinstance(answer, Answer) else asyncio.run(_waited(answer))
             return json.loads(answered.body)["response"]

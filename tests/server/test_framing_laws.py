@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.server.peer import chunked, request
-from webhook.server.connection import Connection
+from webhook.server.connections import Connection, Door
 from webhook.server.handler import Answer, Lane
 from webhook.server.settings import Settings
 from webhook.telemetry import Lines
@@ -46,32 +45,13 @@ class Echo(Lane):
         return Answer(200, b"%b %b %b" % (method, target, body))  # type: ignore[arg-type] # any number will do
 
 
-@dataclass
-class Owner:
-    """What a connection needs of its worker."""
-
-    lane: Lane
-    settings: Settings = field(default_factory=lambda: Settings(body_bytes=1000))
-    date: bytes = b"today"
-
-    def establish(self, connection: Connection) -> None: ...
-
-    def admit(self, _: Connection, __: int) -> bool:
-        return True
-
-    def release_body(self, connection: Connection) -> None: ...
-
-    def release(self, connection: Connection) -> None: ...
-
-    def ended(self, connection: Connection) -> None: ...
-
-
 def answers(pieces: list[bytes]) -> bytes:
     """All that a connection writes when these pieces arrive."""
 
     async def served() -> bytes:
         with open("/dev/null", "wb") as nowhere:  # noqa: ASYNC230, PTH123 - nothing waits here
-            connection = Connection(Owner(Echo({}, None, Lines(nowhere.fileno()))), ("127.0.0.1",))
+            door = Door(Settings(body_bytes=1000), Echo({}, None, Lines(nowhere.fileno())))
+            connection = Connection(door, ("127.0.0.1",))
             wire = Wire()
             connection.connection_made(wire)
             for piece in pieces:

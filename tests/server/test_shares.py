@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.server.listener import Shares
+from webhook.server.connections import Shares
 
 
 @dataclass(frozen=True)

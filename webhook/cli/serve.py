@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.cluster:
         from webhook.server import reservations
 
-        attach = reservations.Quotas
+        attach = reservations.follow
     if arguments.tenants is not None:
         prepare = partial(judge_by, arguments.tenants)
     return serve.serve(

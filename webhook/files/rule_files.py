@@ -35,11 +35,15 @@ from webhook.core.rules.workload import Workload
 from webhook.files.documents import parse
 from webhook.telemetry import DIGEST_LENGTH
 
-_NO_DEVICES: Final[Mapping[str, Card]] = {}
-_NOT_RULES = {"kustomization.yaml", "kustomization.yml"}
-
 MAX_REMEMBERED: Final = 512
 """How many parsed files are remembered, and how many values that were made of documents."""
+
+_NOT_RULES = {"kustomization.yaml", "kustomization.yml"}
+
+_parsed = lru_cache(MAX_REMEMBERED)(parse)
+_memory = Memory(MAX_REMEMBERED)
+_loading = Lock()
+"""Held while documents are read: what is remembered is changed by one thread at a time."""
 
 
 class RuleFilesError(Exception):
@@ -50,32 +54,8 @@ class RuleFilesError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-_parsed = lru_cache(MAX_REMEMBERED)(parse)
-_memory = Memory(MAX_REMEMBERED)
-_loading = Lock()
-"""Held while documents are read: what is remembered is changed by one thread at a time."""
-
-_NO_CLUSTER: Final = (
-    f"{{apiVersion: {API_VERSION}, kind: Cluster, metadata: {{name: none}}, spec: {{backends: []}}}}".encode()
-)
-
-
-def load(directory: Path) -> Rulebook:
+def load(directory: Path, chosen: Callable[[list[Node]], list[Node]] = list) -> Rulebook:
     """Read every `*.yaml` of a directory and run the examples; raises RuleFilesError with all problems."""
-    return _loaded(directory, lambda documents: documents)
-
-
-def load_systems(directory: Path) -> Rulebook:
-    """The same of a cluster of which nothing is known: no back end is enabled, and there are no policies."""
-
-    def is_of_any_cluster(document: Node) -> bool:
-        kind = document.value.get("kind") if isinstance(document.value, dict) else None
-        return kind is None or kind.value not in {"Cluster", "TenantPolicy", "Exemption"}
-
-    return _loaded(directory, lambda documents: [*filter(is_of_any_cluster, documents), *parse(_NO_CLUSTER, "none")])
-
-
-def _loaded(directory: Path, chosen: Callable[[list[Node]], list[Node]]) -> Rulebook:
     documents: list[Node] = []
     problems: list[Problem] = []
     digest = hashlib.sha256()
@@ -101,23 +81,33 @@ def _loaded(directory: Path, chosen: Callable[[list[Node]], list[Node]]) -> Rule
     return loaded.rulebook
 
 
-def _failing(rule: Backend | ClaimSource | Workload, devices: Mapping[str, Card] = _NO_DEVICES) -> Sequence[Problem]:
+def load_systems(directory: Path) -> Rulebook:
+    """The same of a cluster of which nothing is known: no back end is enabled, and there are no policies."""
+    no_cluster = f"{{apiVersion: {API_VERSION}, kind: Cluster, metadata: {{name: none}}, spec: {{backends: []}}}}"
+
+    def is_of_any_cluster(document: Node) -> bool:
+        kind = document.value.get("kind") if isinstance(document.value, dict) else None
+        return kind is None or kind.value not in {"Cluster", "TenantPolicy", "Exemption"}
+
+    return load(directory, lambda given: [*filter(is_of_any_cluster, given), *parse(no_cluster.encode(), "none")])
+
+
+def _failing(rule: Backend | ClaimSource | Workload, devices: Mapping[str, Card] | None = None) -> Sequence[Problem]:
     """What is wrong with the examples of a rule; a back end's are of these devices."""
     if isinstance(rule, Backend):
-        return [*examples.failing(rule, rulebook.with_backend_alone(rule, devices))]
+        return [*examples.failing(rule, rulebook.with_backend_alone(rule, devices or {}))]
     return [*(claims.failing(rule) if isinstance(rule, ClaimSource) else pod_templates.failing(rule))]
 
 
 def _files(directory: Path) -> list[Path]:
-    if not directory.is_dir():
-        raise RuleFilesError([Problem(Location(str(directory), 1), "", "is not a directory")])
-    try:
-        files = sorted(file for file in directory.iterdir() if file.suffix in {".yaml", ".yml"})
-    except OSError as error:
-        raise RuleFilesError(
-            [Problem(Location(str(directory), 1), "", f"cannot be read: {error.strerror}")]
-        ) from None
-    return [file for file in files if file.name not in _NOT_RULES]
+    problem = "is not a directory"
+    if directory.is_dir():
+        try:
+            files = sorted(file for file in directory.iterdir() if file.suffix in {".yaml", ".yml"})
+            return [file for file in files if file.name not in _NOT_RULES]
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror}"
+    raise RuleFilesError([Problem(Location(str(directory), 1), "", problem)])
 
 
 def check_installable(directory: Path, cluster: Cluster) -> None:
@@ -130,12 +120,12 @@ def check_installable(directory: Path, cluster: Cluster) -> None:
     def problem(file: Path, text: str) -> Problem:
         return Problem(Location(file.name, 1), "", text)
 
-    problems: list[Problem] = []
-    for file in sorted(directory.iterdir()):
-        if file.suffix == ".json" and file.is_file():
-            text = f"is not read: rules stand in .yaml files, and JSON is YAML; name it {file.stem}.yaml"
-            problems.append(problem(file, text))
     files = _files(directory)
+    problems = [
+        problem(file, f"is not read: rules stand in .yaml files, and JSON is YAML; name it {file.stem}.yaml")
+        for file in sorted(directory.iterdir())
+        if file.suffix == ".json" and file.is_file()
+    ]
     empty = (file for file in files if not _parsed(file.read_bytes(), file.name))
     problems += [problem(file, "holds no document; write one, or delete it") for file in empty]
     problems += cluster.unlisted(KUBERNETES)
@@ -149,14 +139,10 @@ def check_installable(directory: Path, cluster: Cluster) -> None:
         except (OSError, yaml.YAMLError, TypeError, KeyError):
             continue  # it carries rules in another way, if at all: kustomize has to say what is wrong with it
         named = {str(name).rpartition("=")[2].rpartition("/")[2] for name in generated}
-        if missing := [file.name for file in files if file.name not in named]:
-            text = (
-                f"names no {', '.join(missing)} in any configMapGenerator: the cluster would not get it; {_CARRIED}"
-            )
+        if missing := ", ".join(file.name for file in files if file.name not in named):
+            carried = "add it to files there, or apply what is a policy as an object, and keep it elsewhere"
+            text = f"names no {missing} in any configMapGenerator: the cluster would not get it; {carried}"
             raise RuleFilesError([problem(kustomization, text)])
-
-
-_CARRIED: Final = "add it to files there, or apply what is a policy as an object, and keep it elsewhere"
 
 
 # Whether files have changed, by inode, time and size: two system calls instead of reading them.
@@ -238,14 +224,13 @@ class ReloadedRules:
         if not self._change.due(stamp):
             return False
         try:
-            rulebook = load(self._directory)
+            # What is read first may be in the cache; after that only what has changed is read again.
+            rulebook = load_cached(self._directory) if self.rulebook is None else load(self._directory)
         except RuleFilesError as error:
             if directory_stamp(self._directory) != stamp or not self._change.failed(error):
                 return False
-            what = (
-                "no rules" if self.rulebook is None else "the changed rules are not usable, the last good ones stay"
-            )
-            log.error("%s: %s", what, error)  # noqa: TRY400 - the sentence is all there is to say
+            kept = "the changed rules are not usable, the last good ones stay"
+            log.error("%s: %s", "no rules" if self.rulebook is None else kept, error)  # noqa: TRY400 - the sentence is all there is to say
             return True
         if directory_stamp(self._directory) != stamp:
             return False
@@ -261,7 +246,6 @@ SLOTS: Final = 256
 """The most files in the cache folder. Two rule directories with the same slot replace each other's file."""
 
 _WRITABLE_BY_OTHERS: Final = 0o022
-_PROGRAM: Final = Path(__file__).parents[1]
 
 
 def load_cached(directory: Path) -> Rulebook:
@@ -269,9 +253,15 @@ def load_cached(directory: Path) -> Rulebook:
     folder = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/"), ".cache")
     number = int.from_bytes(hashlib.sha256(os.fsencode(directory.resolve())).digest(), "big") % SLOTS
     slot, key = Path(folder, "gpu-webhook", f"rulebook-{number}"), _key(directory)
-    kept = _read(slot, key) if key else None
-    if kept is not None:
-        return kept
+    if key:
+        # A pickle can run any code of its writer, so the file must be writable by this user alone. A damaged one may
+        # raise anything; the rules are then read again.
+        with contextlib.suppress(Exception), slot.open("rb") as file:
+            status = os.fstat(file.fileno())
+            ours = status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
+            kept = pickle.load(file) if ours and file.read(len(key)) == key else None  # noqa: S301 - see above
+            if isinstance(kept, Rulebook):
+                return kept
 
     rulebook = load(directory)
     if key and _key(directory) == key:  # else a file has changed meanwhile
@@ -295,7 +285,7 @@ def _key(directory: Path) -> bytes:
     It is empty if one of them cannot be read, as `load` will say.
     """
     try:
-        program = sorted((str(path), file_stamp(path)) for path in _PROGRAM.rglob("*.py"))
+        program = sorted((str(path), file_stamp(path)) for path in Path(__file__).parents[1].rglob("*.py"))
         digest = hashlib.sha256(repr((sys.version, program)).encode())
         for file in sorted(directory.glob("*.y*ml")):
             content = file.read_bytes()
@@ -303,19 +293,3 @@ def _key(directory: Path) -> bytes:
     except OSError:
         return b""
     return digest.digest()
-
-
-def _read(slot: Path, key: bytes) -> Rulebook | None:
-    """The rulebook in a slot; None if its key differs, or the file cannot be used.
-
-    A pickle can run any code of its writer, so the file must be writable by this user alone.
-    """
-    try:
-        with slot.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS or file.read(len(key)) != key:
-                return None
-            rulebook = pickle.load(file)  # noqa: S301 - see above
-    except Exception:  # noqa: BLE001 - a damaged pickle may raise anything; the rules are then read again
-        return None
-    return rulebook if isinstance(rulebook, Rulebook) else None

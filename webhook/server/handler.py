@@ -7,7 +7,7 @@
 
 Only three reviews ever wait: that of a pod that a quota counts, for the ledger; that of a Binding, for its pod; and
 that of a TenantPolicy, for what its tenant uses.
-Sockets, deadlines and framing are in `webhook.server.connection`. Decisions about a pod are in `webhook.core`, which
+Sockets, deadlines and framing are in `webhook.server.connections`. Decisions about a pod are in `webhook.core`, which
 is passed in as `judges`.
 """
 
@@ -42,14 +42,30 @@ from webhook.core.rules.load import POLICY_KINDS
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
 from webhook.core.violations import Refusal
-from webhook.server import advice
+
+# The one door to the words of `webhook.cli`: what /templates and /policies answer, which only warn. It is loaded when
+# it is first asked for, so a server that answers nothing but pods has none of it in memory.
+
+
+def advice_on_workload(request: AdmissionRequest, rulebook: Rulebook, ledgers: Mapping[str, Ledger]) -> Decision:
+    """What is wrong with the pods that a workload would make, as warnings."""
+    from webhook.cli import workload_advice  # noqa: PLC0415 - see above
+
+    return workload_advice.warn(request, rulebook, ledgers)
+
+
+def advice_on_policy(
+    request: AdmissionRequest, rulebook: Rulebook, ledgers: Mapping[str, Ledger] = MappingProxyType({})
+) -> Decision:
+    """What a TenantPolicy or an Exemption would do that its author may not mean, as warnings."""
+    from webhook.cli import policy_advice  # noqa: PLC0415 - see above
+
+    return policy_advice.warn(request, rulebook, ledgers)
+
 
 # Remembers decisions: pods with equal projections get equal decisions while a rulebook is in force.
 
 Judge = Callable[[AdmissionRequest, Rulebook], Decision]
-
-Key = tuple[str, str, tuple[str, int] | None, bytes]
-"""The judge's name, the namespace, the user and the second if they may decide, and the projection as JSON."""
 
 REMEMBERED: Final = 512
 """How many decisions: at most 2 MiB of projections, and the decisions themselves."""
@@ -65,7 +81,8 @@ class Memo:
 
     def __init__(self) -> None:
         self._rulebook: Rulebook | None = None
-        self._decisions: dict[Key, Decision] = {}
+        # By the judge's name, the namespace, the user and the second if they may decide, and the projection as JSON.
+        self._decisions: dict[tuple[str, str, tuple[str, int] | None, bytes], Decision] = {}
 
     def decide(self, name: str, judge: Judge, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         """The decision about one request, by `judge` or from memory; `name` is the judge's name in the key."""
@@ -101,12 +118,8 @@ class Memo:
             created = quantity.parse_time(metadata.get("creationTimestamp"))
         except (TypeError, ValueError):
             created = 0.0
-        ask = decision.reservation.ask._replace(
-            name=str(metadata.get("name") or ""),
-            uid=str(metadata.get("uid") or ""),
-            author=request.author,
-            created=created,
-        )
+        name, uid = str(metadata.get("name") or ""), str(metadata.get("uid") or "")
+        ask = decision.reservation.ask._replace(name=name, uid=uid, author=request.author, created=created)
         return decision._replace(reservation=replace(decision.reservation, ask=ask))
 
 
@@ -132,9 +145,6 @@ class Reserves(Protocol):
         """The ledgers that were used of late, by tenant."""
 
 
-_NEW: Final = Ledger(view=1)
-
-
 class OfflineReservations:
     """Reserves in memory, to try the server without a cluster: an admitted pod counts for good."""
 
@@ -157,7 +167,7 @@ class OfflineReservations:
         return self._answered(tenant, ask)
 
     def _answered(self, tenant: str, ask: Ask) -> Answered:
-        ledger, hard = self._ledgers.get(tenant, _NEW), self._limits(tenant)
+        ledger, hard = self._ledgers.get(tenant) or Ledger(view=1), self._limits(tenant)
         if ledger.hard is not hard or ask.namespace not in ledger.held:
             ledger = replace(ledger, hard=hard, held={ask.namespace: {}, **ledger.held})
         after, [outcome] = ledgers.reserve(ledger, [ask])
@@ -174,12 +184,6 @@ TEXT: Final = b"text/plain; charset=utf-8"
 JSON: Final = b"application/json"
 PAGES: Final = (b"/healthz", b"/readyz", b"/metrics")
 NEVER_LOADED: Final = "the rules were never loaded: no review can be answered; the log of this pod says why"
-FAILED: Final = "gpu-webhook failed on this review; that is a fault of its own, and the log of this pod has its trace"
-
-DEEP: Final = "the review is nested deeper than any object of Kubernetes"
-
-NO_POD: Final = "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
-
 MARGIN_SECONDS: Final = 0.5
 """Of the API server's timeout, the part that is kept for sending the answer."""
 
@@ -210,7 +214,7 @@ class _Reviewed(NamedTuple):
     """A review that has a decision: its path, request and rulebook, and when it began."""
 
     name: str
-    request: review.AdmissionRequest
+    request: AdmissionRequest
     rulebook: Rulebook
     started: float
 
@@ -231,7 +235,7 @@ class Lane:
         """Until when (monotonic) the policies may be used: a process that was paused has missed changes."""
         self.not_ready = ""
         """Why it is not ready yet; empty if it is."""
-        self.on_quota_decision: Callable[[review.AdmissionRequest, Decision], None] | None = None
+        self.on_quota_decision: Callable[[AdmissionRequest, Decision], None] | None = None
         """Called with every decision that a ledger had a part in."""
         self.read_pod: ReadPod | None = None
         """Reads the pod of a Binding by namespace and name, None if there is none; raises UnreadError. Without a
@@ -295,16 +299,19 @@ class Lane:
             reviewed = _Reviewed(name, request, rulebook, started)
             subject = request.namespace, request.object_name  # what is read of it becomes part of a path
             if self.read_pod is not None and request.is_a_binding and names_a_pod(*subject):
-                return self._bind(reviewed, judge, self.read_pod, target)
+                return self._later(reviewed, self._bind(reviewed, judge, self.read_pod, target))
             of_a_policy = POLICY_KINDS.get(request.resource) == "TenantPolicy" and is_dns_label(subject[1])
             if self.read_usage is not None and of_a_policy:
-                return self._advise(reviewed, self.read_usage, target)
+                return self._later(reviewed, self._advise(reviewed, self.read_usage, target))
             decision = self._memo.decide(name, judge, request, rulebook)
             wanted = decision.reservation
             if wanted is None:
                 return self._tell(reviewed, decision)
             if not is_of_a_pod(wanted.ask):
-                return self.refuse(HTTPStatus.BAD_REQUEST, NO_POD)
+                text = (
+                    "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
+                )
+                return self.refuse(HTTPStatus.BAD_REQUEST, text)
             drawn = None if request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
             if drawn is not None:
                 return self._conclude(reviewed, decision, wanted, drawn)
@@ -312,22 +319,27 @@ class Lane:
             metadata = (request.pod or {}).get("metadata") or {}
             kept = {key: metadata[key] for key in ("generateName", "ownerReferences") if key in metadata}
             request = request._replace(pod={"metadata": kept}, old_pod=None)
-            return self._reserve(reviewed._replace(request=request), decision, wanted, target)
-        except (review.NotAReviewError, RecursionError) as error:
-            text = DEEP if isinstance(error, RecursionError) else " ".join(str(error).split())
-            return self.refuse(HTTPStatus.BAD_REQUEST, text)
+            reviewed = reviewed._replace(request=request)
+            return self._later(reviewed, self._reserve(reviewed, decision, wanted, target))
+        except RecursionError:
+            return self.refuse(HTTPStatus.BAD_REQUEST, "the review is nested deeper than any object of Kubernetes")
+        except review.NotAReviewError as error:
+            return self.refuse(HTTPStatus.BAD_REQUEST, " ".join(str(error).split()))
         except Exception as error:  # noqa: BLE001 - any exception here is a fault of this program: `_failed` answers
             return self._failed(name, request, error)
         finally:
             gc.enable()
 
-    async def _reserve(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
+    async def _later(self, reviewed: _Reviewed, answer: Awaitable[Answer]) -> Answer:
         try:
-            ask = self.ledger.preview if reviewed.request.dry_run else self.ledger.reserve
-            answered = await ask(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
-            return self._conclude(reviewed, decision, wanted, answered)
+            return await answer
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(reviewed.name, reviewed.request, error)
+
+    async def _reserve(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
+        ask = self.ledger.preview if reviewed.request.dry_run else self.ledger.reserve
+        answered = await ask(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
+        return self._conclude(reviewed, decision, wanted, answered)
 
     async def _bind(self, reviewed: _Reviewed, judge: Judge, read_pod: ReadPod, target: bytes) -> Answer:
         """Judge a Binding together with its pod."""
@@ -335,23 +347,18 @@ class Lane:
         try:
             async with asyncio.timeout(_seconds(target)):
                 pod = await read_pod(request.namespace, request.object_name)
-            return self._tell(reviewed, judge(request._replace(old_pod=pod), reviewed.rulebook))
         except (UnreadError, TimeoutError) as error:
             why = str(error) or "the API server did not answer in time"
             return self._tell(reviewed, denied([updates.unread(why)]))
-        except Exception as error:  # noqa: BLE001 - as above
-            return self._failed(reviewed.name, request, error)
+        return self._tell(reviewed, judge(request._replace(old_pod=pod), reviewed.rulebook))
 
     async def _advise(self, reviewed: _Reviewed, read_usage: ReadUsage, target: bytes) -> Answer:
         """Judge a policy together with what its tenant uses, if that can be read in time."""
         request, ledgers = reviewed.request, {}
-        try:
-            with suppress(UnreadError, TimeoutError):
-                async with asyncio.timeout(_seconds(target)):
-                    ledgers = {request.object_name: await read_usage(request.object_name)}
-            return self._tell(reviewed, advice.of_policy(request, reviewed.rulebook, ledgers))
-        except Exception as error:  # noqa: BLE001 - as above
-            return self._failed(reviewed.name, request, error)
+        with suppress(UnreadError, TimeoutError):
+            async with asyncio.timeout(_seconds(target)):
+                ledgers = {request.object_name: await read_usage(request.object_name)}
+        return self._tell(reviewed, advice_on_policy(request, reviewed.rulebook, ledgers))
 
     def _conclude(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
         final = limits.reserved(decision, wanted, answered.outcome, answered.ledger)
@@ -359,10 +366,11 @@ class Lane:
             self.on_quota_decision(reviewed.request, final)
         return self._tell(reviewed, final)
 
-    def _failed(self, name: str, request: review.AdmissionRequest | None, error: Exception) -> Answer:
+    def _failed(self, name: str, request: AdmissionRequest | None, error: Exception) -> Answer:
         """The answer to a review on which this program failed."""
         log.error("review %s failed on /%s", request and request.uid, name, exc_info=error)
-        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED)
+        text = "gpu-webhook failed on this review; that is a fault of its own, and the log of this pod has its trace"
+        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
     def _tell(self, reviewed: _Reviewed, decision: Decision) -> Answer:
         """Encode the decision, count it and log it."""

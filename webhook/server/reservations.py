@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from webhook.cluster import client
 from webhook.cluster.client import ApiError, Object
 from webhook.cluster.ledgers import Events, Reservations, TenantUsages
 from webhook.cluster.policies import Policies
 from webhook.core.quota.ledger import Ledger
-from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Tenancy
 from webhook.server.handler import Lane, UnreadError
 
 LOOK_SECONDS: Final = 1.0
@@ -24,89 +22,85 @@ LOOK_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.05
 """From a change until it is taken over, so that changes that come together are read together."""
 
-NOT_YET: Final = "the policies of this cluster are not known yet"
-
-NO_MORE: Final = "this server is about to leave"
-
 LEAVE_SECONDS: Final = 1.5
 """For closing the escrows; clients whose pods a quota counts get the answer to retry meanwhile."""
+
+NOT_YET: Final = "the policies of this cluster are not known yet"
 
 log = logging.getLogger(__name__)
 
 
-class Quotas:
-    """Keeps a lane in step with the policies of the cluster while it serves."""
+def follow(lane: Lane) -> Coroutine[Any, Any, None]:
+    """Keep a lane in step with the policies of the cluster while it serves; ends only when it is cancelled."""
+    _know_nothing(lane, NOT_YET)
+    lane.not_ready = NOT_YET
+    return _follow(lane)
 
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
-        self._changed = asyncio.Event()
-        self._know_nothing(NOT_YET)
-        lane.not_ready = NOT_YET
 
-    async def run(self) -> None:
-        """Follow the cluster; ends only when it is cancelled."""
+def _know_nothing(lane: Lane, why: str) -> None:
+    """Answer as long as nothing of the cluster is known, or no more."""
+
+    async def unread(*_: str) -> Object | None:
+        raise UnreadError(why)
+
+    lane.read_pod, lane.read_usage = unread, None
+    lane.tenancy = lambda rules: replace(rules.tenancy, unknown=why)
+    lane.use(lane.rules)
+
+
+async def _follow(lane: Lane) -> None:
+    try:
+        cluster = await client.connect()
+    except ApiError as error:
+        log.critical("no quota can be held, and nobody gets a GPU: %s", error)
+        return
+    changed = asyncio.Event()
+    policies = Policies(cluster, lambda *_: changed.set())
+    usages = TenantUsages(cluster)
+    reservations = Reservations(usages, lane.metrics)
+
+    async def read_pod(namespace: str, name: str) -> Object | None:
         try:
-            cluster = await client.connect()
+            return await cluster.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
         except ApiError as error:
-            log.critical("no quota can be held, and nobody gets a GPU: %s", error)
-            return
-        policies = Policies(cluster, lambda *_: self._changed.set())
-        usages = TenantUsages(cluster)
-        reservations = Reservations(usages, self._lane.metrics)
+            raise UnreadError(str(error)) from None
 
-        async def read_pod(namespace: str, name: str) -> Object | None:
-            try:
-                return await cluster.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
-            except ApiError as error:
-                raise UnreadError(str(error)) from None
-
-        async def read_usage(tenant: str) -> Ledger:
-            try:
-                return (await usages.read(tenant)).ledger
-            except ApiError as error:
-                raise UnreadError(str(error)) from None
-
-        self._lane.ledger = reservations
-        self._lane.on_quota_decision = Events(cluster).record
-        self._lane.read_pod, self._lane.read_usage = read_pod, read_usage
+    async def read_usage(tenant: str) -> Ledger:
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(policies.run())
-                tasks.create_task(self._keep(policies))
-        finally:
-            self._know_nothing(NO_MORE)  # clients whose pods would get a GPU get the answer to retry
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LEAVE_SECONDS):
-                    await reservations.close()
-            await cluster.close()
+            return (await usages.read(tenant)).ledger
+        except ApiError as error:
+            raise UnreadError(str(error)) from None
 
-    def _know_nothing(self, why: str) -> None:
-        """Answer as long as nothing of the cluster is known, or no more."""
+    lane.ledger = reservations
+    lane.on_quota_decision = Events(cluster).record
+    lane.read_pod, lane.read_usage = read_pod, read_usage
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(policies.run())
+            tasks.create_task(_keep(lane, policies, changed))
+    finally:
+        _know_nothing(lane, "this server is about to leave")  # whose pods would get a GPU gets the answer to retry
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await reservations.close()
+        await cluster.close()
 
-        async def unread(*_: str) -> Object | None:
-            raise UnreadError(why)
 
-        self._lane.read_pod, self._lane.read_usage = unread, None
-        self._enforce(lambda rules: replace(rules.tenancy, unknown=why))
-
-    def _enforce(self, tenancy: Callable[[Rulebook], Tenancy]) -> None:
-        """Answer by these policies, whatever the rules are."""
-        self._lane.tenancy = tenancy
-        self._lane.use(self._lane.rules)
-
-    async def _keep(self, policies: Policies) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
-            await asyncio.sleep(PAUSE_SECONDS)
-            if self._lane.rulebook is None:
-                continue
-            before = self._lane.rulebook.tenancy
-            if self._changed.is_set() or before.unknown != policies.unknown:
-                self._changed.clear()
-                self._enforce(policies.tenancy)
-                now = self._lane.rulebook.tenancy
-                if now.unknown != before.unknown:
-                    log.warning("policies: %s", now.unknown or f"{len(now.policies)} are known")
-            self._lane.not_ready = self._lane.not_ready and policies.unknown
-            self._lane.good_until = policies.good_until
+async def _keep(lane: Lane, policies: Policies, changed: asyncio.Event) -> None:
+    """Take over the policies when they change, and how long they may be used."""
+    while True:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(changed.wait(), LOOK_SECONDS)
+        await asyncio.sleep(PAUSE_SECONDS)
+        if lane.rulebook is None:
+            continue
+        before = lane.rulebook.tenancy
+        if changed.is_set() or before.unknown != policies.unknown:
+            changed.clear()
+            lane.tenancy = policies.tenancy
+            lane.use(lane.rules)
+            now = lane.rulebook.tenancy
+            if now.unknown != before.unknown:
+                log.warning("policies: %s", now.unknown or f"{len(now.policies)} are known")
+        lane.not_ready = lane.not_ready and policies.unknown
+        lane.good_until = policies.good_until

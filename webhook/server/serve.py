@@ -1,25 +1,38 @@
-"""Starts the admission server: certificate, rules, then gunicorn with one worker.
+"""The admission server's two processes: gunicorn's arbiter, and one worker with an event loop.
 
-What can fail at the start fails here, with one sentence, before a port is open. The rules are loaded once, before the
-fork, so that gunicorn's arbiter and its worker share their memory.
+What can fail at the start fails in the arbiter, with one sentence, before a port is open. The rules are loaded once,
+before the fork, so that both processes share their memory.
+
+gunicorn's own ASGI worker accepts without limit, never reloads its TLS context, serves without TLS if the context
+cannot be made, and stops accepting at once on SIGTERM (gunicorn/workers/gasgi.py, 27.0.1). Of gunicorn remain the
+arbiter, the signals between the two processes, the heartbeat, and the HTTP parser.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import faulthandler
 import gc
 import logging
 import os
+import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from email.utils import formatdate
 from math import inf
 from pathlib import Path
-from typing import Any, Final, Protocol
+from time import monotonic, time
+from typing import Any, Final
 
+import uvloop
 from gunicorn import glogging
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
+from gunicorn.workers.base import Worker
 
 from webhook import telemetry
 from webhook.core.decision import Decision
@@ -27,23 +40,18 @@ from webhook.core.mutate import mutate
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
-from webhook.files import rule_files
+from webhook.files import rule_files, surroundings
 from webhook.files.rule_files import ReloadedRules
-from webhook.server import advice
-from webhook.server.handler import Lane
+from webhook.server.connections import Door, within_descriptors
+from webhook.server.handler import Lane, advice_on_policy, advice_on_workload
 from webhook.server.settings import Settings
 
-# The serving certificate as a TLS context, and whether its files have changed.
+log = logging.getLogger(__name__)
+
+# The serving certificate as a TLS context.
 
 _AT_ANY_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME of OpenSSL: certificates that have expired are read, too."""
-
-CertificateStamp = tuple[rule_files.Stamp | None, ...]
-
-
-def certificate_stamp(pair: tuple[Path, Path], client_ca: Path | None = None) -> CertificateStamp:
-    """The inode, time and size of the files."""
-    return tuple(map(rule_files.file_stamp, pair if client_ca is None else (*pair, client_ca)))
 
 
 class CertificateError(Exception):
@@ -54,28 +62,28 @@ def tls_context(pair: tuple[Path, Path], client_ca: Path | None = None) -> ssl.S
     """A server's context; raises CertificateError if the files are not what they should be.
 
     With a `client_ca` a client may present a certificate, which that CA must have signed. Without one a client gets
-    no review answered (connection.py); the kubelet's probes, which have none, still get their answer.
+    no review answered (`connections.py`); the kubelet's probes, which have none, still get their answer.
     """
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.set_alpn_protocols(["http/1.1"])
-    made.num_tickets = 0  # they cost a sixth of a handshake, and the API server's client never uses one
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.num_tickets = 0  # they cost a sixth of a handshake, and the API server's client never uses one
     certificate, key = pair
     try:
-        made.load_cert_chain(certificate, key, password=_no_password)
+        # The password is empty: OpenSSL would ask the terminal for that of an encrypted key, and wait.
+        context.load_cert_chain(certificate, key, password="")
     except OSError as error:
         raise CertificateError(f"{certificate} and {key} are no certificate with its key: {error}") from None
-    if client_ca is None:
-        return made
-    try:
-        made.load_verify_locations(client_ca)
-    except OSError as error:
-        raise CertificateError(f"{client_ca} of --client-ca has no certificate of a CA: {error}") from None
-    made.verify_mode = ssl.CERT_OPTIONAL
-    return made
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except OSError as error:
+            raise CertificateError(f"{client_ca} of --client-ca has no certificate of a CA: {error}") from None
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
 
 
-def certificate_expiry(made: ssl.SSLContext, certificate: bytes) -> float:
+def certificate_expiry(context: ssl.SSLContext, certificate: bytes) -> float:
     """When a certificate (PEM) of a context ends, in seconds since the epoch; infinity if a client cannot tell.
 
     A handshake in memory shows it: the standard library has no other way to read a certificate.
@@ -87,7 +95,7 @@ def certificate_expiry(made: ssl.SSLContext, certificate: bytes) -> float:
     sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
     try:
         client.load_verify_locations(cadata=certificate.decode("ascii", "ignore"))
-        ends = client.wrap_bio(received, sent), made.wrap_bio(sent, received, server_side=True)
+        ends = client.wrap_bio(received, sent), context.wrap_bio(sent, received, server_side=True)
         for end in (*ends, *ends, ends[0]):  # TLS 1.2 takes two steps of each more than 1.3
             with contextlib.suppress(ssl.SSLWantReadError):
                 end.do_handshake()
@@ -96,20 +104,7 @@ def certificate_expiry(made: ssl.SSLContext, certificate: bytes) -> float:
     return float(ssl.cert_time_to_seconds(str((ends[0].getpeercert() or {})["notAfter"])))
 
 
-def read_certificate(certificate: Path) -> bytes:
-    """A certificate file; raises CertificateError."""
-    try:
-        return certificate.read_bytes()
-    except OSError as error:
-        raise CertificateError(f"{certificate} cannot be read: {error.strerror}") from None
-
-
-def _no_password() -> str:
-    """No password: OpenSSL would ask the terminal for that of an encrypted key, and wait."""
-    return ""
-
-
-# Starts the admission server: certificate, rules, then gunicorn with one worker.
+# The arbiter: certificate, rules, then gunicorn with one worker.
 
 FAILED: Final = 2  # as in every subcommand: the program or its environment is at fault
 
@@ -122,39 +117,28 @@ HEARTBEAT_SECONDS: Final = 30
 MEMORY: Final = "/dev/shm"  # noqa: S108 - gunicorn makes the file there with mkstemp and unlinks it at once
 """For the heartbeat's file: a container's root is read-only, and a slow disk delays heartbeats."""
 
-log = logging.getLogger(__name__)
+Attach = Callable[[Lane], Coroutine[Any, Any, None]]
+"""Makes a task beside the lane, in the same process; it runs until it is cancelled."""
 
 
 class CannotStartError(Exception):
     """Why the server cannot start, in a sentence."""
 
 
-class Attached(Protocol):
-    """A task beside the lane, in the same process (`webhook.server.quotas`)."""
-
-    async def run(self) -> None:
-        """Run until cancelled."""
-
-
-def serve(
-    settings: Settings,
-    attach: Callable[[Lane], Attached] | None = None,
-    prepare: Callable[[Lane], None] | None = None,
-) -> int:
+def serve(settings: Settings, attach: Attach | None = None, prepare: Callable[[Lane], None] | None = None) -> int:
     """Serve until a signal ends it; returns the exit code.
 
     `attach` is called in the worker, before it listens, and `prepare` before that: it may raise CannotStartError.
     """
     lines = telemetry.configure(settings.log_level)
+    rules = ReloadedRules(settings.rules)
 
     def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-        return advice.of_workload(request, rulebook, dict(lane.ledger.known()))
+        return advice_on_workload(request, rulebook, dict(lane.ledger.known()))
 
-    judges = {"mutate": mutate, "validate": validate, "templates": warn, "policies": advice.of_policy}
-    rules = ReloadedRules(settings.rules)
+    judges = {"mutate": mutate, "validate": validate, "templates": warn, "policies": advice_on_policy}
     try:
-        _check(settings)
-        rules.refresh()
+        _load(settings, rules)
         lane = Lane(judges, rules.rulebook, lines)
         if prepare is not None:
             prepare(lane)
@@ -174,42 +158,26 @@ def serve(
     return 0
 
 
-def _check(settings: Settings) -> None:
-    if problem := settings.problem():
-        raise CannotStartError(problem)
-    if settings.self_signed:
-        # Run the certificate program, which replaces the pair only if it has to: 0.2 s at each start.
+def _load(settings: Settings, rules: ReloadedRules) -> None:
+    """Load the rules, and see that there is a certificate; raises CannotStartError."""
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise CannotStartError("give both a certificate and its key, or neither")
+    issuing = None
+    if settings.tls_cert is None:
+        # The certificate program replaces the pair only if it has to. It takes 0.2 s, in which the rules are read.
         command = [sys.executable, "-P", "-m", "certs", "self-signed", "--directory", str(settings.state)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603 - no shell, and a program of this project
-        if done.returncode:
-            raise CannotStartError(done.stderr.strip() or f"the certificate program ended with {done.returncode}")
-        if complaint := done.stderr.strip():
-            log.info(complaint)
+        issuing = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # noqa: S603 - no shell, and a program of this project
+    rules.refresh()
+    if issuing is not None:
+        complaint = issuing.communicate(timeout=60)[1].strip()
+        if issuing.returncode:
+            raise CannotStartError(complaint or f"the certificate program ended with {issuing.returncode}")
+        if complaint:
+            log.info("%s", complaint)
     try:
         tls_context(settings.certificate, settings.client_ca)
     except CertificateError as error:
         raise CannotStartError(str(error)) from None
-
-
-def gunicorn_settings(settings: Settings) -> dict[str, Any]:
-    """The settings of gunicorn that differ from its defaults."""
-    certificate, key = settings.certificate
-    return {
-        "bind": settings.bind,
-        "backlog": 4096,  # what Linux allows (net.core.somaxconn); who does not fit tries again a second later
-        "workers": 1,  # one process keeps counters simple; a Deployment scales by replicas
-        "worker_class": "webhook.server.worker.AdmissionWorker",
-        "worker_tmp_dir": MEMORY if os.access(MEMORY, os.W_OK) else None,
-        "proc_name": "gpu-webhook",
-        "certfile": str(certificate),
-        "keyfile": str(key),
-        "control_socket_disable": True,  # gunicorn 27 opens one by default; nothing here uses it
-        "logger_class": GunicornLogger,
-        "loglevel": settings.log_level,
-        "accesslog": None,  # a decision line says more
-        "timeout": HEARTBEAT_SECONDS,
-        "graceful_timeout": round(settings.drain_seconds + settings.finish_seconds + ABANDON_SECONDS),
-    }
 
 
 class GunicornLogger(glogging.Logger):  # type: ignore[misc] # gunicorn has no types
@@ -227,20 +195,208 @@ class GunicornLogger(glogging.Logger):  # type: ignore[misc] # gunicorn has no t
 class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
     """gunicorn's view of this program."""
 
-    def __init__(
-        self, settings: Settings, lane: Lane, rules: ReloadedRules, attach: Callable[[Lane], Attached] | None
-    ) -> None:
-        self.settings = settings
-        self.lane = lane
-        self.rules = rules
-        self.attach = attach
+    def __init__(self, settings: Settings, lane: Lane, rules: ReloadedRules, attach: Attach | None) -> None:
+        self.settings, self.lane, self.rules, self.attach = settings, lane, rules, attach
         super().__init__()
 
     def load_config(self) -> None:
         """Set gunicorn up from `settings` alone: no file, no GUNICORN_CMD_ARGS."""
-        for name, value in gunicorn_settings(self.settings).items():
+        settings = self.settings
+        certificate, key = settings.certificate
+        chosen = {
+            "bind": settings.bind,
+            "backlog": 4096,  # what Linux allows (net.core.somaxconn); who does not fit tries again a second later
+            "workers": 1,  # one process keeps counters simple; a Deployment scales by replicas
+            "worker_class": AdmissionWorker,
+            "worker_tmp_dir": MEMORY if os.access(MEMORY, os.W_OK) else None,
+            "proc_name": "gpu-webhook",
+            "certfile": str(certificate),
+            "keyfile": str(key),
+            "control_socket_disable": True,  # gunicorn 27 opens one by default; nothing here uses it
+            "logger_class": GunicornLogger,
+            "loglevel": settings.log_level,
+            "accesslog": None,  # a decision line says more
+            "timeout": HEARTBEAT_SECONDS,
+            "graceful_timeout": round(settings.drain_seconds + settings.finish_seconds + ABANDON_SECONDS),
+        }
+        for name, value in chosen.items():
             self.cfg.set(name, value)
 
     def load(self) -> Lane:
         """The application, loaded before the fork."""
         return self.lane
+
+
+# The worker: connections, deadlines, changed files, and a drain.
+
+JUST_MADE_SECONDS: Final = 0.5
+"""A connection this young probably has a request on its way, so it is not closed as idle."""
+
+
+class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
+    """One process, one thread, one event loop."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.settings: Settings = self.app.settings
+        self.lane: Lane = self.app.lane
+        self._door: Door
+        self._stops_accepting = self._gives_up = inf
+        self._certificate, self._surroundings = rule_files.Change(), rule_files.Change()
+        self._attached: asyncio.Task[None] | None = None
+
+    def run(self) -> None:
+        """Serve until a signal ends it; gunicorn calls this once, in the new process."""
+        faulthandler.enable()  # the arbiter ends a hanging worker with SIGABRT: print where it hung
+        uvloop.run(self._serve())
+
+    async def _serve(self) -> None:
+        settings, loop = self.settings, asyncio.get_running_loop()
+
+        def end_at_once() -> None:
+            self.alive = False
+
+        loop.add_signal_handler(signal.SIGTERM, self._begin_to_leave)
+        loop.add_signal_handler(signal.SIGINT, end_at_once)
+        loop.add_signal_handler(signal.SIGQUIT, end_at_once)
+        self._door = Door(within_descriptors(settings), self.lane)
+        self._use_certificate(starting=True)
+        self._look_around()
+        if self.app.attach is not None:
+            self._attached = loop.create_task(self.app.attach(self.lane))
+        if settings.surroundings is not None and not settings.surroundings.exists():
+            log.info("nothing is known of the cluster's nodes yet: %s is not there", settings.surroundings)
+        following = loop.create_task(self._follow_rules())
+        self._door.open([listener.sock for listener in self.sockets])
+        log.info("serving on %s", ", ".join(str(listener) for listener in self.sockets))
+        while self.alive:
+            self._tick(monotonic())
+            await asyncio.sleep(settings.tick_seconds)
+        following.cancel()
+
+        # Cut the connections that are still open, and wait until they are closed.
+        self._door.close()
+        open_still = list(self._door.connections)
+        for connection in open_still:
+            connection.abort()
+        if self._attached is not None:
+            self._attached.cancel()
+            await asyncio.wait([self._attached], timeout=settings.linger_seconds)
+        if open_still:
+            log.warning("%d connections are cut", len(open_still))
+        for _ in range(100):
+            if self._door.connections:
+                await asyncio.sleep(0.01)
+
+    def _tick(self, now: float) -> None:
+        """The periodic work: heartbeat, deadlines, changed files, the drain."""
+        self.notify()
+        self._door.date = formatdate(usegmt=True).encode()
+        if self.ppid != os.getppid() and not self.lane.draining:
+            log.warning("the parent process is gone")
+            self._begin_to_leave()
+        attached = self._attached
+        if attached is not None and attached.done() and not (attached.cancelled() or self.lane.draining):
+            fault = attached.exception()
+            if fault is not None:
+                log.critical("the cluster is not followed any more: a fault of this program", exc_info=fault)
+                self._begin_to_leave()  # the arbiter starts another worker
+        for connection in [connection for connection in self._door.connections if connection.deadline < now]:
+            connection.expire()
+        self._use_certificate()
+        self._look_around()
+        if now <= self._stops_accepting:
+            self._door.resume()
+            return
+        # After the drain: accept no more, close idle connections, end when none is left.
+        self._door.close()
+        for connection in list(self._door.connections):
+            connection.retire(JUST_MADE_SECONDS)
+        if now > self._gives_up or not self._door.connections:
+            self.alive = False
+
+    def _begin_to_leave(self) -> None:
+        """SIGTERM: go on answering for a while, each answer with `Connection: close`."""
+        if not self.lane.draining:
+            self.lane.draining = True
+            self._stops_accepting = monotonic() + self.settings.drain_seconds
+            self._gives_up = self._stops_accepting + self.settings.finish_seconds
+            log.info("leaving: new requests are answered for %g s more", self.settings.drain_seconds)
+
+    def _use_certificate(self, *, starting: bool = False) -> None:
+        """Use changed files for new handshakes; if they do not fit together, the present pair stays in use."""
+        files, counted = (*self.settings.certificate, self.settings.client_ca), self.lane.metrics
+        if not self._certificate.due([rule_files.file_stamp(file) for file in files if file]):
+            return
+        try:
+            self._door.context, counted.certificate_expiry = self._certificate_now(counted.certificate_expiry)
+        except CertificateError as error:
+            if starting:
+                log.critical("no certificate: %s", error)
+                raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
+            if self._certificate.failed(error):
+                counted.reloads["certificate", "failed"] += 1
+                log.error("the changed certificate is not usable, the last good one stays: %s", error)  # noqa: TRY400 - the sentence says it all
+        else:
+            if not starting:
+                counted.reloads["certificate", "done"] += 1
+                log.info("the certificate was reloaded")
+
+    def _certificate_now(self, expiry_before: float) -> tuple[ssl.SSLContext, float]:
+        """What the files have now, and when it expires; raises CertificateError.
+
+        An expired pair does not replace one that has not expired. If both have, this clock may be wrong.
+        """
+        certificate = self.settings.certificate[0]
+        context = tls_context(self.settings.certificate, self.settings.client_ca)
+        try:
+            expiry = certificate_expiry(context, certificate.read_bytes())
+        except OSError as error:
+            raise CertificateError(f"{certificate} cannot be read: {error.strerror}") from None
+        if expiry < time() < expiry_before:
+            raise CertificateError(f"{certificate} has expired")
+        return context, expiry
+
+    async def _follow_rules(self) -> None:
+        """Use changed rules, which a thread reads: meanwhile reviews are answered by those before."""
+        while True:
+            await asyncio.sleep(self.settings.rules_seconds)
+            before = self.app.rules.rulebook
+            if not await asyncio.to_thread(self.app.rules.refresh):
+                continue
+            rules = self.app.rules.rulebook
+            if rules is None or rules is before:
+                self.lane.metrics.reloads["rules", "failed"] += 1
+                continue
+            self.lane.use(await asyncio.to_thread(self._surrounded, rules))
+            self._surroundings = rule_files.Change()  # the file may have changed meanwhile
+            self.lane.metrics.reloads["rules", "done"] += 1
+            gc.freeze()  # what is loaded stays: the collector would look at all of it, in the midst of a review
+
+    def _surrounded(self, rules: Rulebook) -> Rulebook:
+        """Rules with what is known of the nodes: what the file says now, else what was concluded from it before."""
+        try:
+            if self.settings.surroundings is not None and self.settings.surroundings.exists():
+                return surroundings.around(rules, self.settings.surroundings)
+        except surroundings.SurroundingsError as error:
+            log.warning("the surroundings stay as they were read for the rules before: %s", error)
+        return rules if self.lane.rules is None else replace(rules, surroundings=self.lane.rules.surroundings)
+
+    def _look_around(self) -> None:
+        """Load the watcher's file if it has changed; if it cannot be read, the last good content stays in force."""
+        file = self.settings.surroundings
+        if file is None or self.lane.rules is None:
+            return
+        stamp = rule_files.file_stamp(file)
+        if stamp is None or not self._surroundings.due(stamp):
+            return
+        try:
+            around = surroundings.around(self.lane.rules, file)
+        except surroundings.SurroundingsError as error:
+            if self._surroundings.failed(error):
+                self.lane.metrics.reloads["surroundings", "failed"] += 1
+                log.error("the changed surroundings are not usable, the last good ones stay: %s", error)  # noqa: TRY400 - the sentence is all there is to say
+        else:
+            self.lane.metrics.reloads["surroundings", "done"] += 1
+            self.lane.use(around)
+            log.info("the surroundings were loaded: %s", surroundings.describe(around.surroundings))

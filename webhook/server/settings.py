@@ -119,14 +119,3 @@ class Settings:
         if self.tls_cert is not None and self.tls_key is not None:
             return self.tls_cert, self.tls_key
         return self.state / "tls.crt", self.state / "tls.key"
-
-    @property
-    def self_signed(self) -> bool:
-        """Whether the pair is the one made on first start."""
-        return self.tls_cert is None and self.tls_key is None
-
-    def problem(self) -> str | None:
-        """Why two settings contradict each other, in a sentence; None if they do not."""
-        if (self.tls_cert is None) != (self.tls_key is None):
-            return "give both a certificate and its key, or neither"
-        return None
