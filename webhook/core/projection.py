@@ -107,8 +107,7 @@ def allow_list(rulebook: Rulebook) -> AllowList:
     if made is not None:
         return made
     modes = [mode for backend in rulebook.backends.values() for mode in backend.modes]
-    injections = [backend.inject.outputs for backend in rulebook.backends.values()]
-    outputs = [*(mode.outputs for mode in modes), *injections]
+    outputs = [mode.outputs for mode in modes] + [backend.inject.outputs for backend in rulebook.backends.values()]
     companions = [mode.companions for mode in modes if mode.companions is not None]
     policies = rulebook.tenancy.policies
     reserved = sorted({key for companion in companions for key in companion.reserved})

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -252,10 +253,9 @@ def memory(text: str) -> int:
 def cores(text: str) -> Fraction:
     """Compute percent per device, `30` or `30%`."""
     try:
-        percent = decimal(text.removesuffix("%"))
+        return cores_from(decimal(text.removesuffix("%")))
     except QuantityError as error:
         raise QuantityError(error.message, "write 1 to 100") from None
-    return cores_from(percent)
 
 
 def cores_from(percent: Fraction) -> Fraction:
@@ -287,17 +287,8 @@ def name(text: str) -> str:
     return text
 
 
-def claim(text: str) -> str:
-    """The name of a claim or a claim template: a DNS subdomain."""
-    return _object(text, "my-claim")
-
-
-def container(text: str) -> str:
-    """The name of a container."""
-    return _object(text, "main")
-
-
-def _object(text: str, example: str) -> str:
+def claim(text: str, example: str = "my-claim") -> str:
+    """The name of a claim, a claim template or a container: a DNS subdomain."""
     if not labels.is_subdomain(text):
         raise QuantityError(f'"{shown(text)}" is not a name', f"write a name of a-z, 0-9, - and dots, as {example}")
     return text
@@ -324,20 +315,24 @@ def one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
-KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "gpu": devices,
-    "gpu-memory": memory,
-    "gpu-cores": cores,
-    "gpu-model": names,
-    "gpu-profile": profile,
-    "gpu-sharing": one_of(*SHARINGS),
-    "gpu-backend": name,
-    "gpu-claim": claim,
-    "gpu-container": container,
-    "gpu-tflops": tflops,
-    "gpu-placement": one_of(*PLACEMENTS),
+_KEYS: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
+    "gpu": (devices, 'gpu: "1"'),
+    "gpu-memory": (memory, "gpu-memory: 8Gi"),
+    "gpu-cores": (cores, 'gpu-cores: "30"'),
+    "gpu-model": (names, "gpu-model: NAME"),
+    "gpu-profile": (profile, "gpu-profile: NAME"),
+    "gpu-sharing": (one_of(*SHARINGS), f"gpu-sharing: {SHARINGS[0]} (or {', '.join(SHARINGS[1:])})"),
+    "gpu-backend": (name, "gpu-backend: NAME"),
+    "gpu-claim": (claim, "gpu-claim: NAME"),
+    "gpu-container": (partial(claim, example="main"), "gpu-container: NAME"),
+    "gpu-tflops": (tflops, 'gpu-tflops: "20"'),
+    "gpu-placement": (one_of(*PLACEMENTS), f"gpu-placement: {PLACEMENTS[0]} (or {', '.join(PLACEMENTS[1:])})"),
 }
+KEYS: Final[Mapping[str, Callable[[str], Any]]] = {key: parse for key, (parse, _) in _KEYS.items()}
 """Every key in its short form, with the parser of its value."""
+
+EXAMPLES: Final[Mapping[str, str]] = {key: example for key, (_, example) in _KEYS.items()}
+"""An example of every key, for messages about a value that means nothing."""
 
 CHOICES: Final = frozenset({"gpu-sharing", "gpu-placement"})
 """Keys whose value is one of a few words."""
@@ -347,21 +342,6 @@ LIKE_A_KEY: Final = "^gpu$|^gpu-|" + PREFIX.replace(".", r"\.")
 
 QUALIFIERS: Final = frozenset({"gpu-model", "gpu-sharing", "gpu-backend", "gpu-placement"})
 """Keys that qualify a request without an amount. Written for the whole pod they hold for all its containers."""
-
-EXAMPLES: Final[Mapping[str, str]] = {
-    "gpu": 'gpu: "1"',
-    "gpu-memory": "gpu-memory: 8Gi",
-    "gpu-cores": 'gpu-cores: "30"',
-    "gpu-model": "gpu-model: NAME",
-    "gpu-profile": "gpu-profile: NAME",
-    "gpu-sharing": f"gpu-sharing: {SHARINGS[0]} (or {', '.join(SHARINGS[1:])})",
-    "gpu-backend": "gpu-backend: NAME",
-    "gpu-claim": "gpu-claim: NAME",
-    "gpu-container": "gpu-container: NAME",
-    "gpu-tflops": 'gpu-tflops: "20"',
-    "gpu-placement": f"gpu-placement: {PLACEMENTS[0]} (or {', '.join(PLACEMENTS[1:])})",
-}
-"""An example of every key, for messages about a value that means nothing."""
 
 _STRING = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*|[0-9]+(?:\.[0-9]+)?(?:[KMGT]i?|k)|[0-9]+[a-z]\.[0-9]+gb(?:[.+a-z]*)")
 _KEYWORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})

@@ -127,10 +127,7 @@ def _end(pod: Mapping[str, Any], path: Path) -> int:
     """How many steps of the path one operation can name: up to the first mapping or list that is missing."""
     there: Any = pod
     for index, step in enumerate(path[:-1], 1):
-        try:
-            there = there[step]
-        except KeyError:
-            return index
+        there = there.get(step) if isinstance(there, dict) else there[step]
         if there is None:
             return index
     return len(path)
