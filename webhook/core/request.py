@@ -302,11 +302,10 @@ def profile(text: str) -> str:
 
 def one_of(*words: str) -> Callable[[str], str]:
     """A parser that accepts one of these words, in any capitals, with or without dashes."""
-    apart = str.maketrans("", "", "-_ ")
-    spelled = {word.lower().translate(apart): word for word in words}
+    spelled = {word.lower().replace("-", ""): word for word in words}
 
     def parse(text: str) -> str:
-        word = spelled.get(text.lower().translate(apart))
+        word = spelled.get(text.lower().replace("-", "").replace("_", "").replace(" ", ""))
         if word is None:
             fix = f"write {', '.join(words[:-1])} or {words[-1]}"
             raise QuantityError(f'"{shown(text)}" is not one of its values', fix)
