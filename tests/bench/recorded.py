@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from tests import tables
 from tests.bench import reviews
 
 API: Final = "gpu-webhook.io/v1alpha1"
@@ -109,38 +110,8 @@ def stored(limits: Document) -> str:
     return text.replace("NAMESPACE", "%s").replace('"NUMBER"', '"pod-%d"').replace('"UID"', '"uid-%d"')
 
 
-FIELDS: Final[Document] = {
-    "f:status": {
-        "f:conditions": {f'k:{{"type":"{kind}"}}': {".": {}, "f:status": {}, "f:type": {}} for kind in "ABCD"},
-        "f:containerStatuses": {},
-        "f:hostIP": {},
-        "f:phase": {},
-        "f:podIP": {},
-        "f:startTime": {},
-    }
-}
-STATUS: Final[Document] = {
-    "phase": "Running",
-    "conditions": [
-        {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-11-21T10:00:05Z"}
-        for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-    ],
-    "hostIP": "10.1.2.3",
-    "podIP": "10.200.3.4",
-    "startTime": "2026-11-21T10:00:01Z",
-    "containerStatuses": [
-        {
-            "name": "main",
-            "state": {"running": {"startedAt": "2026-11-21T10:00:04Z"}},
-            "ready": True,
-            "restartCount": 0,
-            "image": "registry.example.com/vision/main:2026.11",
-            "imageID": "registry.example.com/vision/main@sha256:" + 64 * "a",
-            "containerID": "containerd://" + 64 * "b",
-        }
-    ],
-    "qosClass": "Burstable",
-}
+FIELDS: Final[Document] = tables.table(__file__, "fields")
+STATUS: Final[Document] = tables.table(__file__, "status")
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """`gpu-webhook explain` of everything that makes pods: one object of each kind that a shipped document is about."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,45 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import builders
+from tests import builders, tables
 from webhook.cli import explanation
 
 MANIFEST = Path(__file__).with_name("workloads") / "every-kind.yaml"
 OBJECTS: list[Any] = list(yaml.safe_load_all(MANIFEST.read_text()))
 SHIPPED = builders.rulebook(builders.shipped_files())
 
-CARDS = {
-    "RayCluster cluster": "1x1 64x8 8x1",
-    "RayJob job": "1x1 2x4 1x1",
-    "RayCronJob nightly": "1x1 2x4 1x1",
-    "RayService service": "1x1 3x2",
-    "PyTorchJob torch": "1x8 3x8",
-    "TFJob tensors": "4x2",
-    "XGBoostJob trees": "2x1",
-    "PaddleJob paddle": "2x1",
-    "JAXJob jax": "2x1",
-    "MPIJob mpi": "1x1 16x8",
-    "TrainJob trainer": "4x8",
-    "ClusterTrainingRuntime torch": "0x1",
-    "TrainingRuntime torch": "0x1",
-    "Notebook notebook": "1x1",
-    "SparkApplication spark": "1x1 5x2",
-    "JobSet set": "8x8",
-    "LeaderWorkerSet groups": "4x1 28x8",
-    "LeaderWorkerSet alike": "6x8",
-    "Job volcano": "1x1 8x8",
-    "AscendJob ascend": "1x1 7x1",
-    "InferenceService model": "2x8 4x8 1x1 2x1",
-    "ServingRuntime runtime": "0x1",
-    "ClusterServingRuntime runtime": "0x1",
-    "LLMInferenceService llm": "2x8 6x8 3x4 3x4",
-    "PodCliqueSet cliques": "6x1 40x8",
-    "Workflow flow-": "1x1 1x2",
-    "WorkflowTemplate flow": "0x1",
-    "ClusterWorkflowTemplate flow": "0x1",
-    "CronWorkflow flow": "1x1",
-    "TaskRun task": "1x2",
-}
+CARDS: Mapping[str, Any] = tables.table(__file__, "cards")
 """By object, how many pods of each template there are, and how many devices each is charged."""
 
 

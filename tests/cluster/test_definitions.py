@@ -94,7 +94,6 @@ LABELS = 'at most 63 letters, digits, "-", "_" and "." that begin and end with a
 KEY = f"write each key as team or example.com/team: {LABELS}"
 SIZE = "write a size with its unit, as 40Gi or 40960Mi"
 NUMBER = 'write a number of devices, as 2 or "0.5" in quotes'
-ASKS = "leave out keys by which pods ask for devices; what is meant where a pod does not say stands in defaults"
 
 
 @tables.rows

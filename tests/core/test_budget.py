@@ -8,8 +8,8 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests import builders
-from tests.attacks.monsters import MONSTERS, NODES, without_gpu
+from tests import builders, tables
+from tests.attacks.monsters import MONSTERS, without_gpu
 from tests.core.policy.tenants import EVERYTHING, RULES, policy, quota, rules
 from webhook.cli import workload_advice
 from webhook.core.decision import UNTOUCHED, Decision
@@ -24,40 +24,9 @@ from webhook.core.validate import validate
 
 Object = dict[str, Any]
 
-TERMS = ".".join((*NODES, "nodeSelectorTerms"))
 UNREAD = "leave out those that nothing reads"
 FEWER = "make several pods of it"
-SELECT = "give those nodes one label, and select by that"
-EXISTS = "write one with the operator Exists instead of one for each value"
-MAIN = "spec.containers[0]"
-
-MOST: Mapping[str, tuple[int, int, str, str, str]] = {
-    # what has most of it: its most, how many of it the pod has beside, its name, where, and what to do
-    "labels of others": (500, 1, "labels", "metadata.labels", UNREAD),
-    "annotations of others": (1000, 0, "annotations", "metadata.annotations", UNREAD),
-    "containers": (128, 0, "containers", "spec.containers", FEWER),
-    "initContainers": (128, 1, "containers", "spec.containers", FEWER),
-    "ephemeralContainers": (128, 1, "containers", "spec.containers", FEWER),
-    "env": (
-        1000,
-        0,
-        "variables in a container",
-        f"{MAIN}.env",
-        "put them into a ConfigMap, and name that in envFrom",
-    ),
-    "volumeMounts": (1000, 0, "mounts in a container", f"{MAIN}.volumeMounts", "mount the folder above"),
-    "limits of others": (1500, 0, "limits and requests in its containers", "spec.containers", UNREAD),
-    "requests of others": (1500, 0, "limits and requests in its containers", "spec.containers", UNREAD),
-    "claims of a container": (100, 0, "resource claims", "spec.resourceClaims", FEWER),
-    "resourceClaims": (100, 0, "resource claims", "spec.resourceClaims", FEWER),
-    "volumes": (1000, 0, "volumes", "spec.volumes", FEWER),
-    "tolerations": (300, 0, "tolerations", "spec.tolerations", EXISTS),
-    "nodeSelector": (300, 0, "node labels in its nodeSelector", "spec.nodeSelector", SELECT),
-    "nodeSelectorTerms": (100, 0, "nodeSelectorTerms", TERMS, SELECT),
-    "matchExpressions": (1000, 0, "requirements in its nodeSelectorTerms", TERMS, SELECT),
-    "matchFields": (1000, 0, "requirements in its nodeSelectorTerms", TERMS, SELECT),
-    "values of an expression": (5000, 0, "values in its nodeSelectorTerms", TERMS, SELECT),
-}
+MOST: Mapping[str, Any] = tables.table(__file__, "most")
 
 
 def texts(decision: Decision) -> list[str]:

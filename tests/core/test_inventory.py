@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tests import builders
+from tests import builders, tables
 from tests.core import acme
 from webhook.core import inventory
 from webhook.core.backends import cards
@@ -11,20 +11,7 @@ from webhook.core.rules.rulebook import Rulebook
 
 T4 = {"nvidia.com/gpu.product": "Tesla-T4"}
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-MARKED = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Backend
-metadata: {name: marked}
-spec:
-  extends: nvidia-gpu
-  description: cards that are shared
-  sharing: [exclusive]
-  examples:
-  - ask: {gpu: "1"}
-    limits: {nvidia.com/gpu: 1}
-  nodes:
-    labels: {acme.example/shared: ["yes", "true"], acme.example/any: }
-"""
+MARKED: str = tables.table(__file__, "marked")
 TWIN = MARKED.partition("  nodes:")[0].replace("marked}", "twin}")
 
 Object = dict[str, Any]

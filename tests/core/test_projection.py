@@ -75,33 +75,7 @@ def test_of_an_ordinary_pod_little_is_read() -> None:
     }
 
 
-MADE_UP = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Backend
-metadata: {name: made-up}
-spec:
-  description: devices nobody sells
-  sharing: [exclusive, fractional]
-  requires: {hostPath: /opt/made-up}
-  reserves: [made-up.example/placed-*]
-  modes:
-  - name: whole
-    when: {devices: whole}
-    limits: {made-up.example/device: count}
-  - name: part
-    when: {devices: part, count: 1, annotations: {made-up.example/shared: "yes"}}
-    limits: {made-up.example/shared: {memory: {unit: percent, round: up, max: 100}}}
-    annotations: {made-up.example/percent: {memory: {unit: percent, round: up, max: 100}}}
-    labels: {made-up.example/group: "{model}"}
-    env: {MADE_UP_DEVICES: all}
-  examples:
-  - ask: {gpu: "1"}
-    pod:
-      spec:
-        volumes: [{name: made-up, hostPath: {path: /opt/made-up}}]
-        containers: [{name: main, volumeMounts: [{name: made-up, mountPath: /opt/made-up}]}]
-    limits: {made-up.example/device: 1}
-"""
+MADE_UP: str = tables.table(__file__, "made up")
 CLUSTER = """
 apiVersion: gpu-webhook.io/v1alpha1
 kind: Cluster

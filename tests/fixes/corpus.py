@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jsonpatch
 
-from tests import builders
+from tests import builders, tables
 from tests.cases import golden
 from tests.cases.served import NeverServedError, as_served
 from tests.fixes.follow import short
@@ -61,44 +61,9 @@ def golden_cases() -> Iterator[Refused]:
             yield Refused(case.name, case.pod(), rules, found)
 
 
-SAID: dict[str, Sequence[str]] = {
-    "gpu": ("1", "2", "0.3", "1.5", "2.7", "2x0.5", "0", "1x0", "9999", "8Gi", "half", "all", "", "0.0001", "3x1.5"),
-    "gpu-memory": ("8Gi", "8", "8192", "8GB", "8gi", "0Gi", "5Ti", "300Gi", "1.3Gi", "100Ki", "much"),
-    "gpu-cores": ("30", "0", "101", "x", "33.3", "30"),
-    "gpu-tflops": ("20", "0", "100000", "many"),
-    "gpu-model": ("T4", "A100-80GB", "A100-80G", "T5", "MI300X", "Ascend910B3", "a b c", "H100-80GB"),
-    "gpu-profile": ("1g.10gb", "9g.9gb", "vir02", "1g.5gb", "mig 1g"),
-    "gpu-sharing": ("fractional", "exclusive", "Exclusive", "shared", "mps", "partitioned"),
-    "gpu-backend": ("hami-vgpu", "hami-vgp", "nvidia-gpu", "kai", "nobody"),
-    "gpu-container": ("main", "mian", "a b"),
-    "gpu-claim": ("mine", "Mine"),
-    "gpu-placement": ("pack", "binpack"),
-}
-OF_ANNOTATIONS: dict[str, Sequence[str]] = {
-    "gpu": (".5", "1/2", "0,3", "30%", "150%", "2x30%"),
-    "gpu-webhook.io/gpu": ("0.5", "-1", "1e0", "1 GPU"),
-    "gpu-webhook.io/memroy": ("8Gi",),
-    "gpu-webhook.io/model": ("T4,A10", "T4,MI300X", "A100-80GB,T9"),
-    "gpu.gpu-webhook.io/main": ("0.5", "1", "1.5"),
-    "gpu.gpu-webhook.io/other": ("0.5",),
-    "memory.gpu-webhook.io/main": ("8", "16Gi"),
-    "modle.gpu-webhook.io/main": ("T4",),
-    "profile.gpu-webhook.io/main": ("1g.10gb+me", "2g.20gb"),
-}
-OF_CONTAINERS: dict[str, Sequence[str]] = {
-    "gpu": ("1", "500m", "1500m", "-1"),
-    "gpu-memory": ("8Gi", "8k", "100"),
-    "gpu-webhook.io/percent": ("30", "100", "0"),
-    "gpu-webhook.io/gpu": ("1", "2"),
-    "nvidia.com/gpu": ("1", "500m", "1500m", "-1", "1e0", "4k", "2"),
-    "nvidia.com/gpumem": ("3000", "500m", "8Gi"),
-    "nvidia.com/gpucores": ("30", "150"),
-    "nvidia.com/mig-1g.10gb": ("1",),
-    "amd.com/gpu": ("1", "500m"),
-    "tke.cloud.tencent.com/qgpu-core": ("30", "150"),
-    "tke.cloud.tencent.com/qgpu-memory": ("4",),
-    "aliyun.com/gpu-mem": ("8",),
-}
+SAID: dict[str, Sequence[str]] = tables.table(__file__, "said")
+OF_ANNOTATIONS: dict[str, Sequence[str]] = tables.table(__file__, "of annotations")
+OF_CONTAINERS: dict[str, Sequence[str]] = tables.table(__file__, "of containers")
 CLUSTERS = (
     "",
     "nvidia-gpu",

@@ -4,9 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
+from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.fixes import corpus, follow, operators, sentences
 from tests.fixes.corpus import Object, Refused
 from tests.fixes.sentences import Step
@@ -168,21 +170,7 @@ def test_every_fix_of_a_mistake_in_a_pod_that_would_be_right_helps() -> None:
     assert count["choice"] < 40
 
 
-NOT_FOLLOWED = {
-    "GPU002": "of a workload whose template the API server refuses: tests/core/reports/test_workloads.py",
-    "GPU004": "of an object that is no pod: tests/core/reports/test_pod_templates.py",
-    "GPU005": "the same",
-    "GPU006": "of a policy: tests/cases/policies",
-    "GPU007": "of what the API server itself refuses: tests/core/reports/test_api_server.py",
-    "GPU104": "of the ledger: tests/cli/test_explain_tenants.py, test_the_way_out_that_it_names_is_one",
-    "GPU109": "of an update: tests/core/policy/test_restated.py",
-    "GPU111": "the client retries",
-    "GPU112": "the client retries",
-    "GPU113": "of a policy that cannot be used: tests/core/policy/test_fates.py",
-    "GPU115": "of a name that is taken: tests/cluster/tenancy/test_phantoms.py",
-    "GPU601": "of a pod that another webhook has changed: tests/core/test_admission.py",
-    "GPU602": "the same",
-}
+NOT_FOLLOWED: Mapping[str, Any] = tables.table(__file__, "not followed")
 """Codes of no pod that is created in these tests, and what shows or says instead how its author gets on."""
 
 

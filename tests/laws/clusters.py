@@ -10,53 +10,14 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests import builders
+from tests import builders, tables
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.cluster import Cluster
 from webhook.core.rules.rulebook import Rulebook, index, with_only
 from webhook.files import rule_files
 
-MADE_UP = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Backend
-metadata: {name: made-up}
-spec:
-  description: whatever the shipped back ends do not do
-  sharing: [exclusive, fractional, partitioned]
-  modes:
-  - name: whole devices
-    when: {devices: whole}
-    limits: {made-up.example/device: count}
-    labels: {made-up.example/kind: whole}
-  - name: a part of each device
-    when: {devices: part, has: [memory]}
-    limits:
-      made-up.example/device: {count: {absent: 1}}
-      made-up.example/memory: {memory: {unit: quantity}}
-      made-up.example/sixteenths: {cores: {parts: 16, round: up, per: total, absent: none}}
-    env:
-      MADE_UP_MEMORY: "{memory}"
-  - name: a share of each device
-    when: {devices: part, has: [share]}
-    limits:
-      made-up.example/device: {count: {absent: 1}}
-      made-up.example/share: {share: {unit: percent, step: 5, min: 10, max: 100, round: up}}
-  inject:
-    schedulerName: made-up-scheduler
-    runtimeClassName: made-up
-    tolerations:
-    - {key: made-up.example/device, operator: Equal, value: "yes", effect: NoExecute}
-    env:
-      MADE_UP_CONTAINER: "{container}"
-      MADE_UP_VISIBLE: {value: scheduled, enforce: true}
-    nodeAffinity:
-      made-up.example/present: ["yes", "maybe"]
-      made-up.example/model: {model: {}}
-  examples:
-  - ask: {gpu: "1"}
-    limits: {made-up.example/device: 1}
-"""
+MADE_UP: str = tables.table(__file__, "made up")
 
 CLUSTER = """
 apiVersion: gpu-webhook.io/v1alpha1

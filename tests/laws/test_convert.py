@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests import tables
 from tests.cases.served import as_served
 from tests.laws import clusters, every, own
 from tests.laws.asking import NATIVE, SHORTHAND, Asking, accompany
@@ -25,16 +26,7 @@ TRIED = 3
 ODD = TOLD_BY_NODES | TOLD_BY_CARD
 """Back ends whose own words do not tell alone what they give."""
 
-UNSAID: Mapping[str, str] = {
-    "aliyun-cgpu": "compute by size is not carried over",
-    "hami-vgpu": "memory in percent alone becomes a share of the compute as well",
-    "volcano-vgpu": "memory in percent alone becomes a share of the compute as well",
-    "koordinator": "memory in percent alone becomes a share of the compute as well",
-    "baidu-cgpu": "memory in percent alone becomes a share of the compute as well",
-    "hami-enflame": "a sixth of a card has no decimals in shorthand",
-    "hami-ascend-soft": "all of a chip, shared softly, is a whole one in shorthand",
-    "volcano-ascend-soft": "all of a chip, shared softly, is a whole one in shorthand",
-}
+UNSAID: Mapping[str, str] = tables.table(__file__, "unsaid")
 """Back ends some of whose own words have no shorthand so far."""
 
 

@@ -10,19 +10,7 @@ from webhook.core.quota.ledger import UNKNOWN_VIEW, Ledger
 from webhook.core.quota.tally import Tally
 
 ONE: Tally = {"devices": Fraction(1)}
-WHOLE: dict[str, Any] = {
-    "hard": {"devices": "4"},
-    "held": {"dev": {"devices": "1"}, "ci": {}},
-    "view": "7",
-    "pending": ["dev/one u-1 devices=1", "dev/one u-2 devices=1"],
-    "authors": ["ann u-1 u-2"],
-    "suspects": {"dev": 1, "dev ann": 2},
-    "advances": ["me-1 devices=1", "me-2"],
-    "joining": {"new": "me-1"},
-    "recount": 3,
-    "recounted": 2,
-    "repaired": "",
-}
+WHOLE: dict[str, Any] = tables.table(__file__, "whole")
 READ: dict[str, Any] = {
     "hard": {"devices": Fraction(4)},
     "held": {"dev": ONE, "ci": {}},

@@ -44,16 +44,7 @@ def _strings(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-NOBODYS = """
-inject:
-  tolerations:
-  - {key: nobody.example/card, operator: Exists}
-modes:
-- when: {devices: whole}
-  limits: {nobody.example/card: count}
-- when: {devices: part, count: 1}
-  limits: {nobody.example/memory: {memory: {unit: MiB, round: up}}}
-"""
+NOBODYS: str = tables.table(__file__, "nobodys")
 
 
 @tables.rows

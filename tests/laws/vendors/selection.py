@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from tests import tables
+
 Pod = Mapping[str, Any]
 
 
@@ -24,47 +26,10 @@ class Model(Protocol):
 
 
 _ELSE = "nvidia"
-_VENDORS = {
-    "amd": "amd",
-    "ascend": "huawei",
-    "aws-neuron": "aws",
-    "dra-extended": "",
-    "cambricon": "cambricon",
-    "furiosa": "furiosa",
-    "gke-tpu": "google",
-    "hami-amd": "amd",
-    "hami-ascend": "huawei",
-    "hami-biren": "biren",
-    "hami-cambricon": "cambricon",
-    "hami-enflame": "enflame",
-    "hami-hygon": "hygon",
-    "hami-iluvatar": "iluvatar",
-    "hami-kunlunxin": "kunlunxin",
-    "hami-metax": "metax",
-    "hami-moore": "moore-threads",
-    "hami-neuron": "aws",
-    "hami-vastai": "vastai",
-    "iluvatar": "iluvatar",
-    "intel-gaudi": "habana",
-    "intel": "intel",
-    "rebellions": "rebellions",
-    "volcano-ascend": "huawei",
-}
+_VENDORS: Mapping[str, Any] = tables.table(__file__, "vendors")
 """Whose cards a system has, by how its name begins; all others share NVIDIA's. One has any."""
 
-_GKE = {
-    "T4": "nvidia-tesla-t4",
-    "V100-16GB": "nvidia-tesla-v100",
-    "P100": "nvidia-tesla-p100",
-    "L4": "nvidia-l4",
-    "A100-40GB": "nvidia-tesla-a100",
-    "A100-80GB": "nvidia-a100-80gb",
-    "H100-80GB": "nvidia-h100-80gb",
-    "H200": "nvidia-h200-141gb",
-    "B200": "nvidia-b200",
-    "GB200": "nvidia-gb200",
-    "RTX-PRO-6000": "nvidia-rtx-pro-6000",
-}
+_GKE: Mapping[str, Any] = tables.table(__file__, "gke")
 _910 = ("Ascend910A", "Ascend910B2", "Ascend910B3", "Ascend910B4", "Ascend910B4-1", "Ascend910C")
 _PRO = ("Ascend910ProA", "Ascend910ProB")
 _MIG = ("A100-40GB", "A100-80GB", "H100-80GB", "H200", "B200", "RTX-PRO-6000")

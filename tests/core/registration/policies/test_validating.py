@@ -22,17 +22,7 @@ modes:
   limits: {acme.example/gpu: count, acme.example/memory: {memory: {unit: percent}}}
 """
 HEAD = "apiVersion: gpu-webhook.io/v1alpha1\nkind:"
-PROTECTION = f"""\
-{HEAD} Protection
-metadata: {{name: acme}}
-spec:
-  env:
-    ACME_CARDS: {{gives: gives any card, harmless: [none], backends: {{acme: ["configMapKeyRef *"], other: [all]}}}}
-    ACME_*: {{gives: gives any card}}
-  hostPaths:
-    /dev/acme*: {{gives: gives any card}}
-    /dev: {{gives: gives any card, harmless: [/dev/*]}}
-"""
+PROTECTION: str = tables.table(__file__, "protection")
 NOT_ENABLED = acme.BACKEND.replace("{name: acme}", "{name: other}") + indent(MODES.replace("acme", "other"), "  ")
 POLICY = """\
 metadata: {name: %s}
