@@ -1,19 +1,13 @@
-"""The global view on the page: what it says, where it gets it from, and how it looks in Chromium."""
+"""The global view on the page: what it says and where it gets it from."""
 
-import itertools
 import json
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
-from playwright.sync_api import Browser, Page, expect
 
 from tests.cli.objects import NODES_AND_PODS, listed, node, pod
 from tests.cli.program import RULES
-from tests.console.process import Console, running
-from tests.console.test_browser import CONTRASTS
 from tests.console.test_page import seen
 from webhook.console import Source, create_app
 
@@ -122,76 +116,3 @@ def test_surroundings_that_cannot_be_read_leave_pods_explained_by_the_rules_alon
     assert f"Nothing is known of the cluster's nodes: {file} is not JSON" in text
     file.write_text("{}")
     assert "Nothing is known" not in seen(page.get("/").text)
-
-
-# In Chromium
-
-
-@pytest.fixture(scope="module")
-def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    file = tmp_path_factory.mktemp("inventory") / "all.json"
-    file.write_text(listed(*MORE))
-    with running(RULES, "--inventory", str(file)) as started:
-        yield started
-
-
-@pytest.fixture
-def view(browser: Browser, viewed: Console) -> Iterator[Page]:
-    """The global view, which must not complain in the browser's own console."""
-    context = browser.new_context(base_url=viewed.url, viewport={"width": 1400, "height": 900})
-    opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text))
-    opened.goto("/inventory")
-    yield opened
-    context.close()
-    assert complaints == []
-
-
-@pytest.mark.browser
-def test_the_view_is_one_press_from_the_page_and_back(view: Page) -> None:
-    view.goto("/")
-    view.get_by_role("link", name="Global view").click()
-    expect(view).to_have_title("Global view · gpu-webhook")
-    expect(view.get_by_role("link", name="Global view")).to_have_attribute("aria-current", "page")
-    expect(view.get_by_role("row", name="acme-card")).to_have_count(5)
-    view.get_by_role("link", name="Try a pod").click()
-
-    expect(view.get_by_role("heading", name="What would become of this pod?")).to_be_visible()
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [320, 768, 1400])
-def test_only_tables_scroll_sideways(view: Page, width: int) -> None:
-    view.set_viewport_size({"width": width, "height": 900})
-
-    assert view.evaluate("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_of_the_view_can_be_told_from_its_ground(browser: Browser, viewed: Console, scheme: str) -> None:
-    page = browser.new_page(base_url=viewed.url, color_scheme="dark" if scheme == "dark" else "light")
-    page.goto("/inventory")
-
-    assert page.evaluate(CONTRASTS) == []
-    page.close()
-
-
-@pytest.mark.browser
-def test_a_bar_is_as_long_as_what_it_stands_for(view: Page) -> None:
-    bar = view.get_by_role("row", name=re.compile(r"^acme-share")).locator(".bar rect")
-    widths = bar.evaluate_all("all => all.map(one => one.getAttribute('width'))")
-
-    assert widths == ["100", "25.00", "25.00"]
-
-
-@pytest.mark.browser
-def test_regions_have_names_and_headings_are_in_order(view: Page) -> None:
-    for control in view.locator("a, [role=region]").all():
-        expect(control).to_have_accessible_name(re.compile(r"\S"))
-    levels = [int(tag[1]) for tag in view.locator("h1, h2, h3").evaluate_all("all => all.map(one => one.tagName)")]
-
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))

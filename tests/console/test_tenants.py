@@ -1,21 +1,14 @@
-"""Tenants on the page: what it says, where it gets it from, and how it looks in Chromium."""
+"""Tenants on the page: what it says and where it gets it from."""
 
-import itertools
 import json
-import re
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
-from playwright.sync_api import Browser, Page, expect
 
-from tests import tables
 from tests.cli.objects import exemption, listed, namespace, policy, usage
 from tests.cli.program import RULES
-from tests.console.process import Console, running
-from tests.console.test_browser import CONTRASTS
 from tests.console.test_page import seen
 from webhook.console import Standings, create_app
 
@@ -112,85 +105,3 @@ def test_rules_that_do_not_load_are_said_here_too(rules: Path, file: Path) -> No
 
     assert "The rules do not load: 1 problem" in seen(page.get("/tenants").text)
     assert page.get("/api/tenants").status_code == 503
-
-
-# In Chromium
-
-
-@pytest.fixture(scope="module")
-def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    file = tmp_path_factory.mktemp("tenants") / "tenants.json"
-    file.write_text(listed(*OBJECTS))
-    with running(RULES, "--tenants", str(file)) as started:
-        yield started
-
-
-@pytest.fixture
-def view(browser: Browser, viewed: Console) -> Iterator[Page]:
-    """The page of tenants, which must not complain in the browser's own console."""
-    context = browser.new_context(base_url=viewed.url, viewport={"width": 1400, "height": 900})
-    opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text))
-    opened.goto("/tenants")
-    yield opened
-    context.close()
-    assert complaints == []
-
-
-@pytest.mark.browser
-def test_the_tenants_are_one_press_from_the_page(view: Page) -> None:
-    view.goto("/")
-    view.get_by_role("link", name="Tenants").click()
-
-    expect(view).to_have_title("Tenants · gpu-webhook")
-    expect(view.get_by_role("link", name="Tenants", exact=True)).to_have_attribute("aria-current", "page")
-    expect(view.get_by_role("region", name="Tenants").get_by_role("row")).to_have_count(5)
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [320, 768, 1400])
-def test_only_tables_scroll_sideways(view: Page, width: int) -> None:
-    view.set_viewport_size({"width": width, "height": 900})
-
-    assert view.evaluate("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.browser
-def test_the_heads_of_columns_are_one_line_on_a_phone(view: Page) -> None:
-    view.set_viewport_size({"width": 390, "height": 900})
-
-    heights = view.locator("thead th").evaluate_all("all => all.map(one => one.getBoundingClientRect().height)")
-    assert max(heights) < 40, heights
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_told_from_its_ground(browser: Browser, viewed: Console, scheme: str) -> None:
-    page = browser.new_page(base_url=viewed.url, color_scheme="dark" if scheme == "dark" else "light")
-    page.goto("/tenants")
-
-    assert page.evaluate(CONTRASTS) == []
-    page.close()
-
-
-@pytest.mark.browser
-@tables.rows
-def test_a_bar_is_as_long_as_what_is_used_and_warns_by_its_colour(
-    view: Page, tenant: str, bars: list[list[str]]
-) -> None:
-    row = view.get_by_role("region", name="Tenants").get_by_role("row", name=re.compile(f"^{tenant} "))
-    drawn = "all => all.map(one => [one.getAttribute('class'), one.getAttribute('width')])"
-
-    assert row.locator(".bar rect:not(.all)").evaluate_all(drawn) == bars
-
-
-@pytest.mark.browser
-def test_regions_have_names_and_headings_are_in_order(view: Page) -> None:
-    for control in view.locator("a, [role=region]").all():
-        expect(control).to_have_accessible_name(re.compile(r"\S"))
-    levels = [int(tag[1]) for tag in view.locator("h1, h2, h3").evaluate_all("all => all.map(one => one.tagName)")]
-
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
