@@ -25,6 +25,11 @@ def shipped_files() -> dict[str, str]:
     return {file.name: file.read_text() for file in (*sorted(RULES.glob("*.yaml")), playground.CLUSTER)}
 
 
+def cluster(spec: str) -> str:
+    """A Cluster document whose spec says this, in one line: `backends: [kai], device: T4`."""
+    return f"apiVersion: gpu-webhook.io/v1alpha1\nkind: Cluster\nmetadata: {{name: test}}\nspec: {{{spec}}}\n"
+
+
 def rulebook(files: Mapping[str, str]) -> Rulebook:
     """The rulebook of these files and no others, one object for equal files; raises RuleFilesError."""
     return _rulebook(tuple(files.items()))

@@ -16,14 +16,7 @@ from webhook.core.rules.rulebook import Rulebook
 FEW, MANY = 4, 400
 ROUNDS, REVIEWS = 60, 100
 
-CLUSTER = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: many}
-spec:
-  backends: [nvidia-gpu, hami-vgpu, amd-gpu, tencent-qgpu%s]
-  defaults: {whole: nvidia-gpu, part: hami-vgpu}
-"""
+CLUSTER = "backends: [nvidia-gpu, hami-vgpu, amd-gpu, tencent-qgpu%s], defaults: {whole: nvidia-gpu, part: hami-vgpu}"
 BACKEND = """
 apiVersion: gpu-webhook.io/v1alpha1
 kind: Backend
@@ -49,7 +42,7 @@ def rulebook(backends: int) -> Rulebook:
     numbers = range(backends - FEW)
     files = {f"many-{number}.yaml": BACKEND.replace("%d", str(number)) for number in numbers}
     names = "".join(f", many-{number}" for number in numbers)
-    return builders.rulebook({**builders.shipped_files(), **files, "cluster.yaml": CLUSTER % names})
+    return builders.rulebook({**builders.shipped_files(), **files, "cluster.yaml": builders.cluster(CLUSTER % names)})
 
 
 def reviews() -> dict[str, AdmissionRequest]:

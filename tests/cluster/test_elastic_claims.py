@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import builders
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.plane import ControlPlane, control_plane
@@ -26,17 +27,10 @@ Object = dict[str, Any]
 _numbers = itertools.count(1)
 
 CRDS = sorted((Path(__file__).parent / "crds").glob("*.yaml"))
-CLUSTER = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: test}
-spec:
-  backends: [nvidia-gpu, hami-vgpu, tencent-qgpu]
-  defaults: {whole: nvidia-gpu, part: hami-vgpu}
-  provisioners:
-    gpushare.provisioner.elasticgpu.io: hami-vgpu
-    elasticgpu.io/qgpu: tencent-qgpu
-"""
+CLUSTER = (
+    "backends: [nvidia-gpu, hami-vgpu, tencent-qgpu], defaults: {whole: nvidia-gpu, part: hami-vgpu}, "
+    "provisioners: {gpushare.provisioner.elasticgpu.io: hami-vgpu, elasticgpu.io/qgpu: tencent-qgpu}"
+)
 SHARE = {"elasticgpu.com/gpu-core": 50, "elasticgpu.com/gpu-memory": 8192}
 HAMI = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192", "nvidia.com/gpucores": "50"}
 QGPU = {"tke.cloud.tencent.com/qgpu-core": "50", "tke.cloud.tencent.com/qgpu-memory": "8"}
@@ -83,7 +77,7 @@ def file(claiming: ControlPlane, kubeconfig: Path, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("claims")
     rules = folder / "rules"
     shutil.copytree(ROOT / "rules", rules, ignore=shutil.ignore_patterns("kustomization.yaml"))
-    (rules / "cluster.yaml").write_text(CLUSTER)
+    (rules / "cluster.yaml").write_text(builders.cluster(CLUSTER))
     written = folder / "surroundings.json"
     with (
         running_watcher(claiming, kubeconfig, rules, written),

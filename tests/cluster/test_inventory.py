@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import builders
 from tests.cluster.client import Client
 from tests.cluster.nodes import node
 from tests.cluster.plane import ControlPlane
@@ -24,13 +25,7 @@ pytestmark = pytest.mark.cluster
 QGPU = {"tke.cloud.tencent.com/qgpu-core": "400", "tke.cloud.tencent.com/qgpu-memory": "60"}
 T4 = {"nvidia.com/gpu.product": "Tesla-T4", "qgpu-device-enable": "enable"}
 RULES = {
-    "cluster.yaml": """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: test}
-spec:
-  backends: [tencent-qgpu]
-""",
+    "cluster.yaml": builders.cluster("backends: [tencent-qgpu]"),
     **{name: (ROOT / "rules" / name).read_text() for name in ("catalog-nvidia.yaml", "tencent-qgpu.yaml")},
 }
 

@@ -76,12 +76,7 @@ def test_of_an_ordinary_pod_little_is_read() -> None:
 
 
 MADE_UP: str = tables.table(__file__, "made up")
-CLUSTER = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: made-up-only}
-spec: {backends: [made-up]}
-"""
+CLUSTER = builders.cluster("backends: [made-up]")
 
 
 def test_a_rule_that_reads_something_new_extends_what_is_read_by_being_loaded() -> None:

@@ -24,13 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-ONE = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: one}
-spec:
-  backends: [amd-gpu]
-"""
+ONE = builders.cluster("backends: [amd-gpu]")
 
 
 @contextlib.contextmanager
@@ -47,7 +41,7 @@ def test_rules_that_cannot_be_read_for_want_of_descriptors_are_read_later(folder
     rules = ReloadedRules(folder)
     assert rules.refresh()
     before = rules.rulebook
-    (folder / "cluster.yaml").write_text(ONE.replace("one", "two"))
+    (folder / "cluster.yaml").write_text(ONE.replace("test", "two"))
     with short_of_descriptors():
         assert [rules.refresh(), rules.refresh()] == [True, False], "the failure is said once"
         assert rules.rulebook is before
@@ -67,7 +61,7 @@ def test_files_that_change_while_they_are_read_are_read_again(folder: Path) -> N
 
     def replace_then_answer() -> None:
         with pipe.open("w"):
-            (folder / "cluster.yaml").write_text(ONE.replace("one", "two"))
+            (folder / "cluster.yaml").write_text(ONE.replace("test", "two"))
 
     writer = threading.Thread(target=replace_then_answer)
     writer.start()

@@ -19,14 +19,6 @@ from webhook.files import rule_files
 
 MADE_UP: str = tables.table(__file__, "made up")
 
-CLUSTER = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: generated}
-spec:
-  backends: [made-up]
-  device: %s
-"""
 
 ALL = "every back end"
 CARD = "A100-80GB"
@@ -41,7 +33,10 @@ there are machines of every size with."""
 @cache
 def _loaded() -> Rulebook:
     """All rules there are, read once."""
-    files = builders.shipped_files() | {"made-up.yaml": MADE_UP, "cluster.yaml": CLUSTER % CARD}
+    files = builders.shipped_files() | {
+        "made-up.yaml": MADE_UP,
+        "cluster.yaml": builders.cluster(f"backends: [made-up], device: {CARD}"),
+    }
     with TemporaryDirectory() as folder:
         for name, text in files.items():
             Path(folder, name).write_text(text)

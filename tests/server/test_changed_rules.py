@@ -19,13 +19,6 @@ from tests.server.test_surroundings import write as write_surroundings
 
 SWAPS = 500
 
-CLUSTER = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: test}
-spec:
-  backends: [%s]
-"""
 ASKING = encoded(pod([container("main", 1)], {"gpu": "0.3", "gpu-model": "T4"}))
 
 
@@ -33,7 +26,7 @@ def rules(backend: str) -> dict[str, str]:
     """A directory in which one back end is enabled."""
     shipped = builders.shipped_files()
     wanted = ("catalog-nvidia.yaml", "tencent-qgpu.yaml", "hami-vgpu.yaml")
-    return {**{name: shipped[name] for name in wanted}, "cluster.yaml": CLUSTER % backend}
+    return {**{name: shipped[name] for name in wanted}, "cluster.yaml": builders.cluster(f"backends: [{backend}]")}
 
 
 class Volume:

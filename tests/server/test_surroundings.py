@@ -16,13 +16,6 @@ from webhook.core import inventory
 from webhook.core.backends import cards
 from webhook.watcher import NODES, remembered, written
 
-CLUSTER = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: test}
-spec:
-  backends: [tencent-qgpu]
-"""
 MIB = 1 << 20
 LIMIT_MIB = 30
 
@@ -63,7 +56,7 @@ def write(file: Path, nodes: list[Object]) -> None:
 def files() -> dict[str, str]:
     shipped = builders.shipped_files()
     wanted = {name: shipped[name] for name in ("catalog-nvidia.yaml", "tencent-qgpu.yaml")}
-    return {**wanted, "cluster.yaml": CLUSTER}
+    return {**wanted, "cluster.yaml": builders.cluster("backends: [tencent-qgpu]")}
 
 
 @pytest.fixture

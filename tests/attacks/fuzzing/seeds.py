@@ -119,7 +119,8 @@ def _whole(page: str) -> str:
     """The page with a Cluster document, and with all documents that it names."""
     there = _documents(page)
     if not any(each["kind"] == "Cluster" for each in there):
-        page = f"{page}\n---\n{_CLUSTER % ', '.join(_name(each) for each in there if each['kind'] == 'Backend')}"
+        backends = ", ".join(_name(each) for each in there if each["kind"] == "Backend")
+        page = f"{page}\n---\n" + builders.cluster(f"backends: [{backends}], device: A100-80GB")
     known, missing = {_name(each) for each in there}, [name for each in _documents(page) for name in _named(each)]
     while missing:
         name = missing.pop()
@@ -169,16 +170,6 @@ def _documents(page: str) -> list[Any]:
         ]
     except yaml.YAMLError:
         return []
-
-
-_CLUSTER: Final = """\
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: fuzzed}
-spec:
-  backends: [%s]
-  device: A100-80GB
-"""
 
 
 @cache

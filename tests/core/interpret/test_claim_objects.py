@@ -21,24 +21,17 @@ from webhook.core.validate import validate
 
 Object = dict[str, Any]
 
-CLUSTER = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: claims}
-spec:
-  backends: [nvidia-gpu, hami-vgpu, tencent-qgpu%s]
-  defaults: {whole: nvidia-gpu, part: hami-vgpu}
-  provisioners:
-    gpushare.provisioner.elasticgpu.io: hami-vgpu
-    elasticgpu.io/qgpu: tencent-qgpu
-"""
+CLUSTER = (
+    "backends: [nvidia-gpu, hami-vgpu, tencent-qgpu%s], defaults: {whole: nvidia-gpu, part: hami-vgpu}, "
+    "provisioners: {gpushare.provisioner.elasticgpu.io: hami-vgpu, elasticgpu.io/qgpu: tencent-qgpu}"
+)
 ANNOTATION = "elasticgpu.io/egpuc-main"
 AT = f'metadata.annotations["{ANNOTATION}"]'
 SHARE = {"elasticgpu.com/gpu-core": 50, "elasticgpu.com/gpu-memory": 8192}
 
 
 def rules(*, more: str = "") -> Rulebook:
-    return builders.rulebook(builders.shipped_files() | {"cluster.yaml": CLUSTER % more})
+    return builders.rulebook(builders.shipped_files() | {"cluster.yaml": builders.cluster(CLUSTER % more)})
 
 
 RULES = rules()

@@ -11,14 +11,7 @@ from webhook.core.kube import pod
 from webhook.core.plan import plan
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 
-TIED = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: test}
-spec:
-  backends: [nvidia-gpu, [tencent-qgpu, hami-vgpu]]
-  defaults: {whole: nvidia-gpu}
-"""
+TIED = builders.cluster("backends: [nvidia-gpu, [tencent-qgpu, hami-vgpu]], defaults: {whole: nvidia-gpu}")
 RANKED = TIED.replace("[tencent-qgpu, hami-vgpu]", "tencent-qgpu, hami-vgpu")
 
 

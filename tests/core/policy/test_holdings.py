@@ -32,13 +32,8 @@ def _rules(fields: Object) -> Rulebook:
     """The shipped rules with one back end `only`, or in a cluster whose document says this."""
     if not fields or "only" in fields:
         return with_only(fields["only"], RULES) if fields else RULES
-    cluster = {
-        "apiVersion": "gpu-webhook.io/v1alpha1",
-        "kind": "Cluster",
-        "metadata": {"name": "test"},
-        "spec": fields,
-    }
-    return builders.rulebook({**builders.shipped_files(), "cluster.yaml": yaml.safe_dump(cluster)})
+    spec = yaml.safe_dump(fields, default_flow_style=True, width=1000).strip()[1:-1]
+    return builders.rulebook({**builders.shipped_files(), "cluster.yaml": builders.cluster(spec)})
 
 
 def _with(limits: Object, labels: Object | None = None, annotations: Object | None = None) -> Object:

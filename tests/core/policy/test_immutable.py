@@ -25,10 +25,8 @@ BINDER = "system:serviceaccount:kai-scheduler:binder"
 HAMI = "system:serviceaccount:hami-system:hami-scheduler"
 FRACTION = {"gpu-fraction": "0.5"}
 QUEUE = "kai.scheduler/queue"
-QUEUED = builders.shipped_files() | {
-    "cluster.yaml": "apiVersion: gpu-webhook.io/v1alpha1\nkind: Cluster\nmetadata: {name: queued}\n"
-    "spec: {backends: [kai], parameters: {kai: {queue: default-queue}}}\n"
-}
+QUEUE_PARAMETER = builders.cluster("backends: [kai], parameters: {kai: {queue: default-queue}}")
+QUEUED = builders.rulebook({**builders.shipped_files(), "cluster.yaml": QUEUE_PARAMETER})
 """A cluster whose back end writes the label, so that its own parts may change it."""
 
 VISION = TenantPolicy(
@@ -40,7 +38,10 @@ CLUSTERS: Mapping[str, Rulebook] = {
     "kai": KAI,
     "observing": replace(RULES, tenancy=Tenancy(observing=True)),
     "vision": replace(RULES, tenancy=Tenancy(policies=(VISION,))),
-    "queued": replace(with_every_backend(builders.rulebook(QUEUED)), tenancy=Tenancy(policies=[VISION])),
+    "queued": replace(
+        with_every_backend(QUEUED),
+        tenancy=Tenancy(policies=[VISION]),
+    ),
 }
 """The rules of tables: as shipped, with each back end, with one, while policies are tried, with a policy's label."""
 
