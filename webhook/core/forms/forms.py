@@ -119,6 +119,17 @@ def pattern(form: str, mistake: str, read: Callable[[Node], T] | None = None) ->
     return Shape(lambda node, _: (read or Node.text)(node), schema, "")
 
 
+def fitting(fits: Callable[[str], object], mistake: str, schema: Schema | None = None) -> Shape[str]:
+    """A text that fits; messages say the `mistake` of another."""
+
+    def read(node: Node, _: Scope) -> str:
+        if not fits(node.text()):
+            raise node.problem(f'"{node.text()}" {mistake}')
+        return node.text()
+
+    return Shape(read, TEXT.schema if schema is None else schema, "")
+
+
 def size(units: tuple[str, str], example: str) -> Shape[int]:
     """Bytes, of a size with its unit; messages name the `units` in this order."""
 

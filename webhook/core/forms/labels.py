@@ -11,19 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from webhook.core.forms.document import Node
-from webhook.core.forms.forms import (
-    Rule,
-    Shape,
-    list_of,
-    map_of,
-    mapping,
-    optional,
-    pattern,
-    required,
-    unspoilt,
-    word,
-)
+from webhook.core.forms import forms
+from webhook.core.forms.forms import list_of, map_of, optional, required, word
 
 T = TypeVar("T")
 
@@ -66,32 +55,27 @@ def is_subdomain(text: str, most: int = MAX_PREFIX) -> bool:
     return len(text) <= most and _SUBDOMAIN.fullmatch(text) is not None
 
 
-def key(node: Node, spelled: Callable[[str], str] = str) -> str:
-    """The key of a label or annotation; raises DocumentError for another text. `spelled` is what counts of it."""
-    if not is_key(spelled(node.text())):
-        hint = f"write team or example.com/team: {RULE}"
-        raise node.problem(f'"{node.text()}" is no key of a label or annotation; {hint}')
-    return node.text()
+def keys(schema: forms.Schema, spelled: Callable[[str], str] = str) -> forms.Shape[str]:
+    """Keys of labels or annotations; `spelled` is what counts of a text."""
+    mistake = f"is no key of a label or annotation; write team or example.com/team: {RULE}"
+    return forms.fitting(lambda text: is_key(spelled(text)), mistake, schema)
 
 
-def value(node: Node, spelled: Callable[[str], str] = str) -> str:
-    """The value of a label, as `key`."""
-    if not is_value(spelled(node.text())):
-        raise node.problem(f'"{node.text()}" is no value of a label; write {RULE}')
-    return node.text()
+def values(schema: forms.Schema, spelled: Callable[[str], str] = str) -> forms.Shape[str]:
+    """Values of labels, as `keys`."""
+    return forms.fitting(lambda text: is_value(spelled(text)), f"is no value of a label; write {RULE}", schema)
 
 
 _MOST: Final = f"(?=.{{1,{MAX_NAME}}}$){NAME}"
 _DOMAIN: Final = f"(?:(?=.{{1,{MAX_PREFIX}}}/){SUBDOMAIN}/)?"
 _KEYS: Final = f"^{_DOMAIN}{_MOST}$"
 _ANY_CASE: Final = f"^{_DOMAIN.replace('a-z', 'A-Za-z')}{_MOST}$"
-KEYS: Final = Shape(lambda node, _: key(node), {"pattern": _KEYS})
-ANNOTATION_KEYS: Final = Shape(lambda node, _: key(node, str.lower), {"pattern": _ANY_CASE})
+KEYS: Final = keys({"pattern": _KEYS})
+ANNOTATION_KEYS: Final = keys({"pattern": _ANY_CASE}, str.lower)
 """The keys of a mapping of labels, and those of annotations, whose prefix may have capitals."""
 
-KEY: Final = pattern(_KEYS, "write the key of a label, as team or example.com/team", key)
-VALUE: Final = pattern(f"^(?:{_MOST})?$", "write the value of a label, of at most 63 characters", value)
-
+KEY: Final = keys(forms.pattern(_KEYS, "write the key of a label, as team or example.com/team").schema)
+VALUE: Final = values(forms.pattern(f"^(?:{_MOST})?$", "write the value of a label, of at most 63 characters").schema)
 
 _VALUES: Final = (
     (("In", "NotIn"), {"required": ["values"], "properties": {"values": {"minItems": 1}}}),
@@ -101,7 +85,7 @@ _VALUES: Final = (
 """What operators want as values, as JSON Schema."""
 
 
-def _comparison(operators: Collection[str], made: Callable[..., T]) -> Shape[T]:
+def _comparison(operators: Collection[str], made: Callable[..., T]) -> forms.Shape[T]:
     """A label, how it is compared, and with what values; `made` takes these three by name."""
     keys = {
         "key": required(KEY, "The label.", "team"),
@@ -125,7 +109,7 @@ def _comparison(operators: Collection[str], made: Callable[..., T]) -> Shape[T]:
                 fits = len(values) == 1 and _WHOLE.fullmatch(values[0])
                 return "" if fits else f'{operator} needs one whole number in quotes, as values: ["4"]'
 
-    comparison: Shape[Any] = unspoilt(mapping(keys, Rule({"allOf": wanted})), wrong)
+    comparison: forms.Shape[Any] = forms.unspoilt(forms.mapping(keys, forms.Rule({"allOf": wanted})), wrong)
     return comparison.reading(lambda node, scope: made(**comparison.read(node, scope)))
 
 
@@ -139,7 +123,7 @@ class Expression:
 
 
 EXPRESSION: Final = _comparison(SELECTING, Expression)
-COMPARISON: Final[Shape[Mapping[str, Any]]] = _comparison(
+COMPARISON: Final[forms.Shape[Mapping[str, Any]]] = _comparison(
     COMPARING, lambda values, **read: {**read, **({"values": [*values]} if values else {})}
 )
 """A line of a node affinity, as a pod has it."""
@@ -148,7 +132,7 @@ _SELECTORS: Final = {
     "matchLabels": optional(map_of(VALUE, KEYS), "Labels with their values.", {"team": "vision"}),
     "matchExpressions": optional(list_of(EXPRESSION), "Labels with several values, or any."),
 }
-SELECTOR: Final[Shape[Sequence[Expression]]] = mapping(
+SELECTOR: Final[forms.Shape[Sequence[Expression]]] = forms.mapping(
     _SELECTORS,
     complete=lambda read, *_: [
         *(Expression(key=key, operator="In", values=(value,)) for key, value in read["matchLabels"].items()),

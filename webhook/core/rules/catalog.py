@@ -10,6 +10,7 @@ from typing import Final
 from webhook.core import request
 from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node, Section
+from webhook.core.forms.forms import FLAG, TEXT, derived, form, list_of, map_of, optional, required, whole
 from webhook.core.kube.quantity import Fraction, QuantityError
 
 # A `DeviceCatalog`: card models of one vendor, with what sizes and names they have.
@@ -21,13 +22,11 @@ _SIZE: Final = forms.size(("Mi", "Gi"), "16Gi or 15360Mi")
 class Profile:
     """A hardware partition of a card."""
 
-    name: str = forms.derived(forms.key)
-    memory: int = forms.required(_SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
-    memory_slices: int = forms.required(forms.whole(), "How many of the card's memory slices it takes.", key="slices")
-    compute_slices: int = forms.required(
-        forms.whole(), "How many of the card's compute slices it takes.", key="compute"
-    )
-    most: int = forms.optional(forms.whole(), "How many of these one card can hold; 1 if left out.", default=1)
+    name: str = derived(forms.key)
+    memory: int = required(_SIZE, "Memory of the partition, as the driver reports it.", "9856Mi")
+    memory_slices: int = required(whole(), "How many of the card's memory slices it takes.", key="slices")
+    compute_slices: int = required(whole(), "How many of the card's compute slices it takes.", key="compute")
+    most: int = optional(whole(), "How many of these one card can hold; 1 if left out.", default=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,25 +38,23 @@ class Card:
 
     vendor: str = ""
     virtual: bool = False
-    at: Location = forms.derived(forms.place)
-    model: str = forms.required(forms.TEXT, "The name that `gpu-model` asks for.", "A100-80GB")
-    aliases: tuple[str, ...] = forms.optional(
-        forms.list_of(forms.TEXT), "Other names that `gpu-model` may use.", ["A100"]
-    )
-    names: tuple[str, ...] = forms.optional(
-        forms.list_of(forms.TEXT),
+    at: Location = derived(forms.place)
+    model: str = required(TEXT, "The name that `gpu-model` asks for.", "A100-80GB")
+    aliases: tuple[str, ...] = optional(list_of(TEXT), "Other names that `gpu-model` may use.", ["A100"])
+    names: tuple[str, ...] = optional(
+        list_of(TEXT),
         "Product names as the driver reports them; node labels have them with dashes for spaces.",
         ["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"],
     )
-    nominal: int = forms.required(_SIZE, "Nominal memory, as in the data sheet.", "80Gi", key="memory")
-    memory: int = forms.optional(
+    nominal: int = required(_SIZE, "Nominal memory, as in the data sheet.", "80Gi", key="memory")
+    memory: int = optional(
         _SIZE, "Memory as the driver reports it. Sizes are compared with it.", "81920Mi", key="usable", default=0
     )
-    tflops: Fraction | None = forms.optional(forms.POSITIVE, "Dense FP16 TFLOPS, for `gpu-tflops`.", 65, 312)
-    memory_slices: int = forms.required(forms.whole(), "Slices of memory.", key="slices.memory", default=0)
-    compute_slices: int = forms.required(forms.whole(), "Slices of compute.", key="slices.compute", default=0)
-    profiles: Mapping[str, Profile] = forms.optional(
-        forms.map_of(forms.form(Profile)),
+    tflops: Fraction | None = optional(forms.POSITIVE, "Dense FP16 TFLOPS, for `gpu-tflops`.", 65, 312)
+    memory_slices: int = required(whole(), "Slices of memory.", key="slices.memory", default=0)
+    compute_slices: int = required(whole(), "Slices of compute.", key="slices.compute", default=0)
+    profiles: Mapping[str, Profile] = optional(
+        map_of(form(Profile)),
         "The partitions that the card can be cut into, by name, the smallest first.",
         {"1g.10gb": {"memory": "9856Mi", "slices": 1, "compute": 1, "most": 7}},
     )
@@ -77,7 +74,7 @@ def _checked(device: Card, section: Section, _: forms.Scope) -> Card:
 _SLICES: Final = forms.Group(
     "The number of slices of a card that can be partitioned.", ({"memory": 8, "compute": 7},)
 )
-DEVICE: Final = forms.form(
+DEVICE: Final = form(
     Card, forms.Rule({"dependentRequired": {"profiles": ["slices"]}}), groups={"slices": _SLICES}, complete=_checked
 )
 
@@ -86,22 +83,20 @@ DEVICE: Final = forms.form(
 class DeviceCatalog:
     """Card models of one vendor."""
 
-    vendor: str = forms.required(
-        forms.TEXT, "The vendor of these cards, as `vendors` of a back end names it.", "nvidia", "amd"
-    )
-    devices: tuple[Card, ...] = forms.optional(forms.list_of(DEVICE), "The card models.", default=())
-    virtual: bool = forms.optional(
-        forms.FLAG,
+    vendor: str = required(TEXT, "The vendor of these cards, as `vendors` of a back end names it.", "nvidia", "amd")
+    devices: tuple[Card, ...] = optional(list_of(DEVICE), "The card models.", default=())
+    virtual: bool = optional(
+        FLAG,
         "The devices are parts of cards that a virtual machine sees as whole cards. They share the compute.",
     )
-    resources: tuple[str, ...] = forms.optional(
-        forms.list_of(forms.TEXT),
+    resources: tuple[str, ...] = optional(
+        list_of(TEXT),
         "Resources of these cards, as globs in lower case, that no back end uses. Nothing can count them.",
         ["acme.example/*", "*/acme[0-9]*"],
     )
 
 
-DEVICE_CATALOG: Final = forms.form(DeviceCatalog)
+DEVICE_CATALOG: Final = form(DeviceCatalog)
 
 
 def by_name(catalog: DeviceCatalog) -> dict[str, Card]:
@@ -138,7 +133,7 @@ def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> forms.S
             raise node.problem(f'{complaint} "{node.value}"{scope.nearest(node.text(), known_names)}', unknown=True)
         return node.text()
 
-    return forms.TEXT.reading(read)
+    return TEXT.reading(read)
 
 
 def enabled_by(where: str) -> forms.Shape[str]:
@@ -151,7 +146,7 @@ def enabled_by(where: str) -> forms.Shape[str]:
             raise node.problem(f'{where} does not enable "{name}"{hint}', unknown=True)
         return name
 
-    return forms.TEXT.reading(read)
+    return TEXT.reading(read)
 
 
 def _model(node: Node, scope: forms.Scope) -> str:
@@ -177,5 +172,5 @@ PARAMETRISED: Final = one_of("no rule defines the back end", lambda known: known
 VENDOR: Final = one_of(
     "no catalogue is of the vendor", lambda known: {device.vendor for device in known.devices.values()}
 )
-MODEL: Final = forms.TEXT.reading(_model)
-PROFILE: Final = forms.TEXT.reading(_profile)
+MODEL: Final = TEXT.reading(_model)
+PROFILE: Final = TEXT.reading(_profile)

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node, Section, nearest
+from webhook.core.forms.forms import FILLED, TEXT, derived, form, list_of, map_of, optional, required, word
 from webhook.core.request import KEYS
-from webhook.core.rules.backend import A_PARAMETER, ASK, PARAMETERS, PARAMETERS_ARE, Backend, Parameter
+from webhook.core.rules.backend import ASK, Backend, Parameter, declared_parameters
 from webhook.core.rules.modes import LIMIT, Mode, Output, When
 
 CONTAINER: Final = "{container}"
@@ -32,7 +33,7 @@ _ADDRESS: Final = forms.pattern(
     r"^[^{]{2,}\{container\}$", f"has to end in {CONTAINER}, as vendor.example/claim-{CONTAINER}", _prefix
 )
 _FIELD: Final[forms.Shape[Field]] = replace(
-    forms.FILLED.reading(lambda node, _: tuple(node.filled().split("."))), fallback=()
+    FILLED.reading(lambda node, _: tuple(node.filled().split("."))), fallback=()
 )
 
 
@@ -40,12 +41,12 @@ _FIELD: Final[forms.Shape[Field]] = replace(
 class ObjectKind:
     """A kind of object in the Kubernetes API, in whichever of its versions a cluster has it."""
 
-    kind: str = forms.required(forms.FILLED, "The kind of the objects.", "ElasticGPUClaim")
-    group: str = forms.required(forms.FILLED, "Their API group.", "acme.example")
-    versions: tuple[str, ...] = forms.required(
-        forms.list_of(forms.FILLED, _EMPTY), "Versions of it, the preferred one first.", ["v1alpha1"]
+    kind: str = required(FILLED, "The kind of the objects.", "ElasticGPUClaim")
+    group: str = required(FILLED, "Their API group.", "acme.example")
+    versions: tuple[str, ...] = required(
+        list_of(FILLED, _EMPTY), "Versions of it, the preferred one first.", ["v1alpha1"]
     )
-    plural: str = forms.required(forms.FILLED, "Their name in URLs.", "elasticgpuclaims")
+    plural: str = required(FILLED, "Their name in URLs.", "elasticgpuclaims")
 
     @property
     def name(self) -> str:
@@ -53,16 +54,16 @@ class ObjectKind:
         return f"{self.plural}.{self.group}"
 
 
-_KIND: Final = forms.form(ObjectKind)
+_KIND: Final = form(ObjectKind)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    devices: str = forms.required(
-        forms.word(("whole", "part")), "What these resources ask for: `whole` devices, or a `part` of each."
+    devices: str = required(
+        word(("whole", "part")), "What these resources ask for: `whole` devices, or a `part` of each."
     )
-    resources: Mapping[str, Output] = forms.required(
-        forms.map_of(LIMIT), "The resources of a claim. A verb of `limits` says what each means."
+    resources: Mapping[str, Output] = required(
+        map_of(LIMIT), "The resources of a claim. A verb of `limits` says what each means."
     )
 
 
@@ -75,24 +76,24 @@ def _read_asks(node: Node, scope: forms.Scope) -> Mapping[str, str]:
     for key, value in node.items():
         if key not in KEYS:
             raise value.problem(f'"{key}" is no key of the shorthand{nearest(key, KEYS)}')
-    return forms.map_of(forms.TEXT).read(node, scope)
+    return map_of(TEXT).read(node, scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimExample:
     """What a claim's resources have to mean: the shorthand that they are, or a part of why they are refused."""
 
-    name: str = forms.optional(forms.TEXT, "What messages call it.", default="")
-    resources: Mapping[str, Any] = forms.required(
+    name: str = optional(TEXT, "What messages call it.", default="")
+    resources: Mapping[str, Any] = required(
         forms.Shape(lambda node, _: {key: one.plain() for key, one in node.items()}, {"type": "object"}, {}),
         "The resources of the claim.",
         {"acme.example/compute": 50},
     )
-    asks: Mapping[str, str] | None = forms.optional(
+    asks: Mapping[str, str] | None = optional(
         forms.Shape(_read_asks, ASK), "What it means in the shorthand, by the keys of labels."
     )
-    refused: str | None = forms.optional(forms.FILLED, "A part of the message that refuses it.")
-    at: Location = forms.derived(forms.place)
+    refused: str | None = optional(FILLED, "A part of the message that refuses it.")
+    at: Location = derived(forms.place)
 
 
 def _titled(example: ClaimExample, section: Section, _: forms.Scope) -> ClaimExample:
@@ -113,12 +114,12 @@ class ClaimSourceSpec:
     with its `limits` and `requests`. `aliases` are `names` the other way round: by the other name of a resource.
     """
 
-    name: str = forms.derived(forms.document)
-    at: Location = forms.derived(forms.place)
-    description: str = forms.required(forms.TEXT, "One line for people.")
-    parameters: Mapping[str, Parameter] = forms.optional(PARAMETERS, PARAMETERS_ARE, A_PARAMETER)
-    prefixes: tuple[str, ...] = forms.required(
-        forms.list_of(_ADDRESS, _EMPTY),
+    name: str = derived(forms.document)
+    at: Location = derived(forms.place)
+    description: str = required(TEXT, "One line for people.")
+    parameters: Mapping[str, Parameter] = declared_parameters()
+    prefixes: tuple[str, ...] = required(
+        list_of(_ADDRESS, _EMPTY),
         "Annotations of pods that name a claim for a container.",
         ["acme.example/claim-{container}"],
         key="annotations",
@@ -126,29 +127,29 @@ class ClaimSourceSpec:
     claims: ObjectKind = forms.embedded(
         _KIND, "claims", default=ObjectKind(kind="", group="", versions=(), plural="")
     )
-    resources: Field = forms.required(
+    resources: Field = required(
         _FIELD, "The field with what is asked for.", "spec.resources", key="claims.resources", default=()
     )
-    classed: Sequence[Field] = forms.optional(
-        forms.list_of(_FIELD), "Fields that may name the class. The first that is there counts.", key="claims.class"
+    classed: Sequence[Field] = optional(
+        list_of(_FIELD), "Fields that may name the class. The first that is there counts.", key="claims.class"
     )
     classes: ObjectKind | None = forms.embedded(_KIND, "classes")
-    provisioned: Sequence[Field] = forms.required(
-        forms.list_of(_FIELD, _EMPTY),
+    provisioned: Sequence[Field] = required(
+        list_of(_FIELD, _EMPTY),
         "Fields that may name the provisioner.",
         ["provisioner"],
         key="classes.provisioner",
         default=(),
     )
-    reads: Sequence[Mode] = forms.required(
-        forms.list_of(forms.form(_Read, complete=_mode), _EMPTY),
+    reads: Sequence[Mode] = required(
+        list_of(form(_Read, complete=_mode), _EMPTY),
         "What resources of a claim mean. The first that fits is taken.",
     )
-    names: Mapping[str, tuple[str, ...]] = forms.optional(
-        forms.map_of(forms.list_of(forms.TEXT)), "Other spellings of resources, by the one under `reads`."
+    names: Mapping[str, tuple[str, ...]] = optional(
+        map_of(list_of(TEXT)), "Other spellings of resources, by the one under `reads`."
     )
-    examples: Sequence[ClaimExample] = forms.required(
-        forms.list_of(forms.form(ClaimExample, _ONE_OUTCOME, complete=_titled), _EMPTY),
+    examples: Sequence[ClaimExample] = required(
+        list_of(form(ClaimExample, _ONE_OUTCOME, complete=_titled), _EMPTY),
         "Executed whenever the rules are loaded.",
         default=(),
     )
@@ -199,4 +200,4 @@ _GROUPS: Final = {
     "claims": forms.Group("The objects that pods name, and the fields of a request.", required=True),
     "classes": forms.Group("The objects that say who provides for a claim."),
 }
-CLAIM_SOURCE: Final = forms.form(ClaimSourceSpec, groups=_GROUPS, complete=_aliased)
+CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_GROUPS, complete=_aliased)

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node, Problem, Section
+from webhook.core.forms.forms import FLAG, TEXT, derived, form, list_of, map_of, optional, required, word
 from webhook.core.forms.inheritance import Parameters
 from webhook.core.rules.catalog import BACKEND, MODEL, PARAMETRISED, enabled_by
 from webhook.core.rules.protection import ACCESS, FATE, Access
@@ -30,11 +31,9 @@ def _parameters(node: Node, scope: forms.Scope) -> Mapping[str, Parameters]:
     return {name: dict(values.items()) for name, values in node.items()}
 
 
-_RANKS: Final = forms.Shape(
-    _ranks, {"type": "array", "items": forms.any_schema(forms.TEXT, forms.list_of(forms.TEXT))}, {}
-)
-_PARAMETERS: Final = forms.map_of(forms.map_of(forms.ANYTHING)).reading(_parameters)
-_DEVICE: Final = forms.TEXT.reading(lambda node, scope: str(MODEL.read(node, scope) and node.value))
+_RANKS: Final = forms.Shape(_ranks, {"type": "array", "items": forms.any_schema(TEXT, list_of(TEXT))}, {})
+_PARAMETERS: Final = map_of(map_of(forms.ANYTHING)).reading(_parameters)
+_DEVICE: Final = TEXT.reading(lambda node, scope: str(MODEL.read(node, scope) and node.value))
 _DEFAULT: Final = enabled_by("spec.backends")
 
 KUBERNETES: Final = "kube-system"
@@ -51,13 +50,11 @@ class Cluster:
     that no policy selects, None: everything, until there is a policy. `observe`: see `Tenancy.observing`.
     """
 
-    name: str = forms.derived(forms.document)
-    at: Location = forms.derived(forms.place)
-    exempt_at: Location = forms.derived(
-        lambda spec, _: spec.keys.get("systemNamespaces", spec.at), default=Location("", 0)
-    )
+    name: str = derived(forms.document)
+    at: Location = derived(forms.place)
+    exempt_at: Location = derived(lambda spec, _: spec.keys.get("systemNamespaces", spec.at), default=Location("", 0))
     backends: tuple[str, ...] = ()
-    tiers: Mapping[str, int] = forms.required(
+    tiers: Mapping[str, int] = required(
         _RANKS,
         "Names of back ends, the preferred ones first. A back end that is not listed serves no pod. Of an inner"
         " list the first one that has nodes is taken. `[]` is a cluster without GPUs.",
@@ -65,54 +62,54 @@ class Cluster:
         key="backends",
         default_factory=dict,
     )
-    whole: str | None = forms.optional(forms.TEXT, "For whole devices.", key="defaults.whole")
-    part: str | None = forms.optional(forms.TEXT, "For shares and sizes.", key="defaults.part")
-    device: str | None = forms.optional(
+    whole: str | None = optional(TEXT, "For whole devices.", key="defaults.whole")
+    part: str | None = optional(TEXT, "For shares and sizes.", key="defaults.part")
+    device: str | None = optional(
         _DEVICE,
         "The model of the card, if all nodes have the same: shares become sizes without `gpu-model`.",
         "A100-80GB",
     )
-    parameters: Mapping[str, Parameters] = forms.optional(
+    parameters: Mapping[str, Parameters] = optional(
         _PARAMETERS,
         "By back end, values for the parameters that it declares.",
         {"nvidia-gpu": {"runtimeClassName": "nvidia"}},
     )
-    unknown_value: Literal["warn", "refuse"] = forms.optional(
-        forms.word(("warn", "refuse")),
+    unknown_value: Literal["warn", "refuse"] = optional(
+        word(("warn", "refuse")),
         'What `gpu: "true"` or another value that is no request means: `warn` (the default) leaves it alone.',
         default="warn",
     )
-    unknown_devices: Literal["warn", "deny"] | None = forms.optional(
-        forms.word(("warn", "deny")),
+    unknown_devices: Literal["warn", "deny"] | None = optional(
+        word(("warn", "deny")),
         "What becomes of a pod with a resource that looks like a GPU and that no rule knows: it is admitted with"
         " a warning (`warn`), or refused (`deny`). If left out, it is refused in namespaces that have a quota,"
         " and in those that may not use GPUs.",
     )
-    device_access: Access | None = forms.optional(forms.word(ACCESS), f"{FATE} If left out, what policies say.")
-    other_devices: tuple[str, ...] = forms.optional(
-        forms.list_of(forms.TEXT),
+    device_access: Access | None = optional(word(ACCESS), f"{FATE} If left out, what policies say.")
+    other_devices: tuple[str, ...] = optional(
+        list_of(TEXT),
         "Resources, as globs, that look like GPUs and are none. Each back end lists those of its vendor. Also"
         " templates of resource claims without GPUs, which no quota counts then.",
         ["acme.example/nic*", "acme.example/gpu-licence"],
         ["resourceclaimtemplates/channel-*"],
     )
-    system_namespaces: frozenset[str] = forms.optional(
-        forms.set_of(forms.TEXT),
+    system_namespaces: frozenset[str] = optional(
+        forms.set_of(TEXT),
         "Namespaces of device plugins and the like. Their pods are neither changed nor judged.",
         [KUBERNETES, "gpu-operator"],
     )
-    provisioners: Mapping[str, str] = forms.optional(
-        forms.map_of(forms.TEXT),
+    provisioners: Mapping[str, str] = optional(
+        map_of(TEXT),
         "Which back end serves the claims of a class, by the provisioner that the class names.",
     )
-    without_policy: Literal["allow", "deny"] | None = forms.optional(
-        forms.word(("allow", "deny")),
+    without_policy: Literal["allow", "deny"] | None = optional(
+        word(("allow", "deny")),
         "What may ask for GPUs in a namespace that no TenantPolicy selects: everything (`allow`) or nothing"
         " (`deny`). If left out, everything until there is a policy.",
         key="namespacesWithoutPolicy",
     )
-    observe: bool = forms.optional(
-        forms.FLAG, "`true`: pods are neither changed nor refused. Users get warnings that tell what would happen."
+    observe: bool = optional(
+        FLAG, "`true`: pods are neither changed nor refused. Users get warnings that tell what would happen."
     )
 
     def exempts(self, namespace: str) -> bool:
@@ -137,4 +134,4 @@ def _ordered(cluster: Cluster, section: Section, scope: forms.Scope) -> Cluster:
 
 
 _DEFAULTS: Final = forms.Group("Which back end is tried first.", ({"whole": "nvidia-gpu", "part": "hami-vgpu"},))
-CLUSTER: Final = forms.form(Cluster, groups={"defaults": _DEFAULTS}, complete=_ordered)
+CLUSTER: Final = form(Cluster, groups={"defaults": _DEFAULTS}, complete=_ordered)

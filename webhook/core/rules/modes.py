@@ -6,35 +6,29 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from webhook.core.forms import forms, labels
 from webhook.core.forms.document import Location, Node, Section, inside, nearest
+from webhook.core.forms.forms import (
+    FILLED,
+    FLAG,
+    TEXT,
+    derived,
+    form,
+    list_of,
+    map_of,
+    optional,
+    required,
+    whole,
+    word,
+)
 from webhook.core.request import DEVICES, PREFIX, SHARINGS
 from webhook.core.rules import verbs
 from webhook.core.rules.catalog import MODEL
-from webhook.core.rules.verbs import (
-    EXCLUSIONS,
-    HOLES,
-    LABEL_VERB,
-    NUMBERS,
-    UNITS,
-    VERB,
-    VERBS,
-    WORDS,
-    Amount,
-    Slot,
-    SlotKind,
-    any_verb,
-    computed,
-    filled,
-    holes,
-    memory_unit,
-    number,
-)
+from webhook.core.rules.verbs import HOLES, UNITS, VERBS, Amount, Slot, computed, filled, holes, memory_unit
 
-# What a rule writes: numbers under limits, text in annotations, labels, env and node affinity.
+# Text and numbers as they stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,49 +75,12 @@ Output = Amount | Constant
 """Both have the same properties, as far as they mean something of either: a constant computes nothing (`what`)."""
 
 
-# Names that Kubernetes takes
+def constant(value: str | int | tuple[str, ...], node: Node, scope: forms.Scope) -> Constant:
+    """The value that stands at a node."""
+    return Constant(value, node.at, rule=forms.origin(node, scope))
 
 
-def _legal_name(node: Node, _: forms.Scope) -> str:
-    if node.text() and not labels.is_subdomain(filled(node.text())):
-        raise node.problem(f'"{node.text()}" is no name of an object; write a-z, 0-9, - and dots, as gpu-scheduler')
-    return node.text()
-
-
-def _legal_variable(node: Node, _: forms.Scope) -> str:
-    if not _VARIABLE.fullmatch(filled(node.text())):
-        raise node.problem(f'"{node.text()}" is no name of a variable; write letters, digits and _, as GPU_MODE')
-    return node.text()
-
-
-_VARIABLE: Final = re.compile("[-._a-zA-Z][-._a-zA-Z0-9]*")
-OBJECT: Final = forms.TEXT.reading(_legal_name)
-VARIABLES: Final = forms.Shape(_legal_variable, {})
-LABELS: Final = forms.Shape(lambda node, _: labels.key(node, filled), {})
-ANNOTATIONS: Final = forms.Shape(lambda node, _: labels.key(node, lambda text: filled(text).lower()), {})
-"""The names of objects and variables, and the keys of labels and annotations, with holes."""
-
-
-def values_of_labels(outputs: Mapping[str, Output], path: str, scope: forms.Scope) -> None:
-    """Complain of texts that no label can have as its value."""
-    for key, output in outputs.items():
-        for text in output.texts if isinstance(output, Constant) else ():
-            scope.try_read(partial(labels.value, Node(text, output.at, inside(path, key)), filled), "")
-
-
-# Constants, and text with holes
-
-
-def _outputs_holed(node: Node, _: forms.Scope) -> str:
-    """A text, whose holes are all of those that there are, or a number as its text."""
-    if _is_number(node):
-        return str(node.value)
-    value = node.text()
-    for hole in holes(value):
-        if hole not in HOLES:
-            names = ", ".join(f"{{{name}}}" for name in HOLES)
-            raise node.problem(f'unknown hole "{{{hole}}}"{nearest(hole, HOLES)}; there are {names}')
-    return value
+# What stands under limits, annotations, labels, env and nodeAffinity: a verb, or a text, which may have holes
 
 
 def _is_number(node: Node) -> bool:
@@ -131,77 +88,36 @@ def _is_number(node: Node) -> bool:
     return isinstance(node.value, int) and not isinstance(node.value, bool)
 
 
-def _text_schema(form: str, mistake: str) -> forms.Schema:
-    return forms.pattern(form, mistake).schema | {"type": ["string", "integer"]}
-
-
-_KNOWN: Final = f"only these holes are known: {', '.join(f'{{{name}}}' for name in HOLES)}"
-_NO_OTHER_HOLE: Final = rf"(?![\s\S]*\{{(?!({'|'.join(HOLES)})\}})[A-Za-z]+\}})"
-_NO_VERB: Final = rf"(?!({'|'.join(VERBS)})$)"
-
-HOLED: Final = forms.Shape(_outputs_holed, _text_schema(f"^{_NO_OTHER_HOLE}", _KNOWN), "")
-"""Text with holes; a whole number is its text."""
-
-_TEXT: Final = _text_schema(f"^{_NO_OTHER_HOLE}{_NO_VERB}", f"{_KNOWN}; and a verb is written as {{model: {{}}}}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Enforced:
-    value: str = forms.required(HOLED, "The text, which may have holes.")
-    enforce: bool = forms.optional(
-        forms.FLAG, "In env it replaces the pod's own value; as an annotation or label, another value is refused."
-    )
-
-
-def constant(value: str | int | tuple[str, ...], node: Node, scope: forms.Scope) -> Constant:
-    """The value that stands at a node."""
-    return Constant(value, node.at, rule=forms.origin(node, scope))
-
-
-def _enforced(read: _Enforced, section: Section, scope: forms.Scope) -> Constant:
-    return replace(constant(read.value, section.node, scope), enforce=read.enforce)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Absent:
-    absent: bool = forms.required(
-        forms.Shape(forms.FLAG.read, {"type": "boolean", "enum": [True]}, fallback=False), "It must not be there."
-    )
-
-
-def _none(read: _Absent, section: Section, scope: forms.Scope) -> Constant:
-    if not read.absent:
-        section.complain("absent can only be true")
-    return constant((), section.node, scope)
-
-
-_ENFORCED: Final = forms.unspoilt(forms.form(_Enforced, complete=_enforced))
-ABSENT: Final = forms.unspoilt(forms.form(_Absent, complete=_none))
-"""`{absent: true}`: the label or annotation must not be there."""
-
-
-# What stands under limits, annotations, labels, env and nodeAffinity
+def _holed(node: Node, _: forms.Scope) -> str:
+    """A text, whose holes are all of those that there are, or a number as its text."""
+    if _is_number(node):
+        return str(node.value)
+    for hole in holes(node.text()):
+        if hole not in HOLES:
+            names = ", ".join(f"{{{name}}}" for name in HOLES)
+            raise node.problem(f'unknown hole "{{{hole}}}"{nearest(hole, HOLES)}; there are {names}')
+    return node.text()
 
 
 def _limit(node: Node, scope: forms.Scope) -> Output:
     if _is_number(node):
         return constant(node.integer(1), node, scope)
     if isinstance(node.value, str):
-        return NUMBERS[node.word([*UNITS])].read(replace(node, value={}, keys={}), scope)
+        return verbs.NUMBERS[node.word([*UNITS])].read(replace(node, value={}, keys={}), scope)
     verb = next(iter(node.value)) if isinstance(node.value, dict) and len(node.value) == 1 else ""
-    if verb in WORDS:
+    if verb in verbs.WORDS:
         raise node.problem(f'"{verb}" is text, and a limit is a number; use one of {", ".join(UNITS)}')
-    made = computed(node, scope)
-    if made.digits:
+    amount = computed(node, scope)
+    if amount.digits:
         raise dict(node.items())[verb].problem("digits are for text: a resource is a whole number")
-    return made
+    return amount
 
 
 def _written(node: Node, scope: forms.Scope) -> Output:
     if node.value in VERBS:
         raise node.problem(f"is a verb here only as {{{node.value}: {{}}}}")
     if isinstance(node.value, str) or _is_number(node):
-        return constant(_outputs_holed(node, scope), node, scope)
+        return constant(_holed(node, scope), node, scope)
     if isinstance(node.value, dict) and "value" in node.value:
         return _ENFORCED.read(node, scope)
     return computed(node, scope)
@@ -211,71 +127,128 @@ def _selected(node: Node, scope: forms.Scope) -> Output:
     if isinstance(node.value, dict) and "absent" in node.value:
         return ABSENT.read(node, scope)
     if isinstance(node.value, list):
-        return constant(tuple(_outputs_holed(element, scope) for element in node.elements()), node, scope)
-    read = _written(node, scope)
-    if isinstance(read, Amount) and read.form == "name":
+        return constant(tuple(_holed(element, scope) for element in node.elements()), node, scope)
+    output = _written(node, scope)
+    if isinstance(output, Amount) and output.form == "name":
         raise node.problem("node labels hold no spaces: use form: label")
-    return read
+    return output
 
 
-# Other verbs are excluded outside of the alternatives: an editor then says of a slip that it is no verb, and not that
-# a number was expected.
-_LIMIT: Final[forms.Schema] = {
-    "anyOf": [
-        forms.whole().schema,
-        forms.word(UNITS).schema,
-        any_verb({verb: number(verb, digits=False) for verb in UNITS}),
-    ],
-    "propertyNames": forms.word(UNITS).schema,
-    "minProperties": 1,
-    "maxProperties": 1,
-}
+def _absent(read: Mapping[str, Any], section: Section, scope: forms.Scope) -> Constant:
+    if not read["absent"]:
+        section.complain("absent can only be true")
+    return constant((), section.node, scope)
+
+
+def _text_schema(form: str, mistake: str) -> forms.Schema:
+    return forms.pattern(form, mistake).schema | {"type": ["string", "integer"]}
+
+
+_KNOWN: Final = f"only these holes are known: {', '.join(f'{{{name}}}' for name in HOLES)}"
+_NO_OTHER_HOLE: Final = rf"(?![\s\S]*\{{(?!({'|'.join(HOLES)})\}})[A-Za-z]+\}})"
+_NO_VERB: Final = rf"(?!({'|'.join(VERBS)})$)"
+_TEXT: Final = _text_schema(f"^{_NO_OTHER_HOLE}{_NO_VERB}", f"{_KNOWN}; and a verb is written as {{model: {{}}}}")
+
+HOLED: Final = forms.Shape(_holed, _text_schema(f"^{_NO_OTHER_HOLE}", _KNOWN), "")
+"""Text with holes; a whole number is its text."""
+
+ABSENT: Final = forms.unspoilt(
+    forms.mapping(
+        {"absent": required(replace(FLAG, schema={"type": "boolean", "enum": [True]}), "It must not be there.")},
+        complete=_absent,
+    )
+)
+"""`{absent: true}`: the label or annotation must not be there."""
+
+_ENFORCED: Final = forms.unspoilt(
+    forms.mapping(
+        {
+            "value": required(HOLED, "The text, which may have holes."),
+            "enforce": optional(
+                FLAG, "In env it replaces the pod's own value; as an annotation or label, another value is refused."
+            ),
+        },
+        complete=lambda read, section, scope: Constant(
+            read["value"], section.node.at, read["enforce"], forms.origin(section.node, scope)
+        ),
+    )
+)
+
 LIMIT: Final[forms.Shape[Output]] = forms.defined("limit", forms.Shape(_limit, {}))
 """A number: a verb, or a whole number as it stands."""
 
-WRITTEN: Final[forms.Shape[Output]] = forms.Shape(
-    _written, {"anyOf": [_TEXT, forms.defined("verb", VERB).schema, _ENFORCED.schema]}
+_WRITTEN: Final[forms.Shape[Output]] = forms.Shape(
+    _written, {"anyOf": [_TEXT, forms.defined("verb", HOLED).schema, _ENFORCED.schema]}
 )
-"""A value under `annotations`, `labels` and `env`: text with holes, a verb, or `{value: ..., enforce: true}`."""
-
-SELECTED: Final[forms.Shape[Output]] = forms.Shape(
+_SELECTED: Final[forms.Shape[Output]] = forms.Shape(
     _selected,
     {
         "anyOf": [
             _TEXT,
-            forms.list_of(HOLED).schema,
+            list_of(HOLED).schema,
             ABSENT.schema,
-            forms.defined("nodeLabelVerb", LABEL_VERB).schema,
+            forms.defined("nodeLabelVerb", HOLED).schema,
             _ENFORCED.schema,
         ]
     },
 )
-"""A value under `nodeAffinity`: one text, a list of them, a verb, or `{absent: true}`."""
+
+_OUTPUTS: Final[Mapping[str, forms.Schema]] = {
+    **verbs.SHARED,
+    # Other verbs are excluded outside of the alternatives: an editor then says of a slip that it is no verb, and not
+    # that a number was expected.
+    "limit": {
+        "anyOf": [
+            whole().schema,
+            word(UNITS).schema,
+            verbs.any_verb({verb: verbs.number(verb, {}).schema for verb in UNITS}),
+        ],
+        "propertyNames": word(UNITS).schema,
+        "minProperties": 1,
+        "maxProperties": 1,
+    },
+}
 
 
 # What a mode, or a back end whatever the mode, writes beside limits
+
+_VARIABLE: Final = re.compile("[-._a-zA-Z][-._a-zA-Z0-9]*")
+OBJECT_NAME: Final = forms.fitting(
+    lambda text: not text or labels.is_subdomain(filled(text)),
+    "is no name of an object; write a-z, 0-9, - and dots, as gpu-scheduler",
+)
+LABELS: Final = labels.keys({}, filled)
+"""The names of objects, and the keys of labels, with holes."""
+
+_ANNOTATIONS: Final = labels.keys({}, lambda text: filled(text).lower())
+_VARIABLES: Final = forms.fitting(
+    lambda text: _VARIABLE.fullmatch(filled(text)),
+    "is no name of a variable; write letters, digits and _, as GPU_MODE",
+    {},
+)
+_LABEL_VALUE: Final = labels.values({}, filled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
     """What is written beside limits, by key."""
 
-    annotations: Mapping[str, Output] = forms.optional(
-        forms.map_of(WRITTEN, ANNOTATIONS),
+    annotations: Mapping[str, Output] = optional(
+        map_of(_WRITTEN, _ANNOTATIONS),
         "Annotations of the pod: text, which may have holes as `{model}`, or a verb. In a mode the key of a"
         " number may have the hole `{container}`, the container's name.",
         {"acme.example/placement": {"placement": {}}},
     )
-    labels: Mapping[str, Output] = forms.optional(
-        forms.map_of(WRITTEN, LABELS), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
+    labels: Mapping[str, Output] = optional(
+        map_of(_WRITTEN, LABELS), "Labels of the pod: text, which may have holes as `{model}`, or a verb."
     )
-    env: Mapping[str, Output] = forms.optional(
-        forms.map_of(WRITTEN, VARIABLES),
+    env: Mapping[str, Output] = optional(
+        map_of(_WRITTEN, _VARIABLES),
         "Environment of the container: text, a verb, or `{value: ..., enforce: true}`.",
         {"NVIDIA_VISIBLE_DEVICES": {"value": "void", "enforce": True}},
     )
-    node_affinity: Mapping[str, Output] = forms.optional(
-        forms.map_of(SELECTED, LABELS),
+    node_affinity: Mapping[str, Output] = optional(
+        map_of(_SELECTED, LABELS),
         "Labels that the node has to have: a text, a list of texts of which one is enough, a verb, or `{absent:"
         " true}`.",
         {"acme.example/model": {"product": {}}},
@@ -284,32 +257,48 @@ class Outputs:
     def over(self, general: Outputs) -> Outputs:
         """These and the general ones, without those that write nothing, as a parameter that is empty makes them."""
         joined = {field.name: {**getattr(general, field.name), **getattr(self, field.name)} for field in fields(self)}
-        return Outputs(**{section: _writing(outputs) for section, outputs in joined.items()})
-
-
-def _writing(outputs: Mapping[str, Output]) -> dict[str, Output]:
-    return {key: output for key, output in outputs.items() if not isinstance(output, Constant) or output.value != ""}
+        for section, outputs in joined.items():
+            empty = {key for key, line in outputs.items() if isinstance(line, Constant) and line.value == ""}
+            joined[section] = {key: line for key, line in outputs.items() if key not in empty}
+        return Outputs(**joined)
 
 
 def _legal(outputs: Outputs, section: Section, scope: forms.Scope) -> Outputs:
-    values_of_labels(outputs.labels, f"{section.node.path}.labels", scope)
-    values_of_labels(outputs.node_affinity, f"{section.node.path}.nodeAffinity", scope)
+    """Complain of texts that no label can have as its value."""
+    for name, lines in (("labels", outputs.labels), ("nodeAffinity", outputs.node_affinity)):
+        for key, line in lines.items():
+            for text in line.texts if isinstance(line, Constant) else ():
+                path = inside(f"{section.node.path}.{name}", key)
+                _LABEL_VALUE.read_or_report(Node(text, line.at, path), scope)
     return outputs
 
 
-OUTPUTS: Final = forms.form(Outputs, complete=_legal)
+OUTPUTS: Final = form(Outputs, complete=_legal)
 
 
-SHARED_BY_OUTPUTS: Final[Mapping[str, forms.Schema]] = {**verbs.SHARED, "limit": _LIMIT}
+# Which requests a mode is for
 
-_A_NUMBER: Final = {"type": "object", "anyOf": [{"required": [verb]} for verb in UNITS]}
-ASKING: Final[forms.Schema] = {"not": {"type": "object", "additionalProperties": {"not": _A_NUMBER}}}
-"""Holds for a mapping in which some value is a number that a rule computes."""
+_RANGE: Final = forms.mapping(
+    {
+        "min": optional(whole(), "At least so many.", default=1),
+        "max": optional(whole(), "At most so many."),
+    },
+    complete=lambda read, *_: (read["min"], read.get("max")),
+)
+_UNLESS: Final = forms.unspoilt(
+    forms.mapping(
+        {"not": required(TEXT, "The value that it must not have; without the annotation the mode is meant.")},
+        complete=lambda read, *_: Unless(read["not"]),
+    )
+)
+MODELS: Final = forms.set_of(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
+"""Card models by the names of the catalogue, in lower case."""
 
 
-# A mode of a `Backend`: which requests it is for, what it writes, and what it needs of the rest of the pod.
+class Unless(str):
+    """A value that an annotation must not have."""
 
-# Which requests
+    __slots__ = ()
 
 
 def _count(node: Node, scope: forms.Scope) -> tuple[int, int | None]:
@@ -321,46 +310,22 @@ def _count(node: Node, scope: forms.Scope) -> tuple[int, int | None]:
     return low, high
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Range:
-    low: int = forms.optional(forms.whole(), "At least so many.", key="min", default=1)
-    high: int | None = forms.optional(forms.whole(), "At most so many.", key="max")
-
-
-_RANGE: Final = forms.form(_Range, complete=lambda read, *_: (read.low, read.high))
-_COUNT: Final = forms.Shape(_count, forms.any_schema(forms.whole(), _RANGE))
-_DIMENSIONS: Final = forms.set_of(forms.word(("share", "memory", "cores", "profile", "model")))
-MODELS: Final = forms.set_of(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
-"""Card models by the names of the catalogue, in lower case."""
-
-
-class Unless(str):
-    """A value that an annotation must not have."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Unless:
-    value: str = forms.required(
-        forms.TEXT, "The value that it must not have; without the annotation the mode is meant.", key="not"
-    )
-
-
-_UNLESS: Final = forms.unspoilt(forms.form(_Unless, complete=lambda read, *_: Unless(read.value)))
-
-
 def _annotation(node: Node, scope: forms.Scope) -> str | None:
     """The value that an annotation has to have, or must not have; None if it must be absent."""
-    if isinstance(node.value, dict) and "not" in node.value:
+    if not isinstance(node.value, dict):
+        return node.text()
+    if "not" in node.value:
         return _UNLESS.read(node, scope)
-    if isinstance(node.value, dict):
-        ABSENT.read(node, scope)
-        return None
-    return node.text()
+    ABSENT.read(node, scope)
+    return None
 
 
-_ANNOTATION: Final[forms.Shape[str | None]] = forms.Shape(_annotation, forms.any_schema(forms.TEXT, ABSENT, _UNLESS))
+_COUNT: Final = forms.Shape(_count, forms.any_schema(whole(), _RANGE))
+_CONDITIONS: Final = map_of(forms.Shape(_annotation, forms.any_schema(TEXT, ABSENT, _UNLESS)))
+_OF_ANNOTATIONS: Final = forms.Shape(
+    lambda node, scope: {key: _annotation(value, scope) for key, value in node.items()}, _CONDITIONS.schema, {}
+)
+_DIMENSIONS: Final = forms.set_of(word(("share", "memory", "cores", "profile", "model")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,20 +336,18 @@ class When:
     `key` for whatever value.
     """
 
-    devices: str | None = forms.optional(
-        forms.word(DEVICES), "`whole` devices, a `part` of each, a `profile` (a hardware partition), or a `claim`."
+    devices: str | None = optional(
+        word(DEVICES), "`whole` devices, a `part` of each, a `profile` (a hardware partition), or a `claim`."
     )
-    count: tuple[int, int | None] = forms.optional(
+    count: tuple[int, int | None] = optional(
         _COUNT, "The number of devices, or `{min: 2, max: 4}`.", 1, {"min": 2}, default=(1, None)
     )
-    has: frozenset[str] = forms.optional(_DIMENSIONS, "Requests that say all of these.", ["memory"])
-    lacks: frozenset[str] = forms.optional(_DIMENSIONS, "Requests that say none of these.", ["cores"])
-    models: frozenset[str] = forms.optional(MODELS, "Requests for one of these card models.", ["A100-80GB"])
-    sharing: str | None = forms.optional(forms.word(SHARINGS), "Requests that say this with `gpu-sharing`.")
-    annotations: Mapping[str, str | None] = forms.optional(
-        forms.map_of(_ANNOTATION).reading(
-            lambda node, scope: {key: _annotation(one, scope) for key, one in node.items()}
-        ),
+    has: frozenset[str] = optional(_DIMENSIONS, "Requests that say all of these.", ["memory"])
+    lacks: frozenset[str] = optional(_DIMENSIONS, "Requests that say none of these.", ["cores"])
+    models: frozenset[str] = optional(MODELS, "Requests for one of these card models.", ["A100-80GB"])
+    sharing: str | None = optional(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
+    annotations: Mapping[str, str | None] = optional(
+        _OF_ANNOTATIONS,
         "Pods with these annotations. `{absent: true}`: without it. `{not: a}`: without it, or with another value.",
     )
     annotated: frozenset[str] = frozenset()
@@ -392,123 +355,89 @@ class When:
 
     def __str__(self) -> str:
         """The condition in words: `a part of 1 device, given memory`."""
-        count = _devices(*self.count)
+        low, high = self.count
+        if (low, high) == (1, None):
+            text = "any number of devices"
+        elif low == high:
+            text = f"{low} device{'' if low == 1 else 's'}"
+        else:
+            text = f"{low} or more devices" if high is None else f"{low} to {high} devices"
         kinds = {
-            "whole": "whole cards",
+            "whole": "whole cards,",
             "part": "a part of each of",
             "profile": "partitions of",
             "claim": "claims for",
         }
-        kind = kinds.get(self.devices or "", "")
-        text = count if self.devices is None else f"{kind}, {count}" if self.devices == "whole" else f"{kind} {count}"
+        text = f"{kinds[self.devices]} {text}" if self.devices else text
         text += f", given {' and '.join(sorted(self.has))}" if self.has else ""
         text += f", without {' and '.join(sorted(self.lacks))}" if self.lacks else ""
         text += f", {self.sharing}" if self.sharing else ""
         return text + "".join(f", annotated {mark}" for mark in sorted(self.annotated))
 
 
-def _devices(low: int, high: int | None) -> str:
-    if (low, high) == (1, None):
-        return "any number of devices"
-    if low == high:
-        return f"{low} device{'' if low == 1 else 's'}"
-    return f"{low} or more devices" if high is None else f"{low} to {high} devices"
-
-
 def _with_annotations(when: When, _: Section, __: forms.Scope) -> When:
-    annotations = when.annotations.items()
-    annotated = frozenset(
-        f"{key}={text}" for key, text in annotations if text is not None and not isinstance(text, Unless)
-    )
-    absent = {key for key, text in annotations if text is None}
-    unannotated = absent | {f"{key}={text}" for key, text in annotations if isinstance(text, Unless)}
-    return replace(when, annotated=annotated, unannotated=frozenset(unannotated))
+    annotated, unannotated = set[str](), set[str]()
+    for key, text in when.annotations.items():
+        if text is None:
+            unannotated.add(key)
+        else:
+            (unannotated if isinstance(text, Unless) else annotated).add(f"{key}={text}")
+    return replace(when, annotated=frozenset(annotated), unannotated=frozenset(unannotated))
 
 
-WHEN: Final = forms.form(When, complete=_with_annotations)
-
-
-# What it needs of the rest of the pod
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Requires:
-    host_ipc: bool = forms.optional(forms.FLAG, "The pod has to have `hostIPC: true`.", key="hostIPC")
-    run_as_user: int | None = forms.optional(forms.whole(0), "The container has to run as this user.", 1000)
-    host_path: str | None = forms.optional(
-        forms.FILLED, "The container has to mount a volume with this path of the host."
-    )
-
-
-def _required(read: _Requires, _: Section, __: forms.Scope) -> Mapping[str, str]:
-    wanted = {"hostIPC": "true" if read.host_ipc else None, "runAsUser": read.run_as_user, "hostPath": read.host_path}
-    return {key: str(value) for key, value in wanted.items() if value is not None}
-
-
-REQUIRES: Final = forms.form(_Requires, complete=_required)
-
-
-def _all_on_one(section: Section) -> None:
-    if section.integers("devices").get("devices", 1) > 1:
-        section.complain("devices can only be 1: all containers of the pod share one device")
-
-
-_ONE: Final = forms.whole(1, 1).reading(lambda node, _: node.integer(1) == 1)
-
+# What a mode needs of the rest of the pod
 
 _GLOB: Final = re.compile(r"[A-Za-z0-9._/*?!\[\]-]*[A-Za-z0-9._/-][A-Za-z0-9._/*?!\[\]-]*")
-
-
-def _glob(node: Node, _: forms.Scope) -> str:
-    if not _GLOB.fullmatch(node.text()):
-        raise node.problem(f'"{node.text()}" is no glob for keys of annotations; write one, as acme.example/*')
-    return node.text()
-
-
-_KEYS_OF_OTHERS: Final = forms.TEXT.reading(_glob)
-
-
-def _users(node: Node, _: forms.Scope) -> str:
-    if not node.text().strip("*?") or any(map(str.isspace, node.text())):
-        hint = "write some users, as system:serviceaccount:acme:*"
-        raise node.problem(f'"{node.text()}" is no glob for users of the back end; {hint}')
-    return node.text()
-
-
-USERS: Final = forms.TEXT.reading(_users)
+_KEYS_OF_OTHERS: Final = forms.fitting(
+    _GLOB.fullmatch, "is no glob for keys of annotations; write one, as acme.example/*"
+)
+USERS: Final = forms.fitting(
+    lambda text: text.strip("*?") and not any(map(str.isspace, text)),
+    "is no glob for users of the back end; write some users, as system:serviceaccount:acme:*",
+)
+REQUIRES: Final = forms.mapping(
+    {
+        "hostIPC": optional(
+            FLAG.reading(lambda node, _: "true" if node.boolean() else None),
+            "The pod has to have `hostIPC: true`.",
+            default=None,
+        ),
+        "runAsUser": optional(whole(0), "The container has to run as this user.", 1000),
+        "hostPath": optional(FILLED, "The container has to mount a volume with this path of the host."),
+    },
+    complete=lambda read, *_: {key: str(value) for key, value in read.items()},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companions:
     """What has to be true of a pod beside its request; `rule` is the line that says so.
 
-    `requires` is by the words of `plan.pod_requirements.REQUIRABLE`, `forbids` has those of `vocabulary.EXCLUSIONS`.
+    `requires` is by the words of `plan`, `forbids` has those of `verbs.EXCLUSIONS`.
     """
 
-    requires: Mapping[str, str] = forms.optional(
+    requires: Mapping[str, str] = optional(
         REQUIRES,
         "What the pod's author has to write. The webhook does not add it, because it lowers security.",
         default={},
     )
-    forbids: tuple[str, ...] = forms.optional(
-        forms.list_of(forms.word(EXCLUSIONS)), "What the pod must not have.", ["privileged"]
+    forbids: tuple[str, ...] = optional(
+        list_of(word(verbs.EXCLUSIONS)), "What the pod must not have.", ["privileged"]
     )
-    reserved: tuple[str, ...] = forms.optional(
-        forms.list_of(_KEYS_OF_OTHERS),
+    reserved: tuple[str, ...] = optional(
+        list_of(_KEYS_OF_OTHERS),
         "Annotations, as globs, that only the system's own scheduler may write.",
         ["ALIYUN_COM_GPU_MEM_*"],
         key="reserves",
     )
-    containers: int | None = forms.optional(
-        forms.whole(), "How many containers of a pod are served.", key="perPod.containers"
-    )
-    one_device: bool = forms.optional(
-        _ONE,
+    containers: int | None = optional(whole(), "How many containers of a pod are served.", key="perPod.containers")
+    one_device: bool = optional(
+        whole(1, 1).reading(lambda node, _: node.integer(1) == 1),
         "1: all containers of a pod share one device, and have to fit on it.",
         key="perPod.devices",
         default=False,
     )
-    rule: str = forms.derived(forms.origin, default="")
+    rule: str = derived(forms.origin, default="")
 
     def reserves(self, key: str) -> bool:
         """Whether only the back end's own scheduler may write an annotation."""
@@ -528,12 +457,17 @@ class Companions:
         )
 
 
+def _all_on_one(section: Section) -> None:
+    if section.integers("devices").get("devices", 1) > 1:
+        section.complain("devices can only be 1: all containers of the pod share one device")
+
+
 _PER_POD: Final = forms.Group(
     "What holds for the containers of a pod together.",
     ({"containers": 1}, {"devices": 1}),
     (forms.Rule({}, _all_on_one),),
 )
-COMPANIONS: Final = forms.form(
+COMPANIONS: Final = form(
     Companions,
     groups={"perPod": _PER_POD},
     complete=lambda read, *_: None if read == Companions(rule=read.rule) else read,
@@ -542,21 +476,15 @@ COMPANIONS: Final = forms.form(
 
 # The mode itself
 
-_NAME = re.compile(
-    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/([A-Za-z0-9]|\{profile\}|\{memory\})([A-Za-z0-9._-]|\{profile\}|\{memory\}){0,62}"
-)
-
-
-def _resource(node: Node) -> str:
-    if not _NAME.fullmatch(node.text()) or node.text().startswith(PREFIX):
-        raise node.problem(f'"{node.text()}" is not the name of an extended resource (domain/name)')
-    return node.text()
-
-
-_RESOURCE: Final = forms.pattern(
-    rf"^(?!{PREFIX.replace('.', '[.]')}){_NAME.pattern}$",
-    "write the name of an extended resource, as vendor.example/gpu",
-    _resource,
+_HOLE: Final = r"\{profile\}|\{memory\}"
+_RESOURCE: Final = rf"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/([A-Za-z0-9]|{_HOLE})([A-Za-z0-9._-]|{_HOLE}){{0,62}}"
+_NAME: Final = forms.fitting(
+    lambda text: re.fullmatch(_RESOURCE, text) and not text.startswith(PREFIX),
+    "is not the name of an extended resource (domain/name)",
+    forms.pattern(
+        rf"^(?!{PREFIX.replace('.', '[.]')}){_RESOURCE}$",
+        "write the name of an extended resource, as vendor.example/gpu",
+    ).schema,
 )
 
 
@@ -566,12 +494,15 @@ def _bytes(node: Node) -> int:
     return size
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sizes:
-    unit: int = forms.required(
-        forms.pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "The unit of the size."
-    )
-    most: int = forms.required(forms.whole(), "The largest size.", key="max")
+_SIZES: Final[forms.Shape[Sequence[tuple[int, int]]]] = forms.mapping(
+    {
+        "unit": required(
+            forms.pattern("^([1-9][0-9]{0,5})?(MiB|GiB)$", "write MiB or GiB", _bytes), "The unit of the size."
+        ),
+        "max": required(whole(), "The largest size."),
+    },
+    complete=lambda read, *_: [(size, size * (read["unit"] or 1)) for size in range(1, read["max"] + 1)],
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -589,32 +520,33 @@ class Mode:
     `loosely` is `selects` if the system also takes cards whose names only contain the text.
     """
 
-    name: str = forms.optional(forms.TEXT, "What messages call it.", "whole cards", default="")
-    when: When = forms.optional(
-        WHEN, "Which requests it is for. If left out, all.", {"devices": "part", "count": 1}, default=When()
+    name: str = optional(TEXT, "What messages call it.", "whole cards", default="")
+    when: When = optional(
+        form(When, complete=_with_annotations),
+        "Which requests it is for. If left out, all.",
+        {"devices": "part", "count": 1},
+        default=When(),
     )
-    limits: Mapping[str, Output] = forms.optional(
-        forms.map_of(LIMIT, _RESOURCE),
+    limits: Mapping[str, Output] = optional(
+        map_of(LIMIT, _NAME),
         "Extended resources of the container: a whole number, or a verb. `{profile}` in a name stands for each"
         " partition of the catalogue, `{memory}` for each of `sizes`.",
         {"acme.example/memory": {"memory": {"unit": "MiB", "round": "up"}}},
     )
     outputs: Outputs = forms.embedded(OUTPUTS, default=Outputs())
-    claims: Sequence[Constant] = forms.optional(
-        forms.list_of(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
+    claims: Sequence[Constant] = optional(
+        list_of(HOLED.reading(lambda node, scope: constant(HOLED.read(node, scope), node, scope))),
         "Names of templates of resource claims (DRA). The container gets a claim of each.",
         ["gpu-{profile}"],
     )
-    sizes: Sequence[tuple[int, int]] = forms.optional(
-        forms.form(
-            _Sizes, complete=lambda read, *_: [(each, each * (read.unit or 1)) for each in range(1, read.most + 1)]
-        ),
+    sizes: Sequence[tuple[int, int]] = optional(
+        _SIZES,
         "The mode stands for one mode of each size up to `max`. `{memory}` in the name of a resource is the size.",
         {"unit": "GiB", "max": 96},
         default=(),
     )
     companions: Companions | None = forms.embedded(COMPANIONS)
-    at: Location = forms.derived(forms.place)
+    at: Location = derived(forms.place)
     profile: str | None = None
     size: int | None = None
     amounts: Mapping[str, Output] = field(default_factory=dict)
@@ -627,38 +559,38 @@ class Mode:
     loosely: str | None = None
 
 
-def _holed(own: Outputs, section: Section) -> None:
-    """Complain of a hole in a key, unless it is `{container}`, once, in that of an annotation with a number."""
+def _with_amounts(mode: Mode, section: Section, _: forms.Scope) -> Mode:
+    own = mode.outputs
+    amounts = dict(mode.limits)
     for name in ("annotations", "labels", "env", "node_affinity"):
         for key, output in getattr(own, name).items():
-            fits = holes(key) == ["container"] and name == "annotations" and output.is_number
-            if holes(key) and not fits:
+            if holes(key) and not (holes(key) == ["container"] and name == "annotations" and output.is_number):
                 section.complain(f'"{key}": in a key only {{container}} can be left open, once, of an annotation')
-
-
-def _numbers(kind: SlotKind, outputs: Mapping[str, Output]) -> dict[str, Output]:
-    return {Slot(kind, key): output for key, output in outputs.items() if output.is_number}
-
-
-def _complete(mode: Mode, section: Section, _: forms.Scope) -> Mode:
-    own = mode.outputs
-    _holed(own, section)
-    amounts = {**mode.limits, **_numbers("annotation", own.annotations), **_numbers("label", own.labels)}
+    amounts |= {Slot("annotation", key): output for key, output in own.annotations.items() if output.is_number}
+    amounts |= {Slot("label", key): output for key, output in own.labels.items() if output.is_number}
     if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.present()):
         section.complain('asks for no device: it needs the key "limits", "claims", or a number under annotations')
-    constants = {key: text for key, text in own.annotations.items() if isinstance(text, Constant) and text.enforce}
-    enforced = frozenset(f"{key}={output.value}" for key, output in constants.items())
+    enforced = frozenset(
+        f"{key}={output.value}"
+        for key, output in own.annotations.items()
+        if isinstance(output, Constant) and output.enforce
+    )
     return replace(mode, name=mode.name or str(mode.when), amounts=amounts, enforced=enforced)
 
 
+_A_NUMBER: Final = {"type": "object", "anyOf": [{"required": [verb]} for verb in UNITS]}
+_SOME_NUMBER: Final[forms.Schema] = {"not": {"type": "object", "additionalProperties": {"not": _A_NUMBER}}}
 _ASKS: Final = {
     "anyOf": [
         {"required": ["limits"]},
         {"required": ["claims"]},
-        {"required": ["annotations"], "properties": {"annotations": ASKING}},
-        {"required": ["labels"], "properties": {"labels": ASKING}},
+        {"required": ["annotations"], "properties": {"annotations": _SOME_NUMBER}},
+        {"required": ["labels"], "properties": {"labels": _SOME_NUMBER}},
     ]
 }
-_MODE: Final[forms.Form[Mode]] = forms.form(Mode, forms.Rule({"allOf": [_ASKS]}), complete=_complete)
-SHARED: Final = {"mode": _MODE.schema}
-MODE: Final[forms.Shape[Mode]] = forms.defined("mode", _MODE)
+_MODE: Final = form(Mode, forms.Rule({"allOf": [_ASKS]}), complete=_with_amounts)
+
+
+MODE: Final = forms.defined("mode", _MODE)
+SHARED: Final[Mapping[str, forms.Schema]] = {"mode": _MODE.schema, **_OUTPUTS}
+"""A mode and what it writes, by the name of their schema."""

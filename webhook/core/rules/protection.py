@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 
 from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node
+from webhook.core.forms.forms import FILLED, TEXT, derived, form, list_of, map_of, optional, required, word
 from webhook.core.rules.catalog import BACKEND, VENDOR
 
 # A `Protection`: what of a pod gives devices that it does not ask for, or lifts a limit on those that it has.
@@ -41,7 +42,7 @@ def _glob(node: Node, _: forms.Scope) -> str:
 
 _GLOB: Final = forms.Shape(_glob, {"type": "string", "pattern": r"^[^*]*\*?$"}, "")
 _FILLED: Final = forms.Shape(
-    lambda node, scope: forms.FILLED.read(node, scope) and _glob(node, scope), {"pattern": r"^[^*]+\*?$"}, ""
+    lambda node, scope: FILLED.read(node, scope) and _glob(node, scope), {"pattern": r"^[^*]+\*?$"}, ""
 )
 
 
@@ -52,20 +53,20 @@ class Protected:
     A value that is taken from elsewhere is compared as `fieldRef PATH`, `configMapKeyRef NAME` and the like.
     """
 
-    name: str = forms.derived(forms.key)
-    rule: str = forms.derived(forms.line)
-    at: Location = forms.derived(forms.place)
-    gives: str = forms.required(
-        forms.FILLED, "What a pod gets by it. Messages name the field of the pod before it.", "gives any card"
+    name: str = derived(forms.key)
+    rule: str = derived(forms.line)
+    at: Location = derived(forms.place)
+    gives: str = required(
+        FILLED, "What a pod gets by it. Messages name the field of the pod before it.", "gives any card"
     )
-    harmless: tuple[str, ...] = forms.optional(
-        forms.list_of(_GLOB),
+    harmless: tuple[str, ...] = optional(
+        list_of(_GLOB),
         "Values with which it gives nothing. A `*` at the end is any text. If a policy says `remove`, the first"
         " one replaces the value of a container without a GPU.",
         ["void", "none"],
     )
-    backends: Mapping[str, tuple[str, ...]] = forms.optional(
-        forms.map_of(forms.list_of(_GLOB), BACKEND),
+    backends: Mapping[str, tuple[str, ...]] = optional(
+        map_of(list_of(_GLOB), BACKEND),
         "Values that a container may have if this back end serves it.",
         {"acme": ["configMapKeyRef *"]},
     )
@@ -76,41 +77,41 @@ class Protected:
         return any(matches(glob, value) for glob in globs)
 
 
-_BY_NAME: Final = forms.map_of(forms.form(Protected), _FILLED)
+_BY_NAME: Final = map_of(form(Protected), _FILLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
     """What of a pod gives devices, of one vendor or of all, or lifts limits."""
 
-    name: str = forms.derived(forms.document)
-    description: str = forms.optional(forms.TEXT, "One line for people.", default="")
-    source: str = forms.optional(forms.FILLED, "Where it is described.", default="")
-    vendors: tuple[str, ...] = forms.optional(
-        forms.list_of(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
+    name: str = derived(forms.document)
+    description: str = optional(TEXT, "One line for people.", default="")
+    source: str = optional(FILLED, "Where it is described.", default="")
+    vendors: tuple[str, ...] = optional(
+        list_of(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
     )
-    env: Mapping[str, Protected] = forms.optional(
+    env: Mapping[str, Protected] = optional(
         _BY_NAME,
         "Environment variables of containers. A `*` at the end of a name is any text.",
         {"ACME_VISIBLE_DEVICES": {"gives": "gives any card of the node", "harmless": ["none"]}},
     )
-    annotations: Mapping[str, Protected] = forms.optional(_BY_NAME, "Annotations of pods.")
-    labels: Mapping[str, Protected] = forms.optional(_BY_NAME, "Labels of pods.")
-    runtime_classes: Mapping[str, Protected] = forms.optional(
+    annotations: Mapping[str, Protected] = optional(_BY_NAME, "Annotations of pods.")
+    labels: Mapping[str, Protected] = optional(_BY_NAME, "Labels of pods.")
+    runtime_classes: Mapping[str, Protected] = optional(
         _BY_NAME, "Runtime classes that a pod without a GPU may not name.", key="runtimeClasses"
     )
-    mount_paths: Mapping[str, Protected] = forms.optional(
+    mount_paths: Mapping[str, Protected] = optional(
         _BY_NAME, "Paths at which, and below which, a container may mount nothing.", key="mountPaths"
     )
-    host_paths: Mapping[str, Protected] = forms.optional(
+    host_paths: Mapping[str, Protected] = optional(
         _BY_NAME, "Paths of a node that no volume may have, with the paths below them and their parent directories.",
         key="hostPaths",
     )  # fmt: skip
-    capabilities: Mapping[str, Protected] = forms.optional(
+    capabilities: Mapping[str, Protected] = optional(
         _BY_NAME, "Capabilities that no container may add, without `CAP_`."
     )
-    flags: Mapping[str, Protected] = forms.optional(
-        forms.map_of(forms.form(Protected), forms.word(FLAGS)),
+    flags: Mapping[str, Protected] = optional(
+        map_of(form(Protected), word(FLAGS)),
         "Settings that may not be `true`: `privileged`, `hostProcess`, and in a pod with a runtime class `hostPID`.",
     )
 
@@ -119,7 +120,7 @@ class Protection:
         yield from ((section, protected) for section in SECTIONS for protected in getattr(self, section).values())
 
 
-PROTECTION: Final = forms.form(Protection)
+PROTECTION: Final = form(Protection)
 
 SECTIONS: Final = tuple(
     each.name for each in fields(Protection) if each.name not in {"name", "description", "source", "vendors"}

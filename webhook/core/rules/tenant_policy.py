@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from webhook.core import request
 from webhook.core.forms import forms
 from webhook.core.forms.document import Node, Problem, Section
+from webhook.core.forms.forms import FILLED, TEXT, derived, form, list_of, map_of, optional, required, whole, word
 from webhook.core.forms.labels import ANNOTATION_KEYS, COMPARISON, KEYS, SELECTOR, VALUE, Expression
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import Fraction
@@ -81,22 +82,22 @@ def _of_pods(value: forms.Shape[str], keys: forms.Shape[str]) -> forms.Shape[Map
             raise node.problem(f'"{key}" asks for devices; {hint}', unknown=not is_ours)
         return key
 
-    return forms.map_of(value, forms.Shape(harmless, {**keys.schema, "not": {"pattern": request.LIKE_A_KEY}}))
+    return map_of(value, forms.Shape(harmless, {**keys.schema, "not": {"pattern": request.LIKE_A_KEY}}))
 
 
 _NAMED: Final = 'write the name of a namespace, or a pattern with * or ?, as "vision-*"'
-GLOBS: Final = forms.list_of(forms.pattern(f"^{_GLOB.pattern}$", _NAMED, _glob), _EMPTY)
+GLOBS: Final = list_of(forms.pattern(f"^{_GLOB.pattern}$", _NAMED, _glob), _EMPTY)
 """Names of namespaces, with `*` and `?`."""
 
 _WHOLE_OR_PART: Final = (
-    forms.whole(0, 999_999_999),
+    whole(0, 999_999_999),
     forms.pattern(f"^{_NUMBER.pattern}$", 'write 2, or "0.5" in quotes'),
 )
 _AMOUNT: Final = forms.Shape(_number, forms.any_schema(*_WHOLE_OR_PART))
 _SIZE: Final = forms.size(("Gi", "Mi"), "40Gi or 40960Mi")
-_ACTION: Final[forms.Shape[Action]] = forms.word(ACTIONS)
+_ACTION: Final[forms.Shape[Action]] = word(ACTIONS)
 _OWN: Final = "What becomes of a pod that breaks this rule, if not what the policy says."
-_SHARING: Final = forms.word(request.SHARINGS)
+_SHARING: Final = word(request.SHARINGS)
 
 
 def _listed(element: forms.Shape[str]) -> forms.Shape[frozenset[str]]:
@@ -107,57 +108,57 @@ def _listed(element: forms.Shape[str]) -> forms.Shape[frozenset[str]]:
 class Namespaces:
     """Which namespaces: those whose name matches one of the globs, and those with the labels of the selector."""
 
-    names: tuple[str, ...] = forms.optional(
+    names: tuple[str, ...] = optional(
         GLOBS, "Names, where * stands for any characters and ? for one.", ["vision-dev", "vision-*"]
     )
-    selector: Sequence[Expression] | None = forms.optional(
+    selector: Sequence[Expression] | None = optional(
         SELECTOR, "Labels of the namespaces; all of it has to hold. `{}` selects all."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
-    devices: Fraction | None = forms.optional(_AMOUNT, "How many devices; a share counts as a fraction.", 2, "0.5")
-    memory: int | None = forms.optional(_SIZE, "Memory of all the devices together, with its unit.", "40Gi")
+    devices: Fraction | None = optional(_AMOUNT, "How many devices; a share counts as a fraction.", 2, "0.5")
+    memory: int | None = optional(_SIZE, "Memory of all the devices together, with its unit.", "40Gi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling(_Limits):
     """The most that one container, or one pod, may ask; None: anything. `memory` is in bytes."""
 
-    cores: Fraction | None = forms.optional(
+    cores: Fraction | None = optional(
         _AMOUNT, "Percent of a device's compute, of all devices together; 100 is all of one.", 100, 200
     )
-    action: Action = forms.optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
-    rule: str = forms.derived(forms.line, default="")
+    action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
+    rule: str = derived(forms.line, default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
     """A list of what may, or may not, be used, in each respect that it names (an empty set: says nothing)."""
 
-    backends: frozenset[str] = forms.optional(_listed(BACKEND), "Back ends, by name.", ["hami-vgpu"])
-    vendors: frozenset[str] = forms.optional(_listed(VENDOR), "Vendors, as catalogues name them.", ["nvidia"])
-    models: frozenset[str] = forms.optional(_listed(MODEL), "Card models, by name or alias.", ["A100-80GB"])
-    sharing: frozenset[str] = forms.optional(_listed(_SHARING), "Ways of sharing a device.", ["fractional"])
-    profiles: frozenset[str] = forms.optional(_listed(PROFILE), "Partitions, by name.", ["1g.10gb"])
-    action: Action = forms.optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
-    rule: str = forms.derived(forms.line, default="")
+    backends: frozenset[str] = optional(_listed(BACKEND), "Back ends, by name.", ["hami-vgpu"])
+    vendors: frozenset[str] = optional(_listed(VENDOR), "Vendors, as catalogues name them.", ["nvidia"])
+    models: frozenset[str] = optional(_listed(MODEL), "Card models, by name or alias.", ["A100-80GB"])
+    sharing: frozenset[str] = optional(_listed(_SHARING), "Ways of sharing a device.", ["fractional"])
+    profiles: frozenset[str] = optional(_listed(PROFILE), "Partitions, by name.", ["1g.10gb"])
+    action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
+    rule: str = derived(forms.line, default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
     """What is meant where a pod does not say; `memory` is that of a bare `gpu: 1`."""
 
-    backend: str | None = forms.optional(
-        forms.TEXT.reading(lambda node, scope: BACKEND.read(node, scope) and _ENABLED.read(node, scope)),
+    backend: str | None = optional(
+        TEXT.reading(lambda node, scope: BACKEND.read(node, scope) and _ENABLED.read(node, scope)),
         "The back end that serves them.",
         "hami-vgpu",
     )
-    model: str | None = forms.optional(MODEL, "The card model.", "A100-80GB")
-    sharing: str | None = forms.optional(_SHARING, "The way of sharing a device.")
-    memory: int | None = forms.optional(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
-    rule: str = forms.derived(forms.line, default="")
+    model: str | None = optional(MODEL, "The card model.", "A100-80GB")
+    sharing: str | None = optional(_SHARING, "The way of sharing a device.")
+    memory: int | None = optional(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
+    rule: str = derived(forms.line, default="")
 
 
 def _amounts(limits: _Limits, _: Section, __: forms.Scope) -> Tally:
@@ -182,14 +183,12 @@ def _models(node: Node, scope: forms.Scope) -> Tally:
     return held
 
 
-_OF_MODELS: Final = forms.map_of(
-    forms.form(_Limits, forms.any_of("devices", "memory"), complete=_amounts), minProperties=1
-)
+_OF_MODELS: Final = map_of(form(_Limits, forms.any_of("devices", "memory"), complete=_amounts), minProperties=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hard(_Limits):
-    models: Tally = forms.optional(
+    models: Tally = optional(
         _OF_MODELS.reading(_models),
         "The same of single card models, by name or alias.",
         {"A100-80GB": {"devices": 4, "memory": "320Gi"}},
@@ -200,16 +199,16 @@ class _Hard(_Limits):
 class Quota:
     """What all live pods of the tenant may hold together."""
 
-    hard: Tally = forms.embedded(forms.form(_Hard, complete=lambda hard, *at: {**_amounts(hard, *at), **hard.models}))
-    action: Action = forms.optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
-    rule: str = forms.derived(forms.line, default="")
+    hard: Tally = forms.embedded(form(_Hard, complete=lambda hard, *at: {**_amounts(hard, *at), **hard.models}))
+    action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
+    rule: str = derived(forms.line, default="")
 
 
-_NAMESPACES: Final = forms.form(Namespaces, forms.any_of("names", "selector"), fallback=Namespaces())
-_CEILING: Final = forms.form(Ceiling, forms.any_of("devices", "memory", "cores"))
-_KINDS: Final = forms.form(Kinds, forms.any_of("backends", "vendors", "models", "sharing", "profiles"))
-_DEFAULTS: Final = forms.form(Defaults, forms.any_of("backend", "model", "sharing", "memory"))
-_QUOTA: Final = forms.form(Quota, forms.any_of("devices", "memory", "models"))
+_NAMESPACES: Final = form(Namespaces, forms.any_of("names", "selector"), fallback=Namespaces())
+_CEILING: Final = form(Ceiling, forms.any_of("devices", "memory", "cores"))
+_KINDS: Final = form(Kinds, forms.any_of("backends", "vendors", "models", "sharing", "profiles"))
+_DEFAULTS: Final = form(Defaults, forms.any_of("backend", "model", "sharing", "memory"))
+_QUOTA: Final = form(Quota, forms.any_of("devices", "memory", "models"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,62 +219,62 @@ class TenantPolicy:
     labels or annotations; rules have their own. With `dryrun` nothing is put on any pod, and no default holds.
     """
 
-    name: str = forms.derived(forms.document)
-    rule: str = forms.derived(forms.line)
+    name: str = derived(forms.document)
+    rule: str = derived(forms.line)
     broken: str = ""
-    priority: int = forms.optional(
-        forms.whole(-MAX_PRIORITY, MAX_PRIORITY),
+    priority: int = optional(
+        whole(-MAX_PRIORITY, MAX_PRIORITY),
         "Of several policies that select a namespace the one with the highest priority holds; where two are as"
         " high, no GPU pod is admitted there. 0 if left out.",
         default=0,
     )
-    action: Action = forms.optional(
+    action: Action = optional(
         _ACTION,
         "What becomes of a pod that breaks a rule: it is refused (`deny`, the default), admitted with a warning"
         " to its user (`warn`), or only logged and counted (`dryrun`).",
         key="enforcementAction",
         default="deny",
     )
-    namespaces: Namespaces = forms.required(
+    namespaces: Namespaces = required(
         _NAMESPACES, "Which namespaces the tenant has, by name, by label, or by either."
     )
-    container: Ceiling | None = forms.optional(_CEILING, "Of each container.", key="ceilings.container")
-    pod: Ceiling | None = forms.optional(_CEILING, "Of all containers together.", key="ceilings.pod")
-    allowed: Kinds | None = forms.optional(
+    container: Ceiling | None = optional(_CEILING, "Of each container.", key="ceilings.container")
+    pod: Ceiling | None = optional(_CEILING, "Of all containers together.", key="ceilings.pod")
+    allowed: Kinds | None = optional(
         _KINDS, "What may be used; a list that is not there allows all.", {"models": ["A100-80GB"]}
     )
-    forbidden: Kinds | None = forms.optional(
+    forbidden: Kinds | None = optional(
         _KINDS, "What may not be used, even if it is allowed.", {"sharing": ["time-sliced"]}
     )
-    defaults: Defaults = forms.optional(
+    defaults: Defaults = optional(
         _DEFAULTS, "What is meant where a pod does not say.", {"backend": "hami-vgpu"}, default=Defaults()
     )
-    affinity: Sequence[Mapping[str, Any]] = forms.optional(
-        forms.list_of(COMPARISON),
+    affinity: Sequence[Mapping[str, Any]] = optional(
+        list_of(COMPARISON),
         "Labels of the nodes that the tenant's GPU pods may run on; all of it has to hold.",
         [{"key": "pool", "operator": "In", "values": ["vision"]}],
     )
-    labels: Mapping[str, str] = forms.optional(
+    labels: Mapping[str, str] = optional(
         _of_pods(VALUE, KEYS),
         "Labels that the tenant's GPU pods get.",
         {"scheduler.example/queue": "vision"},
     )
-    annotations: Mapping[str, str] = forms.optional(
-        _of_pods(forms.TEXT, ANNOTATION_KEYS),
+    annotations: Mapping[str, str] = optional(
+        _of_pods(TEXT, ANNOTATION_KEYS),
         "Annotations that the tenant's GPU pods get.",
         {"scheduler.example/queue-name": "vision"},
     )
-    unknown_devices: Literal["warn", "deny"] | None = forms.optional(
-        forms.word(("warn", "deny")),
+    unknown_devices: Literal["warn", "deny"] | None = optional(
+        word(("warn", "deny")),
         "What becomes of a pod with a resource that looks like a GPU and that no rule knows, or, under a quota, with"
         " a resource claim: it is admitted with a warning (`warn`), or refused (`deny`). If left out, what the"
         " Cluster document says, and else what becomes of a pod that is over the quota.",
     )
-    device_access: Access | None = forms.optional(
-        forms.word(ACCESS),
+    device_access: Access | None = optional(
+        word(ACCESS),
         f"{FATE} If left out, what the Cluster document says, and else what becomes of a pod that is over the quota.",
     )
-    quota: Quota | None = forms.optional(
+    quota: Quota | None = optional(
         _QUOTA, "The most that all live pods of the tenant may hold together.", {"devices": 16, "memory": "640Gi"}
     )
 
@@ -292,7 +291,7 @@ _CEILINGS: Final = forms.Group(
     ({"container": {"devices": 2, "memory": "40Gi"}},),
     (forms.any_of("container", "pod"),),
 )
-TENANT_POLICY: Final = forms.form(TenantPolicy, groups={"ceilings": _CEILINGS}, complete=_with_action)
+TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, complete=_with_action)
 
 
 # An `Exemption`: who is spared which rules of policies, until when, and who answers for it.
@@ -314,31 +313,31 @@ TIME: Final[forms.Shape[float]] = forms.pattern(
 class Exemption:
     """Who is spared some rules of policies until a time: `expires`, in seconds since 1970 (UTC)."""
 
-    name: str = forms.derived(forms.document)
-    rule: str = forms.derived(forms.line)
-    namespaces: tuple[str, ...] = forms.required(
+    name: str = derived(forms.document)
+    rule: str = derived(forms.line)
+    namespaces: tuple[str, ...] = required(
         GLOBS, "Names, where * stands for any characters and ? for one.", ["vision-dev"]
     )
-    users: tuple[str, ...] = forms.optional(
-        forms.list_of(forms.FILLED, _EMPTY),
+    users: tuple[str, ...] = optional(
+        list_of(FILLED, _EMPTY),
         "Names of users, where * stands for any characters; if left out, everybody who may create pods there.",
         ["system:serviceaccount:ci:*"],
     )
-    lifts: frozenset[str] = forms.required(
-        forms.set_of(forms.word(LIFTED), _EMPTY),
+    lifts: frozenset[str] = required(
+        forms.set_of(word(LIFTED), _EMPTY),
         "Which rules are lifted. Where several exemptions hold for a pod, only what all of them lift.",
         ["quota"],
     )
-    owner: str = forms.required(forms.FILLED, "Whom to ask about it.", "ml-platform@example.com")
-    reason: str = forms.required(forms.FILLED, "Why it is there.", "the yearly retraining")
-    expires: float = forms.required(TIME, "Until when it holds, with the zone.", "2027-01-31T00:00:00Z")
+    owner: str = required(FILLED, "Whom to ask about it.", "ml-platform@example.com")
+    reason: str = required(FILLED, "Why it is there.", "the yearly retraining")
+    expires: float = required(TIME, "Until when it holds, with the zone.", "2027-01-31T00:00:00Z")
 
     def covers(self, namespace: str) -> bool:
         """Whether it is for pods of a namespace."""
         return any(fnmatchcase(namespace, glob) for glob in self.namespaces)
 
 
-EXEMPTION: Final = forms.form(Exemption)
+EXEMPTION: Final = form(Exemption)
 
 
 # All tenant policies and exemptions that are in force together.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, make_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self
 
 from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node, Section, nearest
+from webhook.core.forms.forms import FLAG, TEXT, list_of, map_of, optional, whole, word
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import Fraction
 
-# The words of the rule language, and the units that its numbers come in.
+# The words of the rule language, and the units that its numbers come in
 
 PERCENT: Final = "percent"
 QUANTITY: Final = "quantity"
@@ -43,12 +44,10 @@ EXCLUSIONS: Final = ("privileged", "nodeName", "initContainers")
 _BLOCK = re.compile(r"([1-9][0-9]{0,5})?(MiB|GiB)")
 _HOLE = re.compile(r"\{([A-Za-z]+)\}")
 
-
 SlotKind = Literal["annotation", "label"]
 
 METADATA: Final[tuple[tuple[str, SlotKind], ...]] = (("labels", "label"), ("annotations", "annotation"))
 """Where a slot may be: the section of a pod's metadata, and what one entry of it is called."""
-
 
 CONTAINER: Final = "{container}"
 """Stands in the key of an annotation for the name of the container that it is for."""
@@ -102,11 +101,6 @@ def memory_unit(name: str) -> int | None:
     return int(match[1] or 1) * (quantity.GIB if match[2] == "GiB" else quantity.MIB) if match else None
 
 
-def unit_of(verb: str, name: str) -> Fraction:
-    """What one of a unit is: bytes for memory, percent for cores and shares, or of the card's memory."""
-    return Fraction((verb == "memory" and memory_unit(name)) or 1)
-
-
 def holes(template: str) -> list[str]:
     """The names of the holes in a text, known or not."""
     return _HOLE.findall(template)
@@ -117,7 +111,7 @@ def filled(template: str) -> str:
     return _HOLE.sub("x", template)
 
 
-# The verbs of a rule: what computes a value of a request, as `{memory: {unit: MiB, round: up}}`.
+# What computes one value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,98 +164,75 @@ class Amount:
 
 # Verbs that are numbers, with their options
 
-
-_BLOCKS: Final = forms.pattern(
-    "^([1-9][0-9]{0,5})?(MiB|GiB)$", "write percent, quantity, bytes, MiB, GiB, or a block, as 256MiB"
-)
 _MEMORY_UNIT: Final = forms.Shape(
     lambda node, _: node.text() if memory_unit(str(node.value)) else node.word(UNITS["memory"]),
-    forms.any_schema(forms.word(UNITS["memory"]), _BLOCKS),
+    forms.any_schema(
+        word(UNITS["memory"]),
+        forms.pattern(f"^{_BLOCK.pattern}$", "write percent, quantity, bytes, MiB, GiB, or a block, as 256MiB"),
+    ),
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    unit: str = forms.optional(forms.word(UNITS["count"]), "Devices have no unit.", default="")
-    round: str = forms.optional(
-        forms.word(("exact", "up")),
+_LEGAL: Final = {
+    "round": optional(
+        word(("exact", "up")),
         "`exact` (the default) refuses a value that is not legal. `up` takes the next legal value, with a warning"
         " that shows both.",
         default="exact",
-    )
-    lenient: bool = forms.optional(
-        forms.FLAG,
-        "With `round: up`: the system itself rounds up, so values in between are legal on a container.",
-        key="roundsItself",
-    )
-    step: int = forms.optional(forms.whole(), "Legal values are multiples of it.", default=1)
-    minimum: int | None = forms.optional(
-        forms.whole(), "The least legal value. `round: up` raises a smaller one to it.", key="min"
-    )
-    maximum: int | None = forms.optional(forms.whole(), "The greatest legal value.", key="max")
-    fit: tuple[int, ...] = forms.optional(
-        forms.list_of(forms.whole(), "needs at least one value"),
+    ),
+    "roundsItself": optional(
+        FLAG, "With `round: up`: the system itself rounds up, so values in between are legal on a container."
+    ),
+    "step": optional(whole(), "Legal values are multiples of it.", default=1),
+    "min": optional(whole(), "The least legal value. `round: up` raises a smaller one to it."),
+    "max": optional(whole(), "The greatest legal value."),
+    "fit": optional(
+        list_of(whole(), "needs at least one value"),
         "The legal values as a list, instead of step, min and max. The smallest that is enough is taken.",
         [1, 2, 4, 8],
-    )
-    parts: int | None = None
-    per: str = "device"
-    absent: Any = None
-    most: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Count(_Options):
-    absent: int | None = forms.optional(forms.whole(), "The key may be missing. It then means this number.", 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Part(_Options):
-    unit: str = forms.optional(
-        forms.word(UNITS["share"]), "What 1 stands for: `percent` of a device.", default=PERCENT
-    )
-    parts: int | None = forms.optional(forms.whole(), "How many parts make a device, instead of a unit.", 16)
-    per: str = forms.optional(
-        forms.word(("device", "total")),
+    ),
+}
+_OF_A_DEVICE: Final = {
+    "parts": optional(whole(), "How many parts make a device, instead of a unit.", 16),
+    "per": optional(
+        word(("device", "total")),
         "`device` (the default), or `total`: the value of a device times their number.",
         default="device",
-    )
-    absent: str | None = forms.optional(
-        forms.word(("whole", "none")),
+    ),
+    "absent": optional(
+        word(("whole", "none")),
         "The key may be missing. It then means all of the device (`whole`), or no limit (`none`).",
-    )
-    most: bool = forms.optional(
-        forms.FLAG,
+    ),
+    "most": optional(
+        FLAG,
         "The value is the most that a container may take. Other keys may promise less; the larger amount counts."
         " For keys that only authors of pods write.",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cores(_Part):
-    unit: str = forms.optional(
-        forms.word(UNITS["cores"]), "What 1 stands for: `percent` of a device.", default=PERCENT
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Memory(_Part):
-    unit: str = forms.optional(
-        _MEMORY_UNIT,
-        "What 1 stands for. `percent` (the default) is of the card's memory; with any other unit a share needs a"
-        " known card. `quantity` is text as `8Gi`. `256MiB` is a block.",
-        "MiB",
-        "GiB",
-        "256MiB",
-        default=PERCENT,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Digits:
-    digits: int = forms.optional(
-        forms.whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0
-    )
+    ),
+}
+_STANDS_FOR: Final = "What 1 stands for: `percent` of a device."
+_OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "count": {
+        "unit": optional(word(UNITS["count"]), "Devices have no unit.", default=""),
+        **_LEGAL,
+        "absent": optional(whole(), "The key may be missing. It then means this number.", 1),
+    },
+    "memory": {
+        "unit": optional(
+            _MEMORY_UNIT,
+            "What 1 stands for. `percent` (the default) is of the card's memory; with any other unit a share needs"
+            " a known card. `quantity` is text as `8Gi`. `256MiB` is a block.",
+            "MiB",
+            "GiB",
+            "256MiB",
+            default=PERCENT,
+        ),
+        **_LEGAL,
+        **_OF_A_DEVICE,
+    },
+    "cores": {"unit": optional(word(UNITS["cores"]), _STANDS_FOR, default=PERCENT), **_LEGAL, **_OF_A_DEVICE},
+    "share": {"unit": optional(word(UNITS["share"]), _STANDS_FOR, default=PERCENT), **_LEGAL, **_OF_A_DEVICE},
+}
+_DIGITS: Final = {
+    "digits": optional(whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0)
+}
 
 
 def _consistent(section: Section) -> None:
@@ -279,95 +250,74 @@ def _consistent(section: Section) -> None:
 
 
 _OR_NOTHING: Final = forms.Rule({"type": ["object", "null"]})
-_NOT_BESIDE_FIT: Final = [{"required": [key]} for key in ("step", "min", "max")]
 _CONSISTENT: Final = forms.Rule(
     {
         "allOf": [
             {"dependentRequired": {"roundsItself": ["round"]}},
-            {"not": {"type": "object", "required": ["fit"], "anyOf": _NOT_BESIDE_FIT}},
+            {
+                "not": {
+                    "type": "object",
+                    "required": ["fit"],
+                    "anyOf": [{"required": [key]} for key in ("step", "min", "max")],
+                }
+            },
         ]
     },
     _consistent,
 )
 
 
-def _amount(verb: str, options: Any, section: Section, scope: forms.Scope) -> Amount:
-    digits = getattr(options, "digits", 0)
-    unit = unit_of(verb, options.unit) if options.parts is None else Fraction(100, options.parts)
-    return Amount(
-        what=verb,
-        at=section.node.at,
-        rule=forms.origin(section.node, scope),
-        unit=unit / 10**digits,
-        unit_name=options.unit,
-        digits=digits,
-        round_up=options.round == "up",
-        lenient=options.lenient,
-        step=options.step,
-        minimum=options.minimum,
-        maximum=options.maximum,
-        fit=tuple(sorted(options.fit)),
-        per_total=options.per == "total",
-        absent=options.absent,
-        most=options.most,
-    )
+def number(verb: str, digits: Mapping[str, Any]) -> forms.Shape[Amount]:
+    """A verb that is a number; only text has `digits`."""
 
+    def amount(read: Mapping[str, Any], section: Section, scope: forms.Scope) -> Amount:
+        decimals = read.get("digits", 0)
+        block = memory_unit(read["unit"]) if verb == "memory" else None
+        unit = Fraction(100, read["parts"]) if "parts" in read else Fraction(block or 1)
+        return Amount(
+            what=verb,
+            at=section.node.at,
+            rule=forms.origin(section.node, scope),
+            unit=unit / 10**decimals,
+            unit_name=read["unit"],
+            digits=decimals,
+            round_up=read["round"] == "up",
+            lenient=read["roundsItself"],
+            step=read["step"],
+            minimum=read.get("min"),
+            maximum=read.get("max"),
+            fit=tuple(sorted(read["fit"])),
+            per_total=read.get("per") == "total",
+            absent=read.get("absent"),
+            most=read.get("most", False),
+        )
 
-def number(verb: str, *, digits: bool) -> forms.Shape[Amount]:
-    """A verb that is a number; only text has digits."""
-    options = {"count": _Count, "memory": _Memory, "cores": _Cores, "share": _Part}[verb]
-    bases = (_Digits, options) if digits else (options,)
-    made = make_dataclass("Options", (), bases=bases, frozen=True, kw_only=True)
-    return forms.unspoilt(forms.form(made, _CONSISTENT, _OR_NOTHING, complete=lambda *read: _amount(verb, *read)))
+    return forms.unspoilt(forms.mapping({**_OPTIONS[verb], **digits}, _CONSISTENT, _OR_NOTHING, complete=amount))
 
 
 # Verbs that are text
 
-
-_ONE_OR_MORE: Final[forms.Shape[tuple[str, ...]]] = forms.Shape(
-    lambda node, scope: (
-        forms.list_of(forms.TEXT).read(node, scope) if isinstance(node.value, list) else (node.text(),)
-    ),
-    forms.any_schema(forms.TEXT, forms.list_of(forms.TEXT)),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Word:
-    form: Literal["label", "name"] = forms.optional(
-        forms.word(("label", "name")),
-        "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
-        default="label",
-    )
-    values: Mapping[str, tuple[str, ...]] = forms.optional(
-        forms.map_of(_ONE_OR_MORE),
+_FORM: Final = "Of product names: `label` as node labels have them (the default), `name` as the driver does."
+_WORD_OPTIONS: Final[Mapping[str, Any]] = {
+    "form": optional(word(("label", "name")), _FORM, default="label"),
+    "values": optional(
+        map_of(forms.one_or_more(TEXT)),
         "Other words for it. For node affinity several, as a list.",
         {"topology": "topology-aware"},
-    )
-    substring: bool = forms.optional(
-        forms.FLAG,
+    ),
+    "substring": optional(
+        FLAG,
         "Of models and product names: the system takes every card whose name contains the text. A container"
         " counts as all of these models, unless the mode also writes `lookalikes`.",
-    )
+    ),
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LabelWord(_Word):
-    form: Literal["label", "name"] = forms.optional(
-        forms.word(("label",)),
-        "Of product names: `label` as node labels have them (the default), `name` as the driver does.",
-        default="label",
-    )
+def _text(verb: str, options: Mapping[str, Any] = _WORD_OPTIONS) -> forms.Shape[Amount]:
+    def amount(read: Mapping[str, Any], section: Section, scope: forms.Scope) -> Amount:
+        return Amount(what=verb, at=section.node.at, rule=forms.origin(section.node, scope), **read)
 
-
-def _text(verb: str, options: type[_Word]) -> forms.Shape[Amount]:
-    def made(read: _Word, section: Section, scope: forms.Scope) -> Amount:
-        rule = forms.origin(section.node, scope)
-        return Amount(
-            what=verb, at=section.node.at, rule=rule, form=read.form, values=read.values, substring=read.substring
-        )
-
-    return forms.unspoilt(forms.form(options, _OR_NOTHING, complete=made))
+    return forms.unspoilt(forms.mapping(options, _OR_NOTHING, complete=amount))
 
 
 # A verb in a mapping of its own
@@ -384,7 +334,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "placement": "`binpack`, `spread` or `topology`, if asked for.",
     "container": "The container's name.",
 }
-_EXAMPLES: Final[Mapping[str, Iterable[forms.Schema]]] = {
+_EXAMPLES: Final[Mapping[str, list[forms.Schema]]] = {
     "count": [{}, {"absent": 1}],
     "memory": [{"unit": "MiB", "round": "up"}],
     "cores": [{"unit": "percent", "round": "up", "step": 5, "min": 5, "max": 100, "absent": "none"}],
@@ -392,6 +342,9 @@ _EXAMPLES: Final[Mapping[str, Iterable[forms.Schema]]] = {
     "product": [{"form": "label"}],
     "placement": [{"values": {"topology": "topology-aware"}}],
 }
+NUMBERS: Final = {verb: number(verb, _DIGITS) for verb in UNITS}
+_TEXTS: Final = {verb: _text(verb) for verb in WORDS}
+_READERS: Final = {**NUMBERS, **_TEXTS}
 
 
 def computed(node: Node, scope: forms.Scope) -> Amount:
@@ -402,40 +355,32 @@ def computed(node: Node, scope: forms.Scope) -> Amount:
     verb, options = entries[0]
     if verb not in VERBS:
         raise node.problem(f'"{verb}" is no verb{nearest(verb, VERBS)}; there are {", ".join(VERBS)}')
-    return _VERBS[verb].read(replace(options, value={}) if options.value is None else options, scope)
+    return _READERS[verb].read(replace(options, value={}) if options.value is None else options, scope)
 
 
-def any_verb(verbs: Mapping[str, forms.Shape[Amount]]) -> forms.Schema:
+def any_verb(options: Mapping[str, forms.Schema], **keywords: Any) -> forms.Schema:
     """A mapping with any of these verbs, and their options."""
-    described_verbs = {
-        verb: forms.described(MEANINGS.get(verb, ""), shape.schema, *_EXAMPLES.get(verb, ()))
-        for verb, shape in verbs.items()
+    verbs = {
+        verb: forms.described(MEANINGS[verb], schema, *_EXAMPLES.get(verb, ())) for verb, schema in options.items()
     }
-    return {"type": "object", "properties": described_verbs}
+    return {"type": "object", "properties": verbs, **keywords}
 
 
-def _one_of(verbs: Mapping[str, forms.Shape[Amount]]) -> forms.Shape[Amount]:
-    return forms.Shape(
-        computed, {**any_verb(verbs), "additionalProperties": False, "minProperties": 1, "maxProperties": 1}
-    )
+def _one_verb(words: str) -> forms.Schema:
+    """A mapping with one verb, the options of whose text stand under `words` in `$defs`."""
+    options = {verb: f"{verb}Options" if verb in UNITS else words for verb in VERBS}
+    schemas = {verb: forms.defined(name, _READERS[verb]).schema for verb, name in options.items()}
+    return any_verb(schemas, additionalProperties=False, minProperties=1, maxProperties=1)
 
-
-NUMBERS: Final = {verb: number(verb, digits=True) for verb in UNITS}
-_TEXTS: Final = {verb: _text(verb, _Word) for verb in WORDS}
-_VERBS: Final = {**NUMBERS, **_TEXTS}
-_NUMBERS_BY_NAME: Final = {verb: forms.defined(f"{verb}Options", shape) for verb, shape in NUMBERS.items()}
-VERB: Final = _one_of(
-    _NUMBERS_BY_NAME | {verb: forms.defined("wordOptions", shape) for verb, shape in _TEXTS.items()}
-)
-LABEL_VERB: Final = _one_of(
-    _NUMBERS_BY_NAME | {verb: forms.defined("nodeLabelOptions", shape) for verb, shape in _TEXTS.items()}
-)
 
 SHARED: Final[Mapping[str, forms.Schema]] = {
     **{f"{verb}Options": shape.schema for verb, shape in NUMBERS.items()},
     "wordOptions": _TEXTS["model"].schema,
-    "nodeLabelOptions": _text("model", _LabelWord).schema,
-    "verb": VERB.schema,
-    "nodeLabelVerb": LABEL_VERB.schema,
+    # Node labels hold no spaces, so product names stand there as labels have them.
+    "nodeLabelOptions": _text(
+        "model", {**_WORD_OPTIONS, "form": optional(word(("label",)), _FORM, default="label")}
+    ).schema,
+    "verb": _one_verb("wordOptions"),
+    "nodeLabelVerb": _one_verb("nodeLabelOptions"),
 }
 """The verbs, by the name of their schema: those of text, and those where spaces cannot stand."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from webhook.core.forms import forms
 from webhook.core.forms.document import API_VERSION, Location, Node, Section
+from webhook.core.forms.forms import FILLED, TEXT, derived, form, list_of, map_of, optional, required, whole
 from webhook.core.kube.fields import Path
 
 # A `Workload`: where objects of a kind keep the templates of their pods, and how many pods each template makes.
@@ -44,7 +45,7 @@ def text(path: Path) -> str:
 
 
 PATH: Final[forms.Shape[Path]] = replace(forms.pattern(_FORM, _MISTAKE, _steps), fallback=())
-_PATHS: Final = forms.list_of(PATH, _EMPTY)
+_PATHS: Final = list_of(PATH, _EMPTY)
 
 
 def _one_or_more(node: Node, scope: forms.Scope) -> tuple[Path, ...]:
@@ -58,8 +59,8 @@ ALTERNATIVES: Final[forms.Shape[tuple[Path, ...]]] = forms.Shape(_one_or_more, f
 class Among:
     """Which elements of a list a number is of: those that list the name of the pods."""
 
-    names: Path = forms.required(PATH, "The field of an element with the names.", "memberNames")
-    name: Path = forms.required(PATH, "The field with the name of the pods.", "spec.groups[].name")
+    names: Path = required(PATH, "The field of an element with the names.", "memberNames")
+    name: Path = required(PATH, "The field with the name of the pods.", "spec.groups[].name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +70,15 @@ class Factor:
     `most` limits it. With `among` the fields are in a list of their own.
     """
 
-    fields: tuple[Path, ...] = forms.required(
+    fields: tuple[Path, ...] = required(
         ALTERNATIVES, "The field with the number. Of several fields the first that is there.", "spec.replicas"
     )
-    absent: int = forms.optional(forms.whole(0), "The number if no field is there. 1 if left out.", default=1)
-    over: Path = forms.optional(
-        PATH, "A field with a divisor. The result is rounded down.", "spec.perNode", default=()
-    )
-    less: int = forms.optional(forms.whole(0), "What is then subtracted, such as the leader of a group.", default=0)
-    most: Path = forms.optional(PATH, "A field with the maximum.", "spec.completions", default=())
-    among: Among | None = forms.optional(
-        forms.form(Among), "The number is in another list, in the elements that name these pods."
+    absent: int = optional(whole(0), "The number if no field is there. 1 if left out.", default=1)
+    over: Path = optional(PATH, "A field with a divisor. The result is rounded down.", "spec.perNode", default=())
+    less: int = optional(whole(0), "What is then subtracted, such as the leader of a group.", default=0)
+    most: Path = optional(PATH, "A field with the maximum.", "spec.completions", default=())
+    among: Among | None = optional(
+        form(Among), "The number is in another list, in the elements that name these pods."
     )
 
     @property
@@ -88,7 +87,7 @@ class Factor:
         return [path for path in (*(() if self.among else self.fields), self.over, self.most) if path]
 
 
-FACTOR_KEYS: Final = forms.form(Factor)
+FACTOR_KEYS: Final = form(Factor)
 
 
 def _read_factor(node: Node, scope: forms.Scope) -> Factor:
@@ -104,8 +103,8 @@ FACTOR: Final[forms.Shape[Factor]] = forms.Shape(_read_factor, forms.any_schema(
 class Quantity:
     """An extended resource of a container, told by two fields of it."""
 
-    name: Path = forms.required(PATH, "The field with its name.", "gpu.name")
-    quantity: Path = forms.required(PATH, "The field with its amount.", "gpu.quantity")
+    name: Path = required(PATH, "The field with its name.", "gpu.name")
+    quantity: Path = required(PATH, "The field with its amount.", "gpu.quantity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,45 +114,43 @@ class PodPlace:
     `times` are multiplied with each other; what `note` says is told with the number.
     """
 
-    template: tuple[Path, ...] = forms.optional(
+    template: tuple[Path, ...] = optional(
         ALTERNATIVES,
         "The field with the pod template. Of several fields the first that is there.",
         "spec.groups[].template",
         default=(),
     )
-    spec: tuple[Path, ...] = forms.optional(
+    spec: tuple[Path, ...] = optional(
         ALTERNATIVES,
         "Instead of a template: the field with the fields of a pod's spec.",
         "spec.pod",
         default=(),
     )
-    defaults: tuple[Path, ...] = forms.optional(
-        forms.list_of(PATH), "Fields with defaults for the pod's spec.", ["spec.podDefaults"]
+    defaults: tuple[Path, ...] = optional(
+        list_of(PATH), "Fields with defaults for the pod's spec.", ["spec.podDefaults"]
     )
-    metadata: tuple[Path, ...] = forms.optional(
-        forms.list_of(PATH), "Fields with further labels and annotations of the pods. The first wins.", ["metadata"]
+    metadata: tuple[Path, ...] = optional(
+        list_of(PATH), "Fields with further labels and annotations of the pods. The first wins.", ["metadata"]
     )
-    containers: tuple[Path, ...] = forms.optional(
-        forms.list_of(PATH),
+    containers: tuple[Path, ...] = optional(
+        list_of(PATH),
         "Fields with a container or a list of them, if not `containers` of the spec. Without a container there is"
         " no pod.",
     )
-    unnamed: str = forms.optional(forms.FILLED, "The name of a container that has none.", default="main")
-    resources: Path = forms.optional(
+    unnamed: str = optional(FILLED, "The name of a container that has none.", default="main")
+    resources: Path = optional(
         PATH, "The field of a container with its resources.", "computeResources", default=("resources",)
     )
-    device: Quantity | None = forms.optional(
-        forms.form(Quantity), "Fields of a container that name a resource and its amount."
+    device: Quantity | None = optional(form(Quantity), "Fields of a container that name a resource and its amount.")
+    times: tuple[Factor, ...] = optional(
+        list_of(FACTOR), "Numbers whose product is the number of pods at a time.", ["spec.replicas"]
     )
-    times: tuple[Factor, ...] = forms.optional(
-        forms.list_of(FACTOR), "Numbers whose product is the number of pods at a time.", ["spec.replicas"]
-    )
-    makes: int = forms.optional(
-        forms.whole(0),
+    makes: int = optional(
+        whole(0),
         "The number of pods before it is multiplied. 0 for a template that other objects use.",
         default=1,
     )
-    note: str = forms.optional(forms.FILLED, "What the number leaves out, in a sentence.", default="")
+    note: str = optional(FILLED, "What the number leaves out, in a sentence.", default="")
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -203,23 +200,23 @@ class WorkloadExample:
     `limits` are those of all containers of a pod together.
     """
 
-    name: str = forms.optional(forms.TEXT, "What messages call it.", default="")
-    object: Mapping[str, Any] = forms.required(
+    name: str = optional(TEXT, "What messages call it.", default="")
+    object: Mapping[str, Any] = required(
         _PLAIN, "The object, without its apiVersion and kind.", {"spec": {"replicas": 2, "template": {"spec": {}}}}
     )
-    pods: Mapping[str, int] | None = forms.optional(
-        forms.map_of(forms.whole(0)),
+    pods: Mapping[str, int] | None = optional(
+        map_of(whole(0)),
         "How many pods each template makes, by its field path.",
         {"spec.template": 2},
         default=None,
     )
-    limits: Mapping[str, Mapping[str, Any]] = forms.optional(
-        forms.map_of(_PLAIN),
+    limits: Mapping[str, Mapping[str, Any]] = optional(
+        map_of(_PLAIN),
         "Limits of the containers, by the same field path.",
         {"spec.template": {"acme.example/card": 1}},
     )
-    refused: str | None = forms.optional(forms.FILLED, "A part of the message that says what cannot be read.")
-    at: Location = forms.derived(forms.place)
+    refused: str | None = optional(FILLED, "A part of the message that says what cannot be read.")
+    at: Location = derived(forms.place)
 
 
 def _either(example: WorkloadExample, section: Section, _: forms.Scope) -> WorkloadExample:
@@ -235,15 +232,13 @@ _ONE_OUTCOME: Final = forms.Rule({"oneOf": [{"required": ["refused"]}, {"type": 
 class Kinds:
     """Kinds of objects in one API group, in versions that are alike; in every version, if none is named."""
 
-    group: str = forms.required(forms.FILLED, "Their API group.", "acme.example")
-    kinds: tuple[str, ...] = forms.required(
-        forms.list_of(forms.FILLED, _EMPTY),
+    group: str = required(FILLED, "Their API group.", "acme.example")
+    kinds: tuple[str, ...] = required(
+        list_of(FILLED, _EMPTY),
         "The kinds. `*` is every other kind of the group, for kinds without pods.",
         ["Training"],
     )
-    versions: tuple[str, ...] = forms.optional(
-        forms.list_of(forms.FILLED), "The versions with these fields. If left out, all.", ["v1"]
-    )
+    versions: tuple[str, ...] = optional(list_of(FILLED), "The versions with these fields. If left out, all.", ["v1"])
 
 
 _NO_KINDS: Final = Kinds(group="", kinds=())
@@ -256,22 +251,22 @@ class Workload:
     `created_by` is the user who creates the pods, if it is always the same.
     """
 
-    name: str = forms.derived(forms.document, default="")
-    at: Location = forms.derived(forms.place, default=Location("Kubernetes", 0))
-    description: str = forms.optional(forms.TEXT, "One line for people.", default="")
-    source: str = forms.optional(forms.FILLED, "Where the kinds are defined, at a version.", default="")
-    objects: Kinds = forms.required(
-        forms.form(Kinds, fallback=_NO_KINDS), "Which objects.", {"group": "acme.example", "kinds": ["Training"]}
+    name: str = derived(forms.document, default="")
+    at: Location = derived(forms.place, default=Location("Kubernetes", 0))
+    description: str = optional(TEXT, "One line for people.", default="")
+    source: str = optional(FILLED, "Where the kinds are defined, at a version.", default="")
+    objects: Kinds = required(
+        form(Kinds, fallback=_NO_KINDS), "Which objects.", {"group": "acme.example", "kinds": ["Training"]}
     )
-    created_by: str = forms.optional(
-        forms.FILLED, "The user who creates the pods.", "system:serviceaccount:kube-system:job-controller", default=""
+    created_by: str = optional(
+        FILLED, "The user who creates the pods.", "system:serviceaccount:kube-system:job-controller", default=""
     )
-    pods: Sequence[PodPlace] = forms.required(
-        forms.list_of(forms.form(PodPlace, _ONE_ROOT, complete=_same_elements)),
+    pods: Sequence[PodPlace] = required(
+        list_of(form(PodPlace, _ONE_ROOT, complete=_same_elements)),
         "Where their pods are. `[]`: they hold none.",
     )
-    examples: Sequence[WorkloadExample] = forms.optional(
-        forms.list_of(forms.form(WorkloadExample, _ONE_OUTCOME, complete=_either)),
+    examples: Sequence[WorkloadExample] = optional(
+        list_of(form(WorkloadExample, _ONE_OUTCOME, complete=_either)),
         "Executed whenever the rules are loaded.",
     )
 
@@ -296,7 +291,7 @@ def _holds(node: Node) -> bool:
     return pods is not None and bool(pods.value)
 
 
-WORKLOAD: Final = forms.form(Workload, _EXAMPLES)
+WORKLOAD: Final = form(Workload, _EXAMPLES)
 
 Workloads = Mapping[tuple[str, str], Workload]
 """By API group and kind."""
