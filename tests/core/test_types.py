@@ -41,60 +41,15 @@ RULEBOOKS: Mapping[str, Rulebook] = {
 }
 VALUES: tuple[Any, ...] = (None, True, 0.5, "text", [], [[]], [{}], {}, {"name": []})
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
-EXPRESSION = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-A100-SXM4-80GB"]}
-TOLERATION = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 5}
-VOLUME = "/tmp/nvidia-mps"  # noqa: S108 - a path that a rule asks for
 
 
 def whole_pod(**main: Any) -> Object:
-    """A pod with every field that anything reads."""
-    resources = {
-        "limits": {"nvidia.com/gpu": "1"},
-        "requests": {"nvidia.com/gpu": "1"},
-        "claims": [{"name": "claim", "resourceClaimTemplateName": "template"}],
-    }
-    container = {
-        "name": "main",
-        "restartPolicy": "Always",
-        "resources": resources,
-        "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "all"}],
-        "securityContext": {"privileged": False, "runAsUser": 1000},
-        "volumeMounts": [{"name": "mps", "mountPath": VOLUME}],
-        **main,
-    }
-    required = {"nodeSelectorTerms": [{"matchExpressions": [EXPRESSION], "matchFields": [EXPRESSION]}]}
-    return {
-        "metadata": {
-            "name": "train",
-            "uid": "u-1",
-            "namespace": "vision-dev",
-            "creationTimestamp": "2026-11-22T08:00:05Z",
-            "labels": {"gpu-sharing": "exclusive", "queue": "vision", "aliyun.com/gpu-count": "1"},
-            "annotations": {
-                "gpu.gpu-webhook.io/main": "1",
-                "gpu-webhook.io/card": "A100-80GB",
-                "gpu-webhook.io/translated": "gpu=1 -> nvidia-gpu",
-                "kubectl.kubernetes.io/default-container": "main",
-                "elasticgpu.io/egpuc-main": "claim",
-                "cost": "42",
-            },
-        },
-        "spec": {
-            "containers": [container],
-            "initContainers": [{**container, "name": "init"}],
-            "ephemeralContainers": [{"name": "debug", "resources": {"limits": {}}}],
-            "nodeSelector": {"zone": "a"},
-            "tolerations": [TOLERATION],
-            "schedulerName": "default-scheduler",
-            "runtimeClassName": "nvidia",
-            "nodeName": "",
-            "hostIPC": True,
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
-            "securityContext": {"runAsUser": 1000},
-            "resourceClaims": [{"name": "claim", "resourceClaimTemplateName": "template"}],
-            "volumes": [{"name": "mps", "hostPath": {"path": VOLUME}}],
-        },
-    }
+    """A pod with every field that anything reads; its containers differ in their names alone."""
+    pod: Object = copy.deepcopy(tables.table(__file__, "whole pod"))
+    [container] = pod["spec"]["containers"]
+    container |= main
+    pod["spec"]["initContainers"] = [{**container, "name": "init"}]
+    return pod
 
 
 PODS: Mapping[str, Object] = {

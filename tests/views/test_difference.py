@@ -7,19 +7,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import tables
 from tests.edited import edited
 from webhook.cli.explain import DifferenceLine, passages
 from webhook.core.kube.fields import Append, Edit, Put, Remove
 
-POD: dict[str, Any] = {
-    "kind": "Pod",
-    "spec": {
-        "containers": [{"resources": {"limits": {"cpu": "1", "gpu": "0.5"}}, "name": "main"}],
-        "tolerations": [{"key": "a"}],
-    },
-}
-
-LIMITS = ("spec", "containers", 0, "resources", "limits")
+POD: dict[str, Any] = tables.table(__file__, "pod")
 
 
 def changed(*edits: Edit, before: dict[str, Any] = POD) -> list[str]:
@@ -32,43 +25,14 @@ def lines(before: dict[str, Any], *edits: Edit) -> list[DifferenceLine]:
     return list(chain.from_iterable(passage.lines for passage in found))
 
 
-def test_a_new_value_stands_below_the_old_one_with_its_rule() -> None:
-    assert changed(Put((*LIMITS, "gpu"), "1", "r:1")) == ["-        gpu: '0.5'", "+        gpu: '1'  r:1"]
+@tables.rows
+def test_changed_lines_have_the_rules_of_their_edits(
+    before: dict[str, Any] | None, edits: list[list[Any]], lines: list[str]
+) -> None:
+    made = {"put": Put, "append": Append, "remove": Remove}
+    changes = [made[verb](tuple(path), *words) for verb, path, *words in edits]
 
-
-def test_a_new_key_has_its_rule() -> None:
-    assert changed(Put((*LIMITS, "new"), "1", "r:1")) == ["+        new: '1'  r:1"]
-
-
-def test_what_is_removed_has_its_rule() -> None:
-    assert changed(Remove((*LIMITS, "gpu"), "r:1")) == ["-        gpu: '0.5'  r:1"]
-
-
-def test_a_mapping_that_becomes_empty_stays_readable() -> None:
-    before = {"limits": {"gpu": "1"}}
-
-    assert changed(Remove(("limits", "gpu"), "r:1"), before=before) == ["-limits:", "-  gpu: '1'  r:1", "+limits: {}"]
-
-
-def test_elements_are_added_at_the_end_each_with_its_rule() -> None:
-    added = [Append(("spec", "tolerations"), {"key": key, "operator": "Exists"}, f"r:{key}") for key in "bc"]
-
-    assert changed(*added) == [
-        "+  - key: b  r:b",
-        "+    operator: Exists",
-        "+  - key: c  r:c",
-        "+    operator: Exists",
-    ]
-
-
-def test_a_list_that_was_not_there_is_added_with_its_elements() -> None:
-    assert changed(Append(("spec", "env"), {"name": "A"}, "r:1")) == ["+  env:", "+  - name: A  r:1"]
-
-
-def test_several_edits_inside_something_new_keep_their_rules() -> None:
-    edits = [Put(("metadata", "annotations", key), "1", f"r:{key}") for key in "ab"]
-
-    assert changed(*edits) == ["+metadata:", "+  annotations:", "+    a: '1'  r:a", "+    b: '1'  r:b"]
+    assert changed(*changes, before=POD if before is None else before) == lines
 
 
 def test_both_sides_of_an_element_begin_with_a_dash() -> None:
