@@ -75,6 +75,11 @@ BEGINNINGS: dict[str, Callable[[Town], object]] = {
     st.sampled_from([0, 10, 19, 41]),
     st.lists(EVENTS, min_size=40, max_size=140),
 )
+@example(
+    "all is well",
+    41,
+    [*[("wait", 12 * DAY)] * 4, *[("turn", 0)] * 3, *[("wait", 12 * DAY)] * 3, ("turn", 0), ("mount", 0)],
+)
 def test_no_api_server_ever_refuses_what_a_replica_serves_whatever_is_late_or_crashes(
     beginning: str, days: int, events: list[tuple[str, object]]
 ) -> None:

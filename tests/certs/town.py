@@ -137,13 +137,17 @@ class Town(Api):
         return next((pair for pair in pairs if pair and issue.split(pair.certificate)), None)
 
     def refused(self) -> list[tuple[int, int]]:
-        """Each API server that would refuse what a replica serves, and the replica."""
+        """Each API server that would refuse what a replica serves, and the replica.
+
+        One of which every trusted CA has expired is not among them: it refuses whatever is served, until it hears.
+        """
         trusted = [
             (server, bundle)
             for server in range(len(self.servers))
             for path in CONFIGURATIONS
             for _, configuration in self.history[path][: self.heard(server, path)][-1:]
             for _, bundle in [*rotation.bundles(configuration)][:1]
+            if issue.split(bundle, self.at) or not issue.split(bundle)
         ]
         return [
             (server, replica)

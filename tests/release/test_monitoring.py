@@ -20,7 +20,7 @@ def _families() -> dict[str, str]:
     """The names of all metrics, with their types; those of two programs as their source has them."""
     page = telemetry.Metrics(["mutate"]).render("").decode()
     served = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
-    settled = re.findall(r'telemetry\.family\("(\w+)"', (ROOT / "webhook" / "settler" / "settler.py").read_text())
+    settled = re.findall(r'\bfamily\("(\w+)"', (ROOT / "webhook" / "settler.py").read_text())
     turns = (ROOT / "certs" / "turns.py").read_text()
     issuing = [name for name, _ in re.findall(r'\("(\w+)", "(gauge|counter)"', turns)]
     others = [f"gpu_webhook_{name}" for name in settled] + [f"gpu_webhook_certs_{name}" for name in issuing]
