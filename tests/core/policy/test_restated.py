@@ -41,32 +41,13 @@ def _said(decision: Decision) -> str:
     return "\n".join(map(str, decision.violations))
 
 
-def _removed(*names: str, container: str = "/spec/containers/0") -> list[Object]:
-    sections = [f"{container}/resources/{section}" for section in ("limits", "requests")]
-    return [
-        {"op": "remove", "path": f"{section}/{name.replace('/', '~1')}"} for section in sections for name in names
-    ]
+@tables.rows
+def test_a_pod_that_is_applied_again(written: Object, only: str, patch: list[Object]) -> None:
+    """`only` is the back end that is enabled by now, if one is."""
+    stored = _created(builders.written(written))
+    rules = rulebook.with_only(only, RULES) if only else RULES
 
-
-@pytest.mark.parametrize("word", ["gpu", "gpu-webhook.io/gpu"])
-def test_shorthand_that_is_applied_again_leaves_the_container_again(word: str) -> None:
-    written = _asking(**{word: "0.3", "cpu": "1"})
-    stored = _created(written)
-
-    decision = _sent(stored, applied(stored, written))
-
-    assert decision == Decision(allowed=True, patch=_removed(word))
-
-
-def test_a_fraction_that_is_applied_again_is_the_count_that_it_became() -> None:
-    written = _asking(**{"nvidia.com/gpu": "0.5"})
-    stored = _created(written)
-
-    decision = _sent(stored, applied(stored, written))
-
-    assert decision.patch == [
-        {"op": "add", "path": "/spec/containers/0/resources/limits/nvidia.com~1gpu", "value": "1"}
-    ]
+    assert _sent(stored, applied(stored, builders.written(written)), rules) == Decision(allowed=True, patch=patch)
 
 
 def test_a_client_that_sends_null_for_requests_is_answered() -> None:
@@ -78,43 +59,10 @@ def test_a_client_that_sends_null_for_requests_is_answered() -> None:
     assert {violation.code for violation in decision.violations} == {"GPU109"}
 
 
-def test_a_zero_that_is_applied_again_is_removed_again() -> None:
-    written = _asking(**{"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50", "nvidia.com/gpumem": "0"})
-    stored = _created(written)
-
-    assert _sent(stored, applied(stored, written)).patch == _removed("nvidia.com/gpumem")
-
-
-def test_scheduler_and_tolerations_that_are_applied_again_stay_those_of_the_back_end() -> None:
-    mine = {"key": "mine", "operator": "Exists"}
-    written = builders.pod(labels={"gpu": "0.3"}, schedulerName="default-scheduler", tolerations=[mine])
-    stored = _created(written)
-
-    decision = _sent(stored, applied(stored, written))
-
-    assert decision.patch == [
-        {"op": "add", "path": "/spec/schedulerName", "value": "hami-scheduler"},
-        {
-            "op": "add",
-            "path": "/spec/tolerations/-",
-            "value": {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
-        },
-    ]
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        builders.pod(labels={"gpu": "0.3"}),
-        builders.pod(annotations={"gpu-webhook.io/gpu": "30%"}),
-        _asking(gpu="0.3"),
-        _asking(**{"nvidia.com/gpumem": "8192"}),
-    ],
-    ids=["label", "annotation", "limit", "own words"],
-)
+@tables.rows
 def test_a_pod_that_is_replaced_by_its_manifest_gets_back_all_that_it_lacks(written: Object) -> None:
-    stored = _created(written)
-    sent = as_served(written)
+    stored = _created(builders.written(written))
+    sent = as_served(builders.written(written))
 
     result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent).patch))
 
@@ -184,15 +132,6 @@ def test_a_pod_keeps_its_back_end_where_the_cluster_has_another_order_by_now() -
 
     assert _created(written, later)["spec"]["schedulerName"] == "kai-scheduler"
     assert result["spec"] == stored["spec"]
-
-
-def test_shorthand_is_put_back_where_the_back_end_is_not_enabled_by_now() -> None:
-    written = _asking(gpu="0.3")
-    stored = _created(written)
-
-    decision = _sent(stored, applied(stored, written), rulebook.with_only("volcano-vgpu", RULES))
-
-    assert decision == Decision(allowed=True, patch=_removed("gpu"))
 
 
 @tables.rows
