@@ -19,8 +19,8 @@ from webhook.core.kube.fields import Path, field_path
 from webhook.core.policy import judge
 from webhook.core.quota.ledger import Ledger
 from webhook.core.review import AdmissionRequest, line
+from webhook.core.rules.objects import Workload, find
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.workload import Workload, find
 from webhook.core.violations import Refusal
 
 

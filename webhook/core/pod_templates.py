@@ -14,8 +14,8 @@ from webhook.core.kube.fields import field_path as path_of
 from webhook.core.kube.pod import live
 from webhook.core.kube.quantity import shown
 from webhook.core.request import is_key
+from webhook.core.rules.objects import ANY, EACH, Factor, PodPlace, Workload, WorkloadExample, Workloads, find, text
 from webhook.core.rules.verbs import METADATA
-from webhook.core.rules.workload import ANY, EACH, Factor, PodPlace, Workload, WorkloadExample, Workloads, find, text
 from webhook.core.violations import Refusal, Violation
 
 Object = Mapping[str, Any]

@@ -29,7 +29,7 @@ from webhook.core.policy import device_access, unknown_devices
 from webhook.core.policy.membership import member
 from webhook.core.request import PREFIX
 from webhook.core.review import AdmissionRequest
-from webhook.core.rules.protection import ProtectedNames
+from webhook.core.rules.cluster import ProtectedNames
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
 

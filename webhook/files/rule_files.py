@@ -30,8 +30,8 @@ from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.cluster import KUBERNETES, Cluster
 from webhook.core.rules.load import Memory, read
+from webhook.core.rules.objects import Workload
 from webhook.core.rules.rulebook import ClaimSource, Rulebook
-from webhook.core.rules.workload import Workload
 from webhook.files.documents import parse
 from webhook.telemetry import DIGEST_LENGTH
 

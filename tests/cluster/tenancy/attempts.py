@@ -6,7 +6,7 @@ from typing import Any
 
 from tests import builders
 from tests.cluster.pods import container, limits, pod
-from webhook.core.rules.protection import ANY, Protected
+from webhook.core.rules.cluster import ANY, Protected
 
 VALUE = "all"
 PROTECTIONS = builders.rulebook(builders.shipped_files()).protections

@@ -16,7 +16,7 @@ from tests.cluster.tenancy import world
 from tests.cluster.tenancy.crowd import Hand
 from tests.cluster.tenancy.test_bindings import bind, binding
 from tests.cluster.tenancy.town import Town, create, gpu_pod, told
-from webhook.core.rules.protection import ANY, protected_names
+from webhook.core.rules.cluster import ANY, protected_names
 
 pytestmark = pytest.mark.cluster
 

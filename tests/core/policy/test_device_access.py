@@ -9,7 +9,7 @@ from tests import builders, tables
 from tests.core.policy import tenants
 from tests.core.policy.tenants import policy, quota
 from webhook.core.review import AdmissionRequest
-from webhook.core.rules.protection import protected_names
+from webhook.core.rules.cluster import protected_names
 from webhook.core.rules.tenant_policy import Namespaces
 from webhook.core.validate import validate
 

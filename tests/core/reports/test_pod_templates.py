@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests import builders, readme, tables
 from webhook.core import pod_templates
 from webhook.core.pod_templates import Found, Template
-from webhook.core.rules.workload import BUILT_IN, Workload
+from webhook.core.rules.objects import BUILT_IN, Workload
 from webhook.core.violations import Refusal, Violation
 from webhook.files.rule_files import RuleFilesError
 

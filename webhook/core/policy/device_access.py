@@ -17,8 +17,7 @@ from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import shown, text_of
 from webhook.core.policy.membership import member
 from webhook.core.policy.usage import Holding
-from webhook.core.rules.cluster import Cluster
-from webhook.core.rules.protection import SECTIONS, Access, Protected, ProtectedNames, protected_names
+from webhook.core.rules.cluster import SECTIONS, Access, Cluster, Protected, ProtectedNames, protected_names
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.rules.verbs import METADATA

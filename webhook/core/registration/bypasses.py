@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from webhook.core.registration.conditions import any_of, begins, indented, is_protected, list_literal
-from webhook.core.rules.protection import ANY, Protected, parents, protected_names
+from webhook.core.rules.cluster import ANY, Protected, parents, protected_names
 from webhook.core.rules.rulebook import Rulebook
 
 CREATING: Final = "request.operation == 'CREATE'"

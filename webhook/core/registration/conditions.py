@@ -20,10 +20,10 @@ from typing import Final
 from webhook.core import projection, review
 from webhook.core.kube.pod import CORE, SECTIONS
 from webhook.core.policy import updates
-from webhook.core.rules.protection import ANY, ProtectedNames, parents, protected_names
+from webhook.core.rules.cluster import ANY, ProtectedNames, parents, protected_names
+from webhook.core.rules.objects import BUILT_IN
 from webhook.core.rules.rulebook import Rulebook, with_every_backend
 from webhook.core.rules.verbs import CONTAINER
-from webhook.core.rules.workload import BUILT_IN
 
 # Text of CEL: strings, lists, and alternatives.
 

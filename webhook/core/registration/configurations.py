@@ -12,8 +12,8 @@ from webhook.core.policy.membership import NAME_LABEL
 from webhook.core.registration import conditions
 from webhook.core.review import TIMEOUT_SECONDS
 from webhook.core.rules import cluster, load
+from webhook.core.rules.objects import resource
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.workload import resource
 
 NAME: Final = "gpu-webhook"
 """Of both configurations, and of the Service. Mutating configurations run in the order of their names. Ours comes

@@ -24,7 +24,7 @@ from webhook.core.registration.conditions import any_of, indented, like, list_li
 from webhook.core.registration.configurations import Object, not_exempt
 from webhook.core.request import AMOUNTS, ASKING, PREFIX
 from webhook.core.rules import cluster
-from webhook.core.rules.protection import Access, protected_names
+from webhook.core.rules.cluster import Access, protected_names
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Ceiling, Tenancy
 from webhook.core.rules.verbs import Slot

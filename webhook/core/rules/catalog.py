@@ -13,8 +13,6 @@ from webhook.core.forms.document import Location, Node, Section
 from webhook.core.forms.forms import FLAG, TEXT, derived, form, list_of, map_of, optional, required, whole
 from webhook.core.kube.quantity import Fraction, QuantityError
 
-# A `DeviceCatalog`: card models of one vendor, with what sizes and names they have.
-
 _SIZE: Final = forms.size(("Mi", "Gi"), "16Gi or 15360Mi")
 
 
@@ -159,12 +157,11 @@ def _model(node: Node, scope: forms.Scope) -> str:
 
 
 def _profile(node: Node, scope: forms.Scope) -> str:
-    profiles = {profile for device in scope.known.devices.values() for profile in device.profiles}
+    text, profiles = node.text(), {profile for card in scope.known.devices.values() for profile in card.profiles}
     with contextlib.suppress(QuantityError):
-        if (profile := request.profile(node.text())) in profiles:
+        if (profile := request.profile(text)) in profiles:
             return profile
-    message = f'no catalogue has the profile "{node.value}"{scope.nearest(node.text(), profiles)}'
-    raise node.problem(message, unknown=True)
+    raise node.problem(f'no catalogue has the profile "{text}"{scope.nearest(text, profiles)}', unknown=True)
 
 
 BACKEND: Final = one_of("no rule defines the back end", lambda known: known.backends)

@@ -15,12 +15,10 @@ from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
 from webhook.core.rules import catalog
 from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
 from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog, Known
-from webhook.core.rules.claim_source import CLAIM_SOURCE
-from webhook.core.rules.cluster import CLUSTER
-from webhook.core.rules.protection import PROTECTION, Protected, Protection
+from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected, Protection
+from webhook.core.rules.objects import BUILT_IN, CLAIM_SOURCE, WORKLOAD, Kinds, Workload, Workloads, by_kind
 from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
-from webhook.core.rules.workload import BUILT_IN, WORKLOAD, Kinds, Workload, Workloads, by_kind
 
 # Every kind of document, and the JSON Schema of them that `gpu-webhook schema` prints for editors.
 

@@ -14,13 +14,11 @@ from webhook.core.quota.tally import Tally
 from webhook.core.request import DEVICES
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
-from webhook.core.rules.claim_source import ClaimSourceSpec
-from webhook.core.rules.cluster import Cluster
+from webhook.core.rules.cluster import Cluster, Protection
 from webhook.core.rules.modes import Mode
-from webhook.core.rules.protection import Protection
+from webhook.core.rules.objects import BUILT_IN, ClaimSourceSpec, Workloads
 from webhook.core.rules.tenant_policy import Tenancy
 from webhook.core.rules.verbs import PERCENT, QUANTITY, Amount, Slot, SlotKind
-from webhook.core.rules.workload import BUILT_IN, Workloads
 
 # All loaded rules as frozen values, with the indexes that keep a review's cost independent of their number.
 

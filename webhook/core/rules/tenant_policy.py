@@ -19,7 +19,7 @@ from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 from webhook.core.rules.catalog import BACKEND, MODEL, PROFILE, VENDOR, enabled_by
-from webhook.core.rules.protection import ACCESS, FATE, Access
+from webhook.core.rules.cluster import ACCESS, FATE, Access
 from webhook.core.violations import ACTIONS, Action
 
 # A `TenantPolicy`: whom it is for, what they may ask, and how much they may hold.
