@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.cli.program import RULES, pod
 from tests.cluster.plane import free_port
 from tests.cluster.waiting import until
@@ -113,13 +113,7 @@ def review(port: int, certificate: Path, request: dict[str, Any], path: str = "m
         return json.load(answer)["response"]
 
 
-REVIEW = {
-    "uid": "one",
-    "operation": "CREATE",
-    "namespace": "default",
-    "resource": {"group": "", "version": "v1", "resource": "pods"},
-    "object": json.loads(pod("1.5")),
-}
+REVIEW: dict[str, Any] = tables.table(__file__, "review")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from time import process_time_ns
 
-from tests import builders
+from tests import builders, tables
 from webhook.core.mutate import mutate
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
@@ -17,23 +17,7 @@ FEW, MANY = 4, 400
 ROUNDS, REVIEWS = 60, 100
 
 CLUSTER = "backends: [nvidia-gpu, hami-vgpu, amd-gpu, tencent-qgpu%s], defaults: {whole: nvidia-gpu, part: hami-vgpu}"
-BACKEND = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Backend
-metadata: {name: many-%d}
-spec:
-  description: one of very many
-  sharing: [exclusive, fractional]
-  modes:
-  - when: {devices: whole}
-    limits: {many-%d.example/card: count}
-  - when: {devices: part}
-    limits: {many-%d.example/card: count, many-%d.example/memory: {memory: {unit: percent, round: up}}}
-    annotations: {many-%d.example/cores: {cores: {round: up, absent: none}}}
-  examples:
-  - ask: {gpu: "1"}
-    limits: {many-%d.example/card: 1}
-"""
+BACKEND: str = tables.table(__file__, "backend")
 
 
 @cache

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import yaml
 
+from tests import tables
 from tests.cli.program import SHIPPED, run
 from tests.cluster.webhook import MANIFEST, OF_LEASES, configurations
 
@@ -78,16 +79,7 @@ def test_what_decides_fails_closed_in_every_version_of_the_api_and_without_side_
     }
 
 
-TENANTS = """\
-apiVersion: v1
-kind: List
-items:
-- apiVersion: gpu-webhook.io/v1alpha1
-  kind: TenantPolicy
-  metadata: {name: vision}
-  spec: {namespaces: {names: [vision]}, quota: {devices: %s}}
-  status: {}
-"""
+TENANTS: str = tables.table(__file__, "tenants")
 
 
 def test_policies_are_rendered_of_tenants_as_kubectl_prints_them(tmp_path: Path) -> None:

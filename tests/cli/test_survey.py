@@ -3,19 +3,11 @@
 import shutil
 from pathlib import Path
 
+from tests import tables
 from tests.cli.objects import listed, node
 from tests.cli.program import RULES, SHIPPED, run
 
-NOTHING = """\
-# Written by `gpu-webhook survey`, which read 1 node, 0 with devices, 0 workloads.
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata:
-  name: default
-spec:
-  # No back end was seen: pods that ask for a GPU are refused. List those that there will be.
-  backends: []
-"""
+NOTHING: str = tables.table(__file__, "nothing")
 
 
 def test_a_directory_is_read_with_its_folders_in_yaml_and_json(tmp_path: Path) -> None:

@@ -8,17 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import tables
 from tests.cluster.processes import Processes
 from tests.cluster.waiting import until
 
-OWNER = """
-import sys, time
-from tests.cluster.processes import Processes
-with Processes() as processes:
-    child = processes.start("child", "sh", "-c", "sleep 600 & sleep 600")
-    print(processes.folder, child.popen.pid, flush=True)
-    time.sleep(600)
-"""
+OWNER: str = tables.table(__file__, "owner")
 
 
 def test_a_closed_block_leaves_no_process_and_no_folder() -> None:

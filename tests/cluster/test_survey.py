@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests import readme
+from tests import readme, tables
 from tests.cluster.client import Client
 from tests.cluster.devices import device_class
 from tests.cluster.nodes import node
@@ -22,27 +22,7 @@ STEP = readme.block("survey", (ROOT / "manifests" / "README.md").read_text())
 T4 = {"gpu": "on", "nvidia.com/gpu.product": "Tesla-T4"}
 
 WORKLOADS = ("deployments", "daemonsets", "statefulsets")
-WRITTEN = """\
-# Written by `gpu-webhook survey`, which read 2 nodes, 1 with devices, {workloads} workloads.
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata:
-  name: default
-spec:
-  backends:
-  - hami-vgpu  # nvidia.com/gpu, gpu: on, hami.io/node-nvidia-register on 1 node (t4-1); Deployment hami-scheduler of
-               # survey
-  # - hami-mig  # seen by the same as hami-vgpu: MIG slices of NVIDIA cards, cut by HAMi as they are needed
-  defaults:
-    whole: hami-vgpu
-    part: hami-vgpu
-  device: T4  # by the labels of 1 node (t4-1)
-  unknownValue: warn
-  systemNamespaces:
-  - gpu-webhook-system  # the webhook's own
-  - kube-system  # Kubernetes' own
-  - survey  # DaemonSet hami-device-plugin of survey is a device plugin
-"""
+WRITTEN: str = tables.table(__file__, "written")
 
 
 def workload(kind: str, name: str, argument: str, folder: str) -> dict[str, Any]:

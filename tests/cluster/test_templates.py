@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import control_plane
@@ -173,24 +174,7 @@ def test_the_conditions_stay_affordable_on_a_large_template(cluster: Client) -> 
 
 
 CUSTOM = "workloads.gpu-webhook.io"
-DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "rayclusters.ray.io"},
-    "spec": {
-        "group": "ray.io",
-        "names": {"kind": "RayCluster", "plural": "rayclusters"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+DEFINITION: Mapping[str, Any] = tables.table(__file__, "definition")
 
 
 @pytest.fixture

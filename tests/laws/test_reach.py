@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import builders
+from tests import builders, tables
 from tests.cases.served import as_served
 from tests.core.policy.tenants import held
 from tests.laws import clusters, tried
@@ -120,14 +120,7 @@ POOLS: Mapping[str, Mapping[str, Sequence[Pool]]] = {
 }
 """By resource and back end, what its vendor says of its nodes; those of nobody are strangers to every cluster."""
 
-AMOUNTS = {
-    "nvidia.com/gpu": [1, 1, 1, 2],
-    "huawei.com/Ascend910": [1, 8, 50],
-    "huawei.com/npu-core": [4, 10, 40, 48],
-    "aliyun.com/gpu-mem": [8, 40, LARGEST_GIB, 8192],
-    "amd.com/gpu": [1, 2],
-    "aws.amazon.com/neuroncore": [1, 2],
-}
+AMOUNTS: Mapping[str, Any] = tables.table(__file__, "amounts")
 QUOTAS = {"huawei.com/scheduler.softShareDev.aicoreQuota": "8", "huawei.com/scheduler.softShareDev.hbmQuota": "4096"}
 LIBRARY = "/opt/enpu/vcann-rt/lib/libvruntime.so"
 MODELS = {"nvidia.com/gpu": ["A100-80GB", "T4"], "huawei.com/npu-core": ["Ascend910B3", "Ascend910B2"]}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.bench.reviews import container, encoded, pod
 from tests.server.peer import Answered, Peer, request
 from tests.server.process import ROOT, Server, running
@@ -17,14 +18,7 @@ from webhook.files import rule_files
 from webhook.server.handler import Answer, Lane
 from webhook.telemetry import Lines
 
-POLICY = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: TenantPolicy
-metadata: {name: vision}
-spec:
-  namespaces: {names: ["*"]}
-  quota: {devices: 2}
-"""
+POLICY: str = tables.table(__file__, "policy")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.cluster.waiting import until
 from tests.server.test_surroundings import files
 
@@ -207,13 +207,7 @@ def test_a_change_that_says_nothing_new_is_not_written(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().count("written") <= 2
 
 
-CLAIM = {
-    "apiVersion": "elasticgpu.io/v1alpha",
-    "kind": "ElasticGPUClaim",
-    "metadata": {"namespace": "team-a", "name": "train", "uid": "1", "managedFields": [{"manager": "kubectl"}]},
-    "spec": {"resources": {"requests": {"elasticgpu.com/gpu-core": 50}}},
-    "status": {"phase": "Pending"},
-}
+CLAIM: dict[str, Any] = tables.table(__file__, "claim")
 
 
 def written(file: Path) -> Object:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import tables
 from tests.cases import golden
 from tests.cli.program import run
 from tests.cluster import rules
@@ -36,27 +37,8 @@ GENERATED = 300
 BY_THE_SERVER = ("uid", "creationTimestamp", "namespace", "managedFields", "generation", "resourceVersion")
 CEILINGS = {"container": {"devices": 2}, "pod": {"devices": 3}}
 VISION = {"matchLabels": {"team": "vision"}}
-POLICIES = [
-    world.policy("doors", "doors-*", quota={"devices": 100}),
-    world.policy("ceilings", "doors-a", priority=1, quota={"devices": 100}, ceilings=CEILINGS),
-    world.policy("lenient", "doors-lenient", priority=1, deviceAccess="warn"),
-    world.policy("swept", "swept", deviceAccess="remove"),
-    world.policy("spared", "spared", deviceAccess="deny"),
-    world.policy("bounded", "bounded", priority=1, quota={"devices": 2}),
-    {**world.policy("vision"), "spec": {"namespaces": {"selector": VISION}, "deviceAccess": "deny"}},
-]
-EXEMPTION: Object = {
-    "apiVersion": world.API_VERSION,
-    "kind": "Exemption",
-    "metadata": {"name": "spared"},
-    "spec": {
-        "namespaces": ["spared"],
-        "lifts": ["deviceAccess"],
-        "owner": "a@b.example",
-        "reason": "a monitor",
-        "expires": "2099-01-01T00:00:00Z",
-    },
-}
+POLICIES: Sequence[Any] = tables.table(__file__, "policies")
+EXEMPTION: Object = tables.table(__file__, "exemption")
 
 
 @dataclass(frozen=True, slots=True)

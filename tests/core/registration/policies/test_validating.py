@@ -14,13 +14,7 @@ modes:
 - when: {devices: whole}
   limits: {acme.example/gpu: count}
 """
-SHARES = """\
-modes:
-- when: {devices: whole}
-  limits: {acme.example/gpu: count}
-- when: {devices: part}
-  limits: {acme.example/gpu: count, acme.example/memory: {memory: {unit: percent}}}
-"""
+SHARES: str = tables.table(__file__, "shares")
 HEAD = "apiVersion: gpu-webhook.io/v1alpha1\nkind:"
 PROTECTION: str = tables.table(__file__, "protection")
 NOT_ENABLED = acme.BACKEND.replace("{name: acme}", "{name: other}") + indent(MODES.replace("acme", "other"), "  ")
