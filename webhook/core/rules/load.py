@@ -1,26 +1,24 @@
-"""All documents together: heads, names, and the references between them."""
+"""All documents together: their JSON Schema for editors, their heads and names, and the references between them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from webhook.core.forms import inheritance
-from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, Section, nearest, of_json
-from webhook.core.forms.forms import ANYTHING, FILLED, Form, Schema, described, reference, word
+from webhook.core.forms import forms, inheritance
+from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, nearest, of_json
 from webhook.core.forms.inheritance import PARAMETER, Parameters, inheriting, parametrised
 from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
-from webhook.core.rules import catalog
 from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
-from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog, Known
-from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected, Protection
-from webhook.core.rules.objects import BUILT_IN, CLAIM_SOURCE, WORKLOAD, Kinds, Workload, Workloads, by_kind
+from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog, Known, by_name
+from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected
+from webhook.core.rules.objects import BUILT_IN, CLAIM_SOURCE, WORKLOAD, Kinds, Workload, by_kind
 from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
 
-# Every kind of document, and the JSON Schema of them that `gpu-webhook schema` prints for editors.
+# Every kind of document, and the JSON Schema of them that `gpu-webhook schema` prints for editors
 
 WIDTH: Final = 120
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -30,17 +28,22 @@ class Kind(NamedTuple):
     """A kind of document: what it is for, the schema of its spec, and whether it is an object in a cluster, too."""
 
     meaning: str
-    spec: Schema
+    spec: forms.Schema
     is_object: bool = False
 
 
 KINDS: Final[Mapping[str, Kind]] = {
     "Backend": Kind(
         "One way a vendor exposes GPUs: what a request becomes, and what else a pod needs.",
-        {"if": {"required": ["extends"]}, "then": reference("extendingBackend"), "else": reference("backend")},
+        {
+            "if": {"required": ["extends"]},
+            "then": forms.reference("extendingBackend"),
+            "else": forms.reference("backend"),
+        },
     ),
     "ClaimSource": Kind(
-        "Objects that pods name instead of asking themselves, and what stands in them.", reference("claimSource")
+        "Objects that pods name instead of asking themselves, and what stands in them.",
+        forms.reference("claimSource"),
     ),
     "Cluster": Kind(
         "Which back ends this cluster has, in what order, and the defaults. There is exactly one.", CLUSTER.schema
@@ -62,49 +65,62 @@ KINDS: Final[Mapping[str, Kind]] = {
         "Where objects of a kind keep the templates of their pods, and how many pods each makes.", WORKLOAD.schema
     ),
 }
-_PARTS: Final[Mapping[str, Schema]] = {
-    **SHARED,
-    "backend": BACKEND.schema,
-    "extendingBackend": inheriting(BACKEND.schema),
-    "claimSource": CLAIM_SOURCE.schema,
-}
-_OBJECT_NAME: Final = FILLED.schema | {"pattern": f"^{SUBDOMAIN}$", "maxLength": MAX_NAME}
-_VERSION: Final = described("The version of the rule language.", word((API_VERSION,)).schema)
-_HEAD: Final = ("apiVersion", "kind", "metadata", "spec")
 
 
-def schema(kind: str | None = None) -> dict[str, Any]:
-    """The schema of documents of one kind, or of any document by its `kind`."""
-    if kind is not None:
-        return _complete({"$schema": DRAFT, "title": kind, **_document(kind)})
-    whole = {
-        "$schema": DRAFT,
-        "title": "Rules of gpu-webhook",
-        "type": "object",
-        "properties": {
-            "apiVersion": _VERSION,
-            "kind": described("Which kind of rule this is.", word(KINDS).schema),
-            "metadata": {},
-            "spec": {},
-        },
-        "required": [*_HEAD],
-        "allOf": [
-            {"if": {"required": ["kind"], "properties": {"kind": {"const": name}}}, "then": _document(name)}
-            for name in KINDS
-        ],
+def _document(kind: forms.Shape[str], meaning: str, spec: forms.Schema, name: forms.Schema) -> forms.Form[Any]:
+    """The form of a document, whose spec is read by another one."""
+    metadata = {
+        "name": forms.required(
+            replace(forms.FILLED, schema=name), "The name that other rules and `gpu-backend` use."
+        ),
+        "annotations": forms.optional(forms.ANYTHING, "Notes of yours; they mean nothing here."),
+        "labels": forms.optional(forms.ANYTHING, "Marks of yours; they mean nothing here."),
     }
-    return _complete(whole)
+    keys = {
+        "apiVersion": forms.required(forms.word((API_VERSION,)), "The version of the rule language."),
+        "kind": forms.required(kind, meaning),
+        "metadata": forms.required(forms.mapping(metadata), "The document's name."),
+        "spec": forms.required(forms.Shape(lambda node, _: node, spec), "What the document says."),
+    }
+    return forms.mapping(keys)
 
 
-def _complete(schema: Schema) -> Schema:
-    """The schema with the parts that it refers to, and those that these refer to."""
-    parts = {name: parametrised(part) for name, part in _PARTS.items()} | {"parameter": PARAMETER}
-    schemas: dict[str, Schema] = {}
-    missing = _references(schema)
+_HEAD: Final = _document(forms.word(KINDS), "Which kind of rule this is.", {}, {})
+
+
+def schema(kind: str | None = None) -> forms.Schema:
+    """The schema of documents of one kind, or of any document by its `kind`."""
+    object_name = forms.FILLED.schema | {"pattern": f"^{SUBDOMAIN}$", "maxLength": MAX_NAME}
+    documents: dict[str, forms.Schema] = {}
+    for name, (meaning, spec, is_object) in KINDS.items():
+        document = _document(forms.word((name,)), meaning, spec, object_name if is_object else forms.FILLED.schema)
+        documents[name] = forms.described(meaning, document.schema)
+    whole: forms.Schema = {"$schema": DRAFT}
+    if kind is not None:
+        whole |= {"title": kind, **documents[kind]}
+    else:
+        heads = {key: _HEAD.schema["properties"][key] for key in ("apiVersion", "kind")}
+        whole |= {
+            "title": "Rules of gpu-webhook",
+            "type": "object",
+            "properties": {**heads, "metadata": {}, "spec": {}},
+            "required": _HEAD.schema["required"],
+            "allOf": [
+                {"if": {"required": ["kind"], "properties": {"kind": {"const": name}}}, "then": document}
+                for name, document in documents.items()
+            ],
+        }
+
+    # The parts that it refers to, and those that these refer to.
+    backend = {"backend": BACKEND.schema, "extendingBackend": inheriting(BACKEND.schema)}
+    shared = {**SHARED, **backend, "claimSource": CLAIM_SOURCE.schema}
+    parts = {name: parametrised(part) for name, part in shared.items()} | {"parameter": PARAMETER}
+    schemas: dict[str, forms.Schema] = {}
+    missing = _references(whole)
     while missing:
         schemas |= {name: parts[name] for name in missing}
         missing = _references(schemas) - schemas.keys()
-    return {**schema, "$defs": {name: schemas[name] for name in parts if name in schemas}} if schemas else schema
+    return {**whole, "$defs": {name: schemas[name] for name in parts if name in schemas}} if schemas else whole
 
 
 def _references(schema: Any) -> set[str]:
@@ -112,7 +128,7 @@ def _references(schema: Any) -> set[str]:
         return {name for element in schema for name in _references(element)}
     if not isinstance(schema, dict):
         return set()
-    own = {str(schema["$ref"]).removeprefix(reference("")["$ref"])} if "$ref" in schema else set()
+    own = {str(schema["$ref"]).removeprefix(forms.reference("")["$ref"])} if "$ref" in schema else set()
     return own | {name for value in schema.values() for name in _references(value)}
 
 
@@ -128,33 +144,10 @@ def schema_text(value: Any, indent: str = "") -> str:
     return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
 
 
-def _document(name: str) -> Schema:
-    kind = KINDS[name]
-    metadata = {
-        "name": described(
-            "The name that other rules and `gpu-backend` use.", _OBJECT_NAME if kind.is_object else FILLED.schema
-        ),
-        "annotations": described("Notes of yours; they mean nothing here.", ANYTHING.schema),
-        "labels": described("Marks of yours; they mean nothing here.", ANYTHING.schema),
-    }
-    whole = {
-        "apiVersion": _VERSION,
-        "kind": described(kind.meaning, word((name,)).schema),
-        "metadata": described("The document's name.", _mapping(metadata, "name")),
-        "spec": described("What the document says.", kind.spec),
-    }
-    return described(kind.meaning, _mapping(whole, *_HEAD))
-
-
-def _mapping(properties: Mapping[str, Schema], *needs: str) -> Schema:
-    return {"type": "object", "properties": properties, "additionalProperties": False, "required": [*needs]}
-
-
-# All documents together: heads, names, and the references between them.
+# From documents to a rulebook
 
 T = TypeVar("T")
 
-_NAMED = f"write a-z, 0-9 and -, at most {MAX_NAME} characters, as vision-team"
 _NOTHING_SET: Final[Parameters] = {}
 
 
@@ -209,25 +202,66 @@ def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
     for name in others:
         message = f"a second Cluster document; the first is at {clusters[first].at.line_only}"
         causes.append(Problem(clusters.pop(name).at, "", message))
-    reader = _Reader(specs, problems, memory)
 
-    catalogs = reader.all_of("DeviceCatalog", DEVICE_CATALOG, problems=causes)
+    def all_of(kind: str, form: forms.Form[T], context: Known | None = None) -> list[T]:
+        """All documents of a kind, which may use the `context` names."""
+        values = []
+        for name, spec in specs[kind].items():
+            value, wrong = memory.recall(_read, form, name, spec, context)
+            (causes if form is DEVICE_CATALOG else problems).extend(wrong)
+            values.append(value)
+        return values
+
+    def resolved(
+        kind: str, make: Callable[..., tuple[T, Sequence[Problem]]], set_here: Mapping[str, Parameters]
+    ) -> list[T]:
+        """All back ends or sources with these parameters, without those that cannot be read at all."""
+        values = []
+        for name, spec in specs[kind].items():
+            try:
+                inputs = (devices, *inheritance.lineage(name, specs[kind])) if kind == "Backend" else (spec,)
+                value, wrong = memory.recall(make, name, set_here.get(name, _NOTHING_SET), *inputs)
+            except DocumentError as error:
+                problems.extend(error.problems)
+            else:
+                problems.extend(wrong)
+                values.append(value)
+        return values
+
+    catalogs = all_of("DeviceCatalog", DEVICE_CATALOG)
     devices, twice = memory.recall(_devices, *catalogs)
     causes += twice
     names = tuple(specs["Backend"])
     context = memory.recall(_known, names, (), (*names, *specs["ClaimSource"]), frozenset(), devices)
-    cluster = next(iter(reader.all_of("Cluster", CLUSTER, context)), None)
+    cluster = next(iter(all_of("Cluster", CLUSTER, context)), None)
     set_here = cluster.parameters if cluster else {}
-    backends = reader.backends(set_here, devices)
-    sources = reader.sources(set_here)
+    backends = resolved("Backend", _backend, set_here)
+    sources = resolved("ClaimSource", _source, set_here)
     enabled = cluster.backends if cluster else ()
     tenants = memory.recall(_known, names, enabled, (), asking(backends), devices)
-    policies = reader.all_of("TenantPolicy", TENANT_POLICY, tenants)
-    exemptions = reader.all_of("Exemption", EXEMPTION)
-    workloads = reader.all_of("Workload", WORKLOAD)
-    protections = reader.all_of("Protection", PROTECTION, context)
-    problems += _protected_twice(protections)
-    kinds = _kinds(workloads, sources, problems)
+    policies = all_of("TenantPolicy", TENANT_POLICY, tenants)
+    exemptions = all_of("Exemption", EXEMPTION)
+
+    # Workloads by group and kind, Kubernetes' own first; claims and their classes hold no pods.
+    workloads = all_of("Workload", WORKLOAD)
+    kinds = {**BUILT_IN}
+    for workload in workloads:
+        for key, _ in by_kind(workload):
+            holder = kinds.setdefault(key, workload)
+            if holder is not workload:
+                message = f"{key[1]} of {key[0]} is defined already, by {holder.rule}"
+                problems.append(Problem(workload.at, "spec.objects", message))
+    for claims in (kind for source in sources for kind in source.kinds):
+        objects = Kinds(group=claims.group, kinds=(claims.kind,))
+        kinds.setdefault((claims.group, claims.kind), Workload(objects=objects, pods=()))
+
+    protections = all_of("Protection", PROTECTION, context)
+    protected_by: dict[tuple[str, str], Protected] = {}
+    for section, protected in (entry for protection in protections for entry in protection.protected()):
+        other = protected_by.setdefault((section, protected.name), protected)
+        if other is not protected:
+            message = f'"{protected.name}" is protected already, by {other.rule}'
+            problems.append(Problem(protected.at, f"spec.{section}", message))
     if causes or problems or cluster is None:
         raise DocumentError(*sorted(set(causes)), *sorted(set(problems)))
 
@@ -243,24 +277,22 @@ def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
         workloads=kinds,
         protections=protections,
     )
-    return Loaded(rulebook, reader.backends({}, devices), reader.sources({}), workloads)
+    return Loaded(rulebook, resolved("Backend", _backend, {}), resolved("ClaimSource", _source, {}), workloads)
 
 
 def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, dict[str, Node]]:
+    """The specs of documents by kind and name."""
     specs: dict[str, dict[str, Node]] = {kind: {} for kind in KINDS}
     named: dict[tuple[str, str], Location] = {}
     for document in documents:
-        section = Section(document, problems)
-        version = section.required("apiVersion", lambda node: node.word((API_VERSION,)), "")
-        kind = section.required("kind", lambda node: node.word(KINDS), "")
-        name = section.required("metadata", lambda node: _name(node, problems), "")
-        section.required("spec", lambda node: node, document)
-        section.refuse_other_keys()
-        if not version or not kind or not name:
+        head = _HEAD.read(document, forms.Scope(problems))
+        kind, name = head["kind"], head.get("metadata", {}).get("name")
+        if not head["apiVersion"] or not kind or not name:
             continue
         at = document.value["metadata"].value["name"].at
         if (KINDS[kind].is_object or kind == "Backend") and not is_subdomain(name, MAX_NAME):
-            problems.append(Problem(at, "metadata.name", f'"{name}" is no name of an object; {_NAMED}'))
+            hint = f"write a-z, 0-9 and -, at most {MAX_NAME} characters, as vision-team"
+            problems.append(Problem(at, "metadata.name", f'"{name}" is no name of an object; {hint}'))
         first = named.setdefault((kind, name), at)
         if first is not at:
             message = f'{kind} "{name}" is defined already, at {first.line_only}'
@@ -269,13 +301,12 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
     return specs
 
 
-def _name(node: Node, problems: list[Problem]) -> str:
-    section = Section(node, problems)
-    name = section.required("name", lambda node: node.filled(), "")
-    for notes in ("annotations", "labels"):
-        section.optional(notes, lambda node: node, node)
-    section.refuse_other_keys()
-    return name
+# What documents become, and what is wrong with them: of these inputs alone, so that it can be remembered
+
+
+def _read(form: forms.Form[T], name: str, spec: Node, context: Known | None) -> tuple[T, Sequence[Problem]]:
+    problems: list[Problem] = []
+    return form.read_spec(name, spec, problems, context), problems
 
 
 def _devices(*catalogs: DeviceCatalog) -> tuple[Mapping[str, Card], Sequence[Problem]]:
@@ -283,7 +314,7 @@ def _devices(*catalogs: DeviceCatalog) -> tuple[Mapping[str, Card], Sequence[Pro
     devices: dict[str, Card] = {}
     problems: list[Problem] = []
     for document in catalogs:
-        for name, device in catalog.by_name(document).items():
+        for name, device in by_name(document).items():
             if name in devices:
                 first = devices[name].at.line_only
                 problems.append(Problem(device.at, "spec.devices", f'"{name}" is a device already, at {first}'))
@@ -301,88 +332,8 @@ def _known(
     return Known(backends=backends, enabled=enabled, parametrised=parametrised, asking=asking, devices=devices)
 
 
-def _protected_twice(protections: Iterable[Protection]) -> Iterator[Problem]:
-    first: dict[tuple[str, str], Protected] = {}
-    for protection in protections:
-        for section, protected in protection.protected():
-            other = first.setdefault((section, protected.name), protected)
-            if other is not protected:
-                message = f'"{protected.name}" is protected already, by {other.rule}'
-                yield Problem(protected.at, f"spec.{section}", message)
-
-
-def _kinds(workloads: Iterable[Workload], sources: Iterable[ClaimSource], problems: list[Problem]) -> Workloads:
-    """All workloads by group and kind, Kubernetes' own first; claims and their classes hold no pods."""
-    by_kind_and_group: dict[tuple[str, str], Workload] = {**BUILT_IN}
-    for workload in workloads:
-        for key, workload_kind in by_kind(workload):
-            first = by_kind_and_group.setdefault(key, workload_kind)
-            if first is not workload_kind:
-                message = f"{key[1]} of {key[0]} is defined already, by {first.rule}"
-                problems.append(Problem(workload.at, "spec.objects", message))
-    for claims in (kind for source in sources for kind in source.kinds):
-        kinds = Kinds(group=claims.group, kinds=(claims.kind,))
-        by_kind_and_group.setdefault((claims.group, claims.kind), Workload(objects=kinds, pods=()))
-    return by_kind_and_group
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads documents, whose specs it has by kind and name, and collects what is wrong with them."""
-
-    specs: Mapping[str, Mapping[str, Node]]
-    problems: list[Problem]
-    memory: Memory
-
-    def all_of(
-        self, kind: str, form: Form[T], context: Known | None = None, problems: list[Problem] | None = None
-    ) -> list[T]:
-        """All documents of a kind, which may use the `context` names."""
-        made = [self.memory.recall(_made, form, name, spec, context) for name, spec in self.specs[kind].items()]
-        (self.problems if problems is None else problems).extend(
-            wrong for _, documents in made for wrong in documents
-        )
-        return [value for value, _ in made]
-
-    def backends(self, set_here: Mapping[str, Parameters], devices: Mapping[str, Card]) -> list[Backend]:
-        """The back ends with these parameters, without those that cannot be read at all."""
-        backends = []
-        for name in self.specs["Backend"]:
-            try:
-                lineage = inheritance.lineage(name, self.specs["Backend"])
-                parameters = set_here.get(name, _NOTHING_SET)
-                backend, wrong = self.memory.recall(_backend, name, devices, parameters, *lineage)
-            except DocumentError as error:
-                self.problems.extend(error.problems)
-            else:
-                self.problems.extend(wrong)
-                backends.append(backend)
-        return backends
-
-    def sources(self, set_here: Mapping[str, Parameters]) -> list[ClaimSource]:
-        """The sources of claims likewise."""
-        sources = []
-        for name, spec in self.specs["ClaimSource"].items():
-            try:
-                source, wrong = self.memory.recall(_source, name, set_here.get(name, _NOTHING_SET), spec)
-            except DocumentError as error:
-                self.problems.extend(error.problems)
-            else:
-                self.problems.extend(wrong)
-                sources.append(source)
-        return sources
-
-
-# What a document becomes, and what is wrong with it: of these inputs alone, so that it can be remembered.
-
-
-def _made(form: Form[T], name: str, spec: Node, context: Known | None) -> tuple[T, Sequence[Problem]]:
-    problems: list[Problem] = []
-    return form.read_spec(name, spec, problems, context), problems
-
-
 def _backend(
-    name: str, devices: Mapping[str, Card], set_here: Parameters, *lineage: Node
+    name: str, set_here: Parameters, devices: Mapping[str, Card], *lineage: Node
 ) -> tuple[Backend, Sequence[Problem]]:
     spec, problems = _resolved(name, lineage[0], inheritance.merged(lineage), set_here)
     backend = BACKEND.read_spec(name, spec, problems, Known(backends=(), devices=devices))
@@ -410,7 +361,7 @@ def _resolved(name: str, own: Node, whole: Node, set_here: Parameters) -> tuple[
         raise DocumentError(*problems, *error.problems) from None
 
 
-# Policies and exemptions as they are read from a cluster: objects, each of which may be broken by itself.
+# Policies and exemptions as they are read from a cluster: objects, each of which may be broken by itself
 
 POLICY_KINDS: Final = {"tenantpolicies": "TenantPolicy", "exemptions": "Exemption"}
 """Our own kinds of objects that people write, by their resources."""
@@ -444,18 +395,30 @@ def policies_from(objects: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> F
         devices=rulebook.devices,
         asking=asking(rulebook.backends.values()),
     )
-    return _each(objects, "TenantPolicy", TENANT_POLICY, denying, context)
+
+    def denying(policy: TenantPolicy, problems: tuple[Problem, ...]) -> TenantPolicy:
+        # A key that is misspelt is often why another is missing.
+        first = min(problems, key=lambda problem: "unknown key" not in problem.message)
+        return TenantPolicy(
+            name=policy.name,
+            rule=policy.rule,
+            namespaces=policy.namespaces,
+            priority=policy.priority,
+            broken=f"{first.path}: {first.message}",
+        )
+
+    return _from_cluster(objects, "TenantPolicy", TENANT_POLICY, denying, context)
 
 
 def exemptions_from(objects: Iterable[Mapping[str, Any]], _: Rulebook) -> FromCluster[Exemption]:
     """Decoded Exemption objects; they name nothing that rules define, and are asked for like policies."""
-    return _each(objects, "Exemption", EXEMPTION, lambda *_: None)
+    return _from_cluster(objects, "Exemption", EXEMPTION, lambda *_: None)
 
 
-def _each(
+def _from_cluster(
     objects: Iterable[Mapping[str, Any]],
     kind: str,
-    form: Form[T],
+    form: forms.Form[T],
     instead: Callable[[T, tuple[Problem, ...]], T | None],
     context: Known | None = None,
 ) -> FromCluster[T]:
@@ -463,26 +426,11 @@ def _each(
     broken: dict[str, Broken[T]] = {}
     for raw in objects:
         name = raw["metadata"]["name"]
-        problems: list[Problem] = []
-        made = form.read_spec(name, of_json(raw.get("spec") or {}, Location(f"{kind}/{name}", 0)), problems, context)
+        spec = of_json(raw.get("spec") or {}, Location(f"{kind}/{name}", 0))
+        value, problems = _read(form, name, spec, context)
         if problems:
             messages = tuple(sorted(set(problems)))
-            broken[name] = Broken(messages, instead(made, messages))
+            broken[name] = Broken(messages, instead(value, messages))
         else:
-            fine[name] = made
+            fine[name] = value
     return FromCluster(fine, broken)
-
-
-def denying(policy: TenantPolicy, problems: tuple[Problem, ...]) -> TenantPolicy:
-    """A policy for the same namespaces that admits no device, and says what is wrong with the one it stands for.
-
-    A key that is misspelt is often why another is missing.
-    """
-    first = min(problems, key=lambda problem: "unknown key" not in problem.message)
-    return TenantPolicy(
-        name=policy.name,
-        rule=policy.rule,
-        namespaces=policy.namespaces,
-        priority=policy.priority,
-        broken=f"{first.path}: {first.message}",
-    )
