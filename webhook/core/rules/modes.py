@@ -114,13 +114,12 @@ def _limit(node: Node, scope: forms.Scope) -> Output:
 
 
 def _written(node: Node, scope: forms.Scope) -> Output:
-    if node.value in VERBS:
-        raise node.problem(f"is a verb here only as {{{node.value}: {{}}}}")
-    if isinstance(node.value, str) or _is_number(node):
+    value = node.value
+    if value in VERBS:
+        raise node.problem(f"is a verb here only as {{{value}: {{}}}}")
+    if isinstance(value, str) or _is_number(node):
         return constant(_holed(node, scope), node, scope)
-    if isinstance(node.value, dict) and "value" in node.value:
-        return _ENFORCED.read(node, scope)
-    return computed(node, scope)
+    return (_ENFORCED.read if isinstance(value, dict) and "value" in value else computed)(node, scope)
 
 
 def _selected(node: Node, scope: forms.Scope) -> Output:
@@ -178,20 +177,10 @@ LIMIT: Final[forms.Shape[Output]] = forms.defined("limit", forms.Shape(_limit, {
 """A number: a verb, or a whole number as it stands."""
 
 _WRITTEN: Final[forms.Shape[Output]] = forms.Shape(
-    _written, {"anyOf": [_TEXT, forms.defined("verb", HOLED).schema, _ENFORCED.schema]}
+    _written, {"anyOf": [_TEXT, forms.reference("verb"), _ENFORCED.schema]}
 )
-_SELECTED: Final[forms.Shape[Output]] = forms.Shape(
-    _selected,
-    {
-        "anyOf": [
-            _TEXT,
-            list_of(HOLED).schema,
-            ABSENT.schema,
-            forms.defined("nodeLabelVerb", HOLED).schema,
-            _ENFORCED.schema,
-        ]
-    },
-)
+_OF_NODES: Final = (list_of(HOLED).schema, ABSENT.schema, forms.reference("nodeLabelVerb"), _ENFORCED.schema)
+_SELECTED: Final[forms.Shape[Output]] = forms.Shape(_selected, {"anyOf": [_TEXT, *_OF_NODES]})
 
 _OUTPUTS: Final[Mapping[str, forms.Schema]] = {
     **verbs.SHARED,
@@ -279,26 +268,17 @@ OUTPUTS: Final = form(Outputs, complete=_legal)
 # Which requests a mode is for
 
 _RANGE: Final = forms.mapping(
-    {
-        "min": optional(whole(), "At least so many.", default=1),
-        "max": optional(whole(), "At most so many."),
-    },
+    {"min": optional(whole(), "At least so many.", default=1), "max": optional(whole(), "At most so many.")},
     complete=lambda read, *_: (read["min"], read.get("max")),
 )
 _UNLESS: Final = forms.unspoilt(
     forms.mapping(
         {"not": required(TEXT, "The value that it must not have; without the annotation the mode is meant.")},
-        complete=lambda read, *_: Unless(read["not"]),
+        complete=lambda read, *_: read["not"],
     )
 )
 MODELS: Final = forms.set_of(MODEL.reading(lambda node, scope: MODEL.read(node, scope).lower()))
 """Card models by the names of the catalogue, in lower case."""
-
-
-class Unless(str):
-    """A value that an annotation must not have."""
-
-    __slots__ = ()
 
 
 def _count(node: Node, scope: forms.Scope) -> tuple[int, int | None]:
@@ -310,20 +290,21 @@ def _count(node: Node, scope: forms.Scope) -> tuple[int, int | None]:
     return low, high
 
 
-def _annotation(node: Node, scope: forms.Scope) -> str | None:
-    """The value that an annotation has to have, or must not have; None if it must be absent."""
+def _condition(node: Node, scope: forms.Scope) -> tuple[bool, str]:
+    """Whether an annotation has to be there, or must not, and which, as `key=value` or `key`."""
     if not isinstance(node.value, dict):
-        return node.text()
+        return True, f"{node.key}={node.text()}"
     if "not" in node.value:
-        return _UNLESS.read(node, scope)
+        return False, f"{node.key}={_UNLESS.read(node, scope)}"
     ABSENT.read(node, scope)
-    return None
+    return False, node.key
 
 
 _COUNT: Final = forms.Shape(_count, forms.any_schema(whole(), _RANGE))
-_CONDITIONS: Final = map_of(forms.Shape(_annotation, forms.any_schema(TEXT, ABSENT, _UNLESS)))
-_OF_ANNOTATIONS: Final = forms.Shape(
-    lambda node, scope: {key: _annotation(value, scope) for key, value in node.items()}, _CONDITIONS.schema, {}
+_CONDITIONS: Final = forms.Shape(
+    lambda node, scope: {key: _condition(value, scope) for key, value in node.items()},
+    map_of(forms.Shape(_condition, forms.any_schema(TEXT, ABSENT, _UNLESS))).schema,
+    dict[str, tuple[bool, str]](),
 )
 _DIMENSIONS: Final = forms.set_of(word(("share", "memory", "cores", "profile", "model")))
 
@@ -346,8 +327,8 @@ class When:
     lacks: frozenset[str] = optional(_DIMENSIONS, "Requests that say none of these.", ["cores"])
     models: frozenset[str] = optional(MODELS, "Requests for one of these card models.", ["A100-80GB"])
     sharing: str | None = optional(word(SHARINGS), "Requests that say this with `gpu-sharing`.")
-    annotations: Mapping[str, str | None] = optional(
-        _OF_ANNOTATIONS,
+    annotations: Mapping[str, tuple[bool, str]] = optional(
+        _CONDITIONS,
         "Pods with these annotations. `{absent: true}`: without it. `{not: a}`: without it, or with another value.",
     )
     annotated: frozenset[str] = frozenset()
@@ -376,13 +357,11 @@ class When:
 
 
 def _with_annotations(when: When, _: Section, __: forms.Scope) -> When:
-    annotated, unannotated = set[str](), set[str]()
-    for key, text in when.annotations.items():
-        if text is None:
-            unannotated.add(key)
-        else:
-            (unannotated if isinstance(text, Unless) else annotated).add(f"{key}={text}")
-    return replace(when, annotated=frozenset(annotated), unannotated=frozenset(unannotated))
+    conditions = when.annotations.values()
+    wanted, unwanted = (
+        frozenset(mark for is_there, mark in conditions if is_there is there) for there in (True, False)
+    )
+    return replace(when, annotated=wanted, unannotated=unwanted)
 
 
 # What a mode needs of the rest of the pod
