@@ -64,18 +64,7 @@ def golden_cases() -> Iterator[Refused]:
 SAID: dict[str, Sequence[str]] = tables.table(__file__, "said")
 OF_ANNOTATIONS: dict[str, Sequence[str]] = tables.table(__file__, "of annotations")
 OF_CONTAINERS: dict[str, Sequence[str]] = tables.table(__file__, "of containers")
-CLUSTERS = (
-    "",
-    "nvidia-gpu",
-    "hami-vgpu",
-    "nvidia-mig-mixed",
-    "tencent-qgpu",
-    "aliyun-gpushare",
-    "amd-gpu",
-    "gke-gpu",
-    "kai",
-    "koordinator",
-)
+CLUSTERS: Sequence[Any] = tables.table(__file__, "clusters")
 
 
 @cache
@@ -84,16 +73,7 @@ def _cluster(name: str) -> Rulebook:
     return rulebook.with_only(name, shipped) if name else shipped
 
 
-BASES: Sequence[Object] = (
-    {"labels": {"gpu": "1"}},
-    {"labels": {"gpu": "0.5"}},
-    {"labels": {"gpu-memory": "8Gi"}},
-    {"labels": {"gpu": "1", "gpu-model": "T4"}},
-    {"labels": {"gpu": "0.5", "gpu-model": "A100-80GB"}},
-    {"labels": {"gpu-profile": "1g.10gb", "gpu-model": "A100-80GB"}},
-    {"limits": {"nvidia.com/gpu": "1"}},
-    {},
-)
+BASES: Sequence[Object] = tables.table(__file__, "bases")
 """What is right with a pod, where its cluster can serve it."""
 
 MISTAKES: Sequence[tuple[str, str, str]] = [
@@ -117,17 +97,7 @@ def generated() -> Iterator[Refused]:
 
 WRONG_AMOUNTS = ("1500m", "-1", "8Gi", "3", "7", "150", "99999")
 """What people write for an amount of a back end's own resource."""
-WRONG_WORDS = (
-    {"gpu": "1.5"},
-    {"gpu": "9"},
-    {"gpu-memory": "300Gi"},
-    {"gpu": "2x0.3"},
-    {"gpu-cores": "33"},
-    {"gpu-tflops": "20"},
-    {"gpu": "0.5", "gpu-model": "T5"},
-    {"gpu-profile": "9g.9gb"},
-    {"gpu": "0.5", "gpu-sharing": "exclusive"},
-)
+WRONG_WORDS: Sequence[Any] = tables.table(__file__, "wrong words")
 WRONG_SPECS: Sequence[Object] = (
     {"schedulerName": "mine"},
     {"runtimeClassName": "mine"},

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests import tables
 from tests.cases.served import as_served
 from tests.laws import clusters, own, surroundings
 from webhook.core.backends import translate
@@ -89,17 +90,7 @@ PLAIN: Mapping[str, st.SearchStrategy[Words]] = {
 """Requests of every shape that asks no vendor for anything of its own."""
 
 SHAPES = (*PLAIN, "profile")
-_SAMPLES: Mapping[str, Sequence[Words]] = {
-    "whole": ({"gpu": "1"}, {"gpu": "2"}),
-    "share": ({"gpu": "0.5"}, {"gpu": "0.05"}),
-    "shares": ({"gpu": "2x0.5"}, {"gpu": "2x0.05"}, {"gpu": "2x0.75"}),
-    "memory": ({"gpu-memory": "8Gi"}, {"gpu-memory": "1Gi"}),
-    "memories": ({"gpu": "2", "gpu-memory": "8Gi"}, {"gpu": "1", "gpu-memory": "1Gi"}),
-    "cores": ({"gpu-cores": "50"}, {"gpu-cores": "5"}),
-    "memory and cores": ({"gpu-memory": "8Gi", "gpu-cores": "50"}, {"gpu-memory": "1Gi", "gpu-cores": "5"}),
-    "share and memory": ({"gpu": "0.5", "gpu-memory": "8Gi"}, {"gpu": "0.05", "gpu-memory": "1Gi"}),
-    "tflops": ({"gpu-tflops": "20"}, {"gpu-tflops": "1"}),
-}
+_SAMPLES: Mapping[str, Sequence[Words]] = tables.table(__file__, "samples")
 _SIZED = ("whole", "share", "memory", "memories", "cores", "memory and cores", "share and memory")
 _SAYABLE: Mapping[str, Sequence[str]] = {
     "plain annotation": ("whole", "share", "shares"),

@@ -198,14 +198,7 @@ def _holds(expression: Object, there: str | None) -> bool:
             return int(there) > int(values[0]) if operator == "Gt" else int(there) < int(values[0])
 
 
-WORDS: Sequence[Labels] = (
-    {},
-    {},
-    {},
-    {"gpu-backend": "first"},
-    {"gpu-backend": "last"},
-    {"gpu-sharing": "exclusive"},
-)
+WORDS: Sequence[Labels] = tables.table(__file__, "words")
 SHORTHAND: Sequence[Labels] = ({"gpu": "0.1"}, {"gpu": "0.5"}, {"gpu": "1"}, {"gpu-profile": "3g.20gb"})
 
 
