@@ -34,7 +34,7 @@ class Location:
 
     def of(self, rule: str) -> str:
         """The place as messages name a rule: `hami-vgpu (hami-vgpu.yaml:21)`."""
-        return f"{rule} ({self.file}:{self.line})"
+        return f"{rule} ({self.line_only})"
 
     @property
     def line_only(self) -> str:
@@ -165,22 +165,18 @@ class Section:
     """A mapping that is read key by key, and that then refuses all other keys. It collects what is wrong."""
 
     def __init__(self, node: Node, problems: list[Problem]) -> None:
-        self.node, self.problems = node, problems
-        self._entries: dict[str, Node] = {}
-        self._known: list[str] = []
+        self.node, self.problems, self._known = node, problems, list[str]()
         try:
-            self._entries.update(node.items())
+            self._entries = dict(node.items())
         except DocumentError as error:
+            self._entries = {}
             problems += error.problems
 
     def optional(self, key: str, read: Callable[[Node], T], default: D) -> T | D:
         """The value at `key` as `read` understands it, `default` where there is none or it is wrong."""
         self._known.append(key)
-        entry = self._entries.get(key)
-        if entry is None:
-            return default
         try:
-            return read(entry)
+            return read(self._entries[key]) if key in self._entries else default
         except DocumentError as error:
             self.problems += error.problems
             return default
@@ -211,9 +207,6 @@ class Section:
             self.problems.append(Problem(self.node.keys.get(key, self.node.at), self.node.path, message))
 
 
-# Examples in documents
-
-
 def failing_examples(examples: Iterable[Any], mistake: Callable[[Any], str | None]) -> Iterator[Problem]:
     """A problem for each example of a document that does not come out; `mistake` tells what it does instead."""
     for index, example in enumerate(examples):
@@ -226,9 +219,6 @@ def with_one_outcome(example: Any, section: Section, outcome: object, key: str, 
     if (outcome is None) == (example.refused is None):
         section.complain(f"needs either {key}: or refused:")
     return replace(example, name=example.name or name)
-
-
-# The nearest word
 
 
 def closest(text: str, words: Collection[str], cutoff: float = 0.6) -> str:

@@ -14,7 +14,7 @@ from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
 from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
 from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog, Known, by_name
 from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected
-from webhook.core.rules.objects import BUILT_IN, CLAIM_SOURCE, WORKLOAD, Kinds, Workload, by_kind
+from webhook.core.rules.objects import BUILT_IN, CLAIM_SOURCE, WORKLOAD, Kinds, Workload
 from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
 
@@ -246,10 +246,10 @@ def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
     workloads = all_of("Workload", WORKLOAD)
     kinds = {**BUILT_IN}
     for workload in workloads:
-        for key, _ in by_kind(workload):
-            holder = kinds.setdefault(key, workload)
+        for kind in workload.objects.kinds:
+            holder = kinds.setdefault((workload.objects.group, kind), workload)
             if holder is not workload:
-                message = f"{key[1]} of {key[0]} is defined already, by {holder.rule}"
+                message = f"{kind} of {workload.objects.group} is defined already, by {holder.rule}"
                 problems.append(Problem(workload.at, "spec.objects", message))
     for claims in (kind for source in sources for kind in source.kinds):
         objects = Kinds(group=claims.group, kinds=(claims.kind,))

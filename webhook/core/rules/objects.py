@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ def _path(node: Node) -> Path:
 
 PATH: Final[forms.Shape[Path]] = replace(forms.pattern(_FORM, _MISTAKE, _path), fallback=())
 _PATHS: Final = list_of(PATH)
-ALTERNATIVES: Final = forms.one_or_more(PATH, _EMPTY)
+_ALTERNATIVES: Final = forms.one_or_more(PATH, _EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +77,12 @@ class Factor:
     """
 
     fields: tuple[Path, ...] = required(
-        ALTERNATIVES, "The field with the number. Of several fields the first that is there.", "spec.replicas"
+        _ALTERNATIVES, "The field with the number. Of several fields the first that is there.", "spec.replicas"
     )
     absent: int = optional(whole(0), "The number if no field is there. 1 if left out.", default=1)
-    over: Path = optional(PATH, "A field with a divisor. The result is rounded down.", "spec.perNode", default=())
+    over: Path = optional(PATH, "A field with a divisor. The result is rounded down.", "spec.perNode")
     less: int = optional(whole(0), "What is then subtracted, such as the leader of a group.", default=0)
-    most: Path = optional(PATH, "A field with the maximum.", "spec.completions", default=())
+    most: Path = optional(PATH, "A field with the maximum.", "spec.completions")
     among: Among | None = optional(
         form(Among), "The number is in another list, in the elements that name these pods."
     )
@@ -94,11 +94,9 @@ class Factor:
 
 
 FACTOR_KEYS: Final = form(Factor)
-_ONLY_FIELD: Final = PATH.reading(lambda node, scope: Factor(fields=(PATH.read(node, scope),)))
-
-
+_FIELD_ALONE: Final = PATH.reading(lambda node, scope: Factor(fields=(PATH.read(node, scope),)))
 _FACTOR: Final[forms.Shape[Factor]] = forms.Shape(
-    lambda node, scope: (FACTOR_KEYS if isinstance(node.value, dict) else _ONLY_FIELD).read(node, scope),
+    lambda node, scope: (FACTOR_KEYS if isinstance(node.value, dict) else _FIELD_ALONE).read(node, scope),
     forms.any_schema(PATH, FACTOR_KEYS),
 )
 
@@ -119,13 +117,12 @@ class PodPlace:
     """
 
     template: tuple[Path, ...] = optional(
-        ALTERNATIVES,
+        _ALTERNATIVES,
         "The field with the pod template. Of several fields the first that is there.",
         "spec.groups[].template",
-        default=(),
     )
     spec: tuple[Path, ...] = optional(
-        ALTERNATIVES, "Instead of a template: the field with the fields of a pod's spec.", "spec.pod", default=()
+        _ALTERNATIVES, "Instead of a template: the field with the fields of a pod's spec.", "spec.pod"
     )
     defaults: tuple[Path, ...] = optional(_PATHS, "Fields with defaults for the pod's spec.", ["spec.podDefaults"])
     metadata: tuple[Path, ...] = optional(
@@ -248,8 +245,7 @@ class Workload:
         FILLED, "The user who creates the pods.", "system:serviceaccount:kube-system:job-controller", default=""
     )
     pods: Sequence[PodPlace] = required(
-        list_of(form(PodPlace, _ONE_ROOT, complete=_consistent)),
-        "Where their pods are. `[]`: they hold none.",
+        list_of(form(PodPlace, _ONE_ROOT, complete=_consistent)), "Where their pods are. `[]`: they hold none."
     )
     examples: Sequence[WorkloadExample] = optional(
         list_of(_WORKLOAD_EXAMPLE), "Executed whenever the rules are loaded."
@@ -294,40 +290,34 @@ def find(workloads: Workloads, api_version: str, kind: str) -> Workload | None:
 
 # The kinds of Kubernetes itself, as `Workload` documents would say them: those that make pods, and all others.
 
-_JOB: Final = Factor(fields=(steps("spec.parallelism"),), most=steps("spec.completions"))
-_CRON_JOB: Final = Factor(
-    fields=(steps("spec.jobTemplate.spec.parallelism"),), most=steps("spec.jobTemplate.spec.completions")
-)
-_REPLICAS: Final = Factor(fields=(steps("spec.replicas"),))
-_ON_EACH_NODE: Final = "counted once; there is one on each node that it fits"
+_REPLICATED: Final = PodPlace(template=(steps("spec.template"),), times=(Factor(fields=(steps("spec.replicas"),)),))
+_ON_EACH_NODE: Final = replace(_REPLICATED, times=(), note="counted once; there is one on each node that it fits")
+
+
+def _job(spec: str) -> PodPlace:
+    at_most = Factor(fields=(steps(f"{spec}.parallelism"),), most=steps(f"{spec}.completions"))
+    return PodPlace(template=(steps(f"{spec}.template"),), times=(at_most,))
+
+
 _WITH_PODS: Final = (
-    Workload(objects=Kinds(group="", kinds=("Pod",)), pods=(PodPlace(template=((),)),)),
-    Workload(objects=Kinds(group="", kinds=("PodTemplate",)), pods=(PodPlace(template=(("template",),)),)),
-    *(
-        Workload(
-            objects=Kinds(group=group, kinds=(kind,)),
-            created_by=f"system:serviceaccount:kube-system:{controller}-controller",
-            pods=(PodPlace(template=(steps(path),), times=times, note=note),),
-        )
-        for group, kind, controller, path, times, note in (
-            ("", "ReplicationController", "replication", "spec.template", (_REPLICAS,), ""),
-            ("apps", "Deployment", "replicaset", "spec.template", (_REPLICAS,), ""),
-            ("apps", "StatefulSet", "statefulset", "spec.template", (_REPLICAS,), ""),
-            ("apps", "DaemonSet", "daemon-set", "spec.template", (), _ON_EACH_NODE),
-            ("apps", "ReplicaSet", "replicaset", "spec.template", (_REPLICAS,), ""),
-            ("batch", "Job", "job", "spec.template", (_JOB,), ""),
-            ("batch", "CronJob", "job", "spec.jobTemplate.spec.template", (_CRON_JOB,), ""),
-        )
-    ),
+    ("", "Pod", "", PodPlace(template=((),))),
+    ("", "PodTemplate", "", PodPlace(template=(steps("template"),))),
+    ("", "ReplicationController", "replication", _REPLICATED),
+    ("apps", "Deployment", "replicaset", _REPLICATED),
+    ("apps", "StatefulSet", "statefulset", _REPLICATED),
+    ("apps", "DaemonSet", "daemon-set", _ON_EACH_NODE),
+    ("apps", "ReplicaSet", "replicaset", _REPLICATED),
+    ("batch", "Job", "job", _job("spec")),
+    ("batch", "CronJob", "job", _job("spec.jobTemplate.spec")),
 )
 
-CORE: Final = (
+_CORE: Final = (
     "Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "LimitRange", "Namespace", "Node",
     "PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "Secret", "Service", "ServiceAccount",
 )  # fmt: skip
 """The kinds of the core group without pods, by name: an object that says no group is one of these, or is unknown."""
 
-GROUPS: Final = (
+_GROUPS: Final = (
     "admission.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io",
     "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "certificates.k8s.io",
     "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io",
@@ -337,22 +327,21 @@ GROUPS: Final = (
 )  # fmt: skip
 """The other API groups of Kubernetes 1.36, and ours: their kinds hold no pods."""
 
+
 _WITHOUT_PODS: Final = (
-    Workload(objects=Kinds(group="", kinds=CORE), pods=()),
-    Workload(objects=Kinds(group="apps", kinds=("ControllerRevision",)), pods=()),
-    *(Workload(objects=Kinds(group=group, kinds=(ANY,)), pods=()) for group in GROUPS),
+    *(("", kind) for kind in _CORE),
+    ("apps", "ControllerRevision"),
+    *((group, ANY) for group in _GROUPS),
 )
 
-
-def by_kind(workload: Workload) -> Iterator[tuple[tuple[str, str], Workload]]:
-    """The workload by the group and name of each of its kinds."""
-    for kind in workload.objects.kinds:
-        yield (workload.objects.group, kind), workload
-
-
 BUILT_IN: Final[Workloads] = {
-    key: workload for workloads in (*_WITH_PODS, *_WITHOUT_PODS) for key, workload in by_kind(workloads)
-}
+    (group, kind): Workload(
+        objects=Kinds(group=group, kinds=(kind,)),
+        created_by=f"system:serviceaccount:kube-system:{controller}-controller" if controller else "",
+        pods=(place,),
+    )
+    for group, kind, controller, place in _WITH_PODS
+} | {(group, kind): Workload(objects=Kinds(group=group, kinds=(kind,)), pods=()) for group, kind in _WITHOUT_PODS}
 
 
 # A `ClaimSource`: objects that pods name instead of asking themselves, and what stands in them
@@ -524,8 +513,8 @@ def _aliased(source: ClaimSourceSpec, section: Section, scope: forms.Scope) -> C
     return replace(source, aliases=Section(section.node, scope.problems).optional("names", aliases, {}))
 
 
-_GROUPS: Final = {
+_CLAIM_GROUPS: Final = {
     "claims": forms.Group("The objects that pods name, and the fields of a request.", required=True),
     "classes": forms.Group("The objects that say who provides for a claim."),
 }
-CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_GROUPS, complete=_aliased)
+CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_CLAIM_GROUPS, complete=_aliased)

@@ -20,8 +20,6 @@ from webhook.core.rules.objects import BUILT_IN, ClaimSourceSpec, Workloads
 from webhook.core.rules.tenant_policy import Tenancy
 from webhook.core.rules.verbs import PERCENT, QUANTITY, Amount, Slot, SlotKind
 
-# All loaded rules as frozen values, with the indexes that keep a review's cost independent of their number.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimSource(ClaimSourceSpec):
@@ -117,9 +115,6 @@ class Rulebook:
         return next((slot.key for slot in self.per_container if slot.container(key) is not None), key)
 
 
-# The indexes of a rulebook, which keep the cost of a review independent of the number of rules.
-
-
 def index(
     cluster: Cluster,
     loaded: Mapping[str, Backend],
@@ -131,7 +126,12 @@ def index(
     enabled = [loaded[name] for name in cluster.backends]
     defaults = {kind: cluster.whole if kind == "whole" else cluster.part for kind in DEVICES}
     tiers = cluster.tiers or {name: rank for rank, name in enumerate(cluster.backends)}
-    resources = _resources(cluster, loaded, enabled)
+    served: dict[str, list[tuple[Backend, Mode]]] = {}
+    for backend in {**{backend.name: backend for backend in enabled}, **loaded}.values():
+        for mode in backend.modes:
+            for name in mode.amounts:
+                served.setdefault(name, []).append((backend, mode))
+    resources = {name: _resource(name, modes, cluster.backends) for name, modes in sorted(served.items())}
     return Rulebook(
         cluster=cluster,
         backends=loaded,
@@ -182,43 +182,31 @@ def of_cluster(cluster: Cluster, rulebook: Rulebook) -> Rulebook:
     return replace(made, surroundings=surroundings, **kept)
 
 
-def _resources(cluster: Cluster, loaded: Mapping[str, Backend], enabled: Sequence[Backend]) -> dict[str, Resource]:
-    """Every resource by name, with the modes that write it: the enabled back ends' before the others'."""
-    served: dict[str, list[tuple[Backend, Mode]]] = {}
-    for backend in {**{backend.name: backend for backend in enabled}, **loaded}.values():
-        for mode in backend.modes:
-            for name in mode.amounts:
-                served.setdefault(name, []).append((backend, mode))
-    on = set(cluster.backends)
-    return {name: _resource(name, modes_there, on) for name, modes_there in sorted(served.items())}
-
-
-def _resource(name: str, served: Sequence[tuple[Backend, Mode]], enabled: set[str]) -> Resource:
-    owners_by_name = {backend.name: backend for backend, _ in served}
-    owners = {owner: backend for owner, backend in owners_by_name.items() if owner in enabled}
-    modes = [mode for backend, mode in served if backend.name in (owners or owners_by_name)]
+def _resource(name: str, served: Sequence[tuple[Backend, Mode]], enabled: Sequence[str]) -> Resource:
+    """A resource of these modes, those of enabled back ends first; if there are any, only these tell what it is."""
+    known = {backend.name: backend for backend, _ in served}
+    owners = {owner: backend for owner, backend in known.items() if owner in enabled}
+    telling = owners or known
+    modes = [mode for backend, mode in served if backend.name in telling]
     outputs = [mode.amounts[name] for mode in modes]
     annotations = [line for mode in modes for line in mode.outputs.annotations.items()]
     numbers = [output for output in outputs if isinstance(output, Amount)]
-    memory = [output for output in numbers if output.what == "memory" and output.unit_name != PERCENT]
-    units = {output.unit for output in memory}
-    unit = units.pop() if len(units) == 1 else None
-    first = next(iter((owners or owners_by_name).values()))
+    units = {output.unit for output in numbers if output.what == "memory" and output.unit_name != PERCENT}
     pooled = {backend.name for backend, mode in served if mode.pool}
     return Resource(
         name=name,
-        rule=outputs[0].at.of(first.name),
+        rule=outputs[0].at.of(next(iter(telling))),
         owners=tuple(owners.values()),
-        known=tuple(owners_by_name.values()),
+        known=tuple(known.values()),
         counts=any(output.what == "count" for output in numbers) and any(mode.profile is None for mode in modes),
         only_counts=bool(numbers) and all(output.what == "count" for output in numbers),
-        memory_unit=unit,
+        memory_unit=units.pop() if len(units) == 1 else None,
         in_bytes=any(output.unit_name == QUANTITY for output in numbers),
         digits=max((output.digits for output in numbers), default=0),
         alone=any(not mode.limits for mode in modes),
         addresses=tuple({key for key, output in annotations if output.what == "container"}),
         refuse_request_only=any(owner.request_only == "refuse" for owner in owners.values()),
-        shared=len(owners_by_name if owners.keys() <= pooled else owners) > 1,
+        shared=len(known if owners.keys() <= pooled else owners) > 1,
     )
 
 
@@ -234,11 +222,11 @@ def _by_kind(resources: Iterable[Resource]) -> Mapping[SlotKind, Mapping[str, Re
 def _annotations(backends: Iterable[Backend]) -> Mapping[str, frozenset[str]]:
     """The annotations, or their keys alone, that some mode depends on; by key."""
     modes = [mode for backend in backends for mode in backend.modes]
-    by_section: dict[str, frozenset[str]] = {}
+    by_key: dict[str, frozenset[str]] = {}
     for mark in {mark for mode in modes for mark in mode.when.annotated | mode.when.unannotated | mode.enforced}:
         key = mark.partition("=")[0]
-        by_section[key] = by_section.get(key, frozenset()) | {mark}
-    return by_section
+        by_key[key] = by_key.get(key, frozenset()) | {mark}
+    return by_key
 
 
 def asking(backends: Iterable[Backend]) -> frozenset[str]:

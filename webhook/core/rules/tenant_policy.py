@@ -22,8 +22,6 @@ from webhook.core.rules.catalog import BACKEND, MODEL, PROFILE, VENDOR, enabled_
 from webhook.core.rules.cluster import ACCESS, FATE, Access
 from webhook.core.violations import ACTIONS, Action
 
-# A `TenantPolicy`: whom it is for, what they may ask, and how much they may hold.
-
 RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")
 """The rules of a policy, each with an action of its own."""
 
@@ -33,17 +31,16 @@ LIFTED: Final = (*RULES, "deviceAccess")
 MAX_PRIORITY: Final = 1_000_000
 _EMPTY: Final = "has to name something"
 _GLOB = re.compile("[a-z0-9*?](?:[a-z0-9*?-]{0,61}[a-z0-9*?])?")
+_NAMED: Final = forms.pattern(
+    f"^{_GLOB.pattern}$", 'write the name of a namespace, or a pattern with * or ?, as "vision-*"'
+)
+_NOT_NAMED: Final = (
+    'is no name of a namespace; write the name of one, or a pattern with * or ?, as vision-dev or "vision-*"'
+)
+GLOBS: Final = list_of(forms.fitting(_GLOB.fullmatch, _NOT_NAMED, _NAMED.schema), _EMPTY)
+"""Names of namespaces, with `*` and `?`."""
+
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-
-
-# What stands in a policy
-
-
-def _glob(node: Node) -> str:
-    if not _GLOB.fullmatch(node.text()):
-        hint = 'write the name of one, or a pattern with * or ?, as vision-dev or "vision-*"'
-        raise node.problem(f'"{node.text()}" is no name of a namespace; {hint}')
-    return node.text()
 
 
 def _number(node: Node, _: forms.Scope) -> Fraction:
@@ -68,9 +65,6 @@ def _some(node: Node, scope: forms.Scope) -> int:
         raise node.problem(f"{error.message}; {error.fix}") from None
 
 
-_ENABLED: Final = enabled_by("spec.backends of the Cluster document")
-
-
 def _of_pods(value: forms.Shape[str], keys: forms.Shape[str]) -> forms.Shape[Mapping[str, str]]:
     """Labels or annotations, none of which asks for devices, in the shorthand or in words of a back end."""
 
@@ -85,15 +79,9 @@ def _of_pods(value: forms.Shape[str], keys: forms.Shape[str]) -> forms.Shape[Map
     return map_of(value, forms.Shape(harmless, {**keys.schema, "not": {"pattern": request.LIKE_A_KEY}}))
 
 
-_NAMED: Final = 'write the name of a namespace, or a pattern with * or ?, as "vision-*"'
-GLOBS: Final = list_of(forms.pattern(f"^{_GLOB.pattern}$", _NAMED, _glob), _EMPTY)
-"""Names of namespaces, with `*` and `?`."""
-
-_WHOLE_OR_PART: Final = (
-    whole(0, 999_999_999),
-    forms.pattern(f"^{_NUMBER.pattern}$", 'write 2, or "0.5" in quotes'),
-)
-_AMOUNT: Final = forms.Shape(_number, forms.any_schema(*_WHOLE_OR_PART))
+_PART: Final = forms.pattern(f"^{_NUMBER.pattern}$", 'write 2, or "0.5" in quotes')
+_AMOUNT: Final = forms.Shape(_number, forms.any_schema(whole(0, 999_999_999), _PART))
+_ENABLED: Final = enabled_by("spec.backends of the Cluster document")
 _SIZE: Final = forms.size(("Gi", "Mi"), "40Gi or 40960Mi")
 _ACTION: Final[forms.Shape[Action]] = word(ACTIONS)
 _OWN: Final = "What becomes of a pod that breaks this rule, if not what the policy says."
@@ -204,11 +192,8 @@ class Quota:
     rule: str = derived(forms.line, default="")
 
 
-_NAMESPACES: Final = form(Namespaces, forms.any_of("names", "selector"), fallback=Namespaces())
 _CEILING: Final = form(Ceiling, forms.any_of("devices", "memory", "cores"))
 _KINDS: Final = form(Kinds, forms.any_of("backends", "vendors", "models", "sharing", "profiles"))
-_DEFAULTS: Final = form(Defaults, forms.any_of("backend", "model", "sharing", "memory"))
-_QUOTA: Final = form(Quota, forms.any_of("devices", "memory", "models"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +221,8 @@ class TenantPolicy:
         default="deny",
     )
     namespaces: Namespaces = required(
-        _NAMESPACES, "Which namespaces the tenant has, by name, by label, or by either."
+        form(Namespaces, forms.any_of("names", "selector"), fallback=Namespaces()),
+        "Which namespaces the tenant has, by name, by label, or by either.",
     )
     container: Ceiling | None = optional(_CEILING, "Of each container.", key="ceilings.container")
     pod: Ceiling | None = optional(_CEILING, "Of all containers together.", key="ceilings.pod")
@@ -247,7 +233,10 @@ class TenantPolicy:
         _KINDS, "What may not be used, even if it is allowed.", {"sharing": ["time-sliced"]}
     )
     defaults: Defaults = optional(
-        _DEFAULTS, "What is meant where a pod does not say.", {"backend": "hami-vgpu"}, default=Defaults()
+        form(Defaults, forms.any_of("backend", "model", "sharing", "memory")),
+        "What is meant where a pod does not say.",
+        {"backend": "hami-vgpu"},
+        default=Defaults(),
     )
     affinity: Sequence[Mapping[str, Any]] = optional(
         list_of(COMPARISON),
@@ -275,7 +264,9 @@ class TenantPolicy:
         f"{FATE} If left out, what the Cluster document says, and else what becomes of a pod that is over the quota.",
     )
     quota: Quota | None = optional(
-        _QUOTA, "The most that all live pods of the tenant may hold together.", {"devices": 16, "memory": "640Gi"}
+        form(Quota, forms.any_of("devices", "memory", "models")),
+        "The most that all live pods of the tenant may hold together.",
+        {"devices": 16, "memory": "640Gi"},
     )
 
 
@@ -292,9 +283,6 @@ _CEILINGS: Final = forms.Group(
     (forms.any_of("container", "pod"),),
 )
 TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, complete=_with_action)
-
-
-# An `Exemption`: who is spared which rules of policies, until when, and who answers for it.
 
 
 def _time(node: Node) -> float:
@@ -339,8 +327,6 @@ class Exemption:
 
 EXEMPTION: Final = form(Exemption)
 
-
-# All tenant policies and exemptions that are in force together.
 
 UNREADABLE: Final = "the policies of this cluster cannot be read now"
 
