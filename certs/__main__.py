@@ -25,7 +25,6 @@ from secrets import token_hex
 from typing import Final
 
 from certs import issue
-from certs.issue import LOOPBACK, Pair
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             # Two starts at once must not leave the key of one beside the certificate of the other.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            reason = keep(options.directory, [*LOOPBACK, *options.name], datetime.now(UTC))
+            reason = keep(options.directory, [*issue.LOOPBACK, *options.name], datetime.now(UTC))
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:
@@ -67,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def keep(directory: Path, names: Sequence[str], now: datetime) -> str | None:
     """Make sure that `directory` holds a good pair; says why it had to make one, or None."""
     try:
-        present = Pair((directory / CERTIFICATE).read_bytes(), (directory / KEY).read_bytes())
+        present = issue.Pair((directory / CERTIFICATE).read_bytes(), (directory / KEY).read_bytes())
     except FileNotFoundError:
         reason: str | None = "there was none"
     else:

@@ -26,8 +26,8 @@ from errno import EADDRINUSE
 from pathlib import Path
 from typing import Any, Final
 
-from webhook.cli import check, options
-from webhook.cli.options import FAILED, FINE, UsageError
+from webhook.cli import check
+from webhook.cli.options import FAILED, FINE, UsageError, address, rules_option
 from webhook.server import settings
 
 START_SECONDS: Final = 60.0
@@ -152,13 +152,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m webhook.playground", description="What `make run` starts.")
     parser.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="%(default)s")
     parser.add_argument("--console", default="127.0.0.1:8080", metavar="HOST:PORT", help="%(default)s")
-    options.rules_option(parser)
+    rules_option(parser)
     return parser
 
 
 def _check_free(bind: str, option: str, variable: str) -> None:
     """Complain before anything is started, in the words of `make run`."""
-    host, port = options.address(bind, option)
+    host, port = address(bind, option)
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:

@@ -15,10 +15,10 @@ from typing import Any, Final
 from webhook.core.decision import Decision
 from webhook.core.forms import labels
 from webhook.core.interpret.locations import PERCENT, as_written, no_string
-from webhook.core.kube import fields, quantity
+from webhook.core.kube import fields
 from webhook.core.kube.fields import Path, field_path
 from webhook.core.kube.pod import CORE, SECTIONS
-from webhook.core.kube.quantity import QuantityError, shown, text_of
+from webhook.core.kube.quantity import QuantityError, decimal, is_whole, shown, text_of
 from webhook.core.request import KEYS, PREFIX, pasteable
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
@@ -61,7 +61,7 @@ def refusals(
             if "/" not in name:
                 message, fix = f"there is no resource {shown(name)} in Kubernetes", "leave it out, or correct it"
                 violations.append(_refused(path, message, fix))
-            elif not quantity.is_whole(text):
+            elif not is_whole(text):
                 message, fix = f"{name}: {shown(text)} is no whole number", "write a whole number, as 1"
                 violations.append(_refused(path, message, fix))
     told = {violation.path for violation in decision.violations}
@@ -91,7 +91,7 @@ def _not_in_a_template(pod: Mapping[str, Any], rulebook: Rulebook) -> Iterator[V
         fix = "write a whole number"
         if "/" not in name and name.startswith("gpu"):
             message = f"{name} is no resource name that Kubernetes takes in a pod template"
-        elif "/" in name and not quantity.is_whole(text):
+        elif "/" in name and not is_whole(text):
             message = f"{name}: {text} is no whole number, and a pod template needs one"
         else:
             continue
@@ -100,7 +100,7 @@ def _not_in_a_template(pod: Mapping[str, Any], rulebook: Rulebook) -> Iterator[V
             qualified = f"{PREFIX}{key.removeprefix('gpu-')}: {amount}"
             if key == "gpu":
                 try:
-                    number = quantity.decimal(amount)
+                    number = decimal(amount)
                     percent = 100 * number
                     qualified = f"{PERCENT}: {percent}" if percent < 100 and percent.denominator == 1 else ""
                     qualified = f"{PREFIX}gpu: {number}" if number.denominator == 1 else qualified

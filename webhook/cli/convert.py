@@ -17,19 +17,17 @@ from typing import Any, Final, NamedTuple
 
 from webhook.cli import explanation
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
-from webhook.core.backends import cards, read_back, translate
-from webhook.core.backends.translate import CannotExpressError
+from webhook.core.backends import cards, read_back
+from webhook.core.backends.translate import CannotExpressError, as_fields, cut_partition
 from webhook.core.decision import denied
 from webhook.core.interpret import extended_resources
 from webhook.core.interpret.interpret import ContainerRequest, interpret
 from webhook.core.interpret.locations import CONTAINER, NOTE, annotation, claimed
 from webhook.core.kube import fields, pod
-from webhook.core.kube.fields import field_path
 from webhook.core.kube.pod import Bounds, Pod, affinity_without, bound_labels, node_bounds, node_terms
 from webhook.core.kube.quantity import Fraction, show, show_size, shown
 from webhook.core.plan import choose, plan
 from webhook.core.plan.choose import Assignment, NodeSelection
-from webhook.core.plan.plan import Plan
 from webhook.core.policy import unknown_devices
 from webhook.core.request import PLACEMENTS, PREFIX, Devices, FieldValue
 from webhook.core.rules import verbs
@@ -61,7 +59,7 @@ class Conversion:
         except Refusal as refusal:
             return replace(understood, decision=denied(refusal.violations), after=understood.before, planned=None)
 
-    def _rewritten(self, understood: Explanation, planned: Plan, setting: Setting) -> Explanation:
+    def _rewritten(self, understood: Explanation, planned: plan.Plan, setting: Setting) -> Explanation:
         workload_pod, wanted = pod.read(understood.before), self.wanted
         read = [_completed(assignment, workload_pod, self.known) for assignment in planned.assignments]
         was = replace(planned, assignments=[completed.served for completed in read])
@@ -283,7 +281,7 @@ def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Itera
             constrained = any(constrains(key, assignment.backend) for assignment in planned)
             if key in others and key not in own and not constrained:
                 stays = f"{shown(str(value))} stays, which only {_listed(others[key])} reads"
-                yield f"{field_path(('metadata', section, key))}: {stays}"
+                yield f"{fields.field_path(('metadata', section, key))}: {stays}"
     for key in bound_labels(after):
         if key in others and key not in own:
             yield f"the pod still selects nodes by {key}, as {_listed(others[key])} does"
@@ -420,7 +418,7 @@ def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
             placement = next(names, None)
     request = replace(served.request, models=models, placement=placement)
     if card is not None and served.mode.when.devices == "profile" and request.devices == "part":
-        request = translate.cut_partition(request, card, backend)
+        request = cut_partition(request, card, backend)
     served = replace(served, request=request, card=card)
 
     # What the pod says in a line of the rule that the rule would not say for this request.
@@ -445,7 +443,7 @@ def _lines(mode: Mode, pod: Pod) -> Iterator[tuple[str, str, Output, Any]]:
         present = getattr(pod, section)
         for key, output in getattr(mode.outputs, section).items():
             if key in present:
-                yield field_path(("metadata", section, key)), key, output, present[key]
+                yield fields.field_path(("metadata", section, key)), key, output, present[key]
 
 
 def _by_nodes(served: Assignment, bounds: Bounds) -> Assignment:
@@ -465,7 +463,7 @@ def _by_nodes(served: Assignment, bounds: Bounds) -> Assignment:
         for key, output in mode.node_numbers.items():
             values = [int(value) for value in bounds.get(key, ()) if value.isdecimal() and int(value)]
             if values and isinstance(output, Amount):
-                told |= translate.as_fields(output, min(values), served.request.count)
+                told |= as_fields(output, min(values), served.request.count)
         lines = {
             key: line for key, line in mode.outputs.node_affinity.items() if "profile" in line.words and key in bounds
         }
@@ -520,7 +518,7 @@ def own(backend: Backend, pod: Pod) -> Iterator[Unread]:
     for section, _ in METADATA:
         for key, value in getattr(pod, section).items():
             if constrains(key, backend):
-                yield Unread(field_path(("metadata", section, key)), key, shown(str(value)))
+                yield Unread(fields.field_path(("metadata", section, key)), key, shown(str(value)))
 
 
 def constrains(key: str, backend: Backend) -> bool:

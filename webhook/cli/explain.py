@@ -17,7 +17,6 @@ import yaml
 
 from webhook.cli import convert, explanation, options, policy_advice, snapshot
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
-from webhook.cli.snapshot import Problem
 from webhook.cli.table import number
 from webhook.core.backends import charge
 from webhook.core.forms.document import nearest
@@ -132,7 +131,7 @@ class Answer(NamedTuple):
     """
 
     explanations: Sequence[Explanation]
-    problems: Sequence[Problem]
+    problems: Sequence[snapshot.Problem]
     tried: Sequence[str] = ()
     usable: Sequence[str] = ()
     advice: Sequence[str] = ()

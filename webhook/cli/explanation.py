@@ -15,9 +15,7 @@ from webhook.core.kube import fields, pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.mutate import translate
 from webhook.core.plan import choose
-from webhook.core.plan.choose import Candidate
 from webhook.core.plan.plan import Plan
-from webhook.core.pod_templates import NOBODY, Named
 from webhook.core.policy import limits, usage
 from webhook.core.policy.membership import member, undecided
 from webhook.core.quota import tally
@@ -97,11 +95,11 @@ class Explanation:
     before: Mapping[str, Any]
     after: Mapping[str, Any]
     planned: Plan | None = None
-    candidates: Mapping[str, Sequence[Candidate]] = field(default_factory=dict)
+    candidates: Mapping[str, Sequence[choose.Candidate]] = field(default_factory=dict)
     charges: Mapping[str, Fraction] = field(default_factory=dict)
     converted: Plan | None = None
     namespace: str = "default"
-    named: Named = NOBODY
+    named: pod_templates.Named = pod_templates.NOBODY
     pods: int = 1
     prospect: Prospect | None = None
     missing: Sequence[Missing] = ()
@@ -191,7 +189,7 @@ def explain_pod(
 
 def with_candidates(explanation: Explanation, rulebook: Rulebook) -> Explanation:
     """The explanation with the back ends that may serve each container."""
-    candidates: dict[str, Sequence[Candidate]] = {}
+    candidates: dict[str, Sequence[choose.Candidate]] = {}
     for demand in explanation.planned.interpretation.asked if explanation.planned else ():
         if demand.anything:
             try:

@@ -37,7 +37,6 @@ from webhook.core.backends.cards import Recognised
 from webhook.core.backends.charge import Measure, total
 from webhook.core.backends.translate import CannotExpressError, find_card
 from webhook.core.interpret.interpret import ContainerRequest, asks_nothing, interpret
-from webhook.core.inventory import Inventory, surroundings
 from webhook.core.kube import fields, pod
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import Fraction
@@ -128,13 +127,15 @@ class Demand(NamedTuple):
     unknown: list[Unknown]
 
 
-def demand(pods: Iterable[Object], inventory: Inventory, rulebook: Rulebook, makers: Iterable[Object] = ()) -> Demand:
+def demand(
+    pods: Iterable[Object], inventory: offered.Inventory, rulebook: Rulebook, makers: Iterable[Object] = ()
+) -> Demand:
     """What these Pod objects ask, each of the back end and the card of its node.
 
     `makers` are objects that make pods; those that a cluster has, has made them already.
     """
     result = Demand([], [], [])
-    counting = replace(rulebook, surroundings=surroundings(inventory), sources=())
+    counting = replace(rulebook, surroundings=offered.surroundings(inventory), sources=())
     for raw in pods:
         metadata = fields.mapping(raw, "metadata")
         namespace = str(metadata.get("namespace") or "default")
@@ -172,7 +173,9 @@ def demand(pods: Iterable[Object], inventory: Inventory, rulebook: Rulebook, mak
     return result
 
 
-def _uses(workload_pod: Pod, namespace: str, name: str, inventory: Inventory, rulebook: Rulebook) -> Iterator[Use]:
+def _uses(
+    workload_pod: Pod, namespace: str, name: str, inventory: offered.Inventory, rulebook: Rulebook
+) -> Iterator[Use]:
     """What a pod asks of each back end; raises Refusal and CannotExpressError."""
     # The owner that controls the pod; of a ReplicaSet, the Deployment that it is a generation of.
     application = Application(namespace, "Pod", name)

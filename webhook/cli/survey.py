@@ -18,7 +18,6 @@ from itertools import pairwise, product
 from typing import Any, Final, NamedTuple
 
 from webhook.cli import options, snapshot
-from webhook.cli.snapshot import Snapshot
 from webhook.cli.table import number, several
 from webhook.core.backends import cards
 from webhook.core.forms.document import API_VERSION
@@ -245,7 +244,7 @@ def runner(scheduler: str, workloads: Sequence[Object] | None) -> str | None:
     return next(map(titled, [*named, *called]), None)
 
 
-def in_classes(objects: Snapshot, rulebook: Rulebook) -> Iterator[Sighting]:
+def in_classes(objects: snapshot.Snapshot, rulebook: Rulebook) -> Iterator[Sighting]:
     """The back ends that are asked in device classes, or in templates of resource claims, that are there."""
     resources = {
         name_of(raw): str(fields.at(raw, "spec", "extendedResourceName")) for raw in objects.of("DeviceClass")
@@ -423,7 +422,7 @@ def parameters_of(
 WIDTH: Final = 118
 
 
-def survey(objects: Snapshot, rulebook: Rulebook) -> tuple[str, Sequence[str]]:
+def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequence[str]]:
     """The Cluster document that fits the cluster of these objects, and the back ends that it enables."""
     workloads, plugins = None, []
     if not objects.objects.keys().isdisjoint(WORKLOADS):

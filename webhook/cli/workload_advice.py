@@ -14,8 +14,7 @@ from typing import Any
 from webhook.cli import api_server, explanation
 from webhook.core import pod_templates
 from webhook.core.decision import UNTOUCHED, Decision
-from webhook.core.kube import fields
-from webhook.core.kube.fields import Path, field_path
+from webhook.core.kube.fields import Path, controllers, field_path
 from webhook.core.policy import judge
 from webhook.core.quota.ledger import Ledger
 from webhook.core.review import AdmissionRequest, line
@@ -35,7 +34,7 @@ def warn(
     workload = None if raw is None or request.subresource else _workload(raw, rulebook)
     if workload is None or raw is None or rulebook.cluster.exempts(request.namespace):
         return UNTOUCHED
-    if any(_workload(owner, rulebook) for owner in fields.controllers(raw)):
+    if any(_workload(owner, rulebook) for owner in controllers(raw)):
         return UNTOUCHED  # the author of the owner has been told already
     try:
         templates = pod_templates.templates(raw, workload)

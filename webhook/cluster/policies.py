@@ -19,9 +19,7 @@ from webhook.cluster import client
 from webhook.cluster.client import GROUP, Api, ApiError, Collection, Follower, Object
 from webhook.core.forms.document import API_VERSION
 from webhook.core.policy import membership, unknown_devices
-from webhook.core.policy.membership import Condition
-from webhook.core.rules import load
-from webhook.core.rules.load import FromCluster
+from webhook.core.rules.load import FromCluster, exemptions_from, policies_from
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
 
@@ -103,9 +101,9 @@ class Policies:
     def __init__(self, api: Api, changed: Callable[[str, str], None]) -> None:
         self.taken: set[str] = set()
         """Policies of the cluster that are ignored, as the rule files have one of the name."""
-        self.policies = _Known("TenantPolicy", load.policies_from, changed)
+        self.policies = _Known("TenantPolicy", policies_from, changed)
         self.namespaces = Collection(lambda name: changed("Namespace", name))
-        self._exemptions = _Known("Exemption", load.exemptions_from, changed)
+        self._exemptions = _Known("Exemption", exemptions_from, changed)
         self._followers = [
             Follower(api, [f"{GROUP}/tenantpolicies"], self.policies, WATCH_SECONDS),
             Follower(api, [f"{GROUP}/exemptions"], self._exemptions, WATCH_SECONDS),
@@ -159,7 +157,7 @@ class PolicyStatus:
 
     def __init__(self, cluster: Api) -> None:
         self._api = cluster
-        self._conditions: list[tuple[Object, list[Condition]]] = []
+        self._conditions: list[tuple[Object, list[membership.Condition]]] = []
         self._changed = asyncio.Event()
 
     def changed(self, policies: Policies, rulebook: Rulebook, tenancy: Tenancy) -> None:

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from webhook.cli import explain, snapshot
-from webhook.cli.explain import Answer
+from webhook.cli import snapshot
+from webhook.cli.explain import Answer, answer_question
 from webhook.cli.explanation import Setting
 from webhook.core.kube import quantity
 from webhook.core.request import PREFIX
@@ -66,9 +66,7 @@ def answer(pasted: Pasted, rulebook: Rulebook, there: snapshot.Snapshot) -> Answ
     documents = _parsed(pasted.text, "the text")
     around = _parsed(pasted.around, "the objects around it")
     try:
-        answered = explain.answer_question(
-            documents, rulebook, there, around=around, setting=setting, backend=pasted.backend
-        )
+        answered = answer_question(documents, rulebook, there, around=around, setting=setting, backend=pasted.backend)
     except files.UnreadableError as error:
         raise UnreadableError(str(error)) from None
     if not answered.explanations:

@@ -12,15 +12,13 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final, Generic, TypeVar
 
-from webhook.cli import check, inventory, snapshot, tenants
-from webhook.cli.inventory import Overview
+from webhook.cli import check, snapshot, tenants
+from webhook.cli.inventory import Overview, overview
 from webhook.cli.snapshot import Snapshot
-from webhook.cli.tenants import Tenants
 from webhook.core.forms.document import Problem
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import rule_files, surroundings
 from webhook.files.documents import UnreadableError
-from webhook.files.surroundings import SurroundingsError
 
 # Where the inventory and the tenants on the page come from: files, the cluster itself, or what stands beside them.
 
@@ -99,11 +97,11 @@ class Source(_Latest[Overview]):
     def _view(self, objects: Snapshot, rulebook: Rulebook) -> Overview:
         """The view of objects, kept while both stay: for thousands of pods it takes a second."""
         if self._viewed is None or self._viewed[0] is not objects or self._viewed[1] is not rulebook:
-            self._viewed = objects, rulebook, inventory.overview(objects, rulebook)
+            self._viewed = objects, rulebook, overview(objects, rulebook)
         return self._viewed[2]
 
 
-class Standings(_Latest[Tenants]):
+class Standings(_Latest[tenants.Tenants]):
     """Tenants as they are now: of a file, of the cluster (`live`), or of the rule files alone."""
 
     def __init__(self, file: Path | None = None, *, live: bool = False) -> None:
@@ -119,7 +117,7 @@ class Standings(_Latest[Tenants]):
         except UnreadableError as error:
             return Snapshot(snapshot.TENANTS), f"Nothing is known of tenants: {error}"
 
-    def _view(self, objects: Snapshot, rulebook: Rulebook) -> Tenants:
+    def _view(self, objects: Snapshot, rulebook: Rulebook) -> tenants.Tenants:
         return tenants.overview(objects, rulebook, time(), live=self._counted)
 
 
@@ -183,5 +181,5 @@ def _load(directory: Path, around: Path | None) -> Loaded:
         return Loaded(rulebook)
     try:
         return Loaded(surroundings.around(rulebook, around))
-    except SurroundingsError as error:
+    except surroundings.SurroundingsError as error:
         return Loaded(rulebook, unseen=f"Nothing is known of the cluster's nodes: {error}")

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from webhook.core.forms.document import Problem, failing_examples
 from webhook.core.kube import fields, pod
-from webhook.core.kube.pod import TERMS
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
 from webhook.core.request import PREFIX
@@ -101,7 +100,7 @@ def sections(after: Mapping[str, Any]) -> dict[str, Any]:
     """What a translation has put on the example's pod, by the sections that an example may expect."""
     spec, metadata = after["spec"], after["metadata"]
     container = spec["containers"][0]
-    terms = fields.at(after, *TERMS) or [{}]
+    terms = fields.at(after, *pod.TERMS) or [{}]
     return {
         "limits": (container.get("resources") or {}).get("limits") or {},
         "env": {variable["name"]: variable["value"] for variable in container.get("env") or ()},

@@ -14,7 +14,6 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from webhook.core.backends import cards as card_models
-from webhook.core.backends.cards import Labels
 from webhook.core.backends.charge import Measure
 from webhook.core.kube import fields, quantity
 from webhook.core.kube.quantity import Fraction, QuantityError
@@ -103,7 +102,7 @@ def read(nodes: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> Inventory:
     return Inventory(nodes=by_name, others=others)
 
 
-def pruned(raw: Mapping[str, Any], labels: Labels, rulebook: Rulebook) -> dict[str, Any] | None:
+def pruned(raw: Mapping[str, Any], labels: card_models.Labels, rulebook: Rulebook) -> dict[str, Any] | None:
     """A Node object cut down to what any rule asks of it; None if it has no resource that a rule knows.
 
     Amounts and labels are text. Conditions are there if it is not ready, a spec if it is unschedulable. What follows
@@ -163,7 +162,9 @@ def surroundings(inventory: Inventory) -> Surroundings:
     )
 
 
-def _node(meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: Labels, rulebook: Rulebook) -> Node:
+def _node(
+    meaningful: Mapping[str, str], advertised: Mapping[str, str], labels: card_models.Labels, rulebook: Rulebook
+) -> Node:
     """What all nodes with these labels and amounts have in common."""
     amounts = {name: _amount(value) for name, value in advertised.items() if name in rulebook.resources}
     left = {name: amount for name, amount in amounts.items() if amount > 0}

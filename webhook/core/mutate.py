@@ -10,9 +10,8 @@ from webhook.core import projection
 from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
 from webhook.core.forms.document import Nearest
 from webhook.core.interpret import interpret, locations
-from webhook.core.kube import fields
 from webhook.core.kube import pod as pods
-from webhook.core.kube.fields import Edit, at
+from webhook.core.kube.fields import Edit, applied, at, to_patch
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import defaults, device_access, judge, updates, usage
 from webhook.core.review import AdmissionRequest
@@ -80,7 +79,7 @@ def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
         warnings = [*warnings, *map(device_access.told, removed)]
     if plan is None and not warnings:
         return Translated(UNTOUCHED)
-    operations = fields.to_patch(edits, request.pod or {})
+    operations = to_patch(edits, request.pod or {})
     decision = Decision(allowed=True, warnings=warnings, patch=operations, backends=backends, audit=audit)
     if rulebook.tenancy.observing:
         decision = judge.enforced_mutation(decision, plan.assignments if plan else (), rulebook)
@@ -90,7 +89,7 @@ def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
 def _with_judgement(refused: Decision, plan: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """A refusal by the policy alone, with everything else that the policy would refuse after that is fixed."""
     before = request.pod or {}
-    pod = pods.read(fields.applied(fields.to_patch(plan.edits, before), before), request.namespace)
+    pod = pods.read(applied(to_patch(plan.edits, before), before), request.namespace)
     judged = judge.judge(pod, usage.holdings(pod, rulebook), request, rulebook)
     more = [violation for violation in judged.violations if violation not in refused.violations]
     return refused._replace(

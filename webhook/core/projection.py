@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from webhook.core.interpret import extended_resources, interpret, locations
-from webhook.core.interpret.locations import BEGINNINGS
+from webhook.core.interpret import extended_resources, interpret
+from webhook.core.interpret.locations import BEGINNINGS, DEFAULT_CONTAINER, RESOURCES
 from webhook.core.kube.fields import Path, at, field_path, mapping, objects
 from webhook.core.kube.pod import REQUIRED, SECTIONS, TERMS
 from webhook.core.plan import allocation
@@ -120,7 +120,7 @@ def allow_list(rulebook: Rulebook) -> AllowList:
             *(policy.labels for policy in policies),
         ),
         annotations=frozenset[str]().union(
-            ("gpu", locations.DEFAULT_CONTAINER, device_access.MIRROR),
+            ("gpu", DEFAULT_CONTAINER, device_access.MIRROR),
             protected["annotations"].exact,
             rulebook.all_slots["annotation"],
             rulebook.all_annotations,
@@ -139,7 +139,7 @@ def allow_list(rulebook: Rulebook) -> AllowList:
         beginnings=(*BEGINNINGS, *protected["labels"].beginnings),
         env=frozenset[str]().union(protected["env"].exact, *(mode.outputs.env for mode in modes)),
         env_prefixes=protected["env"].beginnings,
-        resources=frozenset[str]().union(rulebook.resources, locations.RESOURCES),
+        resources=frozenset[str]().union(rulebook.resources, RESOURCES),
         host_paths=frozenset(
             companion.requires["hostPath"] for companion in companions if "hostPath" in companion.requires
         ),

@@ -15,10 +15,8 @@ from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
 from webhook.core.interpret import interpret
 from webhook.core.kube import fields
 from webhook.core.kube import pod as pods
-from webhook.core.plan import allocation
-from webhook.core.plan.allocation import Checked
+from webhook.core.plan.allocation import Checked, check_sufficient
 from webhook.core.policy import defaults, judge, updates, usage
-from webhook.core.policy.usage import Holding
 from webhook.core.request import GpuRequest
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
@@ -75,10 +73,10 @@ def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         pod = pods.read(request.pod or {}, request.namespace)
         checked = Checked((), interpret.Interpretation(), rulebook, {})
         if not interpret.asks_nothing(pod, rulebook):
-            checked = allocation.check_sufficient(pod, rulebook)
+            checked = check_sufficient(pod, rulebook)
     except Refusal as refusal:
         return denied(refusal.violations)
-    holdings: Sequence[Holding] = ()
+    holdings: Sequence[usage.Holding] = ()
     if not rulebook.tenancy.silent:
         holdings = usage.holdings(pod, checked.rulebook, checked.interpretation, checked.allocations)
     judged = judge.judge(pod, holdings, request, checked.rulebook)

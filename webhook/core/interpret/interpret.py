@@ -12,7 +12,6 @@ from webhook.core.backends import cards, translate
 from webhook.core.forms.document import Nearest
 from webhook.core.interpret import claims, extended_resources, locations
 from webhook.core.interpret.claims import CLAIM, Claim, Reference
-from webhook.core.interpret.extended_resources import ExtendedResources
 from webhook.core.interpret.locations import Entry
 from webhook.core.kube.fields import field_path, mapping, objects
 from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Container, Pod
@@ -45,7 +44,7 @@ class ContainerRequest:
 
     container: Container
     request: GpuRequest | None
-    extended: ExtendedResources
+    extended: extended_resources.ExtendedResources
     stated: Mapping[str, FieldValue]
     persist: Mapping[str, FieldValue]
     fraction: str | None = None
@@ -339,7 +338,10 @@ def _beside_none(words: Mapping[str, FieldValue], stated: Mapping[str, FieldValu
 
 
 def _join_fraction(
-    container: Container, extended: ExtendedResources, stated: dict[str, FieldValue], rulebook: Rulebook
+    container: Container,
+    extended: extended_resources.ExtendedResources,
+    stated: dict[str, FieldValue],
+    rulebook: Rulebook,
 ) -> Iterator[Violation]:
     """A fraction of a count (`0.5` of a card) is a share: it joins the shorthand in `stated`."""
     for name, amount in extended.fractions.items():

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
-from webhook.core import request as requests
-from webhook.core.backends import cards, charge, read_back, translate
-from webhook.core.backends.cards import Recognised
+from webhook.core.backends import charge, read_back, translate
+from webhook.core.backends.cards import Recognised, card_served, for_card
 from webhook.core.backends.charge import Measure
 from webhook.core.backends.translate import CannotExpressError
 from webhook.core.interpret import extended_resources, locations
@@ -23,7 +22,7 @@ from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import choose, plan
 from webhook.core.plan.choose import Assignment, NodeSelection
-from webhook.core.request import GpuRequest
+from webhook.core.request import GpuRequest, is_key
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode
@@ -201,7 +200,7 @@ def _readings(
         expected = None if card_on_node else translate.find_card(demand.models, rulebook, backend)
         there = card_on_node(backend) if card_on_node else Recognised(expected, None)
         try:
-            request, mode = read_back.understand(own, cards.for_card(backend, there.card), demand.annotations)
+            request, mode = read_back.understand(own, for_card(backend, there.card), demand.annotations)
             if there.profile is not None and request.devices == "whole":
                 request = replace(request, profile=there.profile)
             cut = backend.partitions is not None and mode.when.devices == "profile" and request.devices == "part"
@@ -236,14 +235,14 @@ def measure(
     models = demand.models
     measured = charge.asked(request, card)
     if card is None and request.profile is not None:
-        having = [other for other in cards.card_served(backend, rulebook) if request.profile in other.profiles]
+        having = [other for other in card_served(backend, rulebook) if request.profile in other.profiles]
         could_be = [other for other in having if not models or other.model in models] or having
         measured = reduce(Measure.at_least, [charge.asked(request, other) for other in could_be] or [measured])
     elif card is None:
         sizes = [charge.asked(request, rulebook.devices[model.lower()]).memory for model in models]
         measured = replace(measured, memory=max(sizes), unsized=Fraction(0)) if sizes else measured
         if request.devices == "part" and all(mode.when.devices == "profile" for mode in modes):
-            for other in cards.card_served(backend, rulebook):
+            for other in card_served(backend, rulebook):
                 if not models or other.model in models:
                     with suppress(CannotExpressError):  # the share becomes a partition; which one depends on the card
                         cut = translate.cut_partition(request, other, backend)
@@ -265,7 +264,7 @@ def possible_models(
 
 def depends(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
     """Whether what a pod holds may depend on its `label` or `annotation` of this key, by any loaded rule."""
-    if requests.is_key(kind, key):
+    if is_key(kind, key):
         return (kind, key) != ("annotation", locations.NOTE)
     slots = rulebook.all_slots[kind]
     if key in slots or kind == "label":

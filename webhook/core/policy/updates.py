@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from webhook.core.backends import cards
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.interpret import interpret, locations
-from webhook.core.kube import fields, pod, quantity
-from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_path, mapping
+from webhook.core.kube import pod, quantity
+from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, applied, at, field_path, mapping, to_patch
 from webhook.core.kube.pod import SECTIONS, Container, Pod
 from webhook.core.plan import allocation, plan
 from webhook.core.policy import defaults, device_access, judge, unknown_devices, usage
@@ -290,7 +290,7 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
     after = defaults.plan_for_tenant(defaults.with_metadata(written, backends), rulebook)
     after.edits[:0] = backends
     after.edits += device_access.removing(device_access.removal(written, after.backends, rulebook))
-    made = pod.read(fields.applied(fields.to_patch(after.edits, written.raw), written.raw), written.namespace)
+    made = pod.read(applied(to_patch(after.edits, written.raw), written.raw), written.namespace)
 
     had, has = (
         {demand.container.path: demand.request for demand in planned.interpretation.asked}
@@ -328,7 +328,7 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
         return judge.enforced(denied(wrong[: interpret.MOST]), rulebook)
     edits += _others(after, made, stored, {"spec", "metadata"} if whole else {"spec"})
     if edits:
-        return Decision(allowed=True, patch=fields.to_patch(edits, request.pod or {}))
+        return Decision(allowed=True, patch=to_patch(edits, request.pod or {}))
     changed = check(request, rulebook) if stored.spec != sent.spec else ()
     return judge.enforced(denied(changed), rulebook) if changed else UNTOUCHED
 
