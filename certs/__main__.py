@@ -4,8 +4,6 @@
 and replaces one that is missing, broken, mismatched, for other names or about to expire.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import fcntl

@@ -15,8 +15,6 @@ the API server hands on to us: so it has reached a replica that has its rules. A
 Leases anyway. It may not create pods, which could mount every Secret of the namespace.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ tenth of RSA-2048's. A certificate that `self_signed` makes is its own CA bundle
 it trusts this server and nothing that a stolen key could sign.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import warnings
 from collections.abc import Iterable, Sequence

@@ -31,8 +31,6 @@ unseen, and nobody notices. Who uninstalls deletes this program as well, which t
 wants to be without a configuration for a while stops this program first.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import contextlib

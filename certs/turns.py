@@ -1,7 +1,5 @@
 """One turn after the other: each duty reads what there is and does what is next; the metrics say what came of it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

@@ -4,8 +4,6 @@ Two child processes, each started as on the command line. They end with this pro
 ends, this process ends the other, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import http.client

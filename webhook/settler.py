@@ -10,8 +10,6 @@ so the leader of an API server that hangs leads on past its deadline; and it end
 refused connection, while what it started runs on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -7,8 +7,6 @@ author chooses: such values are unbounded, and a time series lives as long as th
 What is worth counting or logging, each program decides.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import stat

@@ -7,8 +7,6 @@ A process of its own: what talks to the API server neither slows admission down 
 Whatever the API server does, the last file stays, and the watcher retries. It also outlives rules that do not load.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -3,8 +3,6 @@
 Exit codes: 0 fine, 1 findings or a denial, 2 wrong usage or an error of the program or its surroundings.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -6,8 +6,6 @@ apimachinery (pkg/api/resource/quantity.go) and of core validation (pkg/apis/cor
 the API server refuses: `kubectl create --dry-run=server` tells the rest.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """`gpu-webhook check`: whether rule files can be used, what they hold, and what their author should look at."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`gpu-webhook console`: serve a page that shows the rules and tries pods."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

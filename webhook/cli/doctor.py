@@ -6,8 +6,6 @@ apply, was tried: it sees no webhook, match condition or object selector that so
 is a URL, and needs the right to write webhook configurations, with which an account reads every Secret.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """`gpu-webhook explain`: what would become of pods, and why."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import os

@@ -1,7 +1,5 @@
 """One object explained: the pods it would make, what each asks, who serves it and why, and what it becomes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType

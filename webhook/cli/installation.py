@@ -1,7 +1,5 @@
 """What `gpu-webhook doctor` reads of an installation and tries there: it writes nothing, each create is a dry run."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import base64

@@ -19,8 +19,6 @@ what it is charged), `memoryBytes`, `computePercent` (100 is one device's), and 
 whose memory nobody knows, and which is not counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What commands have in common: exit codes, the error of wrong usage, and options with what their values mean."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

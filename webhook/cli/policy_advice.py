@@ -4,8 +4,6 @@ Only an object of a wrong form is refused, and not if it had the same mistakes b
 Everything else is a warning, as its author may know better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import filter as matching

@@ -1,7 +1,5 @@
 """The commands that write objects for the API server: render webhooks, render policies."""
 
-from __future__ import annotations
-
 import argparse
 import ssl
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`gpu-webhook schema`: print the JSON Schema of rules, for editors."""
 
-from __future__ import annotations
-
 import argparse
 
 from webhook.cli.options import FINE, UsageError

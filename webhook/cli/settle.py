@@ -1,7 +1,5 @@
 """`gpu-webhook settle`: count what tenants use, for `serve --cluster`."""
 
-from __future__ import annotations
-
 import argparse
 
 from webhook import settler

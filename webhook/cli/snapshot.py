@@ -1,7 +1,5 @@
 """The objects of a cluster, from files as kubectl or `gpu-webhook watch` write them, or from the cluster itself."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

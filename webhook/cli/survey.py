@@ -4,8 +4,6 @@ A back end whose signs are all there is enabled, unless more of the same nodes s
 resource.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """A table for a terminal, and the numbers in it, each kind in one unit so that columns compare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

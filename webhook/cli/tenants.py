@@ -1,7 +1,5 @@
 """All tenants at a glance: what each has used of what it may, in which namespaces, and what is wrong or ends soon."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`gpu-webhook watch`: write nodes and claims of the cluster into a file for `serve`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

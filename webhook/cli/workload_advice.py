@@ -3,8 +3,6 @@
 A controller creates the pods, and nobody reads the API server's answers to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus

@@ -18,8 +18,6 @@ The author of a Deployment never sees a refusal: the pods are created by a contr
 quota refuses gets an event, at most every ten minutes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -6,8 +6,6 @@ pod of the namespaces it selects. Where the API server was silent for too long t
 after which a namespace moves.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, KeysView, Sequence

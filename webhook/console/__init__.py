@@ -18,8 +18,6 @@ The page is for loopback: there is no log-in. So it answers only to the names of
 itself, runs no script but its own, and bounds what can be pasted (`guard`, `pasted`).
 """
 
-from __future__ import annotations
-
 from webhook.console.app import create_app
 from webhook.console.serving import serve
 from webhook.console.sources import Source, Standings

@@ -1,7 +1,5 @@
 """The routes, as a Flask application."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Text that was pasted into the page: bytes in, explanations out, or a sentence with the line it is about."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ gunicorn, and not Werkzeug's server, which starts a thread for every connection 
 silent peer, and says itself that it is for development. gunicorn is here anyway: it serves the reviews.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -3,8 +3,6 @@
 Safe to use from several threads; each of them waits while another one reads.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The answer to one review, before it becomes bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """The examples that rules carry, executed: each back end alone, on a pod with one container."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

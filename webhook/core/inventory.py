@@ -4,8 +4,6 @@ A node says little about itself: resources, some of which several back ends own,
 read backwards. Nothing here gates: a pool scaled to zero advertises nothing, and its pods must still come.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """POST /mutate: the pod with its request translated for the back end that serves it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import NamedTuple

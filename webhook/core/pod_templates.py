@@ -1,7 +1,5 @@
 """The pods that an object would make, and how many there are at a time, as the `Workload` of its kind says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple

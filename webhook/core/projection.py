@@ -9,8 +9,6 @@ pruned pod is the same edit of the whole pod. A field of a wrong shape is kept w
 its path. Nothing depends on a pod that is over the budget and asks for no GPU: its projection is empty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

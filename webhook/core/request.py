@@ -1,7 +1,5 @@
 """The neutral form of a request: what one container asks for, whatever back end serves it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -5,8 +5,6 @@ The pod stays the raw mapping that was received, so fields unknown to this progr
 v1.36 API server.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping

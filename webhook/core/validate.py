@@ -4,8 +4,6 @@ An UPDATE is judged by what it changes, and never blocks the metadata of an old 
 are reported with all others. The ledger has to make the decision's reservation before the pod is admitted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Violations: why a pod is refused, so that its author can act: code, field path, rule, arithmetic, fix."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, get_args
 

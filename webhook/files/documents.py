@@ -5,8 +5,6 @@ the process, and it lets a small file of aliases grow without bound. Here depth 
 key is an error, as in the API server's strict decoding.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator, Mapping

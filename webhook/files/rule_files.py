@@ -4,8 +4,6 @@ The process remembers what it has loaded: an unchanged file is not parsed again,
 again, and the examples of an unchanged rule are not run again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging

@@ -9,8 +9,6 @@ A JSON object with one key for each kind of object that is watched:
 The file has observations, not conclusions: what follows from them depends on the rules, which may change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

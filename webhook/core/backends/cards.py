@@ -4,8 +4,6 @@ A rule selects nodes by a label with the product's name. The same line tells whi
 neither labels nor vendors are named here, and cards are never guessed from their memory.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

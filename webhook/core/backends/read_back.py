@@ -4,8 +4,6 @@ The modes of a back end are read in reverse. A value that no rule could have wri
 possible ones. The result, in neutral form, can be compared with the shorthand, and judged.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

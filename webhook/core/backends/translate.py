@@ -4,8 +4,6 @@ Both directions are exact. A value is rounded only if the rule says `round: up` 
 so no container gets less than it asks for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain

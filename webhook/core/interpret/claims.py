@@ -4,8 +4,6 @@ The object is read once. Its content is kept as annotations for the container, s
 claim, and a change of the claim changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple

@@ -4,8 +4,6 @@ Kubernetes requires of an extended resource a whole number, a limit, and a reque
 after the mutating webhooks, so a fraction such as `nvidia.com/gpu: "0.5"` can still be read here as a share.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What each container of a pod asks for, in neutral form, from every place where it may be written."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ and the annotation `gpu` (other plain `gpu-*` annotations belong to back ends). 
 `/percent`, `/memory`, `/cores`. The more specific place wins; two of the same rank that differ are a violation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress

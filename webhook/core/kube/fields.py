@@ -4,8 +4,6 @@ An edit is a value that knows the rule it comes from. Only its JSON Patch is eve
 so that people are shown what the API server does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ One list has the containers of every kind, so no reader can forget a kind. The p
 received.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn, TypeVar

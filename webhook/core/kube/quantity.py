@@ -4,8 +4,6 @@ The grammar of Kubernetes quantities is `apimachinery/pkg/api/resource/quantity.
 `0.5` (`500m`), `1000m` (`1`), `4000` (`4k`) and `1e0` (kept, and accepted) was measured on v1.36.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copyreg
 import re

@@ -4,8 +4,6 @@ It is read from the resources, whatever form the pod's author used: a back end's
 shorthand for them. The check of a stored pod, the policies and the reports share this reader.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 The nodes of a back end count, too: a pod selects its nodes, and a rule writes labels that select the back end's.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

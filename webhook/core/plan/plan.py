@@ -5,8 +5,6 @@ tolerations, node affinity, labels, annotations. A value of the pod's author is 
 If it cannot be kept without breaking the back end, the pod is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count

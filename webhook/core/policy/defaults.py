@@ -4,8 +4,6 @@ A default becomes an annotation of the pod, as if the pod's author had written i
 read it later, so a change of the policy meanwhile changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final

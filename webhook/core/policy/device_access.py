@@ -5,8 +5,6 @@ where a TenantPolicy is in force; what gives the whole node (`privileged`, a hos
 in the namespaces of a tenant only, as long as the Cluster document does not say what becomes of it everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from posixpath import normpath
 from typing import Any, Final, NamedTuple

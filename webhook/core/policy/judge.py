@@ -4,8 +4,6 @@ It is made from the resources on the containers, so shorthand and a back end's o
 observe mode nothing is changed or refused: pods' authors are warned of what would happen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase

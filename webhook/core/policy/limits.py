@@ -1,7 +1,5 @@
 """The rules of a policy: what it allows and forbids, its ceilings, and its quota; and the words of each refusal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import floor

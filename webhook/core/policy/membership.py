@@ -1,7 +1,5 @@
 """Which policy applies to a namespace, and what the status of a policy says of that."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple

@@ -7,8 +7,6 @@ sure. Those that are none are listed as data: `otherDevices` of back ends and of
 Annotations and labels that ask back ends which are not enabled are treated like these.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate

@@ -6,8 +6,6 @@ running pod count less could get any number of GPUs. Labels and annotations that
 A Binding is an update, too: the API server merges its labels and annotations into the pod's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from fnmatch import fnmatchcase

@@ -5,8 +5,6 @@ depends neither on the present nodes nor on claims that the pod names. Resources
 devices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -16,8 +16,6 @@ because of an escrow: it waits until the escrow is closed, and meanwhile no othe
 small requests do not starve a large one.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -15,8 +15,6 @@ Only one pod can have a name at a time, so of several reservations of one name t
 What clients can keep reserved for pods that are never stored is bounded: see Suspects.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

@@ -29,8 +29,6 @@ A namespace is counted in one ledger at most. It leaves a ledger in one step, an
 So by then the view has every pod that any other ledger admitted, and every later pod is reserved here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf

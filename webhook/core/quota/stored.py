@@ -11,8 +11,6 @@ A line of `pending` or `advances` is known nowhere else. One that cannot be read
 `Ledger.unread`, until no pod of it can appear any more (settlement.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar

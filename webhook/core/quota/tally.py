@@ -4,8 +4,6 @@ A tally maps a key to an amount: `devices` (shares count as fractions), `memory`
 card model, as `devices/A100-80GB` and `memory/A100-80GB`. A key that is missing counts as zero.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

@@ -3,8 +3,6 @@
 An update is judged by what it adds. Values that a back end may give are harmless in a pod that it may serve.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Final

@@ -10,8 +10,6 @@ than a review takes of one that asks for a GPU (`projection.py`): it comes to us
 Keys are joined, and the text is searched once. There is no regular expression and no chain over names.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The two webhook configurations: which requests the API server sends us, and what it does if we are away."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ webhook knows the pod is admitted: a pod with a resource of any vendor may be se
 a mount path is not resolved, and a namespace without a policy is left alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
