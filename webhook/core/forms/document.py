@@ -122,6 +122,13 @@ class Node:
             raise self.problem("has to say something")
         return self.text()
 
+    def parsed(self, parse: Callable[[str], T]) -> T:
+        """A string as `parse` understands it; raises DocumentError with the ValueError of another."""
+        try:
+            return parse(self.text())
+        except ValueError as error:
+            raise self.problem(str(error)) from None
+
     def integer(self, least: int = 0) -> int:
         """A whole number of at least `least`; raises DocumentError."""
         if isinstance(self.value, bool) or not isinstance(self.value, int):

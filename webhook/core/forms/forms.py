@@ -136,10 +136,7 @@ def size(units: tuple[str, str], example: str) -> Shape[int]:
     def read(node: Node) -> int:
         if isinstance(node.value, int) and not isinstance(node.value, bool):
             raise node.problem(f"has no unit; write {node.value}{units[0]} or {node.value}{units[1]}")
-        try:
-            return quantity.size(node.text())
-        except quantity.QuantityError as error:
-            raise node.problem(f"{error.message}; {error.fix}") from None
+        return node.parsed(quantity.size)
 
     form = r"^[0-9]{1,19}(\.[0-9]{1,9})?([KMGT]i|[kMGT])$"
     return replace(pattern(form, f"write a size with its unit, as {example}", read), fallback=1)

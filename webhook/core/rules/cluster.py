@@ -95,15 +95,13 @@ class Protection:
     annotations: Mapping[str, Protected] = optional(_BY_NAME, "Annotations of pods.")
     labels: Mapping[str, Protected] = optional(_BY_NAME, "Labels of pods.")
     runtime_classes: Mapping[str, Protected] = optional(
-        _BY_NAME, "Runtime classes that a pod without a GPU may not name.", key="runtimeClasses"
+        _BY_NAME, "Runtime classes that a pod without a GPU may not name."
     )
     mount_paths: Mapping[str, Protected] = optional(
-        _BY_NAME, "Paths at which, and below which, a container may mount nothing.", key="mountPaths"
+        _BY_NAME, "Paths at which, and below which, a container may mount nothing."
     )
     host_paths: Mapping[str, Protected] = optional(
-        _BY_NAME,
-        "Paths of a node that no volume may have, with the paths below them and their parent directories.",
-        key="hostPaths",
+        _BY_NAME, "Paths of a node that no volume may have, with the paths below them and their parent directories."
     )
     capabilities: Mapping[str, Protected] = optional(
         _BY_NAME, "Capabilities that no container may add, without `CAP_`."
@@ -295,16 +293,15 @@ class Cluster:
                 text = f"has no {name}: while no replica answers reviews, {what} could not start; {fix}"
                 yield Problem(self.exempt_at, "spec.systemNamespaces", text)
 
-
-def _ordered(cluster: Cluster, section: Section, scope: forms.Scope) -> Cluster:
-    """The cluster with its back ends in order, of which its defaults and provisioners have to be."""
-    default = enabled_by("spec.backends")
-    enabled = replace(scope, known=replace(scope.known, enabled=cluster.tiers.keys()))
-    for key in ("defaults", "provisioners"):
-        for _, node in Section(section.node, []).optional(key, lambda node: list(node.items()), []):
-            default.read_or_report(node, enabled)
-    return replace(cluster, backends=tuple(cluster.tiers))
+    def ordered(self, section: Section, scope: forms.Scope) -> Cluster:
+        """The same with its back ends in order, of which its defaults and provisioners have to be."""
+        default = enabled_by("spec.backends")
+        enabled = replace(scope, known=replace(scope.known, enabled=self.tiers.keys()))
+        for key in ("defaults", "provisioners"):
+            for _, node in Section(section.node, []).optional(key, lambda node: list(node.items()), []):
+                default.read_or_report(node, enabled)
+        return replace(self, backends=tuple(self.tiers))
 
 
 _DEFAULTS: Final = forms.Group("Which back end is tried first.", ({"whole": "nvidia-gpu", "part": "hami-vgpu"},))
-CLUSTER: Final = form(Cluster, groups={"defaults": _DEFAULTS}, complete=_ordered)
+CLUSTER: Final = form(Cluster, groups={"defaults": _DEFAULTS}, complete=Cluster.ordered)

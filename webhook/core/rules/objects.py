@@ -158,20 +158,20 @@ class PodPlace:
         """The fields outside of the pod that tell something of it."""
         return (*self.defaults, *self.metadata, *(path for factor in self.times for path in factor.paths))
 
-
-def _consistent(place: PodPlace, section: Section, _: forms.Scope) -> PodPlace:
-    """Each [] and * of a field has to be one of the pod's, so that it is known which element is meant."""
-    for root in place.roots:
-        for path in (*place.beside, *(factor.among.name for factor in place.times if factor.among)):
-            last = max((index for index, step in enumerate(path) if step in {EACH, ANY}), default=-1)
-            if path[: last + 1] != root[: last + 1]:
-                section.complain(f"{text(path)} is in another list than {text(root)}, so which element is not known")
-        for path in place.containers:
-            if path[: len(root)] != root:
-                section.complain(f"{text(path)} is not within {text(root)}, where the pod is")
-    if isinstance(section.node.value, dict) and len({"template", "spec"} & set(section.present())) != 1:
-        section.complain("needs either template: or spec:")
-    return place
+    def checked(self, section: Section, _: forms.Scope) -> PodPlace:
+        """The same. Each [] and * of a field has to be one of the pod's: then it is known which element is meant."""
+        for root in self.roots:
+            pod = text(root)
+            for path in (*self.beside, *(factor.among.name for factor in self.times if factor.among)):
+                last = max((index for index, step in enumerate(path) if step in {EACH, ANY}), default=-1)
+                if path[: last + 1] != root[: last + 1]:
+                    section.complain(f"{text(path)} is in another list than {pod}, so which element is not known")
+            for path in self.containers:
+                if path[: len(root)] != root:
+                    section.complain(f"{text(path)} is not within {pod}, where the pod is")
+        if isinstance(section.node.value, dict) and len({"template", "spec"} & set(section.present())) != 1:
+            section.complain("needs either template: or spec:")
+        return self
 
 
 _ONE_ROOT: Final = forms.Rule({"oneOf": [{"required": ["template"]}, {"type": "object", "required": ["spec"]}]})
@@ -191,10 +191,7 @@ class WorkloadExample:
         {"spec": {"replicas": 2, "template": {"spec": {}}}},
     )
     pods: Mapping[str, int] | None = optional(
-        map_of(whole(0)),
-        "How many pods each template makes, by its field path.",
-        {"spec.template": 2},
-        default=None,
+        map_of(whole(0)), "How many pods each template makes, by its field path.", {"spec.template": 2}, default=None
     )
     limits: Mapping[str, Mapping[str, Any]] = optional(
         map_of(forms.OBJECT),
@@ -245,7 +242,7 @@ class Workload:
         FILLED, "The user who creates the pods.", "system:serviceaccount:kube-system:job-controller", default=""
     )
     pods: Sequence[PodPlace] = required(
-        list_of(form(PodPlace, _ONE_ROOT, complete=_consistent)), "Where their pods are. `[]`: they hold none."
+        list_of(form(PodPlace, _ONE_ROOT, complete=PodPlace.checked)), "Where their pods are. `[]`: they hold none."
     )
     examples: Sequence[WorkloadExample] = optional(
         list_of(_WORKLOAD_EXAMPLE), "Executed whenever the rules are loaded."
@@ -420,11 +417,11 @@ class ClaimExample:
     refused: str | None = optional(FILLED, "A part of the message that refuses it.")
     at: Location = derived(forms.place)
 
-
-def _titled(example: ClaimExample, section: Section, _: forms.Scope) -> ClaimExample:
-    title = " ".join(f"{key}={value}" for key, value in example.resources.items())
-    titled: ClaimExample = with_one_outcome(example, section, example.asks, "asks", title)
-    return titled
+    def titled(self, section: Section, _: forms.Scope) -> ClaimExample:
+        """The same with a name."""
+        title = " ".join(f"{key}={value}" for key, value in self.resources.items())
+        titled: ClaimExample = with_one_outcome(self, section, self.asks, "asks", title)
+        return titled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,7 +467,7 @@ class ClaimSourceSpec:
         map_of(list_of(TEXT)), "Other spellings of resources, by the one under `reads`."
     )
     examples: Sequence[ClaimExample] = required(
-        list_of(form(ClaimExample, _either("asks"), complete=_titled), _EMPTY),
+        list_of(form(ClaimExample, _either("asks"), complete=ClaimExample.titled), _EMPTY),
         "Executed whenever the rules are loaded.",
         default=(),
     )
@@ -494,27 +491,26 @@ class ClaimSourceSpec:
         served = Backend(name=self.name, at=self.at, description=self.description, sharing=nothing, modes=self.reads)
         return replace(served, owns=owns)
 
+    def aliased(self, section: Section, scope: forms.Scope) -> ClaimSourceSpec:
+        """The same with its names the other way round; none if one of them has another meaning already."""
+        owned = self.reader.owns
 
-def _aliased(source: ClaimSourceSpec, section: Section, scope: forms.Scope) -> ClaimSourceSpec:
-    """The source with its names the other way round; none if one of them has another meaning already."""
-    owned = source.reader.owns
+        def aliases(names: Node) -> Mapping[str, str]:
+            aliases: dict[str, str] = {}
+            for name, others in names.items():
+                if name not in owned:
+                    raise others.problem(f'nothing under reads is called "{name}"{nearest(name, owned)}')
+                for other in others.elements():
+                    if other.text() in owned or other.text() in aliases:
+                        raise other.problem(f'"{other.text()}" has a meaning already')
+                    aliases[other.text()] = name
+            return aliases
 
-    def aliases(names: Node) -> Mapping[str, str]:
-        aliases: dict[str, str] = {}
-        for name, others in names.items():
-            if name not in owned:
-                raise others.problem(f'nothing under reads is called "{name}"{nearest(name, owned)}')
-            for other in others.elements():
-                if other.text() in owned or other.text() in aliases:
-                    raise other.problem(f'"{other.text()}" has a meaning already')
-                aliases[other.text()] = name
-        return aliases
-
-    return replace(source, aliases=Section(section.node, scope.problems).optional("names", aliases, {}))
+        return replace(self, aliases=Section(section.node, scope.problems).optional("names", aliases, {}))
 
 
 _CLAIM_GROUPS: Final = {
     "claims": forms.Group("The objects that pods name, and the fields of a request.", required=True),
     "classes": forms.Group("The objects that say who provides for a claim."),
 }
-CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_CLAIM_GROUPS, complete=_aliased)
+CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_CLAIM_GROUPS, complete=ClaimSourceSpec.aliased)

@@ -59,10 +59,7 @@ def _number(node: Node, _: forms.Scope) -> Fraction:
 
 def _some(node: Node, scope: forms.Scope) -> int:
     _SIZE.read(node, scope)
-    try:
-        return request.memory(node.text())
-    except quantity.QuantityError as error:
-        raise node.problem(f"{error.message}; {error.fix}") from None
+    return node.parsed(request.memory)
 
 
 def _of_pods(value: forms.Shape[str], keys: forms.Shape[str]) -> forms.Shape[Mapping[str, str]]:
@@ -109,6 +106,12 @@ class _Limits:
     devices: Fraction | None = optional(_AMOUNT, "How many devices; a share counts as a fraction.", 2, "0.5")
     memory: int | None = optional(_SIZE, "Memory of all the devices together, with its unit.", "40Gi")
 
+    def amounts(self, _: Section, __: forms.Scope) -> Tally:
+        """What may be held, by the key under which it is counted."""
+        memory = None if self.memory is None else Fraction(self.memory)
+        amounts = {tally.DEVICES: self.devices, tally.MEMORY: memory}
+        return {key: amount for key, amount in amounts.items() if amount is not None}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling(_Limits):
@@ -149,12 +152,6 @@ class Defaults:
     rule: str = derived(forms.line, default="")
 
 
-def _amounts(limits: _Limits, _: Section, __: forms.Scope) -> Tally:
-    memory = None if limits.memory is None else Fraction(limits.memory)
-    amounts = {tally.DEVICES: limits.devices, tally.MEMORY: memory}
-    return {key: amount for key, amount in amounts.items() if amount is not None}
-
-
 def _models(node: Node, scope: forms.Scope) -> Tally:
     """What may be held of each card model, by the key under which it is counted."""
     if not dict(node.items()):
@@ -171,7 +168,9 @@ def _models(node: Node, scope: forms.Scope) -> Tally:
     return held
 
 
-_OF_MODELS: Final = map_of(form(_Limits, forms.any_of("devices", "memory"), complete=_amounts), minProperties=1)
+_OF_MODELS: Final = map_of(
+    form(_Limits, forms.any_of("devices", "memory"), complete=_Limits.amounts), minProperties=1
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +186,7 @@ class _Hard(_Limits):
 class Quota:
     """What all live pods of the tenant may hold together."""
 
-    hard: Tally = forms.embedded(form(_Hard, complete=lambda hard, *at: {**_amounts(hard, *at), **hard.models}))
+    hard: Tally = forms.embedded(form(_Hard, complete=lambda hard, *at: {**hard.amounts(*at), **hard.models}))
     action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
     rule: str = derived(forms.line, default="")
 
@@ -269,12 +268,11 @@ class TenantPolicy:
         {"devices": 16, "memory": "640Gi"},
     )
 
-
-def _with_action(policy: TenantPolicy, _: Section, __: forms.Scope) -> TenantPolicy:
-    """The policy, whose rules do what it does where they do not say."""
-    rules = {name: getattr(policy, name) for name in RULES}
-    own = {name: rule and replace(rule, action=rule.action or policy.action) for name, rule in rules.items()}
-    return replace(policy, **own)
+    def with_action(self, _: Section, __: forms.Scope) -> TenantPolicy:
+        """The same, whose rules do what it does where they do not say."""
+        rules = {name: getattr(self, name) for name in RULES}
+        own = {name: rule and replace(rule, action=rule.action or self.action) for name, rule in rules.items()}
+        return replace(self, **own)
 
 
 _CEILINGS: Final = forms.Group(
@@ -282,18 +280,13 @@ _CEILINGS: Final = forms.Group(
     ({"container": {"devices": 2, "memory": "40Gi"}},),
     (forms.any_of("container", "pod"),),
 )
-TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, complete=_with_action)
-
-
-def _time(node: Node) -> float:
-    try:
-        return quantity.parse_time(node.text())
-    except ValueError as error:
-        raise node.problem(str(error)) from None
+TENANT_POLICY: Final = form(TenantPolicy, groups={"ceilings": _CEILINGS}, complete=TenantPolicy.with_action)
 
 
 TIME: Final[forms.Shape[float]] = forms.pattern(
-    f"^{quantity.TIME_FORM}$", "write day, time and zone, as 2027-01-31T00:00:00Z", _time
+    f"^{quantity.TIME_FORM}$",
+    "write day, time and zone, as 2027-01-31T00:00:00Z",
+    lambda node: node.parsed(quantity.parse_time),
 )
 
 
