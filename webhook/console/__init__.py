@@ -7,19 +7,17 @@
     GET  /api/rules     what is loaded, or what is wrong with it
     GET  /api/inventory the contract of `gpu-webhook inventory -o json`
     GET  /api/tenants   the contract of `gpu-webhook tenants -o json`
-    POST /api/explain   YAML or JSON in, the contract of `gpu-webhook explain -o json` out;
+    POST /api/explain   YAML or JSON in, the contract of `gpu-webhook explain -o json` out
 
-Belongs here: HTTP for a person at the machine, and the HTML of the pages. Does not belong here: what is
-decided (`webhook.files.question`), its words (`webhook.views`), and anything a cluster depends on: admission
-runs without this package, and without Flask. Nothing is kept between two requests but what files said, which are read
-again when they change.
+Belongs here: HTTP for a person at the machine, and the HTML of the pages. Does not belong here: what is decided
+(`webhook.core`), its words (`webhook.cli`), and anything a cluster depends on: admission runs without this package,
+and without Flask. Nothing is kept between two requests but what files said, which are read again when they change.
 
 The page is for loopback: there is no log-in. So it answers only to the names of this machine, takes posts only from
-itself, runs no script but its own, and bounds what can be pasted (`guard`, `pasted`).
+itself, runs no script but its own, and bounds what can be pasted.
 """
 
-from webhook.console.app import create_app
-from webhook.console.serving import serve
+from webhook.console.app import create_app, serve
 from webhook.console.sources import Source, Standings
 
 __all__ = ["Source", "Standings", "create_app", "serve"]

@@ -1,8 +1,16 @@
-"""The routes, as a Flask application."""
+"""The routes as a Flask application, and its process: gunicorn with one worker of a few threads.
+
+gunicorn, and not Werkzeug's server, which starts a thread for every connection without a bound, waits for ever for a
+silent peer, and says itself that it is for development. gunicorn is here anyway: it serves the reviews.
+"""
 
 import json
+import os
+import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from errno import EADDRINUSE
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -10,6 +18,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, abort, render_template, request
+from gunicorn.app.base import BaseApplication
+from gunicorn.workers.gthread import ThreadWorker
 from jinja2 import StrictUndefined
 from markupsafe import Markup, escape
 from werkzeug.datastructures import Headers
@@ -64,25 +74,18 @@ def refusal(method: str, headers: Headers, bound: str) -> str | None:
 
 
 def _address(name: str) -> IPv4Address | IPv6Address | None:
-    try:
+    with suppress(ValueError):
         return ip_address(name)
-    except ValueError:
-        return None
+    return None
 
 
-# The routes, as a Flask application.
+# The routes.
 
 SHOWN: Final = 20
 """Pods whose results a page holds; a list of hundreds is for `/api/explain`."""
 
 MOST_ROWS: Final = 200
 """Nodes and applications that a page holds; a cluster of thousands is for `/api/inventory`."""
-
-NEAR: Final = 90
-"""Percent of a limit from which a bar is of another colour."""
-
-ROOM: Final = 64 << 10
-"""For what a form puts around the text."""
 
 DRAINED: Final = 16 << 20
 """How much of a body that is too large is read and dropped: closing on unread bytes resets the connection, and the
@@ -96,8 +99,8 @@ def create_app(
     source, standings = source or Source(), standings or Standings()
     watched = LoadedRules(rules, source.around)
     app = Flask(__name__)
-    app.config["MAX_CONTENT_LENGTH"] = pasted.MAX_BYTES + ROOM
-    app.config["MAX_FORM_MEMORY_SIZE"] = pasted.MAX_BYTES + ROOM
+    most = pasted.MAX_BYTES + (64 << 10)  # for what a form puts around the text
+    app.config.update(MAX_CONTENT_LENGTH=most, MAX_FORM_MEMORY_SIZE=most)
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     app.jinja_env.filters.update(
         # A field path that a narrow page can break where a person would.
@@ -198,7 +201,7 @@ def create_app(
             unseen=None,
             standing=standings.now(loaded.rulebook) if loaded.rulebook else None,
             most=MOST_ROWS,
-            near=NEAR,
+            near=90,  # percent of a limit from which a bar is of another colour
             over=tenants.OVER,
             short=short,
             gib=gib,
@@ -262,3 +265,71 @@ def _contract(view: Seen[T], form: Callable[[T], dict[str, Any]]) -> Response:
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
     return Response(json.dumps(value, indent=2) + "\n", status, mimetype="application/json")
+
+
+# The process, on a socket that is bound beforehand.
+
+FAILED: Final = 2
+
+
+class _Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
+    """A worker that Ctrl-C ends at once."""
+
+    def handle_quit(self, _sig: int, _frame: object) -> None:
+        """Leave at once: gunicorn would ask the pool of threads for its lock, which the main thread may hold."""
+        os._exit(0)
+
+
+class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
+    """gunicorn's view of the console, which listens on a file descriptor."""
+
+    def __init__(self, app: Flask, listener: int) -> None:
+        self.app, self.listener = app, listener
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Set gunicorn up from here alone: no file, no GUNICORN_CMD_ARGS."""
+        chosen = {
+            "bind": f"fd://{self.listener}",
+            "workers": 1,
+            "worker_class": _Worker,
+            "threads": 16,  # browsers open connections ahead and say nothing on them: each holds a thread for 5 s
+            "control_socket_disable": True,  # gunicorn 27 opens one by default: a way in that has no use here
+            "accesslog": None,
+            "loglevel": "warning",
+            "graceful_timeout": 2,
+            "keepalive": 5,
+        }
+        for name, value in chosen.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        """The application, made before the fork."""
+        return self.app
+
+
+def serve(host: str, port: int, rules: Path, source: Source | None = None, standings: Standings | None = None) -> int:
+    """Serve the console until told to stop; the exit code."""
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        reason = str(error.strerror).partition(" (while ")[0]  # Python adds the address, which is said already
+        refused = f"cannot listen on {place}: {reason}"
+        if error.errno == EADDRINUSE:
+            refused = f"{place} is in use: end what listens there, or choose another with --bind HOST:PORT"
+        print(f"gpu-webhook: {refused}", file=sys.stderr)  # noqa: T201 - this is the command line
+        return FAILED
+    name, number = listener.getsockname()[:2]
+    shown = f"[{name}]" if ":" in name else name
+    print(f"console: http://{shown}:{number}/ with the rules of {rules}", flush=True)  # noqa: T201 - as above
+    application = _Application(create_app(rules, host, source, standings), listener.detach())
+    parent = os.getpid()
+    with suppress(KeyboardInterrupt):  # before gunicorn has set its own handlers
+        try:
+            application.run()
+        except SystemExit as stop:
+            if os.getpid() != parent:
+                raise  # the worker leaves through here as well
+            return FAILED if stop.code else 0
+    return 0

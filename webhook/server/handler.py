@@ -11,8 +11,6 @@ Sockets, deadlines and framing are in `webhook.server.connections`. Decisions ab
 is passed in as `judges`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -1,7 +1,5 @@
 """Attaches an admission server to a cluster: policies, reservations in ledgers, stored pods, events on denials."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

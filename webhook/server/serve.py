@@ -8,8 +8,6 @@ cannot be made, and stops accepting at once on SIGTERM (gunicorn/workers/gasgi.p
 arbiter, the signals between the two processes, the heartbeat, and the HTTP parser.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import faulthandler

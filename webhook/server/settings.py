@@ -4,8 +4,6 @@ Values and their defaults only: nothing here opens a file or reads the clock. Th
 `serve` and everything below it only read it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
