@@ -10,38 +10,11 @@ from typing import Any, Final, Literal
 
 from webhook.core.forms import forms, labels
 from webhook.core.forms.document import Location, Node, Problem, Section, nearest
-from webhook.core.forms.forms import (
-    FILLED,
-    FLAG,
-    TEXT,
-    derived,
-    form,
-    list_of,
-    map_of,
-    optional,
-    required,
-    whole,
-    word,
-)
+from webhook.core.forms.forms import FLAG, TEXT, derived, form, list_of, map_of, optional, required, whole, word
 from webhook.core.request import KEYS, SHARINGS
 from webhook.core.rules import modes
 from webhook.core.rules.catalog import VENDOR, Card, Profile
-from webhook.core.rules.modes import (
-    COMPANIONS,
-    HOLED,
-    LABELS,
-    MODE,
-    MODELS,
-    OBJECT_NAME,
-    OUTPUTS,
-    USERS,
-    Companions,
-    Constant,
-    Mode,
-    Output,
-    Outputs,
-    constant,
-)
+from webhook.core.rules.modes import COMPANIONS, HOLED, Companions, Constant, Mode, Output, Outputs, constant
 from webhook.core.rules.verbs import Amount, Slot
 
 # What every pod gets
@@ -86,7 +59,9 @@ _TOLERATION: Final = forms.mapping(
     forms.Rule({"allOf": _TOLERABLE}),
     complete=_toleration,
 )
-_OBJECT: Final = OBJECT_NAME.reading(lambda node, scope: constant(OBJECT_NAME.read(node, scope), node, scope))
+_OBJECT: Final = modes.OBJECT_NAME.reading(
+    lambda node, scope: constant(modes.OBJECT_NAME.read(node, scope), node, scope)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +86,7 @@ class Injection:
         "Tolerations of the pod.",
         [{"key": "acme.example/card", "operator": "Exists", "effect": "NoSchedule"}],
     )
-    outputs: Outputs = forms.embedded(OUTPUTS, default=Outputs())
+    outputs: Outputs = forms.embedded(modes.OUTPUTS, default=Outputs())
 
 
 # Examples
@@ -160,26 +135,26 @@ class Example:
         {"gpu": "0.3", "gpu-model": "T4"},
     )
     pod: Mapping[str, Any] = optional(forms.OBJECT, "What else the pod has.", {"spec": {"hostIPC": True}})
-    refused: str | None = optional(FILLED, "A part of the message that refuses it.")
+    refused: str | None = optional(forms.FILLED, "A part of the message that refuses it.")
     expected: Mapping[str, Any] | None = forms.embedded(_EXPECTED)
     at: Location = derived(forms.place)
 
-
-def _titled(example: Example, section: Section, scope: forms.Scope) -> Example:
-    for key in example.ask.keys() - {*KEYS}:
-        message = f'"{key}" is no key of the shorthand{nearest(key, KEYS)}'
-        scope.problems.append(Problem(section.node.at, f"{section.node.path}.ask", message))
-    if (example.refused is None) == (example.expected is None):
-        section.complain(f"needs either refused: or one of {', '.join(EXPECTED)}")
-    name = example.name or " ".join(f"{key}={value}" for key, value in example.ask.items())
-    return replace(example, name=name)
+    def titled(self, section: Section, scope: forms.Scope) -> Example:
+        """The same with a name; complain of keys that are none, and of no outcome or two."""
+        for key in self.ask.keys() - {*KEYS}:
+            message = f'"{key}" is no key of the shorthand{nearest(key, KEYS)}'
+            scope.problems.append(Problem(section.node.at, f"{section.node.path}.ask", message))
+        if (self.refused is None) == (self.expected is None):
+            section.complain(f"needs either refused: or one of {', '.join(EXPECTED)}")
+        name = self.name or " ".join(f"{key}={value}" for key, value in self.ask.items())
+        return replace(self, name=name)
 
 
 _ONE_OUTCOME: Final = [
     {"required": ["refused"]},
     {"type": "object", "anyOf": [{"required": [key]} for key in EXPECTED]},
 ]
-_EXAMPLE: Final = form(Example, forms.Rule({"oneOf": _ONE_OUTCOME}), complete=_titled)
+_EXAMPLE: Final = form(Example, forms.Rule({"oneOf": _ONE_OUTCOME}), complete=Example.titled)
 
 
 # Its nodes, partitions and parameters
@@ -200,7 +175,7 @@ class Nodes:
     """How a back end's nodes are recognised; `labels` without values may have any."""
 
     labels: Mapping[str, tuple[str, ...]] = optional(
-        map_of(forms.Shape(_values, _LABEL_VALUES), LABELS),
+        map_of(forms.Shape(_values, _LABEL_VALUES), modes.LABELS),
         "Labels that each of its nodes has: a value, a list of possible values, or nothing for any value.",
         {"acme.example/mode": "shared"},
     )
@@ -289,7 +264,7 @@ class Backend:
         ["nvidia"],
     )
     models: frozenset[str] = optional(
-        MODELS, "The only card models it serves. If they are alike, a share becomes a size without `gpu-model`."
+        modes.MODELS, "The only card models it serves. If they are alike, a share becomes a size without `gpu-model`."
     )
     sharing: frozenset[str] = required(
         forms.set_of(word(SHARINGS)), "What `gpu-sharing` may say.", ["exclusive", "fractional"]
@@ -306,7 +281,7 @@ class Backend:
         ["memory", "compute"],
     )
     writers: tuple[str, ...] = optional(
-        list_of(USERS),
+        list_of(modes.USERS),
         "Users that belong to the system, as globs. On a running pod only they may change the annotations and"
         " labels that the system reads or `reserves`. If none are listed, service accounts outside of tenants'"
         " namespaces may write what it `reserves`. Users of Kubernetes, as `system:kube-scheduler`, always may.",
@@ -323,7 +298,7 @@ class Backend:
         "Annotations and labels, as globs, that restrict a pod to some devices and that no mode writes.",
     )
     modes: Sequence[Mode] = required(
-        list_of(MODE, "needs at least one mode"),
+        list_of(modes.MODE, "needs at least one mode"),
         "Ways to serve a request. The first whose `when` matches is taken. If none matches, the request is refused.",
     )
     inject: Injection = optional(
@@ -365,33 +340,32 @@ class Backend:
         """The back end as messages name it: `hami-vgpu (hami-vgpu.yaml:4)`."""
         return self.at.of(self.name)
 
+    def consistent(self, section: Section, scope: forms.Scope) -> Backend:
+        """The same; complain of modes that serve nothing: for others' cards, for partitions where there are none."""
 
-def _consistent(backend: Backend, section: Section, scope: forms.Scope) -> Backend:
-    """Complain of modes that can serve nothing: for cards of others, for partitions where there are none."""
+        def complain_of_others(models: Iterable[str], at: Location, path: str) -> None:
+            for card in (scope.known.devices[model] for model in models):
+                if self.vendors and card.vendor not in self.vendors:
+                    vendors = ", ".join(sorted(self.vendors))
+                    message = f"{card.model} is made by {card.vendor}, and the back end serves {vendors}"
+                    scope.problems.append(Problem(at, path, message))
 
-    def complain_of_others(models: Iterable[str], at: Location, path: str) -> None:
-        for card in (scope.known.devices[model] for model in models):
-            if backend.vendors and card.vendor not in backend.vendors:
-                vendors = ", ".join(sorted(backend.vendors))
-                message = f"{card.model} is made by {card.vendor}, and the back end serves {vendors}"
-                scope.problems.append(Problem(at, path, message))
-
-    for number, mode in enumerate(backend.modes):
-        path = f"spec.modes[{number}].when"
-        if both := sorted(mode.when.has & mode.when.lacks):
-            scope.problems.append(Problem(mode.at, path, f"no request both has and lacks {' and '.join(both)}"))
-        complain_of_others(mode.when.models, mode.at, f"{path}.models")
-        cut = mode.when.devices == "profile" or any("{profile}" in name for name in mode.limits)
-        if cut and backend.partitions is None:
-            message = "is for partitions, and the back end has none; add partitions: {} to its spec"
-            scope.problems.append(Problem(mode.at, f"{path}.devices", message))
-    if backend.models:
-        models = dict(section.node.items()).get("models")
-        complain_of_others(backend.models, models.at if models else backend.at, "spec.models")
-    return backend
+        for number, mode in enumerate(self.modes):
+            path = f"spec.modes[{number}].when"
+            if both := sorted(mode.when.has & mode.when.lacks):
+                scope.problems.append(Problem(mode.at, path, f"no request both has and lacks {' and '.join(both)}"))
+            complain_of_others(mode.when.models, mode.at, f"{path}.models")
+            cut = mode.when.devices == "profile" or any("{profile}" in name for name in mode.limits)
+            if cut and self.partitions is None:
+                message = "is for partitions, and the back end has none; add partitions: {} to its spec"
+                scope.problems.append(Problem(mode.at, f"{path}.devices", message))
+        if self.models:
+            models = dict(section.node.items()).get("models")
+            complain_of_others(self.models, models.at if models else self.at, "spec.models")
+        return self
 
 
-BACKEND: Final = form(Backend, complete=_consistent)
+BACKEND: Final = form(Backend, complete=Backend.consistent)
 SHARED: Final[Mapping[str, forms.Schema]] = {
     "mode": modes.SHARED["mode"],
     "example": _EXAMPLE.schema,

@@ -75,6 +75,7 @@ class Protected:
 
 
 _BY_NAME: Final = map_of(form(Protected), _NAME)
+Entries = Mapping[str, Protected]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,26 +88,20 @@ class Protection:
     vendors: tuple[str, ...] = optional(
         list_of(VENDOR), "Whose runtime reads the variables, as catalogues name vendors.", ["nvidia"]
     )
-    env: Mapping[str, Protected] = optional(
+    env: Entries = optional(
         _BY_NAME,
         "Environment variables of containers. A `*` at the end of a name is any text.",
         {"ACME_VISIBLE_DEVICES": {"gives": "gives any card of the node", "harmless": ["none"]}},
     )
-    annotations: Mapping[str, Protected] = optional(_BY_NAME, "Annotations of pods.")
-    labels: Mapping[str, Protected] = optional(_BY_NAME, "Labels of pods.")
-    runtime_classes: Mapping[str, Protected] = optional(
-        _BY_NAME, "Runtime classes that a pod without a GPU may not name."
-    )
-    mount_paths: Mapping[str, Protected] = optional(
-        _BY_NAME, "Paths at which, and below which, a container may mount nothing."
-    )
-    host_paths: Mapping[str, Protected] = optional(
+    annotations: Entries = optional(_BY_NAME, "Annotations of pods.")
+    labels: Entries = optional(_BY_NAME, "Labels of pods.")
+    runtime_classes: Entries = optional(_BY_NAME, "Runtime classes that a pod without a GPU may not name.")
+    mount_paths: Entries = optional(_BY_NAME, "Paths at which, and below which, a container may mount nothing.")
+    host_paths: Entries = optional(
         _BY_NAME, "Paths of a node that no volume may have, with the paths below them and their parent directories."
     )
-    capabilities: Mapping[str, Protected] = optional(
-        _BY_NAME, "Capabilities that no container may add, without `CAP_`."
-    )
-    flags: Mapping[str, Protected] = optional(
+    capabilities: Entries = optional(_BY_NAME, "Capabilities that no container may add, without `CAP_`.")
+    flags: Entries = optional(
         map_of(form(Protected), word(("privileged", "hostProcess", "hostPID"))),
         "Settings that may not be `true`: `privileged`, `hostProcess`, and in a pod with a runtime class `hostPID`.",
     )

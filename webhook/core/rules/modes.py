@@ -10,19 +10,7 @@ from typing import Any, ClassVar, Final
 
 from webhook.core.forms import forms, labels
 from webhook.core.forms.document import Location, Node, Section, inside, nearest
-from webhook.core.forms.forms import (
-    FILLED,
-    FLAG,
-    TEXT,
-    derived,
-    form,
-    list_of,
-    map_of,
-    optional,
-    required,
-    whole,
-    word,
-)
+from webhook.core.forms.forms import FLAG, TEXT, derived, form, list_of, map_of, optional, required, whole, word
 from webhook.core.request import DEVICES, PREFIX, SHARINGS
 from webhook.core.rules import verbs
 from webhook.core.rules.catalog import MODEL
@@ -251,18 +239,17 @@ class Outputs:
             joined[section] = {key: line for key, line in outputs.items() if key not in empty}
         return Outputs(**joined)
 
+    def legal(self, section: Section, scope: forms.Scope) -> Outputs:
+        """The same; complain of texts that no label can have as its value."""
+        for name, lines in (("labels", self.labels), ("nodeAffinity", self.node_affinity)):
+            for key, line in lines.items():
+                for text in line.texts if isinstance(line, Constant) else ():
+                    path = inside(f"{section.node.path}.{name}", key)
+                    _LABEL_VALUE.read_or_report(Node(text, line.at, path), scope)
+        return self
 
-def _legal(outputs: Outputs, section: Section, scope: forms.Scope) -> Outputs:
-    """Complain of texts that no label can have as its value."""
-    for name, lines in (("labels", outputs.labels), ("nodeAffinity", outputs.node_affinity)):
-        for key, line in lines.items():
-            for text in line.texts if isinstance(line, Constant) else ():
-                path = inside(f"{section.node.path}.{name}", key)
-                _LABEL_VALUE.read_or_report(Node(text, line.at, path), scope)
-    return outputs
 
-
-OUTPUTS: Final = form(Outputs, complete=_legal)
+OUTPUTS: Final = form(Outputs, complete=Outputs.legal)
 
 
 # Which requests a mode is for
@@ -355,13 +342,13 @@ class When:
         text += f", {self.sharing}" if self.sharing else ""
         return text + "".join(f", annotated {mark}" for mark in sorted(self.annotated))
 
-
-def _with_annotations(when: When, _: Section, __: forms.Scope) -> When:
-    conditions = when.annotations.values()
-    wanted, unwanted = (
-        frozenset(mark for is_there, mark in conditions if is_there is there) for there in (True, False)
-    )
-    return replace(when, annotated=wanted, unannotated=unwanted)
+    def with_marks(self, _: Section, __: forms.Scope) -> When:
+        """The same with what it wants and does not want of annotations."""
+        conditions = self.annotations.values()
+        wanted, unwanted = (
+            frozenset(mark for is_there, mark in conditions if is_there is there) for there in (True, False)
+        )
+        return replace(self, annotated=wanted, unannotated=unwanted)
 
 
 # What a mode needs of the rest of the pod
@@ -382,7 +369,7 @@ REQUIRES: Final = forms.mapping(
             default=None,
         ),
         "runAsUser": optional(whole(0), "The container has to run as this user.", 1000),
-        "hostPath": optional(FILLED, "The container has to mount a volume with this path of the host."),
+        "hostPath": optional(forms.FILLED, "The container has to mount a volume with this path of the host."),
     },
     complete=lambda read, *_: {key: str(value) for key, value in read.items()},
 )
@@ -501,7 +488,7 @@ class Mode:
 
     name: str = optional(TEXT, "What messages call it.", "whole cards", default="")
     when: When = optional(
-        form(When, complete=_with_annotations),
+        form(When, complete=When.with_marks),
         "Which requests it is for. If left out, all.",
         {"devices": "part", "count": 1},
         default=When(),
@@ -537,24 +524,24 @@ class Mode:
     all_cores: bool = False
     loosely: str | None = None
 
-
-def _with_amounts(mode: Mode, section: Section, _: forms.Scope) -> Mode:
-    own = mode.outputs
-    amounts = dict(mode.limits)
-    for name in ("annotations", "labels", "env", "node_affinity"):
-        for key, output in getattr(own, name).items():
-            if holes(key) and not (holes(key) == ["container"] and name == "annotations" and output.is_number):
-                section.complain(f'"{key}": in a key only {{container}} can be left open, once, of an annotation')
-    amounts |= {Slot("annotation", key): output for key, output in own.annotations.items() if output.is_number}
-    amounts |= {Slot("label", key): output for key, output in own.labels.items() if output.is_number}
-    if not amounts and not mode.claims and {"limits", "claims"}.isdisjoint(section.present()):
-        section.complain('asks for no device: it needs the key "limits", "claims", or a number under annotations')
-    enforced = frozenset(
-        f"{key}={output.value}"
-        for key, output in own.annotations.items()
-        if isinstance(output, Constant) and output.enforce
-    )
-    return replace(mode, name=mode.name or str(mode.when), amounts=amounts, enforced=enforced)
+    def with_amounts(self, section: Section, _: forms.Scope) -> Mode:
+        """The same with everything that it can be read from, and with what it enforces."""
+        own = self.outputs
+        amounts = dict(self.limits)
+        for name in ("annotations", "labels", "env", "node_affinity"):
+            for key, output in getattr(own, name).items():
+                if holes(key) and not (holes(key) == ["container"] and name == "annotations" and output.is_number):
+                    section.complain(f'"{key}": in a key only {{container}} can be left open, once, of an annotation')
+        amounts |= {Slot("annotation", key): output for key, output in own.annotations.items() if output.is_number}
+        amounts |= {Slot("label", key): output for key, output in own.labels.items() if output.is_number}
+        if not amounts and not self.claims and {"limits", "claims"}.isdisjoint(section.present()):
+            section.complain('asks for no device: it needs the key "limits", "claims", or a number under annotations')
+        enforced = frozenset(
+            f"{key}={output.value}"
+            for key, output in own.annotations.items()
+            if isinstance(output, Constant) and output.enforce
+        )
+        return replace(self, name=self.name or str(self.when), amounts=amounts, enforced=enforced)
 
 
 _A_NUMBER: Final = {"type": "object", "anyOf": [{"required": [verb]} for verb in UNITS]}
@@ -567,7 +554,7 @@ _ASKS: Final = {
         {"required": ["labels"], "properties": {"labels": _SOME_NUMBER}},
     ]
 }
-_MODE: Final = form(Mode, forms.Rule({"allOf": [_ASKS]}), complete=_with_amounts)
+_MODE: Final = form(Mode, forms.Rule({"allOf": [_ASKS]}), complete=Mode.with_amounts)
 
 
 MODE: Final = forms.defined("mode", _MODE)
