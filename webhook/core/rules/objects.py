@@ -253,15 +253,16 @@ class Workload:
         """The document as messages name it."""
         return self.at.of(self.name)
 
-
-def _with_examples(section: Section) -> None:
-    pods = section.node.value.get("pods") if section.present() else None
-    if pods is not None and pods.value and "examples" not in section.present():
-        section.complain('says where pods are, and needs the key "examples"')
+    def checked(self, section: Section, _: forms.Scope) -> Workload:
+        """The same; where it has pods, examples have to show that they are found."""
+        pods = section.node.value.get("pods") if section.present() else None
+        if pods is not None and pods.value and "examples" not in section.present():
+            section.complain('says where pods are, and needs the key "examples"')
+        return self
 
 
 _EXAMPLES: Final = [{"properties": {"pods": {"maxItems": 0}}}, {"type": "object", "required": ["examples"]}]
-WORKLOAD: Final = form(Workload, forms.Rule({"anyOf": _EXAMPLES}, _with_examples))
+WORKLOAD: Final = form(Workload, forms.Rule({"anyOf": _EXAMPLES}), complete=Workload.checked)
 
 Workloads = Mapping[tuple[str, str], Workload]
 """By API group and kind."""

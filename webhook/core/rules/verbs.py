@@ -235,20 +235,6 @@ _DIGITS: Final = {
 }
 
 
-def _consistent(section: Section) -> None:
-    """Complain of options that cannot hold together: what they make could not be read back."""
-    given = section.integers("step", "min", "max")
-    if "roundsItself" in section.present() and "round" not in section.present():
-        section.complain("roundsItself is about values in between, so it needs round: up")
-    if "fit" in section.present() and given:
-        section.complain(f"fit lists every value; remove {', '.join(given)}")
-    step, low, high = given.get("step") or 1, given.get("min", 1), given.get("max")
-    if "min" in given and low % step:
-        section.complain(f"min: {low} is no multiple of step: {step}")
-    if high is not None and (high < low or high % step):
-        section.complain(f"max: {high} is less than min, or no multiple of step: {step}")
-
-
 _OR_NOTHING: Final = forms.Rule({"type": ["object", "null"]})
 _CONSISTENT: Final = forms.Rule(
     {
@@ -262,8 +248,7 @@ _CONSISTENT: Final = forms.Rule(
                 }
             },
         ]
-    },
-    _consistent,
+    }
 )
 
 
@@ -271,6 +256,18 @@ def number(verb: str, digits: Mapping[str, Any]) -> forms.Shape[Amount]:
     """A verb that is a number; only text has `digits`."""
 
     def amount(read: Mapping[str, Any], section: Section, scope: forms.Scope) -> Amount:
+        # Options that cannot hold together: what they make could not be read back.
+        given = section.integers("step", "min", "max")
+        if "roundsItself" in section.present() and "round" not in section.present():
+            section.complain("roundsItself is about values in between, so it needs round: up")
+        if "fit" in section.present() and given:
+            section.complain(f"fit lists every value; remove {', '.join(given)}")
+        step, low, high = given.get("step") or 1, given.get("min", 1), given.get("max")
+        if "min" in given and low % step:
+            section.complain(f"min: {low} is no multiple of step: {step}")
+        if high is not None and (high < low or high % step):
+            section.complain(f"max: {high} is less than min, or no multiple of step: {step}")
+
         decimals = read.get("digits", 0)
         block = memory_unit(read["unit"]) if verb == "memory" else None
         unit = Fraction(100, read["parts"]) if "parts" in read else Fraction(block or 1)
