@@ -327,7 +327,7 @@ def foreign(town: Town) -> Object:
 def rsa_alone(town: Town) -> None:
     made = rsa_authority(town.at)
     values = data(ca_crt=made.certificate, ca_key=made.key)
-    town.store(SITE.authorities, {**town.objects[SITE.authorities], "data": values})
+    town.store(SITE.authorities, {**town.objects[SITE.authorities], "type": "Opaque", "data": values})
     del town.objects[SITE.serving]
 
 

@@ -140,9 +140,15 @@ def test_changed_rules_know_the_nodes_at_once(folder: Path, volume: Volume, tmp_
         server.await_line("the surroundings were loaded")
         without = encoded(pod([container("main", 1)], {"gpu": "0.3"}))
         with contextlib.closing(server.connect()) as peer:
+
+            def answered_by_changed_rules() -> dict[str, Any]:
+                response: dict[str, Any] = json.loads(peer.ask("POST", "/mutate", without).body)["response"]
+                by = response.get("auditAnnotations", {}).get("rules", "")
+                return {} if by.startswith("hami-vgpu") else response
+
+            assert not answered_by_changed_rules()
             volume.publish(rules("tencent-qgpu"))
-            until(lambda: reloads(server, "done") == 1, "the reload")
-            assert json.loads(peer.ask("POST", "/mutate", without).body)["response"]["allowed"]
+            assert until(answered_by_changed_rules, "the reload")["allowed"]
 
 
 def test_no_review_fails_while_rules_are_swapped_again_and_again(server: Server, volume: Volume) -> None:
