@@ -31,12 +31,11 @@ def _toleration(read: Mapping[str, Any], section: Section, scope: forms.Scope) -
 
 
 _KEY: Final = labels.keys(TEXT.schema)
-_EQUAL: Final = {"enum": ["Equal"]}
-_EXISTS: Final = {"enum": ["Exists"]}
+_NOT_EQUAL: Final = {"required": ["operator"], "properties": {"operator": {"not": {"enum": ["Equal"]}}}}
 _OTHER_EFFECTS: Final = {"enum": ["NoSchedule", "PreferNoSchedule"]}
 _TOLERABLE: Final = [
-    {"not": {"type": "object", "required": ["operator", "value"], "properties": {"operator": _EXISTS}}},
-    {"anyOf": [{"required": ["key"]}, {"required": ["operator"], "properties": {"operator": {"not": _EQUAL}}}]},
+    {"not": {"type": "object", "required": ["operator", "value"], "properties": {"operator": {"enum": ["Exists"]}}}},
+    {"anyOf": [{"required": ["key"]}, _NOT_EQUAL]},
     {
         "anyOf": [
             {"not": {"type": "object", "required": ["tolerationSeconds"]}},

@@ -84,8 +84,7 @@ class DeviceCatalog:
     vendor: str = required(TEXT, "The vendor of these cards, as `vendors` of a back end names it.", "nvidia", "amd")
     devices: tuple[Card, ...] = optional(list_of(DEVICE), "The card models.", default=())
     virtual: bool = optional(
-        FLAG,
-        "The devices are parts of cards that a virtual machine sees as whole cards. They share the compute.",
+        FLAG, "The devices are parts of cards that a virtual machine sees as whole cards. They share the compute."
     )
     resources: tuple[str, ...] = optional(
         list_of(TEXT),
@@ -106,30 +105,34 @@ def by_name(catalog: DeviceCatalog) -> dict[str, Card]:
 # Names in a document that stand for what other documents define.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Known:
     """What a document can name.
 
     backends      those that there is a rule for, and of them the `enabled` ones
-    parametrised  all rules that may have parameters
     devices       card models by lower-case name and alias
+    parametrised  all rules that may have parameters
     asking        annotations and labels in which back ends are asked for devices
     """
 
     backends: Collection[str]
+    devices: Mapping[str, Card]
     enabled: Collection[str] = ()
     parametrised: Collection[str] = ()
-    devices: Mapping[str, Card]
     asking: Collection[str] = ()
 
 
-def one_of(complaint: str, names: Callable[[Known], Collection[str]]) -> forms.Shape[str]:
-    """One of these names; `complaint` is said of another."""
+def _one_of(
+    complaint: str, names: Callable[[Known], Collection[str]], find: Callable[[Known, str], str | None] | None = None
+) -> forms.Shape[str]:
+    """One of these names, or what is found by other spellings of them; `complaint` is said of anything else."""
 
     def read(node: Node, scope: forms.Scope) -> str:
-        if node.text() not in (known_names := names(scope.known)):
-            raise node.problem(f'{complaint} "{node.value}"{scope.nearest(node.text(), known_names)}', unknown=True)
-        return node.text()
+        text, known = node.text(), scope.known
+        name = find(known, text) if find else text if text in names(known) else None
+        if name is None:
+            raise node.problem(f'{complaint} "{text}"{scope.nearest(text, names(known))}', unknown=True)
+        return name
 
     return TEXT.reading(read)
 
@@ -147,27 +150,28 @@ def enabled_by(where: str) -> forms.Shape[str]:
     return TEXT.reading(read)
 
 
-def _model(node: Node, scope: forms.Scope) -> str:
-    devices: Mapping[str, Card] = scope.known.devices
-    if node.text().lower() not in devices:
-        models = {device.model for device in devices.values()}
-        message = f'no catalogue knows the model "{node.value}"{scope.nearest(node.text(), models)}'
-        raise node.problem(message, unknown=True)
-    return devices[node.text().lower()].model
+def _model(known: Known, text: str) -> str | None:
+    device = known.devices.get(text.lower())
+    return device.model if device else None
 
 
-def _profile(node: Node, scope: forms.Scope) -> str:
-    text, profiles = node.text(), {profile for card in scope.known.devices.values() for profile in card.profiles}
+def _profile(known: Known, text: str) -> str | None:
     with contextlib.suppress(QuantityError):
-        if (profile := request.profile(text)) in profiles:
-            return profile
-    raise node.problem(f'no catalogue has the profile "{text}"{scope.nearest(text, profiles)}', unknown=True)
+        profile = request.profile(text)
+        return profile if any(profile in device.profiles for device in known.devices.values()) else None
+    return None
 
 
-BACKEND: Final = one_of("no rule defines the back end", lambda known: known.backends)
-PARAMETRISED: Final = one_of("no rule defines the back end", lambda known: known.parametrised)
-VENDOR: Final = one_of(
+BACKEND: Final = _one_of("no rule defines the back end", lambda known: known.backends)
+PARAMETRISED: Final = _one_of("no rule defines the back end", lambda known: known.parametrised)
+VENDOR: Final = _one_of(
     "no catalogue is of the vendor", lambda known: {device.vendor for device in known.devices.values()}
 )
-MODEL: Final = TEXT.reading(_model)
-PROFILE: Final = TEXT.reading(_profile)
+MODEL: Final = _one_of(
+    "no catalogue knows the model", lambda known: {device.model for device in known.devices.values()}, _model
+)
+PROFILE: Final = _one_of(
+    "no catalogue has the profile",
+    lambda known: {profile for device in known.devices.values() for profile in device.profiles},
+    _profile,
+)

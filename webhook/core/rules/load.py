@@ -232,13 +232,13 @@ def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
     devices, twice = memory.recall(_devices, *catalogs)
     causes += twice
     names = tuple(specs["Backend"])
-    context = memory.recall(_known, names, (), (*names, *specs["ClaimSource"]), frozenset(), devices)
+    context = memory.recall(Known, names, devices, (), (*names, *specs["ClaimSource"]))
     cluster = next(iter(all_of("Cluster", CLUSTER, context)), None)
     set_here = cluster.parameters if cluster else {}
     backends = resolved("Backend", _backend, set_here)
     sources = resolved("ClaimSource", _source, set_here)
     enabled = cluster.backends if cluster else ()
-    tenants = memory.recall(_known, names, enabled, (), asking(backends), devices)
+    tenants = memory.recall(Known, names, devices, enabled, (), asking(backends))
     policies = all_of("TenantPolicy", TENANT_POLICY, tenants)
     exemptions = all_of("Exemption", EXEMPTION)
 
@@ -320,16 +320,6 @@ def _devices(*catalogs: DeviceCatalog) -> tuple[Mapping[str, Card], Sequence[Pro
                 problems.append(Problem(device.at, "spec.devices", f'"{name}" is a device already, at {first}'))
             devices[name] = device
     return devices, problems
-
-
-def _known(
-    backends: tuple[str, ...],
-    enabled: tuple[str, ...],
-    parametrised: tuple[str, ...],
-    asking: frozenset[str],
-    devices: Mapping[str, Card],
-) -> Known:
-    return Known(backends=backends, enabled=enabled, parametrised=parametrised, asking=asking, devices=devices)
 
 
 def _backend(
