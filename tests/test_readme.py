@@ -77,6 +77,7 @@ def test_the_back_end_of_the_walk_through_works() -> None:
     assert decision.backends == {"main": "acme"}
 
 
+@pytest.mark.large
 def test_the_first_steps_of_authors_print_what_is_shown(tmp_path: Path) -> None:
     shutil.copytree(readme.ROOT / "rules", tmp_path / "rules")
     for name in ("policy.yaml", "pod.yaml", "rules/acme.yaml"):

@@ -69,6 +69,7 @@ BEGINNINGS: dict[str, Callable[[Town], object]] = {
 }
 
 
+@pytest.mark.large
 @settings(max_examples=2000 if SOAK else 100, deadline=None)
 @given(
     st.sampled_from(sorted(BEGINNINGS)),

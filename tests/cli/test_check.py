@@ -1,8 +1,11 @@
 """`gpu-webhook check` of the shipped rules; transcripts show what authors are told."""
 
+import pytest
+
 from tests.cli.program import SHIPPED, run
 
 
+@pytest.mark.large
 def test_losses_are_listed_only_when_they_are_asked_for() -> None:
     plain, asked = run("check", SHIPPED), run("check", SHIPPED, "--losses")
 

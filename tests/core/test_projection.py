@@ -56,6 +56,7 @@ def changed_by_pruning(case: Case) -> bool:
     return any(judge(request, rules) != judge(whole(request, rules), rules) for judge in (mutate, validate))
 
 
+@pytest.mark.large
 def test_what_is_left_out_changes_no_decision() -> None:
     assert [case.name for case in golden.find() if case.has_pod and changed_by_pruning(case)] == []
 

@@ -88,7 +88,10 @@ def answers(pod: Object, before: Object, rulebook: Rulebook) -> Iterator[Decisio
         yield validate(builders.updating(old, new)._replace(namespace="vision-dev"), rulebook)
 
 
-@pytest.mark.parametrize("rulebook", RULEBOOKS)
+@pytest.mark.parametrize(
+    "rulebook",
+    ["a policy", *(pytest.param(name, marks=pytest.mark.large) for name in RULEBOOKS if name != "a policy")],
+)
 @pytest.mark.parametrize("asked", PODS)
 def test_a_value_of_any_type_in_any_field_is_answered(rulebook: str, asked: str) -> None:
     pod, failed = PODS[asked], []

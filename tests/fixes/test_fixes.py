@@ -174,6 +174,7 @@ NOT_FOLLOWED: Mapping[str, Any] = tables.table(__file__, "not followed")
 """Codes of no pod that is created in these tests, and what shows or says instead how its author gets on."""
 
 
+@pytest.mark.large
 def test_the_fixes_of_every_other_code_are_followed() -> None:
     pods = chain(corpus.golden_cases(), corpus.of_every_back_end(), corpus.generated())
 

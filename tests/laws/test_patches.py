@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jsonpatch
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,6 +102,7 @@ def _edited(draw: st.DrawFn) -> tuple[dict[str, Any], list[Edit]]:
     return document, edits.apart(draw(st.lists(st.sampled_from([*edits.possible(document)]), max_size=6)))
 
 
+@pytest.mark.large
 @tried(1_000)
 @given(_edited())
 def test_any_edits_and_their_patch_come_to_the_same(drawn: tuple[dict[str, Any], list[Edit]]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -98,6 +99,7 @@ def test_any_status_of_a_tenant_usage_is_a_ledger(status: Any) -> None:
     assert stored.read(stored.write(again)) == again
 
 
+@pytest.mark.large
 @tried(200)
 @given(
     st.dictionaries(st.sampled_from(NAMES), NUMBERS, max_size=3),
@@ -115,6 +117,7 @@ def _used(pod: Object) -> list[Use]:
     return list(demand([pod], inventory.read([], RULES), RULES).uses)
 
 
+@pytest.mark.large
 @tried(200)
 @given(
     st.dictionaries(st.sampled_from(NAMES), SCALARS, max_size=4),

@@ -133,7 +133,7 @@ def _outcome(folder: Path) -> object:
         return error.problems
 
 
-@pytest.mark.parametrize("remembered", [1, 7, 500])
+@pytest.mark.parametrize("remembered", [7, *(pytest.param(number, marks=pytest.mark.large) for number in (1, 500))])
 def test_after_any_edits_the_rules_are_what_a_new_process_loads(remembered: int) -> None:
     usable = 0
 

@@ -6,6 +6,7 @@ import unicodedata
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def _sent(request: AdmissionRequest) -> bytes:
     )
 
 
+@pytest.mark.large
 @tried(500)
 @given(
     st.builds(
@@ -91,6 +93,7 @@ _PATCHES = st.lists(
 )
 
 
+@pytest.mark.large
 @tried(500)
 @given(_TEXT, st.lists(_VIOLATIONS, max_size=3), _WARNINGS, _PATCHES)
 def test_an_answer_says_what_was_decided(

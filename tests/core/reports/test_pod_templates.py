@@ -113,6 +113,7 @@ def _things(workload: Workload) -> st.SearchStrategy[Any]:
 WITH_PODS = [workload for workload in SHIPPED.workloads.values() if workload.pods]
 
 
+@pytest.mark.large
 @given(st.data())
 def test_whatever_stands_in_an_object_it_is_read_or_refused_with_a_path(data: st.DataObject) -> None:
     workload = data.draw(st.sampled_from(WITH_PODS))
