@@ -5,8 +5,6 @@ replaced, an empty value (`key:`) deletes. Examples are not inherited: they belo
 What editors are told of both stands at the end.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -4,8 +4,6 @@ The forms are those of apimachinery (pkg/util/validation: IsQualifiedName, IsVal
 must not hold what the API server would refuse later, in a tenant's pod.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

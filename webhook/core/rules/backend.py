@@ -250,6 +250,9 @@ class Backend:
 
     name: str = derived(forms.document)
     at: Location = derived(forms.place)
+    rule: str = derived(forms.origin)
+    """The back end as messages name it: `hami-vgpu (hami-vgpu.yaml:4)`."""
+
     description: str = required(TEXT, "One line for people.", "shares of NVIDIA cards, by HAMi")
     extends: str | None = optional(
         TEXT,
@@ -333,11 +336,6 @@ class Backend:
     def shares(self) -> bool:
         """Whether it serves parts of devices; partitions are parts, too."""
         return self.partitions is not None or any(mode.when.devices in {None, "part"} for mode in self.modes)
-
-    @property
-    def rule(self) -> str:
-        """The back end as messages name it: `hami-vgpu (hami-vgpu.yaml:4)`."""
-        return self.at.of(self.name)
 
     def consistent(self, section: Section, scope: forms.Scope) -> Backend:
         """The same; complain of modes that serve nothing: for others' cards, for partitions where there are none."""

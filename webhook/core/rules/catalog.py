@@ -1,7 +1,5 @@
 """A `DeviceCatalog`: card models of one vendor, with what sizes and names they have."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace

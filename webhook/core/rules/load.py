@@ -1,7 +1,5 @@
 """All documents together: their JSON Schema for editors, their heads and names, and the references between them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

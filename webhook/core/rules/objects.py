@@ -489,7 +489,14 @@ class ClaimSourceSpec:
         """A back end that serves no pod and reads what stands in a claim."""
         owns = frozenset(name for mode in self.reads for name in mode.amounts)
         nothing = frozenset[str]()
-        served = Backend(name=self.name, at=self.at, description=self.description, sharing=nothing, modes=self.reads)
+        served = Backend(
+            name=self.name,
+            at=self.at,
+            rule=self.rule,
+            description=self.description,
+            sharing=nothing,
+            modes=self.reads,
+        )
         return replace(served, owns=owns)
 
     def aliased(self, section: Section, scope: forms.Scope) -> ClaimSourceSpec:

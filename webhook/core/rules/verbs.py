@@ -1,7 +1,5 @@
 """The verbs of a rule: what computes a value of a request, as `{memory: {unit: MiB, round: up}}`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
