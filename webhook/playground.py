@@ -48,7 +48,11 @@ Programs = dict[str, subprocess.Popen[bytes]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start both programs, print their addresses, and wait; returns the exit code."""
-    given = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m webhook.playground", description="What `make run` starts.")
+    parser.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="%(default)s")
+    parser.add_argument("--console", default="127.0.0.1:8080", metavar="HOST:PORT", help="%(default)s")
+    rules_option(parser)
+    given = parser.parse_args(arguments)
     stops: list[int] = []
     for number in SIGNALS:
         signal.signal(number, lambda number, _: stops.append(number))
@@ -56,7 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _check_free(given.bind, "--bind", "BIND")
         _check_free(given.console, "--console", "CONSOLE")
-        tenants, inventory = _demo(given)
+        # The tenants and nodes of the imagined cluster, whose rules are taken; none beside others.
+        given.demo = given.rules == settings.default_rules()
+        tenants: list[str | Path] = ["--tenants", DEMO / "tenants.yaml"] if given.demo else []
+        inventory: list[str | Path] = ["--inventory", DEMO / "inventory.yaml"] if given.demo else []
+        if given.demo:
+            given.rules = imagined(settings.state_directory() / "demo")
         webhook = ("serve", "--bind", given.bind, "--rules", given.rules, *tenants)
         console = ("console", "--bind", given.console, "--rules", given.rules, *tenants, *inventory)
         programs["webhook"] = _start(subprocess.PIPE, *webhook)
@@ -77,15 +86,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return FINE
 
 
-def _demo(given: argparse.Namespace) -> tuple[tuple[str | Path, ...], ...]:
-    """Options for the tenants and nodes of the imagined cluster, whose rules are taken; none beside others."""
-    given.demo = given.rules == settings.default_rules()
-    if not given.demo:
-        return (), ()
-    given.rules = imagined(settings.state_directory() / "demo")
-    return ("--tenants", DEMO / "tenants.yaml"), ("--inventory", DEMO / "inventory.yaml")
-
-
 def imagined(folder: Path) -> Path:
     """Fill a folder with links: the shipped rules, with the Cluster document of the imagined cluster. Returns it."""
     try:
@@ -96,62 +96,6 @@ def imagined(folder: Path) -> Path:
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}") from None
     return folder
-
-
-def _start(output: int, *command: str | Path) -> subprocess.Popen[bytes]:
-    """Start a program in a process group of its own, so that Ctrl-C reaches only this process."""
-    parent = os.getpid()
-    return subprocess.Popen(  # noqa: S603 - no shell, and our own program
-        [sys.executable, "-P", "-m", "webhook.cli", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        process_group=0,
-        preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 - this process has no threads
-    )
-
-
-def _end_with(parent: int) -> None:
-    """Have the kernel end this process when its parent is gone, even of SIGKILL. Linux only; elsewhere a wish."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's `&` has it ignored, and then it would end nothing
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
-    if os.getppid() != parent:
-        os._exit(FAILED)
-
-
-def _output(programs: Programs, stops: Sequence[int]) -> Iterator[bytes]:
-    """What the webhook prints, nothing while it is silent, until a signal came; UsageError if a program ended."""
-    pipe = programs["webhook"].stdout
-    assert pipe is not None  # noqa: S101 - for the type
-    tail = b""
-    while not stops:
-        ready, _, _ = select.select([pipe], [], [], PAUSE_SECONDS)
-        chunk = os.read(pipe.fileno(), TAIL) if ready else b""
-        tail = (tail + chunk)[-TAIL:]
-        for name, program in programs.items():
-            if not chunk and (code := program.poll()) is not None:
-                how = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
-                complaint = _complaint(tail) if name == "webhook" else ""
-                raise UsageError(f"the {name} {how}{complaint}")
-        yield chunk
-
-
-def _complaint(text: bytes) -> str:
-    """The message of the last log line that says what is wrong, if there is one."""
-    for line in reversed(text.splitlines()):
-        with suppress(ValueError):
-            entry = json.loads(line)
-            if isinstance(entry, dict) and entry.get("level") in {"error", "critical"}:
-                return f": {entry['message']}"
-    return ""
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m webhook.playground", description="What `make run` starts.")
-    parser.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="%(default)s")
-    parser.add_argument("--console", default="127.0.0.1:8080", metavar="HOST:PORT", help="%(default)s")
-    rules_option(parser)
-    return parser
 
 
 def _check_free(bind: str, option: str, variable: str) -> None:
@@ -168,12 +112,59 @@ def _check_free(bind: str, option: str, variable: str) -> None:
         raise UsageError(f"{bind} is in use; {advice}") from None
 
 
+def _start(output: int, *command: str | Path) -> subprocess.Popen[bytes]:
+    """Start a program in a process group of its own, so that Ctrl-C reaches only this process."""
+    parent = os.getpid()
+
+    def end_with_parent() -> None:
+        """Have the kernel end this process when its parent is gone, even of SIGKILL. Linux only; elsewhere a wish."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's `&` has it ignored, and then it would end nothing
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+        if os.getppid() != parent:
+            os._exit(FAILED)
+
+    return subprocess.Popen(  # noqa: S603 - no shell, and our own program
+        [sys.executable, "-P", "-m", "webhook.cli", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        process_group=0,
+        preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has no threads
+    )
+
+
+def _output(programs: Programs, stops: Sequence[int]) -> Iterator[bytes]:
+    """What the webhook prints, nothing while it is silent, until a signal came; UsageError if a program ended."""
+    pipe = programs["webhook"].stdout
+    assert pipe is not None  # noqa: S101 - for the type
+    tail = b""
+    while not stops:
+        ready, _, _ = select.select([pipe], [], [], PAUSE_SECONDS)
+        chunk = os.read(pipe.fileno(), TAIL) if ready else b""
+        tail = (tail + chunk)[-TAIL:]
+        for name, program in programs.items():
+            if chunk or (code := program.poll()) is None:
+                continue
+            how = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+            for line in reversed(tail.splitlines() if name == "webhook" else []):
+                with suppress(ValueError):
+                    entry = json.loads(line)
+                    if isinstance(entry, dict) and entry.get("level") in {"error", "critical"}:
+                        how += f": {entry['message']}"
+                        break
+            raise UsageError(f"the {name} {how}")
+        yield chunk
+
+
 def _show(given: argparse.Namespace, output: Iterator[bytes]) -> None:
     """Print the welcome once both programs answer, then what the webhook prints; not what it said before."""
     deadline = time.monotonic() + START_SECONDS
     for _ in output:
         with suppress(OSError, http.client.HTTPException):
-            loaded = _loaded(given)
+            context = ssl.create_default_context(cafile=settings.Settings().certificate[0])
+            context.check_hostname = False  # --bind may be a name that the certificate does not have
+            _ask(http.client.HTTPSConnection(given.bind, timeout=ASK_SECONDS, context=context), "/healthz")
+            loaded = json.loads(_ask(http.client.HTTPConnection(given.console, timeout=ASK_SECONDS), "/api/rules"))
             break
         if time.monotonic() > deadline:
             raise UsageError(f"no answer from {given.bind} and {given.console} in {START_SECONDS:g} s")
@@ -183,17 +174,6 @@ def _show(given: argparse.Namespace, output: Iterator[bytes]) -> None:
     for chunk in output:
         sys.stdout.buffer.write(chunk)
         sys.stdout.flush()
-
-
-def _loaded(given: argparse.Namespace) -> dict[str, Any]:
-    """What the console says is loaded, when the webhook answers, too."""
-    context = ssl.create_default_context(cafile=settings.Settings().certificate[0])
-    context.check_hostname = False  # --bind may be a name that the certificate does not have
-    _ask(http.client.HTTPSConnection(given.bind, timeout=ASK_SECONDS, context=context), "/healthz")
-    loaded: dict[str, Any] = json.loads(
-        _ask(http.client.HTTPConnection(given.console, timeout=ASK_SECONDS), "/api/rules")
-    )
-    return loaded
 
 
 def _ask(connection: http.client.HTTPConnection, path: str) -> bytes:
@@ -206,10 +186,17 @@ def _welcome(given: argparse.Namespace, loaded: dict[str, Any]) -> str:
     program = shlex.quote(os.path.relpath(Path(sys.executable).with_name("gpu-webhook")))
     whose = " of an imagined cluster" if given.demo else ""
     read = f"{_short(settings.default_rules())}, with {_short(CLUSTER)}" if given.demo else _short(given.rules)
+    if loaded["fine"]:
+        state = check.describe(loaded["counts"])
+    else:
+        first, number = loaded["problems"][0], len(loaded["problems"])
+        wrong = "one problem" if number == 1 else f"{number} problems, the first"
+        place = f"{first['file']}:{first['line']}:{first['column']}"
+        state = f"not usable, and no review is answered until they are: {wrong} at {place}: {first['message']}"
     return f"""\
 webhook      https://{given.bind}  POST /mutate, /validate, /templates, /policies; GET /healthz, /readyz, /metrics
 console      http://{given.console}/  paste a pod and see what becomes of it; nodes and tenants{whose}
-rules        {read}: {_describe(loaded)}
+rules        {read}: {state}
 certificate  {_short(settings.Settings().certificate[0])}
 
 A pod before and after, to paste:
@@ -218,15 +205,6 @@ A pod before and after, to paste:
 
 Below are the webhook's decisions, one JSON line each. Ctrl-C ends everything.
 """
-
-
-def _describe(loaded: dict[str, Any]) -> str:
-    if loaded["fine"]:
-        return check.describe(loaded["counts"])
-    first, number = loaded["problems"][0], len(loaded["problems"])
-    wrong = "one problem" if number == 1 else f"{number} problems, the first"
-    place = f"{first['file']}:{first['line']}:{first['column']}"
-    return f"not usable, and no review is answered until they are: {wrong} at {place}: {first['message']}"
 
 
 def _short(path: Path) -> str:

@@ -147,7 +147,7 @@ def create_app(
     def begin() -> str:
         """The form, with what the address asks for: an example of a back end, or a pod to begin with."""
         loaded = watched.now()
-        text = pasted.TRIES.get(request.args.get("try", ""), pasted.TRIES["share"]).text
+        text = pasted.TRIES.get(request.args.get("try", ""), pasted.TRIES["share"])["text"]
         backend = request.args.get("backend", "")
         if loaded.rulebook is None or backend not in loaded.rulebook.backends:
             return _page(loaded, Pasted(text.encode()), standings)

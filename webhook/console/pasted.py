@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from pathlib import Path
 from time import time
 from typing import Any, Final, NamedTuple
 
@@ -26,9 +26,7 @@ and ten aliases of ten aliases of ten ... are refused before they are memory."""
 
 MAX_EXCERPT: Final = 200
 
-_PLACED: Final = re.compile(
-    r"the (?:text|objects around it):(?P<line>\d+):(?P<column>\d+): (?P<message>.*)", re.DOTALL
-)
+_PLACED: Final = re.compile(r"the (?:text|objects around it):(\d+):(\d+): (.*)", re.DOTALL)
 
 
 class UnreadableError(Exception):
@@ -80,88 +78,18 @@ def _parsed(content: bytes, name: str) -> list[Mapping[str, Any]]:
         place = _PLACED.fullmatch(str(error))
         if place is None:
             raise UnreadableError(str(error)) from None
-        line, column = int(place["line"]), int(place["column"])
+        line, column = int(place[1]), int(place[2])
         lines = content.decode(errors="replace").splitlines()
-        message = f"line {line}, column {column}: {place['message']}"
+        message = f"line {line}, column {column}: {place[3]}"
         if line > len(lines) or column > MAX_EXCERPT:
             raise UnreadableError(message) from None
         raise UnreadableError(message, lines[line - 1][:MAX_EXCERPT], " " * (column - 1) + "^") from None
 
 
-# Pods to begin with, for a reader of the page who has none at hand.
+# Pods to begin with.
 
-
-@dataclass(frozen=True, slots=True)
-class Try:
-    """A text for the form, and what the link to it says."""
-
-    title: str
-    text: str
-
-
-_POD: Final = """\
-apiVersion: v1
-kind: Pod
-metadata:
-  name: train
-  labels:
-{labels}
-spec:
-  containers:
-  - name: train
-    image: registry.example/train:1
-    command: [python, train.py]
-    resources:
-      limits: {{cpu: "4", memory: 16Gi}}
-"""
-
-_WORKLOADS: Final = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: answers
-spec:
-  replicas: 2
-  selector:
-    matchLabels: {app: answers}
-  template:
-    metadata:
-      labels: {app: answers, gpu: "0.3"}
-    spec:
-      containers:
-      - name: model
-        image: registry.example/answers:1
----
-apiVersion: batch/v1
-kind: CronJob
-metadata:
-  name: nightly
-spec:
-  schedule: "0 3 * * *"
-  jobTemplate:
-    spec:
-      template:
-        metadata:
-          annotations: {gpu-webhook.io/gpu: "2"}
-        spec:
-          restartPolicy: Never
-          containers:
-          - name: train
-            image: registry.example/train:1
-"""
-
-
-def _pod(*labels: str) -> str:
-    return _POD.format(labels="\n".join(f"    {label}" for label in labels))
-
-
-TRIES: Final = {
-    "share": Try("three tenths of a GPU", _pod('gpu: "0.3"')),
-    "memory": Try("8 GiB of a GPU", _pod("gpu-memory: 8Gi")),
-    "whole": Try("two GPUs", _pod('gpu: "2"')),
-    "workloads": Try("a Deployment and a CronJob", _WORKLOADS),
-    "refused": Try("a mistake", _pod('gpu: "1.5"')),
-}
+TRIES: Final[Mapping[str, Mapping[str, str]]] = yaml.safe_load(Path(__file__).with_name("tries.yaml").read_bytes())
+"""For a reader of the page who has none at hand: by the name in the link, a title for it and the text of the form."""
 
 
 def tries_for(example: Example) -> str:

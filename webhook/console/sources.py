@@ -1,4 +1,4 @@
-"""Where the inventory and the tenants on the page come from: files, the cluster itself, or what stands beside them.
+"""What the pages show: inventory and tenants, of files or of the cluster itself, and the rules as they are now.
 
 Safe to use from several threads; each of them waits while another one reads.
 """
@@ -18,14 +18,10 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.files import rule_files, surroundings
 from webhook.files.documents import UnreadableError
 
-# Where the inventory and the tenants on the page come from: files, the cluster itself, or what stands beside them.
-
 T = TypeVar("T")
 
 FRESH_SECONDS: Final = 10.0
 """How long what the cluster said is shown again: a page that is reloaded must not be a load on the API server."""
-
-NO_SOURCE: Final = "nobody said where nodes and pods are: start the console with --inventory FILE or --cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +41,7 @@ class _Latest(Generic[T]):
     """What was read last; read again when its file has changed, or after FRESH_SECONDS if it has none."""
 
     def __init__(self, file: Path | None, origin: str, read: Callable[[], Snapshot], *, counted: bool) -> None:
-        self._file = file
-        self._read: Callable[[], Snapshot] = read
-        self._origin, self._counted = origin, counted
+        self._file, self._read, self._origin, self._counted = file, read, origin, counted
         self._lock = threading.Lock()
         self._found: tuple[Snapshot, object, float] | None = None
 
@@ -83,7 +77,8 @@ class Source(_Latest[Overview]):
             if live:
                 return snapshot.read_cluster(snapshot.INVENTORY)
             if file is None and around is None:
-                raise UnreadableError(NO_SOURCE)
+                text = "nobody said where nodes and pods are: start the console with --inventory FILE or --cluster"
+                raise UnreadableError(text)
             if file is None and around is not None:
                 return Snapshot(snapshot.INVENTORY, {"Node": [*surroundings.read(around).get("nodes", ())]})
             return _parsed(Snapshot(snapshot.INVENTORY), file)
@@ -152,8 +147,7 @@ class LoadedRules:
     """The rules of one directory, in the surroundings that a file tells of; safe to use from several threads."""
 
     def __init__(self, directory: Path, around: Path | None = None) -> None:
-        self.directory = directory
-        self._around = around
+        self._directory, self._around = directory, around
         self._lock = threading.Lock()
         self._stamp: object = None
         self._loaded = Loaded(None)
@@ -162,22 +156,22 @@ class LoadedRules:
         """What the files hold at this moment."""
         with self._lock:
             # Before the files are read: a change in between is seen next time.
-            stamp = rule_files.directory_stamp(self.directory), self._around and rule_files.file_stamp(self._around)
-            if stamp != self._stamp:
-                self._loaded = _load(self.directory, self._around)
-                whole = self._loaded.rulebook is not None and self._loaded.unseen is None
-                self._stamp = stamp if whole else None  # else it is read again: what failed may pass without a change
+            stamp = rule_files.directory_stamp(self._directory), self._around and rule_files.file_stamp(self._around)
+            if stamp == self._stamp:
+                return self._loaded
+            rulebook: Rulebook | None = None
+            problems: Sequence[Problem] = ()
+            unseen = None
+            try:
+                rulebook = rule_files.load_cached(self._directory)
+                if self._around is not None:
+                    rulebook = surroundings.around(rulebook, self._around)
+            except rule_files.RuleFilesError as error:
+                problems = error.problems
+            except surroundings.SurroundingsError as error:
+                unseen = f"Nothing is known of the cluster's nodes: {error}"
+            self._loaded = Loaded(rulebook, problems, unseen)
+            self._stamp = (
+                None if problems or unseen else stamp
+            )  # what failed may pass without a change: it is read again
             return self._loaded
-
-
-def _load(directory: Path, around: Path | None) -> Loaded:
-    try:
-        rulebook = rule_files.load_cached(directory)
-    except rule_files.RuleFilesError as error:
-        return Loaded(None, error.problems)
-    if around is None:
-        return Loaded(rulebook)
-    try:
-        return Loaded(surroundings.around(rulebook, around))
-    except surroundings.SurroundingsError as error:
-        return Loaded(rulebook, unseen=f"Nothing is known of the cluster's nodes: {error}")
