@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.edited import edited
-from webhook.cli import explanation
 from webhook.cli.convert import Conversion
-from webhook.cli.explanation import Explanation
+from webhook.cli.explanation import Explanation, explain
 from webhook.core import examples
 from webhook.core.backends import cards
 from webhook.core.kube import pod
@@ -90,7 +89,7 @@ def _understood(ask: Mapping[str, str], backend: Backend, alone: Rulebook) -> Ex
     done = edited(planned.edits, raw)
     annotations = {key: text for key, text in done["metadata"]["annotations"].items() if "gpu-webhook.io/" not in key}
     bare = {**done, "kind": "Pod", "metadata": {**done["metadata"], "annotations": annotations}}
-    [understood] = explanation.explain(bare, alone)
+    [understood] = explain(bare, alone)
     read = Conversion(alone, alone).of(understood)
     return replace(understood, converted=read.converted) if read.converted is not None else None
 

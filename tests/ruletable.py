@@ -11,7 +11,6 @@ from tests.edited import edited
 from webhook.core import examples
 from webhook.core.kube import pod
 from webhook.core.plan import plan
-from webhook.core.plan.plan import Plan
 from webhook.core.rules.backend import Backend, Example
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook, Surroundings, with_only
@@ -108,7 +107,7 @@ def _served(what: str, words: Sequence[Mapping[str, str]], card: Card, backend: 
     return any(not planned.violations and not _open(what, planned) for planned in plans)
 
 
-def _open(what: str, planned: Plan) -> bool:
+def _open(what: str, planned: plan.Plan) -> bool:
     """Whether compute was asked and is not limited."""
     return what == "`gpu-cores`" and any("does not limit compute" in warning for warning in planned.warnings)
 

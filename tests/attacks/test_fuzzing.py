@@ -13,7 +13,6 @@ import pytest
 
 from tests.attacks.conftest import Figure
 from tests.attacks.fuzzing import campaign
-from tests.attacks.fuzzing.campaign import CORPUS, Tally
 from tests.attacks.fuzzing.targets import TARGETS
 from tests.laws import SOAK
 
@@ -22,9 +21,11 @@ LEAST = 1 / 50
 """The part of all inputs that an oracle has to judge."""
 
 
-@pytest.mark.parametrize("file", sorted(CORPUS.glob("*/*")), ids=lambda file: f"{file.parent.name}-{file.name}")
+@pytest.mark.parametrize(
+    "file", sorted(campaign.CORPUS.glob("*/*")), ids=lambda file: f"{file.parent.name}-{file.name}"
+)
 def test_what_failed_once_does_not_fail_again(file: Path) -> None:
-    campaign.attempt(file.parent.name, file.read_bytes(), Tally())
+    campaign.attempt(file.parent.name, file.read_bytes(), campaign.Tally())
 
 
 @pytest.mark.large

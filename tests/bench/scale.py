@@ -20,7 +20,6 @@ from tests.bench import programs, reviews
 from tests.bench.contest import Contestant, Load, load_core, on, server_core
 from tests.bench.figures import OURS
 from tests.bench.recorded import VERSION, Cluster
-from tests.bench.reviews import Measured
 from tests.cluster.plane import accepts, free_port
 from tests.cluster.processes import Process, Processes
 from tests.cluster.waiting import until
@@ -194,7 +193,7 @@ def _kubeconfig(port: int) -> dict[str, object]:
 def beside(running: Attached, rounds: int) -> tuple[float, float]:
     """The p99 (ms) of /mutate without a settler, and beside one that counts: one client, on the server's core."""
     folder = running.processes.folder
-    review = Measured("one pod", "/mutate", review_of(LARGE, 7), patched=True)
+    review = reviews.Measured("one pod", "/mutate", review_of(LARGE, 7), patched=True)
     file = folder / "review.json"
     file.write_bytes(review.body)
     load = Load(programs.build()["load"], folder / "gpu-webhook" / "tls.crt", 1, 2.0, server_core())

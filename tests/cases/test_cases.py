@@ -3,10 +3,9 @@
 import pytest
 
 from tests.cases import golden
-from tests.cases.golden import Case
 
 
 @pytest.mark.parametrize("case", golden.find(), ids=lambda case: case.name)
-def test_what_happens_is_what_the_folder_says_and_stands(case: Case) -> None:
+def test_what_happens_is_what_the_folder_says_and_stands(case: golden.Case) -> None:
     assert golden.outcome(case) == case.expected()
     assert list(golden.broken_promises(case)) == []

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from tests import builders
 from tests.cases import golden
-from webhook.core import request
 from webhook.core.interpret import locations
-from webhook.core.request import PREFIX
+from webhook.core.request import KEYS, PREFIX
 from webhook.core.violations import CODES
 
 CORE = builders.ROOT / "tests" / "core"
@@ -25,11 +24,11 @@ def _resources() -> Iterator[str]:
 
 
 def test_every_key_of_the_shorthand_is_asked_by_label() -> None:
-    assert request.KEYS.keys() - _written("labels") == set()
+    assert KEYS.keys() - _written("labels") == set()
 
 
 def test_every_key_of_the_shorthand_is_asked_by_annotation() -> None:
-    qualified = {PREFIX + key.removeprefix("gpu-") for key in request.KEYS}
+    qualified = {PREFIX + key.removeprefix("gpu-") for key in KEYS}
 
     assert ({"gpu"} | qualified) - _written("annotations") == set()
 
@@ -37,7 +36,7 @@ def test_every_key_of_the_shorthand_is_asked_by_annotation() -> None:
 def test_every_key_of_the_shorthand_is_asked_for_one_container() -> None:
     asked = {key.partition(locations.SUFFIX)[0] for key in _written("annotations") if locations.SUFFIX in key}
 
-    assert {key.removeprefix("gpu-") for key in request.KEYS} - {"container"} - asked == set()
+    assert {key.removeprefix("gpu-") for key in KEYS} - {"container"} - asked == set()
 
 
 def test_every_resource_of_the_shorthand_is_asked() -> None:

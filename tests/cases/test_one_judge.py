@@ -17,7 +17,6 @@ import yaml
 
 from tests import builders
 from tests.cases import golden
-from tests.cases.golden import Case
 from tests.cli.program import run
 from webhook.cli import explanation, workload_advice
 from webhook.console import create_app
@@ -41,9 +40,9 @@ Around = str
 Group = tuple[tuple[tuple[str, str], ...], Around]
 
 
-def _groups() -> Mapping[Group, list[Case]]:
+def _groups() -> Mapping[Group, list[golden.Case]]:
     """The cases by the inputs that they share: rules, and objects around their pods."""
-    found: dict[Group, list[Case]] = defaultdict(list)
+    found: dict[Group, list[golden.Case]] = defaultdict(list)
     for case in golden.find():
         own = tuple((file.name, file.read_text()) for file in sorted((case.folder / "rules").glob("*.yaml")))
         around = case.folder / "around.yaml"
@@ -61,7 +60,7 @@ def _params() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("own", "around", "cases"), [*_params()])
 def test_all_front_doors_give_one_answer(
-    own: tuple[tuple[str, str], ...], around: Around, cases: list[Case], tmp_path: Path
+    own: tuple[tuple[str, str], ...], around: Around, cases: list[golden.Case], tmp_path: Path
 ) -> None:
     pods = [{"apiVersion": "v1", "kind": "Pod", **case.pod()} for case in cases]
     given = "\n---\n".join(json.dumps(pod) for pod in pods)

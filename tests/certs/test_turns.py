@@ -3,8 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from certs import activation
-from certs.activation import WANTED, Activator
+from certs.activation import WANTED, Activator, addresses
 from certs.api import ApiError, Object
 from certs.rotation import Rotator
 from certs.turns import Duty, Problem, Status, Turns
@@ -106,5 +105,5 @@ def test_what_two_duties_find_is_told_once() -> None:
 def test_an_endpoint_without_a_port_is_no_address() -> None:
     named = {"endpoints": [{"addresses": ["192.0.2.1"]}], "ports": [{"name": "https"}]}
 
-    assert [*activation.addresses(named)] == []
-    assert [*activation.addresses({**named, "ports": [{"name": "https", "port": 6443}]})] == [("192.0.2.1", 6443)]
+    assert [*addresses(named)] == []
+    assert [*addresses({**named, "ports": [{"name": "https", "port": 6443}]})] == [("192.0.2.1", 6443)]

@@ -13,14 +13,13 @@ from typing import Any
 
 from jsonpatch import JsonPatch, JsonPatchTestFailed
 
-from certs import issue, rotation
+from certs import rotation
 from certs.api import Api, ApiError, ConflictError, Object, Site
-from certs.issue import Pair
-from certs.rotation import Authorities, Rotator, Terms
+from certs.issue import Pair, anchor, split
 from certs.turns import Status, Turns
 
 SITE = Site()
-TERMS = Terms(authority=timedelta(days=120), leaf=timedelta(days=30))
+TERMS = rotation.Terms(authority=timedelta(days=120), leaf=timedelta(days=30))
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CONFIGURATIONS = tuple(SITE.configurations.values())
 PATHS = (*CONFIGURATIONS, SITE.serving, SITE.authorities)
@@ -35,7 +34,7 @@ def _pause() -> Generator[None]:
 
 @cache
 def vouched(leaf: bytes, bundle: bytes) -> bool:
-    return issue.anchor(leaf, issue.split(bundle)) is not None
+    return anchor(leaf, split(bundle)) is not None
 
 
 @dataclass
@@ -73,7 +72,7 @@ class Town(Api):
         self.history[path].append((self.at, self.objects[path]))
 
     @property
-    def authorities(self) -> Authorities:
+    def authorities(self) -> rotation.Authorities:
         return rotation.authorities(self.objects[SITE.authorities])
 
     # What a rotator asks
@@ -134,7 +133,7 @@ class Town(Api):
         """The newest good pair that a replica has ever mounted: it keeps what is good."""
         mounted = self.history[SITE.serving][: self.replicas[replica]]
         pairs = (rotation.pair(secret) for _, secret in reversed(mounted))
-        return next((pair for pair in pairs if pair and issue.split(pair.certificate)), None)
+        return next((pair for pair in pairs if pair and split(pair.certificate)), None)
 
     def refused(self) -> list[tuple[int, int]]:
         """Each API server that would refuse what a replica serves, and the replica.
@@ -147,12 +146,12 @@ class Town(Api):
             for path in CONFIGURATIONS
             for _, configuration in self.history[path][: self.heard(server, path)][-1:]
             for _, bundle in [*rotation.bundles(configuration)][:1]
-            if issue.split(bundle, self.at) or not issue.split(bundle)
+            if split(bundle, self.at) or not split(bundle)
         ]
         return [
             (server, replica)
             for replica in range(len(self.replicas))
-            if (pair := self.served(replica)) is not None and issue.split(pair.certificate, self.at)
+            if (pair := self.served(replica)) is not None and split(pair.certificate, self.at)
             for server, bundle in trusted
             if not vouched(pair.certificate, bundle)
         ]
@@ -168,7 +167,7 @@ class Walker:
     def __init__(self, town: Town) -> None:
         self._town = town
         self.status = Status()
-        self._turns = Turns(self.status, [Rotator(town, SITE, TERMS, self.status)])
+        self._turns = Turns(self.status, [rotation.Rotator(town, SITE, TERMS, self.status)])
         self._turn: Coroutine[Any, Any, bool] | None = None
 
     def walk(self) -> bool | None:

@@ -12,7 +12,6 @@ from tests.cli.program import run
 from webhook.core import request
 from webhook.core.forms.document import DocumentError
 from webhook.core.rules import load as schemas
-from webhook.core.rules.load import KINDS
 from webhook.files.documents import parse
 
 SCHEMA = builders.RULES / "schemas" / "rules.json"
@@ -49,7 +48,7 @@ def test_it_prints_the_schema_of_any_rule() -> None:
     assert ran.json["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", schemas.KINDS)
 def test_it_prints_the_schema_of_one_kind(kind: str) -> None:
     ran = run("schema", kind)
 
@@ -62,7 +61,7 @@ def test_an_unknown_kind_is_wrong_usage_and_told_the_kinds() -> None:
     ran = run("schema", "BackEnd")
 
     assert (ran.code, ran.out) == (2, "")
-    for kind in KINDS:
+    for kind in schemas.KINDS:
         assert kind in ran.err
 
 
@@ -79,7 +78,7 @@ def test_shipped_rules_are_right_and_say_where_their_schema_is(file: Path) -> No
     assert _mistakes(schemas.schema(), file.read_text()) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", schemas.KINDS)
 def test_the_schema_of_a_kind_takes_this_kind_only(kind: str) -> None:
     schema = schemas.schema(kind)
 

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.cluster import credentials
 from tests.cluster.binaries import CONTROLLERS, Binaries
 from tests.cluster.client import Client
-from tests.cluster.credentials import Credentials
+from tests.cluster.credentials import Credentials, issue
 from tests.cluster.processes import Process, Processes
 from tests.cluster.waiting import until
 
@@ -46,7 +45,7 @@ class ControlPlane:
 def control_plane(binaries: Binaries, *, controllers: bool = False) -> Iterator[ControlPlane]:
     """Start one on free loopback ports, await its readiness, and leave nothing of it behind."""
     with Processes() as processes:
-        made = credentials.issue(processes.folder)
+        made = issue(processes.folder)
         _start_etcd(processes, binaries)
         plane = _with_apiserver(processes, binaries, made)
         if controllers:
@@ -64,7 +63,7 @@ def control_planes(
     """
     outward = ("--bind-address=0.0.0.0", "--enable-aggregator-routing=true")
     with Processes() as processes:
-        made = credentials.issue(processes.folder)
+        made = issue(processes.folder)
         _start_etcd(processes, binaries)
         planes = [_with_apiserver(processes, binaries, made, *outward, *options) for _ in range(count)]
         if controllers:

@@ -12,7 +12,6 @@ import yaml
 from tests import tables
 from tests.cluster import binaries
 from tests.cluster.accounts import NAMESPACE
-from tests.cluster.binaries import Binaries
 from tests.cluster.webhook import OF_LEASES
 from tests.release import chart, kustomized
 from tests.release.kustomized import COMPONENTS, Object
@@ -28,7 +27,7 @@ def helm() -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(programs: binaries.Binaries, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("chart") / "gpu-webhook"
     chart.write(programs.path("kubectl"), folder)
     return folder
@@ -72,7 +71,7 @@ SETS = [[], *([each] for each in COMPONENTS), COMPONENTS]
 
 @pytest.mark.parametrize("components", SETS, ids=lambda names: "+".join(names) if len(names) < 2 else "all")
 def test_the_chart_makes_what_kustomize_makes(
-    programs: Binaries, helm: Path, made: Path, components: list[str]
+    programs: binaries.Binaries, helm: Path, made: Path, components: list[str]
 ) -> None:
     values = {"components": {chart.value(each): True for each in components}}
 

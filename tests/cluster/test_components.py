@@ -9,11 +9,10 @@ from certs.activation import WANTED
 from tests.cluster.binaries import Binaries
 from tests.cluster.webhook import OF_LEASES
 from tests.release import kustomized
-from tests.release.kustomized import Object
 
 pytestmark = pytest.mark.cluster
 
-Changed = Callable[[str], Sequence[Object]]
+Changed = Callable[[str], Sequence[kustomized.Object]]
 
 
 @pytest.fixture
@@ -21,12 +20,12 @@ def changed(programs: Binaries) -> Changed:
     return lambda component: kustomized.objects(programs.path("kubectl"), [component])
 
 
-def _named(objects: Sequence[Object], kind: str, name: str = "gpu-webhook") -> Any:
+def _named(objects: Sequence[kustomized.Object], kind: str, name: str = "gpu-webhook") -> Any:
     [found] = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
     return found
 
 
-def _hooks(objects: Sequence[Object]) -> dict[str, Any]:
+def _hooks(objects: Sequence[kustomized.Object]) -> dict[str, Any]:
     """Our webhooks by name, without those that only the certificate program calls."""
     hooks = [hook for each in objects for hook in each.get("webhooks", ())]
     return {hook["name"].partition(".")[0]: hook for hook in hooks if hook["name"] not in OF_LEASES}

@@ -1,7 +1,5 @@
 """`gpu-webhook doctor` on an installation behind a Service, with two API servers: whole, then broken in one place."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -19,7 +17,6 @@ from typing import Any
 import pytest
 
 from certs import issue
-from certs.issue import Pair
 from tests import tables
 from tests.cluster.accounts import NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
@@ -81,7 +78,7 @@ class Installation:
     """The shipped manifests, with one replica that runs on this machine behind the Service."""
 
     planes: Sequence[ControlPlane]
-    authority: Pair
+    authority: issue.Pair
     tls: Path
     port: int
     replica: Process
@@ -224,7 +221,7 @@ def installation(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -
         yield made
 
 
-def _certify(tls: Path, authority: Pair, issued: datetime) -> None:
+def _certify(tls: Path, authority: issue.Pair, issued: datetime) -> None:
     """Write a certificate that was issued then for 30 days."""
     pair = issue.leaf(authority, issue.service_names("gpu-webhook", NAMESPACE), issued, 30 * DAYS)
     (tls / "tls.key").write_bytes(pair.key)

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from tests.cases import golden
-from tests.cases.golden import Case
 from tests.cases.served import NeverServedError, as_served
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.pods import completed
@@ -28,7 +27,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_api_server_comes_to_the_same(cluster: Client, case: Case) -> None:
+def test_the_api_server_comes_to_the_same(cluster: Client, case: golden.Case) -> None:
     pod = completed(case.pod())
     expected = case.expected()
     try:

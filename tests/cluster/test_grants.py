@@ -1,7 +1,5 @@
 """Each right that the manifests give is used by some program in some ordinary situation, and none is missing."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import binaries
 from tests.cluster.accounts import BASE, NAMESPACE
-from tests.cluster.binaries import Binaries
+from tests.cluster.binaries import Binaries, helm
 from tests.cluster.client import Client
 from tests.cluster.plane import control_plane
 from tests.cluster.webhook import OF_LEASES
-from tests.release import chart, kustomized
-from tests.release.kustomized import COMPONENTS
+from tests.release import chart
+from tests.release.kustomized import COMPONENTS, overlay
 
 pytestmark = pytest.mark.cluster
 
@@ -39,7 +38,7 @@ def _done(ran: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def _helm(client: Client, *arguments: str | Path) -> list[str]:
-    command = [binaries.helm(), *arguments, f"--namespace={NAMESPACE}"]
+    command = [helm(), *arguments, f"--namespace={NAMESPACE}"]
     home = client.kubeconfig.parent
     env = {"PATH": os.environ["PATH"], "KUBECONFIG": str(client.kubeconfig), "HOME": str(home)}
     return _done(subprocess.run(command, env=env, capture_output=True, text=True, check=False))
@@ -88,7 +87,7 @@ def test_the_base_is_applied_without_a_warning_and_twice_changes_nothing(fresh: 
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_each_component_is_applied_without_a_warning(fresh: Client, component: str, tmp_path: Path) -> None:
-    kustomized.overlay(tmp_path, [component])
+    overlay(tmp_path, [component])
 
     _done(fresh.kubectl(*APPLY, "-k", str(tmp_path)))
 
@@ -103,7 +102,7 @@ def test_uninstalling_an_overlay_keeps_the_definitions_and_what_was_written_in_t
         "spec": {"namespaces": {"names": ["vision"]}},
     }
     fresh.create(policy)
-    kustomized.overlay(tmp_path, ["doctor"])  # the component with objects outside of our namespace
+    overlay(tmp_path, ["doctor"])  # the component with objects outside of our namespace
     _done(fresh.kubectl("delete", "--wait=false", "-k", str(tmp_path), "-l", "gpu-webhook.io/kept!=true"))
 
     assert _definitions(fresh) == DEFINITIONS

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import binaries
-from tests.cluster.binaries import Binaries
+from tests.cluster.binaries import Binaries, helm
 from tests.release import dist, kustomized
 
 pytestmark = pytest.mark.cluster
@@ -44,7 +43,7 @@ def test_two_releases_of_a_commit_are_equal_to_the_byte(released: Path, programs
 def test_both_ways_to_install_run_the_image_that_was_named(released: Path) -> None:
     chart = released / f"gpu-webhook-{dist.VERSION}.tgz"
     rendered = subprocess.run(
-        [binaries.helm(), "template", "gpu-webhook", chart, "--kube-version=1.36.0"],
+        [helm(), "template", "gpu-webhook", chart, "--kube-version=1.36.0"],
         check=True,
         capture_output=True,
         text=True,

@@ -8,7 +8,6 @@ import pytest
 
 from tests import builders, tables
 from tests.cases import golden
-from tests.cases.golden import Case
 from tests.cases.served import NeverServedError, as_served
 from webhook.core import projection
 from webhook.core.mutate import mutate
@@ -47,7 +46,7 @@ def whole(request: AdmissionRequest, rulebook: Rulebook) -> AdmissionRequest:
     return request._replace(projection=projection.allow_list(rulebook))
 
 
-def changed_by_pruning(case: Case) -> bool:
+def changed_by_pruning(case: golden.Case) -> bool:
     """Whether a decision is another one when nothing is left out; a pod that is never served is decided by nobody."""
     try:
         request, rules = asking(made(as_served(case.pod()))), case.rulebook()

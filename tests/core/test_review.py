@@ -10,7 +10,6 @@ import pytest
 from tests import tables
 from webhook.core import review
 from webhook.core.decision import Decision, denied
-from webhook.core.review import NotAReviewError
 from webhook.core.violations import Violation
 
 WRONG = Violation(
@@ -136,7 +135,7 @@ def test_of_a_key_that_stands_twice_the_last_counts_as_it_does_to_the_api_server
     ],
 )
 def test_what_is_no_review_is_named(body: bytes, message: str) -> None:
-    with pytest.raises(NotAReviewError) as refused:
+    with pytest.raises(review.NotAReviewError) as refused:
         review.decode(body)
 
     assert str(refused.value) == message
@@ -144,7 +143,7 @@ def test_what_is_no_review_is_named(body: bytes, message: str) -> None:
 
 @tables.rows
 def test_what_is_wrong_with_a_request_is_named(request_: dict[str, Any], message: str) -> None:
-    with pytest.raises(NotAReviewError) as refused:
+    with pytest.raises(review.NotAReviewError) as refused:
         review.decode(
             orjson.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request_})
         )

@@ -12,7 +12,6 @@ import pytest
 from tests import builders
 from webhook.console import sources
 from webhook.files import rule_files
-from webhook.files.rule_files import ReloadedRules
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def short_of_descriptors() -> Iterator[None]:
 
 
 def test_rules_that_cannot_be_read_for_want_of_descriptors_are_read_later(folder: Path) -> None:
-    rules = ReloadedRules(folder)
+    rules = rule_files.ReloadedRules(folder)
     assert rules.refresh()
     before = rules.rulebook
     (folder / "cluster.yaml").write_text(ONE.replace("test", "two"))
@@ -53,7 +52,7 @@ def test_rules_that_cannot_be_read_for_want_of_descriptors_are_read_later(folder
 
 
 def test_files_that_change_while_they_are_read_are_read_again(folder: Path) -> None:
-    rules = ReloadedRules(folder)
+    rules = rule_files.ReloadedRules(folder)
     assert rules.refresh()
     before = rules.rulebook
     pipe = folder / "zones.yaml"

@@ -8,7 +8,6 @@ import pytest
 
 from tests import builders
 from webhook.files import rule_files
-from webhook.files.rule_files import RuleFilesError
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
@@ -17,7 +16,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 
 
 def _problems(folder: Path) -> list[str]:
-    with pytest.raises(RuleFilesError) as refused:
+    with pytest.raises(rule_files.RuleFilesError) as refused:
         rule_files.load(folder)
     assert str(refused.value) == "\n".join(map(str, refused.value.problems))
     return [str(problem) for problem in refused.value.problems]

@@ -16,8 +16,7 @@ from tests.fixes.follow import short
 from tests.laws import asking, clusters
 from webhook.core.mutate import mutate
 from webhook.core.request import ASKING
-from webhook.core.rules import rulebook
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, with_only
 from webhook.core.validate import validate
 from webhook.core.violations import Violation
 from webhook.files.rule_files import RuleFilesError
@@ -70,7 +69,7 @@ CLUSTERS: Sequence[Any] = tables.table(__file__, "clusters")
 @cache
 def _cluster(name: str) -> Rulebook:
     shipped = builders.rulebook(builders.shipped_files())
-    return rulebook.with_only(name, shipped) if name else shipped
+    return with_only(name, shipped) if name else shipped
 
 
 BASES: Sequence[Object] = tables.table(__file__, "bases")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests import tables
-from tests.fixes import corpus, follow, operators, sentences
+from tests.fixes import corpus, follow, operators
 from tests.fixes.corpus import Object, Refused
-from tests.fixes.sentences import Step
+from tests.fixes.sentences import Step, alternatives
 from webhook.core.violations import CODES, Violation
 
 LESS = ("1", "0.5", "0.25", "10", "1Gi", "4Gi", "1024")
@@ -122,7 +122,7 @@ LATER = {
 def _outcomes(pods: Iterable[Refused]) -> Iterator[tuple[str, str]]:
     for one in pods:
         for violation in one.violations:
-            for step in sentences.alternatives(violation.fix):
+            for step in alternatives(violation.fix):
                 outcome = _outcome(step, violation, one)
                 yield outcome.partition(":")[0], f"{one.name}\n{violation}\n{step}\n{outcome}\n"
 

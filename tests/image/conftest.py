@@ -8,14 +8,13 @@ import pytest
 
 from tests.cluster.conftest import programs
 from tests.image import building
-from tests.image.building import Image
 from tests.missing import UnavailableError, announcing, skip_unless_ci
 
 __all__ = ["programs"]
 
 
 @pytest.fixture(scope="session")
-def image(request: pytest.FixtureRequest) -> Image:
+def image(request: pytest.FixtureRequest) -> building.Image:
     """Built once; without CI=true, a machine that cannot build it skips these tests."""
     try:
         return building.find(announcing(request))
@@ -24,7 +23,7 @@ def image(request: pytest.FixtureRequest) -> Image:
 
 
 @pytest.fixture(scope="session")
-def root(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def root(image: building.Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The image's root file system; mount points are added to it, as runtimes do."""
     folder = tmp_path_factory.mktemp("root")
     folder.chmod(0o755)

@@ -13,7 +13,6 @@ from tests import tables
 from tests.cases.served import as_served
 from tests.laws import clusters, own, surroundings
 from webhook.core.backends import translate
-from webhook.core.backends.translate import CannotExpressError
 from webhook.core.interpret import locations
 from webhook.core.request import KEYS, PREFIX, FieldValue, GpuRequest, build
 from webhook.core.rules.rulebook import Rulebook
@@ -155,7 +154,7 @@ def _translated(words: Words, backend: str) -> bool:
     request = request_of(words)
     try:
         return request is not None and bool(translate.translate(request, rules.backends[backend], rules))
-    except CannotExpressError:
+    except translate.CannotExpressError:
         return False
 
 

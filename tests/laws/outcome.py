@@ -13,7 +13,6 @@ from webhook.core.interpret.interpret import ContainerRequest, interpret
 from webhook.core.kube import pod
 from webhook.core.plan import plan
 from webhook.core.plan.choose import Assignment
-from webhook.core.plan.plan import Plan
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
@@ -24,7 +23,7 @@ class Stored:
     """A pod that is admitted, by what was planned for its container."""
 
     asked: Asking
-    planned: Plan
+    planned: plan.Plan
     served: Assignment
     pod: Mapping[str, Any]
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from tests import builders
 from tests.cases.served import as_served
 from tests.laws import asking, clusters, tried
-from tests.laws.asking import Words
 from webhook.core.mutate import mutate
 
 ANYWHERE = ("labels", "qualified annotations", "container annotations", "bare limits", "bare requests")
@@ -19,7 +18,7 @@ ANYWHERE = ("labels", "qualified annotations", "container annotations", "bare li
 Outcome = list[str] | tuple[Any, ...]
 
 
-def _become(form: str, words: Words, backend: str) -> Outcome:
+def _become(form: str, words: asking.Words, backend: str) -> Outcome:
     """What becomes of a pod that says the words in this form: what was written beside the shorthand, or why not."""
     pod = builders.pod()
     asking.accompany(backend, pod, pod["spec"]["containers"][0])
@@ -44,7 +43,7 @@ def test_the_same_words_become_the_same_everywhere(backend: str) -> None:
 
     @tried(16)
     @given(asking.words(backend, "bare limits"))
-    def law(words: Words) -> None:
+    def law(words: asking.Words) -> None:
         nonlocal served
         said = {**asking.needed(backend), **words}
         first, *others = (_become(form, said, backend) for form in ANYWHERE)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests import builders
 from tests.cases.served import as_served
 from tests.laws import asking, clusters, every, tried
-from tests.laws.asking import Asking, askings
 from webhook.core.mutate import mutate
 
 PODS = 10_000
@@ -31,8 +30,8 @@ def _second_patches(backend: str, form: str) -> int:
     met = 0
 
     @tried(-(-PODS // len(PAIRS)))
-    @given(askings(backend, [form]))
-    def law(asked: Asking) -> None:
+    @given(asking.askings(backend, [form]))
+    def law(asked: asking.Asking) -> None:
         nonlocal met
         decision = mutate(builders.creating(asked.pod), asked.rulebook)
         met += backend in decision.backends.values()
@@ -47,7 +46,9 @@ def _second_patches(backend: str, form: str) -> int:
 
 
 @every.backend(16, least=4, also=[st.sampled_from([0, 99])])
-def test_a_container_that_another_webhook_adds_gets_nothing_and_changes_nothing(asked: Asking, at: int) -> bool:
+def test_a_container_that_another_webhook_adds_gets_nothing_and_changes_nothing(
+    asked: asking.Asking, at: int
+) -> bool:
     decision = mutate(builders.creating(asked.pod), asked.rulebook)
     if not decision.allowed:
         return False

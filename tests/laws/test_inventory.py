@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 
 from tests import builders
-from webhook.cli import explanation
-from webhook.cli.explanation import Explanation
+from webhook.cli.explanation import Explanation, explain
 from webhook.cli.inventory import demand
 from webhook.core import inventory
 from webhook.core.rules import rulebook
@@ -34,7 +33,7 @@ def admitted() -> Iterator[tuple[str, Explanation]]:
     """
     for backend in shipped().backends.values():
         for example in backend.examples:
-            [explained] = explanation.explain(builders.pod(labels=example.ask), alone(backend.name))
+            [explained] = explain(builders.pod(labels=example.ask), alone(backend.name))
             if explained.charges and explained.decision.allowed and not example.ask.keys() <= COMPUTE:
                 yield backend.name, explained
 

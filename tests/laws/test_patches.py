@@ -13,8 +13,8 @@ from tests import builders
 from tests.edited import edited
 from tests.laws import edits, every, tried
 from tests.laws.asking import Asking
-from webhook.core.kube import fields, pod
-from webhook.core.kube.fields import Edit
+from webhook.core.kube import pod
+from webhook.core.kube.fields import Edit, to_patch
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
 
@@ -26,7 +26,7 @@ def test_the_patch_and_the_edits_come_to_the_same_pod(asked: Asking) -> bool:
 
     applied = edited(planned.edits, asked.pod)
 
-    assert jsonpatch.apply_patch(asked.pod, fields.to_patch(planned.edits, asked.pod)) == applied
+    assert jsonpatch.apply_patch(asked.pod, to_patch(planned.edits, asked.pod)) == applied
     assert asked.pod == before
     return bool(planned.assignments and planned.edits)
 
@@ -108,4 +108,4 @@ def _edited(draw: st.DrawFn) -> tuple[dict[str, Any], list[Edit]]:
 def test_any_edits_and_their_patch_come_to_the_same(drawn: tuple[dict[str, Any], list[Edit]]) -> None:
     document, made = drawn
 
-    assert jsonpatch.apply_patch(document, fields.to_patch(made, document)) == edited(made, document)
+    assert jsonpatch.apply_patch(document, to_patch(made, document)) == edited(made, document)

@@ -12,10 +12,9 @@ from itertools import count
 
 import pytest
 
-from webhook.core.quota import tally
 from webhook.core.quota.ledger import FORGET, PART, Ask, Ledger, reserve
 from webhook.core.quota.settlement import Settlement, ViewedPod
-from webhook.core.quota.tally import Tally
+from webhook.core.quota.tally import Tally, total
 
 GRACE = 10
 LIMIT: Tally = {"devices": Fraction(16)}
@@ -69,7 +68,7 @@ class Town:
             if outcome.verdict == "admit":
                 self._store(asked)
         self.settle(now)
-        phantoms = tally.total(amount for by_uid in self.ledger.pending.values() for amount in by_uid.values())
+        phantoms = total(amount for by_uid in self.ledger.pending.values() for amount in by_uid.values())
         self.over += phantoms.get("devices", 0) > LIMIT["devices"] / PART
 
     def settle(self, now: int) -> None:

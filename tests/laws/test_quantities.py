@@ -12,7 +12,6 @@ from tests.cases.served import canonical
 from tests.laws import tried
 from webhook.core import request
 from webhook.core.kube import quantity
-from webhook.core.kube.quantity import QuantityError
 
 _DECIMALS = st.decimals(min_value=0, max_value=10**9, places=3, allow_nan=False).map(lambda number: f"{number:f}")
 _SIZES = st.builds("{}{}".format, st.integers(1, 2**19), st.sampled_from(["Mi", "Gi"]))
@@ -64,6 +63,6 @@ NUMBERS = ("gpu", "gpu-memory", "gpu-cores", "gpu-tflops")
 @given(text=st.text(alphabet="0123456789.+-eEiknmKMG xX%_,", max_size=8))
 def test_no_text_is_guessed(read: Callable[[str], object], text: str) -> None:
     """Either a reader knows the text to the last character, or it says how to write it."""
-    with contextlib.suppress(QuantityError):
+    with contextlib.suppress(quantity.QuantityError):
         read(text)
         assert not set(text.removesuffix("E")) & set("+-eE _,X")

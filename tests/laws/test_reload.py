@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.laws import tried
 from webhook.core.rules.load import Memory
 from webhook.files import documents, rule_files
-from webhook.files.rule_files import RuleFilesError
 
 SEQUENCES = 20
 
@@ -129,7 +128,7 @@ def _outcome(folder: Path) -> object:
     """The rulebook of a folder, or all that is wrong with it."""
     try:
         return rule_files.load(folder)
-    except RuleFilesError as error:
+    except rule_files.RuleFilesError as error:
         return error.problems
 
 

@@ -12,8 +12,7 @@ import pytest
 from webhook.cluster import ledgers as module
 from webhook.cluster.client import ApiError, ConflictError
 from webhook.cluster.ledgers import Reservations, TenantUsages, Versioned
-from webhook.core.quota import ledger as core
-from webhook.core.quota.ledger import Answered, Ask, Ledger, Outcome
+from webhook.core.quota.ledger import AWAY, Answered, Ask, Ledger, Outcome
 from webhook.server.handler import OfflineReservations
 from webhook.telemetry import Metrics
 
@@ -351,7 +350,7 @@ def test_a_client_that_waits_for_an_escrow_which_is_not_closed_is_told_to_retry(
 
     answers = together(Reservations(shelf, Metrics([])), ask("a"), seconds=0.2)
 
-    assert answers[0].outcome == Outcome("again", why=core.AWAY)
+    assert answers[0].outcome == Outcome("again", why=AWAY)
     assert shelf.ledger.recount == 1
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import credentials
-from tests.cluster.credentials import Credentials
+from tests.cluster.credentials import Credentials, issue
 from tests.server.peer import Peer
 from tests.server.process import Server, running
 
@@ -20,7 +19,7 @@ def peer(server: Server, made: Credentials | None) -> Peer:
 
 
 def test_a_stranger_gets_no_answer_to_a_review(folder: Path, tmp_path: Path, fraction: bytes) -> None:
-    made = credentials.issue(tmp_path)
+    made = issue(tmp_path)
     with running(folder, client_ca=str(made.authority)) as server:
         with contextlib.closing(peer(server, None)) as stranger:
             refused = stranger.ask("POST", "/validate", fraction)
@@ -36,7 +35,7 @@ def test_a_stranger_gets_no_answer_to_a_review(folder: Path, tmp_path: Path, fra
 
 @pytest.mark.parametrize("framing", ["Content-Length: 1000", "Transfer-Encoding: chunked", "Content-Length: 0"])
 def test_a_stranger_is_refused_before_a_byte_of_the_body_is_there(folder: Path, tmp_path: Path, framing: str) -> None:
-    made = credentials.issue(tmp_path)
+    made = issue(tmp_path)
     with running(folder, client_ca=str(made.authority)) as server, contextlib.closing(peer(server, None)) as stranger:
         stranger.send(f"POST /mutate HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n".encode())
         refused = stranger.answer()

@@ -14,7 +14,6 @@ from typing import Any, Final, NoReturn
 import orjson
 
 from tests.attacks.fuzzing import api_server, kubelet
-from tests.attacks.fuzzing.api_server import NotTakenError
 from tests.cases.served import NeverServedError, as_served
 from tests.core.policy import tenants
 from tests.laws import clusters
@@ -178,7 +177,7 @@ def _is_taken(pod: Any) -> bool:
     try:
         api_server.check(pod)
         as_served(pod)
-    except (NotTakenError, NeverServedError, KeyError, AttributeError):
+    except (api_server.NotTakenError, NeverServedError, KeyError, AttributeError):
         return False
     return True
 

@@ -16,19 +16,15 @@ import yaml
 
 from tests import builders
 from tests.attacks import monsters
-from tests.attacks.fuzzing import api_server, doors, mutation, reviews, seeds
-from tests.attacks.fuzzing.api_server import NotTakenError
-from tests.attacks.fuzzing.mutation import Mutator
+from tests.attacks.fuzzing import doors, mutation, reviews, seeds
+from tests.attacks.fuzzing.api_server import NotTakenError, amount, patched
 from tests.edited import edited
 from tests.laws import clusters, edits
-from webhook.core import request
 from webhook.core.kube import fields, quantity
-from webhook.core.kube.quantity import QuantityError
 from webhook.core.mutate import mutate
-from webhook.core.request import Devices
+from webhook.core.request import KEYS, Devices, pasteable
 from webhook.core.validate import validate
 from webhook.files import rule_files
-from webhook.files.rule_files import RuleFilesError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +45,8 @@ RARE: Final = 1 / 2000
 
 
 @cache
-def _mutator() -> Mutator:
-    return Mutator(seed.pod for seed in seeds.pods())
+def _mutator() -> mutation.Mutator:
+    return mutation.Mutator(seed.pod for seed in seeds.pods())
 
 
 def _review(dice: Random) -> bytes:
@@ -128,7 +124,7 @@ def _read_quantity(content: bytes) -> bool:
 
 def _amount(said: str) -> Fraction | None:
     try:
-        return api_server.amount(said)
+        return amount(said)
     except NotTakenError:
         return None
 
@@ -136,12 +132,12 @@ def _amount(said: str) -> Fraction | None:
 def _or_none(read: Callable[[str], Any], said: str) -> Any:
     try:
         return read(said)
-    except QuantityError as error:
+    except quantity.QuantityError as error:
         _check_said(error)
         return None
 
 
-def _check_said(error: QuantityError) -> None:
+def _check_said(error: quantity.QuantityError) -> None:
     assert error.message
     assert error.fix
     assert f"{error}".isprintable()
@@ -153,7 +149,7 @@ _DEVICES: Final = re.compile(r"(?:([0-9]{1,9})x)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?
 
 
 def _word(dice: Random) -> bytes:
-    key = dice.choice([*request.KEYS, "gpu", "gpu", "gpu-memory"])
+    key = dice.choice([*KEYS, "gpu", "gpu", "gpu-memory"])
     said = _mutator().known(key, dice) if dice.random() < 0.4 else dice.choice((*mutation.NUMBERS, *mutation.WORDS))
     said = said if isinstance(said, str) else str(said)
     for _ in range(dice.choice((0, 1, 1, 2))):
@@ -163,10 +159,10 @@ def _word(dice: Random) -> bytes:
 
 def _read_word(content: bytes) -> bool:
     key, _, said = content.decode("utf-8", "replace").partition("\n")
-    if key not in request.KEYS:
+    if key not in KEYS:
         return False
-    value = _or_none(request.KEYS[key], said)
-    line = request.pasteable(key, said)
+    value = _or_none(KEYS[key], said)
+    line = pasteable(key, said)
     assert not said.isprintable() or yaml.safe_load(line) == {key: said}, line
     if key != "gpu" or said.lower() == "none":
         return value is not None
@@ -212,7 +208,7 @@ def _apply(content: bytes) -> bool:
     operations = orjson.loads(orjson.dumps(fields.to_patch(made, document)))
     after = edited(made, document)
     assert fields.applied(operations, document) == after
-    assert api_server.patched(orjson.loads(text), operations) == after
+    assert patched(orjson.loads(text), operations) == after
     assert document == orjson.loads(text)
     return bool(operations)
 
@@ -249,7 +245,7 @@ def _load(content: bytes) -> bool:
     file.write_bytes(content)
     try:
         rulebook = rule_files.load(_folder())
-    except RuleFilesError as error:
+    except rule_files.RuleFilesError as error:
         _check_problems(error)
         return False
     for labels in _ASKING:
@@ -260,7 +256,7 @@ def _load(content: bytes) -> bool:
     return True
 
 
-def _check_problems(error: RuleFilesError) -> None:
+def _check_problems(error: rule_files.RuleFilesError) -> None:
     """Whether it is said what is wrong, and where."""
     assert error.problems
     assert all(problem.message for problem in error.problems)

@@ -11,8 +11,6 @@ from tests.cluster.processes import Process
 from tests.cluster.tenancy import fleet
 from tests.cluster.tenancy import town as towns
 from tests.cluster.tenancy.crowd import Row
-from tests.cluster.tenancy.fleet import Fleet
-from tests.cluster.tenancy.town import Town
 from tests.laws import SOAK
 from tests.results import Page
 
@@ -37,14 +35,14 @@ server that was killed has begun at nothing again).
 
 
 @pytest.fixture(scope="module")
-def served(programs: Binaries, controllers: None) -> Iterator[Fleet]:  # noqa: ARG001 - asked for what it checks
+def served(programs: Binaries, controllers: None) -> Iterator[fleet.Fleet]:  # noqa: ARG001 - asked for what it checks
     """A control plane of its own: here servers are killed."""
     with control_plane(programs, controllers=True) as plane, fleet.running(plane, TENANTS) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def town(programs: Binaries, controllers: None) -> Iterator[Town]:  # noqa: ARG001 - as above
+def town(programs: Binaries, controllers: None) -> Iterator[towns.Town]:  # noqa: ARG001 - as above
     """A control plane of its own, too: once there is a policy, who has none may use no GPU."""
     with control_plane(programs, controllers=True) as plane, towns.running(plane) as running:
         yield running
@@ -63,7 +61,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         for running in getattr(item, "funcargs", {}).values():
-            if isinstance(running, Fleet):
+            if isinstance(running, fleet.Fleet):
                 report.sections.extend((each.name, _messages(each)) for each in (running.settler, *running.replicas))
     return report
 

@@ -9,8 +9,7 @@ import pytest
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.pods import container, pod
 from tests.cluster.tenancy import attempts
-from tests.cluster.tenancy import town as towns
-from tests.cluster.tenancy.town import Town, create, refusal, told
+from tests.cluster.tenancy.town import Town, create, owner, refusal, told
 
 pytestmark = pytest.mark.cluster
 
@@ -26,7 +25,7 @@ def mine(town: Town) -> Client:
         name = attempts.one(each.name)
         made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "x"}
         town.client.create(made)
-    return towns.owner(there, MINE)
+    return owner(there, MINE)
 
 
 def test_no_protected_name_gives_a_tenant_a_gpu(mine: Client, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,8 +22,7 @@ from tests.cluster.client import Client, RefusedError
 from tests.cluster.plane import control_plane
 from tests.cluster.pods import completed, container, limits, pod
 from tests.cluster.tenancy import attempts, generated, world
-from tests.cluster.tenancy import town as towns
-from tests.cluster.tenancy.town import told
+from tests.cluster.tenancy.town import running, told
 from tests.cluster.waiting import until
 from tests.cluster.webhook import unregister
 from webhook.playground import imagined
@@ -152,7 +151,7 @@ def judged(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Judged]:
     """Each pod is judged by the webhook; then by the policies alone, as the webhook would have had it stored."""
-    with control_plane(programs, controllers=True) as plane, towns.running(plane) as town:
+    with control_plane(programs, controllers=True) as plane, running(plane) as town:
         client = town.client
         for name in {*generated.CLASSES, *(attempts.one(each.name) for each in attempts.names("runtime_classes"))}:
             client.create(

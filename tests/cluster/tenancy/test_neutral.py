@@ -11,9 +11,8 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object
 from tests.cluster.plane import control_plane
 from tests.cluster.pods import container, limits, pod
-from tests.cluster.tenancy import town as towns
 from tests.cluster.tenancy import world
-from tests.cluster.tenancy.town import create
+from tests.cluster.tenancy.town import create, running, told
 from tests.cluster.waiting import until
 from tests.cluster.webhook import calls, unregister
 from webhook.playground import imagined
@@ -27,7 +26,7 @@ POLICIES = [world.policy("quiet", "quiet", quota={"devices": 9}), world.policy("
 @pytest.fixture(scope="module")
 def quiet(programs: Binaries, controllers: None) -> Iterator[Client]:  # noqa: ARG001 - asked for what it checks
     """A namespace of a tenant with a quota."""
-    with control_plane(programs, controllers=True) as plane, towns.running(plane) as town:
+    with control_plane(programs, controllers=True) as plane, running(plane) as town:
         for each in POLICIES:
             town.client.create(each)
         there = town.client.in_namespace("quiet")
@@ -129,4 +128,4 @@ def test_no_webhook_is_asked_about_an_ordinary_pod_and_none_is_needed(quiet: Cli
 
 
 def _takes_shorthand_for_untranslated(there: Client) -> bool:
-    return "[GPU601]" in towns.told(there, pod("asking", labels={"gpu": "1"}), dry_run=True)[1]
+    return "[GPU601]" in told(there, pod("asking", labels={"gpu": "1"}), dry_run=True)[1]

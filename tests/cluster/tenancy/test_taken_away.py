@@ -15,8 +15,7 @@ from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import ControlPlane, control_plane
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.tenancy import attempts, world
-from tests.cluster.tenancy import town as towns
-from tests.cluster.tenancy.town import told
+from tests.cluster.tenancy.town import delete_all, owner, told
 from tests.cluster.waiting import until
 from tests.cluster.webhook import Webhook, configurations, register, unregister
 from tests.release import kustomized
@@ -147,7 +146,7 @@ def _installed(plane: ControlPlane, webhook: Webhook) -> Client:
     until(lambda: told(elsewhere, _asking("amd.com/gpu"), dry_run=True)[0] == HTTPStatus.CREATED, "it is narrowed")
     until(lambda: "'gpu-webhook-ceilings'" in told(there, _asking("amd.com/gpu", 3), dry_run=True)[1], "the policies")
     until(lambda: there.get(NATIVE).get("status"), "Kubernetes counts")
-    tenant = towns.owner(there, "eve")
+    tenant = owner(there, "eve")
     until(partial(_said, tenant, ""), "the webhook is asked")
     return tenant
 
@@ -162,7 +161,7 @@ def _count(client: Client, tenant: Client, made: Object) -> int:
     """How many copies are admitted; they are gone, and counted no more, afterwards."""
     copies = [{**made, "metadata": {**made["metadata"], "name": f"{index}"}} for index in range(QUOTA + 1)]
     codes = [told(tenant, each)[0] for each in copies]
-    towns.delete_all(tenant)
+    delete_all(tenant)
     until(partial(_nothing_counts, client), "what was deleted counts no more")
     return codes.count(HTTPStatus.CREATED)
 

@@ -11,11 +11,10 @@ from tests import builders
 from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.devices import claim_template
 from tests.cluster.pods import container, limits, pod
-from tests.cluster.tenancy import town as towns
 from tests.cluster.tenancy import world
 from tests.cluster.tenancy.crowd import Hand
 from tests.cluster.tenancy.test_bindings import bind, binding
-from tests.cluster.tenancy.town import Town, create, gpu_pod, told
+from tests.cluster.tenancy.town import Town, create, gpu_pod, owner, told
 from webhook.core.rules.cluster import ANY, protected_names
 
 pytestmark = pytest.mark.cluster
@@ -32,14 +31,14 @@ RULES = builders.rulebook(builders.shipped_files())
 def mine(town: Town) -> Client:
     """The tenant: it may do everything in its one namespace, whose quota is eight devices, and nothing elsewhere."""
     [there] = town.tenant("ways", quota={"devices": 8})
-    return towns.owner(there, "eve")
+    return owner(there, "eve")
 
 
 @pytest.fixture(scope="module")
 def full(town: Town) -> Client:
     """Another one, whose quota is nothing."""
     [there] = town.tenant("full", quota={"devices": 0})
-    return towns.owner(there, "fay")
+    return owner(there, "fay")
 
 
 def _with(made: Object, *, status: Object | None = None, **metadata: Any) -> Object:

@@ -1,7 +1,5 @@
 """A cluster with one settler, one admission server and many tenants, for what happens to them one after the other."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A cluster with tenants: the definitions, a settler, and admission servers that reserve in its ledgers."""
 
-from __future__ import annotations
-
 import http.client
 import signal
 import ssl

@@ -8,8 +8,8 @@ import pytest
 
 from tests import builders, tables
 from tests.core import acme
-from webhook.core.backends import read_back, translate
-from webhook.core.backends.translate import CannotExpressError
+from webhook.core.backends import read_back
+from webhook.core.backends.translate import CannotExpressError, express, near
 from webhook.core.request import GpuRequest
 from webhook.core.rules.verbs import Amount
 
@@ -35,12 +35,12 @@ def _request(fields: Request) -> GpuRequest:
 
 @tables.rows
 def test_a_verb_says_what_was_asked(verb: str, request_: Request, number: int | None) -> None:
-    assert translate.express(_amount(verb), _request(request_), T4)[0] == number
+    assert express(_amount(verb), _request(request_), T4)[0] == number
 
 
 @tables.rows
 def test_whatever_is_rounded_is_told(verb: str, request_: Request, number: int, warning: str | None) -> None:
-    assert translate.express(_amount(verb), _request(request_), T4) == (number, warning)
+    assert express(_amount(verb), _request(request_), T4) == (number, warning)
 
 
 @tables.rows
@@ -48,7 +48,7 @@ def test_what_cannot_be_said_is_refused_with_what_can(
     verb: str, request_: Request, code: str, message: str, fix: str
 ) -> None:
     with pytest.raises(CannotExpressError) as refused:
-        translate.express(_amount(verb), _request(request_), T4)
+        express(_amount(verb), _request(request_), T4)
 
     assert (refused.value.code, refused.value.message, refused.value.fix) == (code, message, fix)
 
@@ -59,18 +59,18 @@ SHARE = GpuRequest(share=Fraction(3, 10), memory_share=Fraction(3, 10), cores=Fr
 @pytest.mark.parametrize("verb", ["{memory: {unit: GiB, round: up}}", "{memory: {unit: MiB, absent: none}}"])
 def test_a_share_of_an_unknown_card_is_no_size(verb: str) -> None:
     with pytest.raises(CannotExpressError) as refused:
-        translate.express(_amount(verb), SHARE, None)
+        express(_amount(verb), SHARE, None)
 
     assert refused.value.code == "GPU304"
 
 
 def test_a_share_of_an_unknown_card_is_a_percentage_all_the_same() -> None:
-    assert translate.express(_amount("{memory: {unit: percent}}"), SHARE, None) == (30, None)
+    assert express(_amount("{memory: {unit: percent}}"), SHARE, None) == (30, None)
 
 
 @tables.rows
 def test_the_nearest_values_are_below_and_above(verb: str, value: int, nearest: list[int]) -> None:
-    assert translate.near(_amount(verb), Fraction(value)) == nearest
+    assert near(_amount(verb), Fraction(value)) == nearest
 
 
 @tables.rows

@@ -9,7 +9,6 @@ import pytest
 from tests import builders, tables
 from tests.cases.served import as_served
 from tests.core.policy import tenants
-from tests.core.policy.tenants import Fate
 from webhook.cli import convert, explanation
 from webhook.cli.inventory import demand
 from webhook.core.decision import UNTOUCHED, Decision
@@ -74,7 +73,7 @@ def test_a_pod_names_claims(pod: Object, given: Object, becomes: Object) -> None
     raw, rulebook = builders.written(pod), rules(more=given.get("more", ""))
     decision = mutated(raw, *objects, rulebook=rulebook, namespace=given.get("namespace", "default"))
 
-    seen = tenants.seen(Fate(decision, jsonpatch.apply_patch(raw, decision.patch), UNTOUCHED))
+    seen = tenants.seen(tenants.Fate(decision, jsonpatch.apply_patch(raw, decision.patch), UNTOUCHED))
     assert {key: seen[key]() for key in becomes} == becomes
 
 

@@ -11,7 +11,6 @@ from webhook.cli.explanation import explain
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
-from webhook.core.plan.plan import Plan
 from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
@@ -25,7 +24,7 @@ def _cluster(*backends: str, device: str | None = None) -> Rulebook:
     return rulebook.index(cluster, SHIPPED.backends, SHIPPED.devices, SHIPPED.digest)
 
 
-def _planned(raw: Mapping[str, Any], rulebook: Rulebook) -> Plan:
+def _planned(raw: Mapping[str, Any], rulebook: Rulebook) -> plan.Plan:
     return plan.make(pod.read(raw), rulebook)
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests import builders, tables
 from webhook.core.interpret import interpret
-from webhook.core.interpret.interpret import Interpretation
 from webhook.core.kube import pod
 from webhook.core.request import Devices, GpuRequest
 
@@ -17,7 +16,7 @@ SHARE = GpuRequest(share=Fraction(3, 10), memory_share=Fraction(3, 10), cores=Fr
 HALF = GpuRequest(share=Fraction(1, 2), memory_share=Fraction(1, 2), cores=Fraction(50))
 
 
-def _read(raw: Mapping[str, Any]) -> Interpretation:
+def _read(raw: Mapping[str, Any]) -> interpret.Interpretation:
     return interpret.interpret(pod.read(raw), RULES)
 
 

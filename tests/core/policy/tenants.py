@@ -13,8 +13,7 @@ from webhook.core.decision import Decision
 from webhook.core.forms.labels import Expression
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
-from webhook.core.policy import usage
-from webhook.core.policy.usage import PodUsage
+from webhook.core.policy.usage import PodUsage, holdings, pod_usage
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Ceiling, Exemption, Kinds, Namespaces, Quota, Tenancy, TenantPolicy
 from webhook.core.validate import validate
@@ -65,7 +64,7 @@ def rules(*policies: TenantPolicy, rulebook: Rulebook = RULES, **tenancy: Any) -
 
 def held(raw: Mapping[str, Any], rulebook: Rulebook) -> PodUsage:
     """What a stored pod counts, read anew each time."""
-    return usage.pod_usage(usage.holdings(pod.read(raw), rulebook))
+    return pod_usage(holdings(pod.read(raw), rulebook))
 
 
 EVERYTHING = rules(

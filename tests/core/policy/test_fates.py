@@ -15,8 +15,7 @@ from tests.core.policy import tenants
 from tests.core.policy.tenants import DAY, NOW, Fate, ceiling, exemption, fate, policy, quota, whole
 from webhook.core.decision import Decision
 from webhook.core.policy import membership, unknown_devices
-from webhook.core.rules import rulebook
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, with_only
 from webhook.core.rules.tenant_policy import Defaults, Kinds, Namespaces, TenantPolicy
 from webhook.core.validate import validate
 
@@ -53,7 +52,7 @@ def _policy(fields: Object) -> TenantPolicy:
 
 def _rules(given: Object) -> Rulebook:
     """The shipped rules, or one back end alone, with these fields of the cluster and these policies."""
-    shipped = rulebook.with_only(given["only"], tenants.RULES) if "only" in given else tenants.RULES
+    shipped = with_only(given["only"], tenants.RULES) if "only" in given else tenants.RULES
     known = replace(shipped, cluster=replace(shipped.cluster, **given.get("cluster", {})))
     policies = given.get("policies", [given["policy"]] if "policy" in given else [])
     exemptions = [exemption(*given["lifted"])] if "lifted" in given else []

@@ -6,8 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from tests import builders, tables
-from webhook.core import decision
-from webhook.core.decision import Reservation
+from webhook.core.decision import Reservation, denied
 from webhook.core.policy import limits
 from webhook.core.quota.ledger import Ask, Ledger, reserve
 
@@ -51,7 +50,7 @@ def test_a_quota_that_is_exceeded_says(
     assert [violation.message for violation in violations] == messages
     assert [violation.fix for violation in violations] == fixes
     assert {violation.code for violation in violations} == {"GPU104"}
-    assert decision.denied(violations).code == 403
+    assert denied(violations).code == 403
 
 
 def test_the_message_says_who_uses_what_and_what_would_fit() -> None:
@@ -97,4 +96,4 @@ def test_what_cannot_be_said_now_is_asked_for_again() -> None:
     assert violation.message == (
         'the quota of the tenant "vision" cannot be asked now: nobody has counted yet what the tenant uses'
     )
-    assert decision.denied([violation]).code == 503
+    assert denied([violation]).code == 503

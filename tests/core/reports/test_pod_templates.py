@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders, readme, tables
-from webhook.core import pod_templates
-from webhook.core.pod_templates import Found, Template
+from webhook.core.pod_templates import Found, Template, pods, templates
 from webhook.core.rules.objects import BUILT_IN, Workload
 from webhook.core.violations import Refusal, Violation
 from webhook.files.rule_files import RuleFilesError
@@ -33,7 +32,7 @@ def wrong(text: str) -> list[str]:
 
 def _found(text: str, workloads: Any) -> Iterator[Found]:
     for document in yaml.safe_load_all(text):
-        yield from pod_templates.pods(document, workloads)
+        yield from pods(document, workloads)
 
 
 @tables.rows
@@ -126,6 +125,6 @@ def test_whatever_stands_in_an_object_it_is_read_or_refused_with_a_path(data: st
 
 def _read(raw: Any, workload: Workload) -> tuple[Sequence[Template], Sequence[Violation]]:
     try:
-        return pod_templates.templates(raw, workload), []
+        return templates(raw, workload), []
     except Refusal as refusal:
         return [], refusal.violations

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.laws.ledgers import GRACE, LIMITS, NAMESPACES, TENANTS, OvershootError
-from webhook.core.quota import settlement, tally
+from webhook.core.quota import settlement
 from webhook.core.quota.ledger import Ask, Ledger
-from webhook.core.quota.tally import Tally
+from webhook.core.quota.tally import Tally, plus, total
 
 OPEN = "open"
 """Whose namespaces may be used by everybody, and nobody counts."""
@@ -163,8 +163,8 @@ class Store:
         """What was just set aside is within the limit, with everything else."""
         if after.advances.keys() <= before.advances.keys():
             return
-        all_in_all = tally.plus(after.used, tally.total(after.advances.values()))
-        new = tally.total(after.advances[token] for token in after.advances.keys() - before.advances.keys())
+        all_in_all = plus(after.used, total(after.advances.values()))
+        new = total(after.advances[token] for token in after.advances.keys() - before.advances.keys())
         for key, limit in after.hard.items():
             if new.get(key) and all_in_all[key] > limit:
                 raise OvershootError(f"{tenant}: {all_in_all[key]} {key} are reserved or set aside of {limit}")
@@ -257,14 +257,14 @@ class Store:
             reserved = pod.ask.uid in ledger.pending.get(pod.name, ())
             if pod.written > ledger.view and not reserved and self.advanced.get(pod.ask.uid) not in ledger.advances:
                 raise OvershootError(f"{tenant}: {pod.name} is live at {pod.written}, and not in {ledger}")
-        _at_most(tenant, live, tally.plus(ledger.used, tally.total(ledger.advances.values())))
+        _at_most(tenant, live, plus(ledger.used, total(ledger.advances.values())))
         here = [pod for pod in live if pod.stay == self.stays.get((tenant, pod.ask.namespace))]
         most = self.most.get(tenant, {})
-        _at_most(tenant, here, {key: most.get(key, amount) for key, amount in tally.total(_amounts(here)).items()})
+        _at_most(tenant, here, {key: most.get(key, amount) for key, amount in total(_amounts(here)).items()})
 
 
 def _at_most(tenant: str, pods: Iterable[Pod], limit: Tally) -> None:
-    for key, amount in tally.total(_amounts(pods)).items():
+    for key, amount in total(_amounts(pods)).items():
         if amount > limit.get(key, 0):
             raise OvershootError(f"{tenant}: {amount} {key} are live, and no more than {limit} were known")
 
