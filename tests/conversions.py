@@ -72,8 +72,10 @@ def said(kind: str, source: str, rulebook: Rulebook) -> Explanation | None:
         known = rulebook.cache[said, kind, source]
         return known
     backend = rulebook.backends[source]
-    alone = _alone(source, _card(backend, rulebook), rulebook)
-    asks = KINDS[kind] or [{"gpu-profile": name} for name in sorted(backend.profiles & _profiles(backend, rulebook))]
+    card = _card(backend, rulebook)
+    alone = _alone(source, card, rulebook)
+    profiles = backend.profiles & rulebook.devices[card.lower()].profiles.keys()
+    asks = KINDS[kind] or [{"gpu-profile": name} for name in sorted(profiles)]
     found = (_understood(ask, backend, alone) for ask in asks)
     known = next((one for one in found if one is not None and kind == _kind(one)), None)
     rulebook.cache[said, kind, source] = known
@@ -121,7 +123,3 @@ def _alone(name: str, model: str, rulebook: Rulebook) -> Rulebook:
 def _card(backend: Backend, rulebook: Rulebook) -> str:
     models = [card.model for card in cards.card_served(backend, rulebook)]
     return USUAL if USUAL in models else models[0]
-
-
-def _profiles(backend: Backend, rulebook: Rulebook) -> frozenset[str]:
-    return frozenset(rulebook.devices[_card(backend, rulebook).lower()].profiles)

@@ -42,16 +42,11 @@ def every_back_end() -> str:
     return ruletable.table(rule_files.load(RULES_README.parent))
 
 
-def other_systems() -> str:
-    """What becomes of pods of other systems, for the README of the rules."""
-    return conversions.table(rule_files.load(RULES_README.parent))
-
-
 TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
     "codes": (OPERATING, codes),
     "back ends": (README, back_ends),
     "every back end": (RULES_README, every_back_end),
-    "conversions": (RULES_README, other_systems),
+    "conversions": (RULES_README, lambda: conversions.table(rule_files.load(RULES_README.parent))),
     "keys of Cluster": (RULES_README, partial(reference.keys, CLUSTER.schema)),
     "keys of Backend": (RULES_README, partial(reference.keys, BACKEND.schema)),
     "keys of a mode": (RULES_README, partial(reference.keys, SHARED["mode"], BACKEND.schema)),

@@ -103,7 +103,9 @@ def _can(what: str, words: Sequence[Mapping[str, str]], backend: Backend, alone:
 
 def _served(what: str, words: Sequence[Mapping[str, str]], card: Card, backend: Backend, alone: Rulebook) -> bool:
     known = replace(alone, surroundings=Surroundings(cards={backend.name: card}))
-    plans = (plan.make(pod.read(_like(backend, ask)), known) for ask in _asks(what, words, card, backend))
+    example = _telling(backend)  # with whatever else such a pod has to have
+    pods = (examples.pod_of(replace(example, ask=ask)) for ask in _asks(what, words, card, backend))
+    plans = (plan.make(pod.read(raw), known) for raw in pods)
     return any(not planned.violations and not _open(what, planned) for planned in plans)
 
 
@@ -120,9 +122,3 @@ def _asks(what: str, words: Sequence[Mapping[str, str]], card: Card, backend: Ba
         if what != "`gpu-model`":
             yield one
         yield {**one, "gpu-model": card.model}
-
-
-def _like(backend: Backend, ask: Mapping[str, str]) -> dict[str, Any]:
-    """A pod that asks, and has whatever else the rule's examples say such a pod has to have."""
-    example = _telling(backend)
-    return examples.pod_of(replace(example, ask=ask))

@@ -51,20 +51,6 @@ def _references() -> Iterator[tuple[str, str]]:
         yield file, found[2] or ""
 
 
-def _table(heading: str) -> list[list[str]]:
-    """The rows of the table below a heading."""
-    section = GUIDE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
-
-
-def _picture() -> tuple[list[str], list[str]]:
-    """What the picture of the rooms names in webhook/ and in webhook/core/, from top to bottom."""
-    lines = GUIDE.split("```")[1].splitlines()
-    shell, core = ([re.match(f" {{{depth}}}([a-z_]+)(/|\\.py) ", line) for line in lines] for depth in (2, 4))
-    return [found[1] for found in shell if found], [found[1] for found in core if found]
-
-
 def _layers(container: str) -> list[set[str]]:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(each["layers"] for each in contracts if each.get("containers") == [container])
@@ -78,7 +64,8 @@ def _in_order(named: list[str], layers: list[set[str]]) -> list[set[str]]:
 
 
 def test_the_picture_of_the_rooms_is_that_of_the_import_contracts() -> None:
-    shell, core = _picture()
+    picture = GUIDE.split("```")[1]  # of webhook/ and webhook/core/, from top to bottom
+    shell, core = (re.findall(f"^ {{{depth}}}([a-z_]+)(?:/|\\.py) ", picture, re.MULTILINE) for depth in (2, 4))
     layers, layers_of_core = _layers("webhook"), _layers("webhook.core")
 
     assert (_in_order(shell, layers), _in_order(core, layers_of_core)) == (layers, layers_of_core)
@@ -114,7 +101,9 @@ def test_each_word_of_the_glossary_is_in_the_file_beside_it() -> None:
     def letters(text: str) -> str:
         return re.sub("[^a-z]", "", text.lower())
 
-    words = [(word, WEBHOOK / file.strip("`")) for word, _, file in _table("Words")]
+    section = GUIDE.partition("\n## Words\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")][2:]
+    words = [(word.strip(), WEBHOOK / file.strip(" `")) for word, _, file in rows]
 
     assert [word for word, file in words if letters(word) not in letters(file.read_text())] == []
     assert len(words) == len(dict(words))

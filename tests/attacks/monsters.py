@@ -1,6 +1,6 @@
 """Pods that are huge in one dimension: so many labels, terms, claims, containers, ... as fit into some bytes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -92,10 +92,6 @@ def _terms(key: str = "k%d", operator: str = "Exists") -> Monster:
     return _selected(lambda count: {"nodeSelectorTerms": [term(number) for number in range(count)]})
 
 
-def _selector(count: int) -> Object:
-    return builders.pod(labels=SHARE, nodeSelector={f"k{number}": "v" for number in range(count)})
-
-
 def _claimed(count: int) -> Object:
     """Claims of the pod, each used by the one container."""
     claims = [{"name": f"c{number}", "resourceClaimTemplateName": "t"} for number in range(count)]
@@ -124,7 +120,7 @@ MONSTERS: Final[Mapping[str, Monster]] = {
     "annotations of our prefix": _annotations("gpu-webhook.io/%d"),
     "annotations of a claim source": _annotations("elasticgpu.io/container-%d"),
     "annotations of others": _annotations("a%d"),
-    "nodeSelector": _selector,
+    "nodeSelector": lambda count: builders.pod(labels=SHARE, nodeSelector={f"k{each}": "v" for each in range(count)}),
     "nodeSelectorTerms": _terms(),
     "nodeSelectorTerms of one key": _terms("nvidia.com/gpu.product", "NotIn"),
     "nodeSelectorTerms that exclude": _terms("gpu", "In"),
@@ -217,10 +213,9 @@ def _together(one: Any, other: Any) -> Any:
     if isinstance(one, dict) and isinstance(other, dict):
         return {**one, **{key: _together(one.get(key), value) for key, value in other.items()}}
     if isinstance(one, list) and isinstance(other, list):
-        return [*(_together(left, right) for left, right in zip(one, other, strict=False)), *_rest(one, other)]
+        return [
+            *(_together(left, right) for left, right in zip(one, other, strict=False)),
+            *one[len(other) :],
+            *other[len(one) :],
+        ]
     return other
-
-
-def _rest(one: list[Any], other: list[Any]) -> Iterator[Any]:
-    yield from one[len(other) :]
-    yield from other[len(one) :]

@@ -58,17 +58,13 @@ def stranger() -> ssl.SSLContext:
 CONTEXT = stranger()
 
 
-def hello() -> bytes:
-    """The first bytes of a handshake."""
-    sent = ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        CONTEXT.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost").do_handshake()
-    return sent.read()
-
-
 def half_handshake(port: int, source: str) -> socket.socket:
+    """Send the first bytes of a handshake."""
+    hello = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        CONTEXT.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
     connected = reach(port, source)
-    connected.sendall(hello())
+    connected.sendall(hello.read())
     return connected
 
 

@@ -25,7 +25,9 @@ def as_served(pod: Object) -> dict[str, Any]:
     """The pod as the API server sends it to webhooks, and as it stores it; raises NeverServedError."""
     metadata = {key: value for key, value in pod["metadata"].items() if value}
     for section in ("labels", "annotations"):
-        _check_strings(metadata.get(section) or {})
+        for key, value in (metadata.get(section) or {}).items():
+            if not isinstance(value, str):
+                raise NeverServedError(f"{key}: {value} is not a string")
     spec = {"schedulerName": "default-scheduler", "restartPolicy": "Always", "securityContext": {}} | dict(
         pod["spec"]
     )
@@ -33,12 +35,6 @@ def as_served(pod: Object) -> dict[str, Any]:
         if spec.get(kind) is not None:
             spec[kind] = [_container(container) for container in spec[kind]]
     return {**pod, "metadata": metadata, "spec": spec}
-
-
-def _check_strings(section: Object) -> None:
-    for key, value in section.items():
-        if not isinstance(value, str):
-            raise NeverServedError(f"{key}: {value} is not a string")
 
 
 def _container(container: Object) -> dict[str, Any]:

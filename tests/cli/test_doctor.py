@@ -51,13 +51,10 @@ DEPLOYMENT = "/apis/apps/v1/namespaces/gpu-webhook-system/deployments/gpu-webhoo
 @pytest.mark.parametrize(
     ("status", "asked"),
     [
-        pytest.param(
-            HTTPStatus.NOT_FOUND,
-            " is it installed in this cluster? Elsewhere: --namespace NAME;",
-            id="where nothing is installed",
-        ),
-        pytest.param(HTTPStatus.FORBIDDEN, "", id="where the account may not read them"),
+        (HTTPStatus.NOT_FOUND, " is it installed in this cluster? Elsewhere: --namespace NAME;"),
+        (HTTPStatus.FORBIDDEN, ""),
     ],
+    ids=["where nothing is installed", "where the account may not read them"],
 )
 def test_without_the_rules_of_the_cluster_it_says_how_to_give_them(
     status: HTTPStatus, asked: str, tmp_path: Path

@@ -38,11 +38,8 @@ def test_the_namespaces_left_out_are_the_exempt_ones_of_the_cluster(tmp_path: Pa
     ran = run("render", "webhooks", "--rules", rules, "--namespace", "mine")
 
     hooks = [hook for configuration in yaml.safe_load_all(ran.out) for hook in configuration["webhooks"]]
-    left_out = {
-        "key": "kubernetes.io/metadata.name",
-        "operator": "NotIn",
-        "values": ["kube-system", "mine", "storage"],
-    }
+    names = ["kube-system", "mine", "storage"]
+    left_out = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}
     selectors = {h["name"]: h["namespaceSelector"] for h in hooks if h["name"] not in OF_LEASES}
     assert selectors.pop("policies.gpu-webhook.io") == {}
     assert [*selectors.values()] == [{"matchExpressions": [left_out]}] * 7

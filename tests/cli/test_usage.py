@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import tables
 from tests.cli.program import PROGRAM, RULES, on_a_terminal, pod, run, start
 
 GREEN, RED, ESCAPE = "\x1b[32m", "\x1b[31m", "\x1b"
@@ -42,22 +43,8 @@ def test_the_installed_program_is_the_module() -> None:
     assert installed.stdout == run("--version").out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("explan",), "invalid choice"),
-        (("explain",), "FILE|-"),
-        (("explain", "-", "--output", "xml"), "invalid choice: 'xml'"),
-        (("explain", "-", "--rule"), "--rule"),
-        (("check", "a", "b"), "unrecognized arguments: b"),
-        (("serve", "--bind", "8443"), "write HOST:PORT"),
-        (("serve", "--bind", "localhost:https"), "write HOST:PORT"),
-        (("serve", "--bind", "localhost:65536"), "write HOST:PORT"),
-        (("console", "--bind", "8080"), "write HOST:PORT"),
-        (("console", "--bind", ":8080"), "write HOST:PORT"),
-    ],
-)
-def test_wrong_usage_is_exit_code_2_and_says_what_was_wrong(arguments: tuple[str, ...], said: str) -> None:
+@tables.rows
+def test_wrong_usage_is_exit_code_2_and_says_what_was_wrong(arguments: list[str], said: str) -> None:
     ran = run(*arguments)
 
     assert (ran.code, ran.out) == (2, "")

@@ -78,7 +78,7 @@ def test_silent_connections_keep_nobody_waiting(console: Console) -> None:
 def test_a_worker_that_is_killed_is_replaced() -> None:
     with running(RULES) as console:
         (worker,) = until(lambda: _children(console.popen.pid), "a worker")
-        _kill(worker)
+        os.kill(worker, signal.SIGKILL)
 
         def replaced() -> bool:
             return _children(console.popen.pid) not in ([], [worker])
@@ -95,16 +95,9 @@ def test_it_ends_when_its_parent_process_is_killed() -> None:
         console.popen.kill()
         console.popen.wait()
 
-        until(lambda: not Path(f"/proc/{worker}").exists() or _is_dead(worker), "the worker leaving")
+        status = Path(f"/proc/{worker}/status")
+        until(lambda: not status.exists() or "\nState:\tZ" in status.read_text(), "the worker leaving")
 
 
 def _children(process: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def _is_dead(process: int) -> bool:
-    return "\nState:\tZ" in Path(f"/proc/{process}/status").read_text()
-
-
-def _kill(process: int) -> None:
-    os.kill(process, signal.SIGKILL)

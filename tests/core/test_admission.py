@@ -66,14 +66,13 @@ def _validated(pod: dict[str, Any]) -> str:
 
 def test_a_claim_that_another_webhook_made_of_the_resources_of_a_translated_pod_is_enough() -> None:
     """Project-HAMi/HAMi-DRA, pkg/webhook/dra/mutating.go: limits go, and a claim by its name comes."""
-    note = {"gpu-webhook.io/translated": "gpu=0.3 -> hami-vgpu"}
     claim = {"name": "default-train-main", "resourceClaimName": "default-train-main"}
     main = {**builders.container(), "resources": {"claims": [{"name": "default-train-main"}]}}
     swapped = builders.pod(main, labels={"gpu": "0.3", "hami.io/dra": "true"}, resourceClaims=[claim])
 
-    assert _validated({**swapped, "metadata": {**swapped["metadata"], "annotations": note}}) == ""
+    assert _validated({**swapped, "metadata": {**swapped["metadata"], "annotations": NOTE}}) == ""
     assert "GPU601" in _validated(swapped)
-    bare = builders.pod(labels={"gpu": "0.3"}, annotations=note, resourceClaims=[claim])
+    bare = builders.pod(labels={"gpu": "0.3"}, annotations=NOTE, resourceClaims=[claim])
     assert "GPU601" in _validated(bare)
 
 
@@ -110,14 +109,11 @@ def test_validate_still_refuses_a_request_that_differs() -> None:
     assert _validated(builders.pod(builders.container(resources=resources))).startswith("[GPU401] ")
 
 
-def _updated(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[bool, list[str]]:
-    decision = validate(builders.updating(before, after), RULES)
-    return decision.allowed, list(decision.warnings)
-
-
 @tables.rows
 def test_an_update_is_never_refused(before: dict[str, str], after: dict[str, str], warnings: list[str]) -> None:
-    assert _updated(builders.pod(labels=before), builders.pod(labels=after)) == (True, warnings)
+    decision = validate(builders.updating(builders.pod(labels=before), builders.pod(labels=after)), RULES)
+
+    assert (decision.allowed, list(decision.warnings)) == (True, warnings)
 
 
 def test_the_whole_way_of_a_pod() -> None:

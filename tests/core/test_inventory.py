@@ -12,7 +12,6 @@ from webhook.core.rules.rulebook import Rulebook
 T4 = {"nvidia.com/gpu.product": "Tesla-T4"}
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 MARKED: str = tables.table(__file__, "marked")
-TWIN = MARKED.partition("  nodes:")[0].replace("marked}", "twin}")
 
 Object = dict[str, Any]
 
@@ -42,7 +41,7 @@ def cluster(*backends: str, **more: str) -> Rulebook:
 
 
 NVIDIA = cluster("nvidia-gpu", "hami-vgpu", "amd-gpu")
-TWINS = cluster("nvidia-gpu", "twin", "amd-gpu", twin=TWIN)
+TWINS = cluster("nvidia-gpu", "twin", "amd-gpu", twin=MARKED.partition("  nodes:")[0].replace("marked}", "twin}"))
 
 
 def test_a_node_belongs_to_all_back_ends_that_no_label_tells_apart_and_to_the_one_whose_mark_it_has() -> None:

@@ -121,22 +121,10 @@ def test_of_a_key_that_stands_twice_the_last_counts_as_it_does_to_the_api_server
     assert (decoded.dry_run, decoded.pod) == (False, {"metadata": {"labels": {"gpu": "3"}}})
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b"", "the body is not JSON: Input is a zero-length, empty document: line 1 column 1 (char 0)"),
-        (b"[]", 'the body is not an AdmissionReview: its "kind" says otherwise'),
-        (b'{"kind": "Pod"}', 'the body is not an AdmissionReview: its "kind" says otherwise'),
-        (
-            b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1beta1"}',
-            "only admission.k8s.io/v1 is spoken: set admissionReviewVersions: [v1]",
-        ),
-        (b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}', "the review has no request with a uid"),
-    ],
-)
-def test_what_is_no_review_is_named(body: bytes, message: str) -> None:
+@tables.rows
+def test_what_is_no_review_is_named(body: str, message: str) -> None:
     with pytest.raises(review.NotAReviewError) as refused:
-        review.decode(body)
+        review.decode(body.encode())
 
     assert str(refused.value) == message
 

@@ -6,13 +6,11 @@ from tests import builders
 from webhook.core.violations import CODES
 
 
-def _used() -> set[str]:
-    programs = [file for file in (builders.ROOT / "webhook").rglob("*.py") if file.name != "violations.py"]
-    return {code for file in programs for code in re.findall(r"GPU\d{3}(?!\d)", file.read_text())}
-
-
 def test_codes_in_use_and_codes_that_are_explained_are_the_same() -> None:
-    assert _used() == CODES.keys()
+    programs = [file for file in (builders.ROOT / "webhook").rglob("*.py") if file.name != "violations.py"]
+    used = {code for file in programs for code in re.findall(r"GPU\d{3}(?!\d)", file.read_text())}
+
+    assert used == CODES.keys()
 
 
 def test_codes_are_numbers_of_three_digits_in_order() -> None:

@@ -33,7 +33,7 @@ def _set_all(pod: Object, at: list[str | int], pairs: str) -> bool:
 
 
 def _renamed(pod: Object, at: list[str | int], key: str) -> bool:
-    value = _value(pod, at)
+    value = str(_holder(pod, at))
     return _remove(pod, at) and _set(pod, [*at[:-1], key], "", value)
 
 
@@ -96,10 +96,6 @@ def _gone(pod: Object, at: list[str | int], names: str) -> bool:
     found = [re.sub(r"^(?:the )?(?:annotation|label) ", "", name) for name in names.split(" and ")]
     dropped = [_drop(pod, name) for name in found]
     return any(dropped)
-
-
-def _value(pod: Object, at: list[str | int]) -> str:
-    return str(_holder(pod, at))
 
 
 def _set(pod: Object, at: list[str | int], key: str, value: str) -> bool:

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -63,11 +62,7 @@ def request_of(words: Words) -> GpuRequest | None:
     return build({key: FieldValue(KEYS[key](text), "", text) for key, text in words.items()})
 
 
-def _decimal(share: Fraction) -> str:
-    return f"{float(share):.3f}".rstrip("0")
-
-
-SHARES = st.one_of(st.integers(1, 999), st.integers(1, 100)).map(lambda number: _decimal(Fraction(number, 1000)))
+SHARES = st.one_of(st.integers(1, 999), st.integers(1, 100)).map(lambda number: f"{number / 1000:.3f}".rstrip("0"))
 COUNTS = st.integers(1, 8).map(str)
 SIZES = st.one_of(
     st.integers(1, 15).map(lambda size: f"{size}Gi"),

@@ -60,11 +60,6 @@ def _memory(request: GpuRequest, card: Card) -> Fraction:
     return card.memory * (Fraction(1) if _whole(request) else request.share or Fraction(0))
 
 
-def _part(request: GpuRequest, card: Card) -> Fraction:
-    """The same as a part of a card, where it was asked so."""
-    return Fraction(0) if request.memory is not None else _memory(request, card) / card.memory
-
-
 def _cores(request: GpuRequest, card: Card) -> Fraction:
     """Percent of each device."""
     if "gpu-cores" in request.stated:
@@ -94,15 +89,13 @@ def is_enough(given: Given, request: GpuRequest, card: Card, warnings: Sequence[
     counted = given.devices >= request.count
     if request.profile is not None:
         return counted
-    sized = given.memory >= _memory(request, card) or given.part >= (_part(request, card) or 2)
-    return counted and sized and _is_limited(given.cores, _cores(request, card), warnings)
-
-
-def _is_limited(given: Fraction | None, wanted: Fraction, warnings: Sequence[str]) -> bool:
-    """Compute that nobody limits is enough, if whoever asked for some is told."""
-    if given is None:
-        return not wanted or any("does not limit compute" in warning for warning in warnings)
-    return given >= wanted
+    memory, cores = _memory(request, card), _cores(request, card)
+    part = memory / card.memory if request.memory is None else 0  # where it was asked as a part of a card
+    if given.cores is not None:
+        limited = given.cores >= cores
+    else:  # compute that nobody limits is enough, if whoever asked for some is told
+        limited = not cores or any("does not limit compute" in warning for warning in warnings)
+    return counted and (given.memory >= memory or given.part >= (part or 2)) and limited
 
 
 @every.backend(

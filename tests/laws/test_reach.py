@@ -173,12 +173,11 @@ def _matches(spec: Object, labels: Labels) -> bool:
         return False
     required = spec.get("affinity", {}).get("nodeAffinity", {})
     terms = required.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms")
-    return terms is None or any(_term(term, labels) for term in terms)
-
-
-def _term(term: Object, labels: Labels) -> bool:
-    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
-    return bool(expressions or fields) and all(_holds(one, labels.get(one["key"])) for one in expressions)
+    return terms is None or any(
+        (term.get("matchExpressions") or term.get("matchFields"))
+        and all(_holds(one, labels.get(one["key"])) for one in term.get("matchExpressions") or ())
+        for term in terms
+    )
 
 
 def _holds(expression: Object, there: str | None) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests import builders
 from tests.laws import clusters, tried
-from webhook.cli.inventory import Use, demand
+from webhook.cli.inventory import demand
 from webhook.core import inventory
 from webhook.core.backends import cards as card_models
 from webhook.core.kube import quantity
@@ -110,11 +110,8 @@ def test_any_amounts_on_a_pod_are_counted(limits: Mapping[str, str], said: Mappi
     pod["metadata"] |= {"name": "p", "namespace": "dev", "uid": "u"}
 
     assert_small(usage.Counter(RULES).held(pod).tally)
-    assert_small([(use.asked.devices, use.asked.memory) for use in _used(pod)])
-
-
-def _used(pod: Object) -> list[Use]:
-    return list(demand([pod], inventory.read([], RULES), RULES).uses)
+    used = demand([pod], inventory.read([], RULES), RULES).uses
+    assert_small([(use.asked.devices, use.asked.memory) for use in used])
 
 
 @pytest.mark.large

@@ -109,12 +109,9 @@ def test_an_answer_says_what_was_decided(
     assert orjson.loads(base64.b64decode(answer.get("patch", base64.b64encode(b"[]")))) == patch
     if violations:
         assert answer["status"]["message"] == "\n".join(map(str, violations))
-    _assert_they_arrive(answer.get("warnings", []))
-
-
-def _assert_they_arrive(warnings: list[str]) -> None:
-    """The API server passes these on whole: one line each, short, none twice, not too much in all."""
-    assert len(warnings) == len(set(warnings))
-    assert all(0 < len(warning) <= review.WARNING_LENGTH for warning in warnings)
-    assert sum(map(len, warnings)) <= review.WARNINGS_LENGTH
-    assert not [char for char in "".join(warnings) if unicodedata.category(char) == "Cc"]
+    # The API server passes warnings on whole: one line each, short, none twice, not too much in all
+    said = answer.get("warnings", [])
+    assert len(said) == len(set(said))
+    assert all(0 < len(warning) <= review.WARNING_LENGTH for warning in said)
+    assert sum(map(len, said)) <= review.WARNINGS_LENGTH
+    assert not [char for char in "".join(said) if unicodedata.category(char) == "Cc"]

@@ -81,7 +81,10 @@ def _write(folder: Path, base: Object | None, variants: Mapping[str, Object | No
     data = some.pop("data") if kind == "ConfigMap" else None
     text = "\n".join(_without_empty(_edited(_lines(some), _edits(some, variants))))
     if data is not None:
-        _write_files(folder / "files" / name, data)
+        (folder / "files" / name).mkdir(parents=True)
+        for key, content in data.items():
+            if key != CLUSTER.name:
+                (folder / "files" / name / key).write_text(content)
         text = f"{text}\n{_data(name)}"
     having = [f".Values.components.{value(each)}" for each, variant in variants.items() if variant]
     lacking = [f".Values.components.{value(each)}" for each, variant in variants.items() if not variant]
@@ -95,13 +98,6 @@ def _write(folder: Path, base: Object | None, variants: Mapping[str, Object | No
     path = folder / "templates" / f"{'-'.join(filter(None, [kind.lower(), name, elsewhere]))}.yaml"
     assert not path.exists(), f"two objects for {path.name}"
     path.write_text(text + "\n")
-
-
-def _write_files(folder: Path, data: Mapping[str, str]) -> None:
-    folder.mkdir(parents=True)
-    for key, content in data.items():
-        if key != CLUSTER.name:
-            (folder / key).write_text(content)
 
 
 def _under(condition: str, text: str) -> str:

@@ -76,19 +76,14 @@ def _name(values: Path, image: str) -> None:
     """Write an image into the values of the chart."""
     if image == IMAGE:
         return
-    repository, tag, digest = _parts(image)
+    named, _, digest = image.partition("@")
+    registry, slash, last = named.rpartition("/")  # which may have a port
+    name, _, tag = last.partition(":")
+    repository = f"{registry}{slash}{name}"
     text = values.read_text().replace("  repository: gpu-webhook\n", f"  repository: {repository}\n")
     values.write_text(
         text.replace('  tag: ""\n', f'  tag: "{tag}"\n').replace('digest: ""\n', f'digest: "{digest}"\n')
     )
-
-
-def _parts(image: str) -> tuple[str, str, str]:
-    """The repository, the tag and the digest of an image; a registry may have a port."""
-    named, _, digest = image.partition("@")
-    path, slash, last = named.rpartition("/")
-    name, _, tag = last.partition(":")
-    return f"{path}{slash}{name}", tag, digest
 
 
 def _committed() -> int:

@@ -90,7 +90,10 @@ def test_a_pod_cannot_forge_a_line_or_flood_one(server: Server, peer: Peer) -> N
 def test_what_a_variable_holds_is_in_no_line_of_the_log(folder: Path, access: str) -> None:
     """Its author reads it in the refusal; a value may be a secret by mistake."""
     held = "hunter2-in-a-variable"
-    rules = rules_with(folder / "rules", "deviceAccess", access)
+    rules = folder / "rules"
+    rules.mkdir(parents=True)
+    for name, text in builders.shipped_files().items():
+        (rules / name).write_text(f"{text}  deviceAccess: {access}\n" if name == "cluster.yaml" else text)
     pod = builders.pod(builders.container(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": held}]))
     review = json.loads(reviews.encoded(pod))
 
@@ -101,14 +104,6 @@ def test_what_a_variable_holds_is_in_no_line_of_the_log(folder: Path, access: st
 
     assert held in answers[access != "remove"].body.decode()
     assert held not in printed
-
-
-def rules_with(folder: Path, key: str, value: str) -> Path:
-    """The shipped rules, with one more key of the cluster's."""
-    folder.mkdir(parents=True)
-    for name, text in builders.shipped_files().items():
-        (folder / name).write_text(f"{text}  {key}: {value}\n" if name == "cluster.yaml" else text)
-    return folder
 
 
 @pytest.mark.parametrize("odd", [None, 7, [], {"metadata": []}, {"metadata": {"generateName": {"a": []}}}])

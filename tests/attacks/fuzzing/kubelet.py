@@ -153,9 +153,6 @@ def by_annotations(stored: Stored) -> Iterator[Device]:
             yield Device("", SOME, f"the annotation {key}")
 
 
-_CAPABILITIES: Final = {"ALL", "SYS_ADMIN", "SYS_RAWIO"}
-
-
 def by_privileges(stored: Stored) -> Iterator[Device]:
     """A privileged container has every device; CAP_SYS_ADMIN makes nodes of devices, as capitals of Go read it."""
     for container in stored.containers:
@@ -163,7 +160,7 @@ def by_privileges(stored: Stored) -> Iterator[Device]:
         if context.get("privileged") is True:
             yield Device(container["name"], SOME, "privileged")
         for name in (context.get("capabilities") or {}).get("add") or ():
-            if name.upper().removeprefix("CAP_") in _CAPABILITIES:
+            if name.upper().removeprefix("CAP_") in {"ALL", "SYS_ADMIN", "SYS_RAWIO"}:
                 yield Device(container["name"], SOME, f"the capability {name}")
 
 

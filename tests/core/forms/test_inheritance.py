@@ -11,13 +11,10 @@ from webhook.core.forms.document import DocumentError, Node
 from webhook.files import documents
 
 
-def _specs(**texts: str) -> dict[str, Node]:
-    """Specs by name, each in a file of its name."""
-    return {name: documents.parse(dedent(text).encode(), f"{name}.yaml")[0] for name, text in texts.items()}
-
-
 def _merged(name: str, **texts: str) -> Node:
-    return inheritance.merged(inheritance.lineage(name, _specs(**texts)))
+    """One of the specs, each in a file of its name."""
+    specs = {name: documents.parse(dedent(text).encode(), f"{name}.yaml")[0] for name, text in texts.items()}
+    return inheritance.merged(inheritance.lineage(name, specs))
 
 
 @tables.rows

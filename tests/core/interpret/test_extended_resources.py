@@ -28,23 +28,19 @@ def _planned(raw: Mapping[str, Any], rulebook: Rulebook) -> plan.Plan:
     return plan.make(pod.read(raw), rulebook)
 
 
-def _terms(raw: Mapping[str, Any]) -> Any:
-    affinity = raw["spec"]["affinity"]["nodeAffinity"]
-    return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-
-
-def _selecting(*expressions: Mapping[str, Any]) -> dict[str, Any]:
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [dict(one) for one in expressions]}]}
+def _selecting(operator: str) -> dict[str, Any]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": SHARING, "operator": operator}]}]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
 def test_a_slice_of_time_stays_on_nodes_that_slice_whatever_the_pod_says_of_them() -> None:
     raw = builders.pod(builders.container(limits={"nvidia.com/gpu": "1"}))
-    raw["spec"] |= _selecting({"key": SHARING, "operator": "Exists"})
+    raw["spec"] |= _selecting("Exists")
 
     after = edited(_planned(raw, _cluster("nvidia-time-slicing")).edits, raw)
 
-    assert _terms(after) == [
+    affinity = after["spec"]["affinity"]["nodeAffinity"]
+    assert affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
         {
             "matchExpressions": [
                 {"key": SHARING, "operator": "Exists"},
@@ -115,17 +111,15 @@ def test_no_gpu_in_a_containers_resources_stays_said_when_they_are_gone() -> Non
 
 
 def test_who_names_a_back_end_cannot_keep_off_its_nodes_and_count_as_there() -> None:
-    elsewhere = {"key": SHARING, "operator": "DoesNotExist"}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    elsewhere = _selecting("DoesNotExist")
     whole = builders.container(limits={"nvidia.com/gpu": "1"})
     rules = _cluster("nvidia-time-slicing", "nvidia-gpu")
     said = {"gpu-backend": "nvidia-time-slicing"}
 
-    named = mutate(builders.creating(builders.pod(whole, labels=said, affinity=affinity)), rules)
+    named = mutate(builders.creating(builders.pod(whole, labels=said, **elsewhere)), rules)
 
     assert [violation.code for violation in named.violations] == ["GPU502"]
-    assert mutate(builders.creating(builders.pod(whole, affinity=affinity)), rules).allowed
+    assert mutate(builders.creating(builders.pod(whole, **elsewhere)), rules).allowed
 
 
 @tables.rows

@@ -85,12 +85,10 @@ def test_amounts_of_the_pod_pass_over_a_container_that_says_none() -> None:
     assert _asked(raw) == {"main": None}
 
 
-ONE_AND_TWO = (builders.container("one"), builders.container("two"))
-
-
 @tables.rows
 def test_what_is_said_of_the_pod_is_for_one_container(metadata: dict[str, Any], chosen: str) -> None:
-    raw = builders.pod(*ONE_AND_TWO, initContainers=[builders.container("init")], **metadata)
+    one, two, init = map(builders.container, ("one", "two", "init"))
+    raw = builders.pod(one, two, initContainers=[init], **metadata)
 
     assert [name for name, request in _asked(raw).items() if request] == [chosen]
 

@@ -14,15 +14,11 @@ from webhook.core.rules.modes import When
 RULES = builders.rulebook(builders.shipped_files())
 
 
-def _serves(preferred: str | None, **labels: str) -> list[str]:
-    """The back ends that serve a pod with these labels, whose tenant prefers one."""
-    read = pod.read(builders.pod(labels={key.replace("_", "-"): value for key, value in labels.items()}))
-    return [served.backend.name for served in plan.make(read, RULES, preferred).assignments]
-
-
 @tables.rows
 def test_the_first_that_can_is_taken(preferred: str | None, labels: dict[str, str], backend: str) -> None:
-    assert _serves(preferred, **labels) == [backend]
+    planned = plan.make(pod.read(builders.pod(labels=labels)), RULES, preferred)
+
+    assert [served.backend.name for served in planned.assignments] == [backend]
 
 
 @tables.rows

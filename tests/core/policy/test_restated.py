@@ -37,10 +37,6 @@ def _sent(stored: Object, sent: Object, rulebook: Rulebook = RULES, namespace: s
     return mutate(builders.updating(stored, as_served(sent))._replace(namespace=namespace), rulebook)
 
 
-def _said(decision: Decision) -> str:
-    return "\n".join(map(str, decision.violations))
-
-
 @tables.rows
 def test_a_pod_that_is_applied_again(written: Object, only: str, patch: list[Object]) -> None:
     """`only` is the back end that is enabled by now, if one is."""
@@ -142,7 +138,7 @@ def test_another_request_is_refused_with_what_to_do(
 
     decision = _sent(stored, applied(stored, _asking(**sent)))
 
-    assert (decision.code, _said(decision), decision.patch) == (403, said, ())
+    assert (decision.code, "\n".join(map(str, decision.violations)), decision.patch) == (403, said, ())
 
 
 def test_another_label_in_a_manifest_is_refused_as_the_label() -> None:

@@ -121,25 +121,15 @@ def test_a_pod_may_be_called_so(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("field", "wrong"),
     [
-        {"name": ""},
-        {"name": "../../secrets"},
-        {"name": "a/log"},
-        {"name": "a?limit=1"},
-        {"name": "A"},
-        {"name": "a\n"},
-        {"name": "x" * 254},
-        {"namespace": ""},
-        {"namespace": "a.b"},
-        {"namespace": "x" * 64},
-        {"uid": ""},
-        {"uid": "x" * 65},
-        {"uid": "a/b"},
+        *(("name", name) for name in ("", "../../secrets", "a/log", "a?limit=1", "A", "a\n", "x" * 254)),
+        *(("namespace", name) for name in ("", "a.b", "x" * 64)),
+        *(("uid", uid) for uid in ("", "x" * 65, "a/b")),
     ],
 )
-def test_no_pod_is_called_so(wrong: dict[str, Any]) -> None:
-    assert not core.is_of_a_pod(ask("train", devices(1))._replace(**wrong))
+def test_no_pod_is_called_so(field: str, wrong: Any) -> None:
+    assert not core.is_of_a_pod(ask("train", devices(1))._replace(**{field: wrong}))
 
 
 def test_a_settlement_keeps_what_it_has_not_seen_and_how_namespaces_come_in() -> None:

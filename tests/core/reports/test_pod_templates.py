@@ -109,22 +109,17 @@ def _things(workload: Workload) -> st.SearchStrategy[Any]:
     return st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=5))
 
 
-WITH_PODS = [workload for workload in SHIPPED.workloads.values() if workload.pods]
-
-
 @pytest.mark.large
 @given(st.data())
 def test_whatever_stands_in_an_object_it_is_read_or_refused_with_a_path(data: st.DataObject) -> None:
-    workload = data.draw(st.sampled_from(WITH_PODS))
+    workload = data.draw(st.sampled_from([each for each in SHIPPED.workloads.values() if each.pods]))
     raw = {"spec": data.draw(_things(workload)), "metadata": data.draw(_things(workload))}
-    made, violations = _read(raw, workload)
+    made: Sequence[Template] = ()
+    violations: Sequence[Violation] = ()
+    try:
+        made = templates(raw, workload)
+    except Refusal as refusal:
+        violations = refusal.violations
 
     assert all(isinstance(each.pod, dict) and each.number >= 0 for each in made)
     assert all(each.code == "GPU005" and each.path for each in violations)
-
-
-def _read(raw: Any, workload: Workload) -> tuple[Sequence[Template], Sequence[Violation]]:
-    try:
-        return templates(raw, workload), []
-    except Refusal as refusal:
-        return [], refusal.violations

@@ -1,6 +1,6 @@
 """The shipped catalogues: what they say of a card holds together, and every card people have is known."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import pytest
@@ -27,18 +27,12 @@ def test_each_vendor_has_one_catalogue_named_after_it_and_vgpus_have_one_of_thei
     }
 
 
-def _spellings() -> Iterator[tuple[str, str]]:
-    """Each spelling, in lower case, with the model it is of."""
-    for name, text in builders.shipped_files().items():
-        for card in yaml.safe_load(text)["spec"].get("devices", []) if name.startswith("catalog-") else ():
-            spelt = [card["model"], *card.get("aliases", []), *card.get("names", [])]
-            yield from ((spelling.lower(), card["model"]) for spelling in spelt)
-
-
 def test_no_name_is_of_two_cards() -> None:
     models: dict[str, set[str]] = {}
-    for spelling, model in _spellings():
-        models.setdefault(spelling, set()).add(model)
+    for name, text in builders.shipped_files().items():
+        for card in yaml.safe_load(text)["spec"].get("devices", []) if name.startswith("catalog-") else ():
+            for spelling in (card["model"], *card.get("aliases", []), *card.get("names", [])):
+                models.setdefault(spelling.lower(), set()).add(card["model"])
 
     assert {spelling: of for spelling, of in models.items() if len(of) > 1} == {}
 

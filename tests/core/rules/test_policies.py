@@ -18,12 +18,7 @@ from webhook.core.forms.document import DocumentError, Location, Node
 from webhook.core.forms.forms import Scope
 from webhook.core.rules import load
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import (
-    TIME,
-    Namespaces,
-    Tenancy,
-    TenantPolicy,
-)
+from webhook.core.rules.tenant_policy import TIME, Namespaces, Tenancy, TenantPolicy
 from webhook.files.rule_files import RuleFilesError
 
 ACME = """
@@ -125,16 +120,11 @@ def _spec(**parts: Any) -> dict[str, Any]:
     return {"namespaces": {"names": ["vision"]}, **parts}
 
 
-def _said(spec: Any) -> str:
-    """The one thing that is wrong with a policy of a cluster."""
-    found = load.policies_from([{"metadata": {"name": "vision"}, "spec": spec}], _loaded())
-    (problem,) = found.broken["vision"].problems
-    return str(problem).removeprefix("TenantPolicy/vision: ")
-
-
 @tables.rows
 def test_a_mistake_is_answered_with_what_to_write(spec: Any, said: str) -> None:
-    assert _said(spec) == said
+    found = load.policies_from([{"metadata": {"name": "vision"}, "spec": spec}], _loaded())
+
+    assert [str(problem) for problem in found.broken["vision"].problems] == [f"TenantPolicy/vision: {said}"]
 
 
 def test_a_policy_cannot_ask_in_the_words_of_a_back_end() -> None:

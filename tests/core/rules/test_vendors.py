@@ -31,20 +31,15 @@ def test_the_rules_name_the_vendors_that_are_looked_for() -> None:
 
 def test_no_vendors_domain_stands_in_a_program() -> None:
     """In code; a comment or docstring may give one as an example of what users write."""
-    strings = [(program, text) for program in PROGRAMS for text in _strings(ast.parse(program.read_text()))]
+    strings = []
+    for program in PROGRAMS:
+        nodes = [*ast.walk(ast.parse(program.read_text()))]
+        documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in documentation]
+        strings += [(program, node.value) for node in constants if isinstance(node.value, str)]
 
     assert strings
     assert [(program, text) for program, text in strings if any(vendor in text for vendor in VENDORS)] == []
-
-
-def _strings(tree: ast.AST) -> Iterator[str]:
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
-            yield node.value
-
-
-NOBODYS: str = tables.table(__file__, "nobodys")
 
 
 @tables.rows
@@ -53,7 +48,7 @@ def test_a_back_end_that_is_written_in_yaml_only_works_end_to_end(
 ) -> None:
     request = builders.creating(builders.pod(labels=label))
 
-    decision = mutate(request, acme.rulebook(NOBODYS))
+    decision = mutate(request, acme.rulebook(tables.table(__file__, "nobodys")))
 
     assert decision.patch[:2] == [
         {"op": "add", "path": "/spec/containers/0/resources", "value": {"limits": limits}},

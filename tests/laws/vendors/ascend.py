@@ -109,14 +109,6 @@ def _hami(chip: str, scheduler: str = "hami-scheduler") -> Callable[[Seen], Give
     return read
 
 
-def _hami_soft(seen: Seen) -> Given:
-    return _by_core(seen.scheduled("hami-scheduler"))
-
-
-def _volcano_soft(seen: Seen) -> Given:
-    return _by_core(seen.scheduled("volcano"))
-
-
 def _by_core(seen: Seen) -> Given:
     assert seen.annotations["huawei.com/vnpu-mode"] == "hami-core"
     count, memory, cores = (seen.limits.get(f"huawei.com/Ascend910B3{name}") for name in ("", "-memory", "-core"))
@@ -138,6 +130,6 @@ READINGS: Mapping[str, Callable[[Seen], Given]] = {
     "ascend-vnpu-static-910a": _static,
     **{_named("hami", chip): _hami(chip) for chip in CHIPS},
     **{_named("volcano", chip): _hami(chip, "volcano") for chip in CHIPS if chip != "Ascend910C"},
-    "hami-ascend-soft": _hami_soft,
-    "volcano-ascend-soft": _volcano_soft,
+    "hami-ascend-soft": lambda seen: _by_core(seen.scheduled("hami-scheduler")),
+    "volcano-ascend-soft": lambda seen: _by_core(seen.scheduled("volcano")),
 }

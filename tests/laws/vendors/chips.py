@@ -5,15 +5,13 @@ from fractions import Fraction
 
 from tests.laws.vendors.seen import GIB, MIB, Given, Seen, among, counting, hundreds, number, percent
 
-_PARTS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4}
-
 
 def _amd_partition(seen: Seen) -> Given:
     """A mode of compute says in how many a card is cut; cpx is one for each of its dies."""
     [(name, count)] = [item for item in seen.limits.items() if item[0].startswith("amd.com/")]
     mode, _, memory = name.removeprefix("amd.com/").partition("_")
     assert memory in {"nps1", "nps2", "nps4", "nps8"}
-    parts = {**_PARTS, "cpx": 6 if seen.model == "MI300A" else 8}[mode]
+    parts = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4, "cpx": 6 if seen.model == "MI300A" else 8}[mode]
     return seen.part(Fraction(1, parts), Fraction(100, parts), count)
 
 

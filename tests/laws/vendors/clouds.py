@@ -147,10 +147,6 @@ def _neuron(seen: Seen) -> Given:
     return seen.whole(cores // each)
 
 
-def _hami_neuron(seen: Seen) -> Given:
-    return _neuron(seen.scheduled("hami-scheduler"))
-
-
 READINGS: Mapping[str, Callable[[Seen], Given]] = {
     "aliyun-cgpu": _cgpu,
     "tencent-qgpu": _qgpu,
@@ -162,5 +158,5 @@ READINGS: Mapping[str, Callable[[Seen], Given]] = {
     "gke-tpu": _gke_tpu,
     "aws-vgpu": _aws_vgpu,
     "aws-neuron": _neuron,
-    "hami-neuron": _hami_neuron,
+    "hami-neuron": lambda seen: _neuron(seen.scheduled("hami-scheduler")),
 }
