@@ -91,9 +91,5 @@ def clear(client: Client) -> None:
     """
     for version, kind in _CLEARED:
         of_kind = {"apiVersion": version, "kind": kind}
-        for found in sorted(client.list(of_kind), key=_is_bound):
+        for found in sorted(client.list(of_kind), key=lambda found: "nodeName" in found.get("spec", {})):
             client.delete({**found, **of_kind})
-
-
-def _is_bound(found: Object) -> bool:
-    return "nodeName" in found.get("spec", {})

@@ -91,7 +91,8 @@ class Rollouts:
         """What a kubelet does with a deleted pod, and at the same time the controller of EndpointSlices."""
         self.pods.remove(pod)
         spec = self.spec
-        pause, grace = self.container["lifecycle"]["preStop"]["sleep"]["seconds"], _grace(spec)
+        pause = self.container["lifecycle"]["preStop"]["sleep"]["seconds"]
+        grace = float(spec["template"]["spec"]["terminationGracePeriodSeconds"])
         late = random.uniform(0, LATE_SECONDS)  # noqa: S311  not a secret
         leaving = [
             threading.Timer(late, self._unpublish, (pod.replica.port,)),
@@ -181,10 +182,6 @@ def report(client: Client, *, replicas: int, updated: int) -> None:
     generation = client.get(DEPLOYMENT)["metadata"]["generation"]
     status = {"observedGeneration": generation, "replicas": replicas, "updatedReplicas": updated}
     client.patch(DEPLOYMENT, {"status": status}, subresource="status")
-
-
-def _grace(spec: Any) -> float:
-    return float(spec["template"]["spec"]["terminationGracePeriodSeconds"])
 
 
 def _here(word: str, folder: Path, port: int) -> str:

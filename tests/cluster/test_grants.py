@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -112,7 +111,9 @@ def _a_tenant_comes_and_goes(client: Client) -> None:
     there = client.in_namespace("vision")
     world.await_counted(client, "vision", "vision")
     [stored] = create(there, gpu_pod("one"))
-    assert "GPU104" in _refusal(there, _owned(gpu_pod("too-many", "4")))
+    refused = gpu_pod("too-many", "4")
+    refused["metadata"]["ownerReferences"] = [OWNER]
+    assert "GPU104" in _refusal(there, refused)
     until(lambda: there.list(EVENT), "the owner is told")
     there.create({**RESOURCE_QUOTA, "spec": NO_PODS})
     there.patch(RESOURCE_QUOTA, {"status": {**NO_PODS, "used": {"pods": "0"}}}, subresource="status")
@@ -130,10 +131,6 @@ def _is_full(client: Client) -> bool:
     except RefusedError:
         return True
     return False
-
-
-def _owned(made: dict[str, Any]) -> Object:
-    return {**made, "metadata": {**made["metadata"], "ownerReferences": [OWNER]}}
 
 
 def _refusal(client: Client, made: Object) -> str:

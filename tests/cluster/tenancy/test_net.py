@@ -209,10 +209,6 @@ def _await_policies(there: Client) -> None:
         until(partial(_refused, there, made, f"'gpu-webhook-{family}'"), family)
 
 
-def _codes(said: str) -> list[str]:
-    return sorted(set(re.findall(r"\[(GPU\d+)\]", said)))
-
-
 def test_the_policies_refuse_nothing_that_the_webhook_admits(judged: Judged) -> None:
     wrong = [
         (name, told_by.stored, by_policy.said)
@@ -240,7 +236,7 @@ def test_the_policies_refuse_every_attempt_and_every_generated_pod_that_the_webh
 
 def test_what_the_webhook_refuses_and_the_policies_admit_is_listed(judged: Judged) -> None:
     found = {
-        name: (_codes(webhook.said), policies.code)
+        name: (sorted({*re.findall(r"\[(GPU\d+)\]", webhook.said)}), policies.code)
         for name, webhook, policies in zip(
             BY_THE_WEBHOOK_ALONE, judged.webhook["doors-b"], judged.policies["doors-b"], strict=True
         )

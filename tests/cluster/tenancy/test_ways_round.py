@@ -49,10 +49,6 @@ def _privileged(**spec: Any) -> Object:
     return pod("free", containers=[container("main", securityContext={"privileged": True})], **spec)
 
 
-def _with_variable(name: str) -> Object:
-    return pod("alike", containers=[container("main", env=[{"name": name, "value": "all"}])])
-
-
 HIDDEN: Mapping[str, Object] = {
     "a time of deletion": _with(
         gpu_pod("deleted"), deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=1
@@ -110,7 +106,9 @@ LOOKS_ALIKE: Mapping[str, Object] = {
     "the value of a label": pod("alike", labels={"gpu": TWO}),
     "an annotation": pod("alike", annotations={f"gpu-webhook.io/g{R}u": "2"}),
     "the value of an annotation": pod("alike", annotations={"gpu-webhook.io/gpu": TWO}),
-    "a variable": _with_variable(f"NVIDIA_VISIBLE_DEVICE{S}"),
+    "a variable": pod(
+        "alike", containers=[container("main", env=[{"name": f"NVIDIA_VISIBLE_DEVICE{S}", "value": "all"}])]
+    ),
     "a resource": pod("alike", containers=[container("main", resources=limits(**{f"nvidia.com/g{R}u": 1}))]),
     "a class": pod("alike", runtimeClassName=f"nvidi{A}"),
 }

@@ -38,10 +38,7 @@ CLUSTERS: Mapping[str, Rulebook] = {
     "kai": KAI,
     "observing": replace(RULES, tenancy=Tenancy(observing=True)),
     "vision": replace(RULES, tenancy=Tenancy(policies=(VISION,))),
-    "queued": replace(
-        with_every_backend(QUEUED),
-        tenancy=Tenancy(policies=[VISION]),
-    ),
+    "queued": replace(with_every_backend(QUEUED), tenancy=Tenancy(policies=[VISION])),
 }
 """The rules of tables: as shipped, with each back end, with one, while policies are tried, with a policy's label."""
 
