@@ -21,7 +21,8 @@ Three rules keep every review from being refused, whatever is late:
     If the present leaf is bad, or nearly expired, it is served after GRACE; at once if no bundle trusts any CA.
 
     A former signer is forgotten when its successor's successor is as old as a leaf can become. A successor is made
-    when its predecessor begins to sign, so every leaf of the former signer is older than that.
+    when its predecessor begins to sign, so every leaf of the former signer is older than that. After a start none is
+    forgotten before the new signer is as old as a leaf can become.
 
     If the present leaf is of a CA that the Secret does not hold, the Secret is an old copy, restored from a backup.
     A new signer starts, and everything in the bundles stays trusted: the CAs of the copy were perhaps forgotten.
@@ -191,10 +192,11 @@ def plan(state: State, names: Iterable[str], terms: Terms, at: datetime) -> Iter
         if present - {wanted}:
             yield Publish("its CA bundle is not what it should be", configuration, wanted)
 
+    started = at - issue.issued(signer.certificate) < terms.leaf  # anew, and who was trusted then is in no order
     recent = [
         former
         for place, former in enumerate(trusted)  # the CA that is two places newer was made when this one was replaced
-        if former == anchor or at - issue.issued(certificates[place]) < terms.leaf
+        if started or former == anchor or at - issue.issued(certificates[place]) < terms.leaf
     ]
     if not why and len(recent) < len(trusted):
         yield Replace("forget", "every leaf of a former CA has expired", signer, successor, recent)
