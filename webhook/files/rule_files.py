@@ -222,8 +222,7 @@ class ReloadedRules:
         if not self._change.due(stamp):
             return False
         try:
-            # What is read first may be in the cache; after that only what has changed is read again.
-            rulebook = load_cached(self._directory) if self.rulebook is None else load(self._directory)
+            rulebook = load(self._directory)
         except RuleFilesError as error:
             if directory_stamp(self._directory) != stamp or not self._change.failed(error):
                 return False

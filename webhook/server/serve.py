@@ -160,18 +160,16 @@ def _load(settings: Settings, rules: ReloadedRules) -> None:
     """Load the rules, and see that there is a certificate; raises CannotStartError."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise CannotStartError("give both a certificate and its key, or neither")
-    issuing = None
     if settings.tls_cert is None:
-        # The certificate program replaces the pair only if it has to. It takes 0.2 s, in which the rules are read.
+        # The certificate program replaces the pair only if it has to.
         command = [sys.executable, "-P", "-m", "certs", "self-signed", "--directory", str(settings.state)]
-        issuing = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # noqa: S603 - no shell, and a program of this project
-    rules.refresh()
-    if issuing is not None:
-        complaint = issuing.communicate(timeout=60)[1].strip()
-        if issuing.returncode:
-            raise CannotStartError(complaint or f"the certificate program ended with {issuing.returncode}")
+        issued = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603 - no shell, and a program of this project
+        complaint = issued.stderr.strip()
+        if issued.returncode:
+            raise CannotStartError(complaint or f"the certificate program ended with {issued.returncode}")
         if complaint:
             log.info("%s", complaint)
+    rules.refresh()
     try:
         tls_context(settings.certificate, settings.client_ca)
     except CertificateError as error:
