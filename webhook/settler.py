@@ -345,11 +345,6 @@ class Settler:
             for task in (*following, self._policy_status.run(), self._turns()):
                 tasks.create_task(task)
 
-    @property
-    def heard_at(self) -> float:
-        """The time (monotonic) up to which everything was heard of pods, or this was started."""
-        return max(self._pods.as_of, self._started)
-
     # What happens
 
     async def _follow_pods(self) -> None:

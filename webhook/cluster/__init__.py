@@ -2,8 +2,6 @@
 
 Belongs here: connections, lists, watches, compare-and-swaps, and our objects as the API server stores them. Does not
 belong here: what an object means for a pod or a tenant (`webhook.core`), and what a program does with it (`server`,
-`settler`, `watcher`). All but `current` import `kubernetes.aio`, which costs 0.5 s and 55 MiB: the server loads them
-only for `serve --cluster`.
-
-`webhook/README.md` follows one reservation from the review to the ledger.
+`settler`, `watcher`). All modules import `kubernetes.aio`, which costs 0.5 s and 55 MiB: the server loads them only
+for `serve --cluster`. `ledgers` tells how a reservation gets into a ledger.
 """

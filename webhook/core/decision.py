@@ -70,7 +70,7 @@ POLICY: Final = "GPU1"
 
 
 def pinged(path: str) -> Decision:
-    """The answer to a ping that came by a path: the API server hands its warning on (`certs/ping.py`)."""
+    """The answer to a ping that came by a path: the API server hands its warning on (`certs/activation.py`)."""
     return Decision(allowed=True, warnings=[f"gpu-webhook answers /{path}"])
 
 

@@ -25,7 +25,7 @@ class Translated(NamedTuple):
 
 
 def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-    """Translate the pod; deny it only if its request cannot be understood or satisfied.
+    """Translate the pod; deny it if its request cannot be understood or satisfied, or its policy rules it out.
 
     Of an update what it states again is put back; one that cannot be read is left to /validate.
     """
@@ -42,7 +42,7 @@ def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
 
 
 def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
-    """The same of a pod that is created with its plan, for reports that show the reasons."""
+    """Translate a pod that is created; the plan is returned as well: reports take the reasons from it."""
     if request.is_a_ping:
         return Translated(pinged("mutate"))
     if request.operation != "CREATE" or not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):

@@ -119,7 +119,7 @@ class GpuRequest:
 def build(stated: Mapping[str, FieldValue], annotations: frozenset[str] = frozenset()) -> GpuRequest | None:
     """The request of the given keys together; None if they ask for no GPU.
 
-    `stated` is by short key, with values already parsed (`shorthand.KEYS`). A share is that part of the memory *and*
+    `stated` is by short key, with values already parsed (`KEYS`). A share is that part of the memory *and*
     of the compute; an explicit size replaces one of them. `annotations` are those that some rule depends on.
     """
     values = {key: entry.value for key, entry in stated.items()}

@@ -1,7 +1,8 @@
 """POST /validate: whether the pod as it would be stored gives what it asks, and whether its tenant may have it.
 
-An UPDATE is judged by what it changes, and never blocks the metadata of an old pod. On CREATE violations of policies
-are reported with all others. The ledger has to make the decision's reservation before the pod is admitted.
+An UPDATE is judged only by what it changes: a pod that today's rules would refuse can still be updated. On CREATE
+violations of policies are reported with all others. The ledger has to make the decision's reservation before the pod
+is admitted.
 """
 
 from collections.abc import Mapping, Sequence

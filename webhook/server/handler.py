@@ -127,7 +127,7 @@ class Memo:
 class Reserves(Protocol):
     """Says whether a pod is within its tenant's quota, and reserves for it.
 
-    `OfflineReservations`, or `webhook.cluster.reservations.Reservations` in a cluster.
+    `OfflineReservations`, or `webhook.cluster.ledgers.Reservations` in a cluster.
     """
 
     def draw(self, tenant: str, ask: Ask) -> Answered | None:
@@ -218,7 +218,7 @@ class _Reviewed(NamedTuple):
 
 
 class Lane:
-    """Answers requests; one for each process. The worker and `quotas` set its public attributes while it serves."""
+    """Answers requests; one for each process. The worker and `reservations` set its public attributes."""
 
     def __init__(self, judges: Mapping[str, Judge], rulebook: Rulebook | None, lines: telemetry.Lines) -> None:
         self.judges = {f"/{name}".encode(): (name, judge) for name, judge in judges.items()}
@@ -251,7 +251,7 @@ class Lane:
         self.rulebook = rules and replace(rules, tenancy=self.tenancy(rules))
 
     def answer(self, method: bytes, target: bytes, body: bytes) -> Answer | Awaitable[Answer]:
-        """Answer one whole request. The answer is awaitable if a quota counts the pod of a review."""
+        """Answer one whole request. The answer is awaitable if the review has to wait, as the module says."""
         path = target.partition(b"?")[0]
         shown = path[:100].decode("ascii", "backslashreplace")  # the sender may write anything
         if path not in self.judges and path not in PAGES:
