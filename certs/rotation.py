@@ -192,7 +192,9 @@ def plan(state: State, names: Iterable[str], terms: Terms, at: datetime) -> Iter
         if present - {wanted}:
             yield Publish("its CA bundle is not what it should be", configuration, wanted)
 
-    started = at - issue.issued(signer.certificate) < terms.leaf  # anew, and who was trusted then is in no order
+    # Who was trusted at a start, which makes signer and successor together, is in no order.
+    made_together = successor is not None and issue.issued(signer.certificate) == issue.issued(successor.certificate)
+    started = made_together and at - issue.issued(signer.certificate) < terms.leaf
     recent = [
         former
         for place, former in enumerate(trusted)  # the CA that is two places newer was made when this one was replaced
