@@ -1,5 +1,7 @@
 """However the bytes of requests are cut into pieces, the answers are the same; and no bytes do harm."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 from itertools import pairwise
