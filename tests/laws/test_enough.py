@@ -93,7 +93,7 @@ def is_enough(given: Given, request: GpuRequest, card: Card, warnings: Sequence[
     part = memory / card.memory if request.memory is None else 0  # where it was asked as a part of a card
     if given.cores is not None:
         limited = given.cores >= cores
-    else:  # compute that nobody limits is enough, if whoever asked for some is told
+    else:  # compute that nobody limits is enough, if the author who asked for some is warned
         limited = not cores or any("does not limit compute" in warning for warning in warnings)
     return counted and (given.memory >= memory or given.part >= (part or 2)) and limited
 

@@ -312,7 +312,7 @@ class Overview:
 
 
 def overview(objects: snapshot.Snapshot, rulebook: Rulebook) -> Overview:
-    """Bring together what nodes offer and what pods ask, those of manifests too; who asks most comes first."""
+    """Bring together what nodes offer and what pods ask, those of manifests too; the largest request comes first."""
     inventory = offered.read(objects.of("Node"), rulebook)
     uses, unread, unknown = demand(objects.of("Pod"), inventory, rulebook, objects.of(""))
     bound = [use for use in uses if use.node is not None]

@@ -371,7 +371,7 @@ KNOWN_TIMES: Final = 100
 
 
 class Holder(Protocol):
-    """Whoever holds a part."""
+    """What holds a part, such as a connection."""
 
     @property
     def address(self) -> object:
