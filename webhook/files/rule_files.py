@@ -162,9 +162,12 @@ def file_stamp(path: Path) -> Stamp | None:
 
 
 def directory_stamp(path: Path) -> frozenset[tuple[str, Stamp | None]]:
-    """The stamps of all files of a directory; empty if there is no such directory."""
+    """The stamps of all files of a directory; empty if there is no such directory.
+
+    Not of `..data` and its like: the kubelet removes the old ones after the files have changed.
+    """
     try:
-        return frozenset((file.name, file_stamp(file)) for file in path.iterdir())
+        return frozenset((file.name, file_stamp(file)) for file in path.iterdir() if not file.name.startswith(".."))
     except OSError:
         return frozenset()
 
