@@ -94,3 +94,21 @@ def test_what_has_changed_is_parsed_and_tried_again(tmp_path: Path) -> None:
     _write(tmp_path, {"koordinator.yaml": "# another line\n" + shipped["koordinator.yaml"]})
 
     assert _run(tmp_path) >= {"documents.parse", "examples.failing"}
+
+
+def test_a_server_tries_the_examples_of_what_its_cluster_enables_and_check_tries_all(tmp_path: Path) -> None:
+    shipped = builders.shipped_files()
+    unfit = shipped["koordinator.yaml"].replace(
+        "  examples:\n", "  examples:\n  - {ask: {gpu: '1'}, limits: {no: 1}}\n", 1
+    )
+    _write(tmp_path, shipped | {"koordinator.yaml": unfit})
+    reloaded = rule_files.ReloadedRules(tmp_path)
+
+    assert any("koordinator.yaml" in problem for problem in _problems(tmp_path))
+    assert reloaded.refresh()
+    assert reloaded.rulebook is not None
+
+    before = reloaded.rulebook
+    _write(tmp_path, {"cluster.yaml": builders.cluster("backends: [koordinator]")})
+    assert reloaded.refresh()
+    assert reloaded.rulebook is before

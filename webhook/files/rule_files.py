@@ -52,8 +52,13 @@ class RuleFilesError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-def load(directory: Path, chosen: Callable[[list[Node]], list[Node]] = list) -> Rulebook:
-    """Read every `*.yaml` of a directory and run the examples; raises RuleFilesError with all problems."""
+def load(
+    directory: Path, chosen: Callable[[list[Node]], list[Node]] = list, *, only_enabled: bool = False
+) -> Rulebook:
+    """Read every `*.yaml` of a directory and run the examples; raises RuleFilesError with all problems.
+
+    A server runs the examples of the back ends that its cluster enables, `only_enabled`: those of all take a second.
+    """
     documents: list[Node] = []
     problems: list[Problem] = []
     digest = hashlib.sha256()
@@ -71,7 +76,9 @@ def load(directory: Path, chosen: Callable[[list[Node]], list[Node]] = list) -> 
             loaded = read(chosen(documents), digest.hexdigest(), _memory)
         except DocumentError as error:
             raise RuleFilesError([*problems, *error.problems]) from None
-        rules: list[tuple[object, ...]] = [(backend, loaded.rulebook.devices) for backend in loaded.backends]
+        enabled = loaded.rulebook.cluster.backends
+        tried = [backend for backend in loaded.backends if backend.name in enabled or not only_enabled]
+        rules: list[tuple[object, ...]] = [(backend, loaded.rulebook.devices) for backend in tried]
         rules += [(rule,) for rule in (*loaded.sources, *loaded.workloads)]
         problems += sorted({problem for inputs in rules for problem in _memory.recall(_failing, *inputs)})
     if problems:
@@ -225,7 +232,7 @@ class ReloadedRules:
         if not self._change.due(stamp):
             return False
         try:
-            rulebook = load(self._directory)
+            rulebook = load(self._directory, only_enabled=True)
         except RuleFilesError as error:
             if directory_stamp(self._directory) != stamp or not self._change.failed(error):
                 return False

@@ -317,7 +317,7 @@ class Backend:
         list_of(
             forms.defined("example", _EXAMPLE), "needs at least one example, so that somebody sees the rule work"
         ),
-        "Executed whenever the rules are loaded.",
+        "Executed by `check`, and by servers whose cluster enables the back end.",
         [{"ask": {"gpu": "1"}, "limits": {"acme.example/card": 1}}],
         default=(),
     )
