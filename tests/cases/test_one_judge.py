@@ -26,7 +26,7 @@ from webhook.core.kube import quantity
 from webhook.core.mutate import mutate
 from webhook.core.policy import limits
 from webhook.core.quota.ledger import Ask
-from webhook.core.review import AdmissionRequest, creating, line
+from webhook.core.review import AdmissionRequest, creating, warning_text
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 from webhook.files import rule_files
@@ -139,7 +139,7 @@ def _reviewed(pods: list[dict[str, Any]], rulebook: Rulebook) -> Iterator[Decisi
 def _of_deployment(pod: dict[str, Any], rulebook: Rulebook) -> list[str]:
     """The refusals and warnings of an explanation of a Deployment with this pod."""
     (found,) = explanation.explain(_deployment(pod), rulebook)
-    refused = [line(each, "pods of this template will be refused: ") for each in found.decision.violations]
+    refused = [warning_text(each, "pods of this template will be refused: ") for each in found.decision.violations]
     return refused + [f"pods of this template: {warning}" for warning in found.decision.warnings]
 
 

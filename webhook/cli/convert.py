@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from webhook.cli import explanation
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
 from webhook.core.backends import cards, read_back
-from webhook.core.backends.translate import CannotExpressError, as_fields, cut_partition
+from webhook.core.backends.translate import CannotExpressError, as_fields, smallest_partition
 from webhook.core.decision import denied
 from webhook.core.interpret import extended_resources
 from webhook.core.interpret.interpret import ContainerRequest, interpret
@@ -250,7 +250,7 @@ def _possible(served: Assignment, rulebook: Rulebook) -> Mapping[str, Card]:
     """The cards that a container may get, by model."""
     models = served.request.models or promised(served, rulebook)
     named = [rulebook.devices[model.lower()] for model in models]
-    named += choose.taken_for(served.request.models, [served.mode], rulebook)
+    named += choose.lookalike_cards(served.request.models, [served.mode], rulebook)
     able = named or cards.card_served(served.backend, rulebook)
     return {card.model: card for card in able if served.request.profile in {None, *card.profiles}}
 
@@ -418,7 +418,7 @@ def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
             placement = next(names, None)
     request = replace(served.request, models=models, placement=placement)
     if card is not None and served.mode.when.devices == "profile" and request.devices == "part":
-        request = cut_partition(request, card, backend)
+        request = smallest_partition(request, card, backend)
     served = replace(served, request=request, card=card)
 
     # What the pod says in a line of the rule that the rule would not say for this request.

@@ -11,7 +11,7 @@ from webhook.core.backends import charge
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.kube import fields, pod
 from webhook.core.kube.quantity import Fraction
-from webhook.core.mutate import translate
+from webhook.core.mutate import mutate_with_plan
 from webhook.core.plan import choose
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import limits, usage
@@ -206,7 +206,7 @@ def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explan
     if rulebook.cluster.exempts(review.namespace):
         exempt = f"{title} (exempt: {review.namespace})"
         return Explanation(title=exempt, decision=UNTOUCHED, before=raw, after=raw)
-    decision, planned = translate(review, rulebook)
+    decision, planned = mutate_with_plan(review, rulebook)
     stored = after = fields.applied(decision.patch, raw) if decision.patch else raw
     if decision.allowed:  # by the first webhook; the second judges the pod as it would be stored
         judged = validate(review._replace(pod=after), rulebook)

@@ -388,7 +388,7 @@ def judged(pods: Iterable[Object], rulebook: Rulebook, at: float) -> Iterator[st
         namespace = str(metadata.get("namespace", ""))
         decision = validate(review.creating(pod, str(metadata.get("uid", "")), namespace, at), rulebook)
         if not decision.allowed:
-            yield f"{namespace}/{metadata.get('name')}: {review.line(decision.violations[0])}"
+            yield f"{namespace}/{metadata.get('name')}: {review.warning_text(decision.violations[0])}"
 
 
 # Replicas of the admission server, seen by connecting to them: certificates, and the pages that they serve.

@@ -15,7 +15,7 @@ from webhook.core.decision import UNTOUCHED, Decision
 from webhook.core.kube.fields import Path, controllers, field_path
 from webhook.core.policy import judge
 from webhook.core.quota.ledger import Ledger
-from webhook.core.review import AdmissionRequest, line
+from webhook.core.review import AdmissionRequest, warning_text
 from webhook.core.rules.objects import Workload, find
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
@@ -38,7 +38,7 @@ def warn(
         templates = pod_templates.templates(raw, workload)
     except Refusal as refusal:
         unknown = "what becomes of its pods cannot be said: "
-        return Decision(allowed=True, warnings=[line(violation, unknown) for violation in refusal.violations])
+        return Decision(allowed=True, warnings=[warning_text(violation, unknown) for violation in refusal.violations])
     old: dict[Path, Mapping[str, Any]] = {}
     if request.operation == "UPDATE" and request.old_pod:
         with suppress(Refusal):
@@ -70,7 +70,7 @@ def warn(
         wait = decision.code == HTTPStatus.SERVICE_UNAVAILABLE
         fate = f"{pods} {'have to wait for now' if wait else 'will be refused'}: "
         # Of a template that asks for no GPU, the API server says by itself what it does not take.
-        told += [line(v, fate) for v in decision.violations if planned or v.code != api_server.REFUSED]
+        told += [warning_text(v, fate) for v in decision.violations if planned or v.code != api_server.REFUSED]
         told += [f"{pods}: {warning}" for warning in decision.warnings]
         warnings += told
         if not told:

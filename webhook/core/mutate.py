@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import NamedTuple
 
 from webhook.core import projection
 from webhook.core.decision import UNTOUCHED, Decision, denied, pinged
@@ -17,20 +16,13 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
 
-class Translated(NamedTuple):
-    """The decision, and the plan behind it; None for a pod that asks for nothing or cannot be read."""
-
-    decision: Decision
-    plan: Plan | None = None
-
-
 def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     """Translate the pod; deny it if its request cannot be understood or satisfied, or its policy rules it out.
 
     Of an update what it states again is put back; one that cannot be read is left to /validate.
     """
     if request.operation != "UPDATE":
-        return translate(request, rulebook).decision
+        return mutate_with_plan(request, rulebook)[0]
     if not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):
         return UNTOUCHED
     whole = at(request.pod, "metadata", "uid") is None  # which the API server gives to what it has merged
@@ -41,12 +33,12 @@ def mutate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return UNTOUCHED
 
 
-def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
-    """Translate a pod that is created; the plan is returned as well: reports take the reasons from it."""
+def mutate_with_plan(request: AdmissionRequest, rulebook: Rulebook) -> tuple[Decision, Plan | None]:
+    """Translate a pod that is created. Reports take the reasons from the plan, None for a pod that has none."""
     if request.is_a_ping:
-        return Translated(pinged("mutate"))
+        return pinged("mutate"), None
     if request.operation != "CREATE" or not request.is_of_a_pod or rulebook.cluster.exempts(request.namespace):
-        return Translated(UNTOUCHED)
+        return UNTOUCHED, None
     plan: Plan | None = None
     edits: list[Edit] = []
     warnings: list[str] = []
@@ -61,13 +53,13 @@ def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
         else:
             plan = defaults.plan_for_tenant(pod, rulebook)
     except Refusal as refusal:
-        return Translated(judge.refused(refusal, rulebook))
+        return judge.refused(refusal, rulebook), None
     if plan is not None:
         if plan.violations:
             refused = denied(plan.violations, plan.warnings)
             if refused.code == HTTPStatus.FORBIDDEN:
                 refused = _with_judgement(refused, plan, request, rulebook)
-            return Translated(judge.enforced_mutation(refused, plan.assignments, rulebook), plan)
+            return judge.enforced_mutation(refused, plan.assignments, rulebook), plan
         edits, warnings, backends = plan.edits, plan.warnings, plan.backends
         if plan.assignments:
             rules = dict.fromkeys([assignment.backend.rule for assignment in plan.assignments])
@@ -76,12 +68,12 @@ def translate(request: AdmissionRequest, rulebook: Rulebook) -> Translated:
         edits = [*edits, *device_access.removing(removed)]
         warnings = [*warnings, *map(device_access.told, removed)]
     if plan is None and not warnings:
-        return Translated(UNTOUCHED)
+        return UNTOUCHED, None
     operations = to_patch(edits, request.pod or {})
     decision = Decision(allowed=True, warnings=warnings, patch=operations, backends=backends, audit=audit)
     if rulebook.tenancy.observing:
         decision = judge.enforced_mutation(decision, plan.assignments if plan else (), rulebook)
-    return Translated(decision, plan)
+    return decision, plan
 
 
 def _with_judgement(refused: Decision, plan: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:

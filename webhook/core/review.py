@@ -198,7 +198,7 @@ def unread(start: bytes, why: str) -> bytes:
     return encode(match[1].decode(), denied([violation])) if match else b""
 
 
-def line(violation: Violation, lead: str = "") -> str:
+def warning_text(violation: Violation, lead: str = "") -> str:
     """The first line of a violation as a warning, with its fix if there is room for all of it."""
     text = f"{lead}[{violation.code}] {violation.message}"
     whole = f"{text}; {violation.fix}"

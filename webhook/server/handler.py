@@ -71,7 +71,7 @@ REMEMBERED: Final = 512
 LONGEST: Final = 4 * 1024
 """The longest projection that is remembered, in bytes. An ordinary pod has about 600."""
 
-_SHOWN: Final = device_access.MIRROR.encode()
+_MIRROR_KEY: Final = device_access.MIRROR.encode()
 
 
 class Memo:
@@ -95,7 +95,7 @@ class Memo:
         if rulebook is not self._rulebook:
             self._rulebook, self._decisions = rulebook, {}
         holds = any(exemption.covers(request.namespace) for exemption in rulebook.tenancy.exemptions)
-        moment = (request.user, int(request.at)) if holds or _SHOWN in projected.text else None
+        moment = (request.user, int(request.at)) if holds or _MIRROR_KEY in projected.text else None
         key = name, request.namespace, moment, projected.text
         decision = self._decisions.get(key)
         if decision is None:
@@ -241,7 +241,7 @@ class Lane:
         self.read_usage: ReadUsage | None = None
         """Reads the ledger of a tenant; raises UnreadError."""
         self.metrics = telemetry.Metrics(judges)
-        self.ledger: Reserves = OfflineReservations(self.limits)
+        self.reservations: Reserves = OfflineReservations(self.hard_limits)
         self._memo = Memo()
         self._lines = lines
 
@@ -310,7 +310,7 @@ class Lane:
                     "the pod has no name, namespace and uid as an API server gives them: nothing is reserved for it"
                 )
                 return self.refuse(HTTPStatus.BAD_REQUEST, text)
-            drawn = None if request.dry_run else self.ledger.draw(wanted.tenant, wanted.ask)
+            drawn = None if request.dry_run else self.reservations.draw(wanted.tenant, wanted.ask)
             if drawn is not None:
                 return self._conclude(reviewed, decision, wanted, drawn)
             # As much of the pod as a log line and an event read: any number of reviews may wait for a ledger.
@@ -335,7 +335,7 @@ class Lane:
             return self._failed(reviewed.name, reviewed.request, error)
 
     async def _reserve(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, target: bytes) -> Answer:
-        ask = self.ledger.preview if reviewed.request.dry_run else self.ledger.reserve
+        ask = self.reservations.preview if reviewed.request.dry_run else self.reservations.reserve
         answered = await ask(wanted.tenant, wanted.ask, monotonic() + _seconds(target))
         return self._conclude(reviewed, decision, wanted, answered)
 
@@ -379,7 +379,7 @@ class Lane:
         self._lines.write(telemetry.decision_line(name, request, decision, seconds=seconds, digest=rulebook.digest))
         return Answer(HTTPStatus.OK, answer, JSON)
 
-    def limits(self, tenant: str) -> tally.Tally:
+    def hard_limits(self, tenant: str) -> tally.Tally:
         """The quota of a tenant by the rule files, for a server without a cluster."""
         policies = self.rulebook.tenancy.policies if self.rulebook else ()
         return next(

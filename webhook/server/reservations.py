@@ -69,7 +69,7 @@ async def _follow(lane: Lane) -> None:
         except ApiError as error:
             raise UnreadError(str(error)) from None
 
-    lane.ledger = reservations
+    lane.reservations = reservations
     lane.on_quota_decision = Events(cluster).record
     lane.read_pod, lane.read_usage = read_pod, read_usage
     try:

@@ -132,7 +132,7 @@ def serve(settings: Settings, attach: Attach | None = None, prepare: Callable[[L
     rules = ReloadedRules(settings.rules)
 
     def warn(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-        return advice_on_workload(request, rulebook, dict(lane.ledger.known()))
+        return advice_on_workload(request, rulebook, dict(lane.reservations.known()))
 
     judges = {"mutate": mutate, "validate": validate, "templates": warn, "policies": advice_on_policy}
     try:

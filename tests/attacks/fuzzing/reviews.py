@@ -77,10 +77,13 @@ class Replica(Lane):
 
     def reserves(self, path: str, body: bytes) -> tuple[Mapping[str, Any] | None, Fraction]:
         """The response, and how many devices a new ledger has reserved."""
-        self.ledger = OfflineReservations(self.limits)
+        self.reservations = OfflineReservations(self.hard_limits)
         response = self.ask(path, body)
         pending = [
-            amount for _, ledger in self.ledger.known() for by in ledger.pending.values() for amount in by.values()
+            amount
+            for _, ledger in self.reservations.known()
+            for by in ledger.pending.values()
+            for amount in by.values()
         ]
         return response, sum((Fraction(amount.get(tally.DEVICES, 0)) for amount in pending), Fraction(0))
 

@@ -224,7 +224,7 @@ def _check_value(resource: str, output: Amount, value: int, times: int) -> None:
     near = [times * option for option in translate.near(output, quotient)]
     reason = f"does not divide by {times} devices"
     if quotient.denominator == 1:
-        reason = translate.outside(output, quotient, partial(translate.as_text, output))
+        reason = translate.why_not_admitted(output, quotient, partial(translate.as_text, output))
     message = f"{resource}: {translate.as_text(output, value)} {reason}"
     raise CannotExpressError("GPU405", message, _write(output, near), resource, near)
 

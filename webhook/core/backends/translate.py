@@ -60,10 +60,10 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
     warnings: list[str] = []
     if request.tflops is not None:
         if card is None and backend.partitions is not None:
-            _partition(request, card, backend, warnings)  # which says that it has to know the card
+            _partitioned(request, card, backend, warnings)  # which says that it has to know the card
         request = with_cores(request, card)
     if backend.partitions is not None:
-        request = _partition(request, card, backend, warnings)
+        request = _partitioned(request, card, backend, warnings)
     mode = _mode_for(request, backend, card, rulebook)
     check_mode(request, mode, card, backend, rulebook)
 
@@ -281,7 +281,7 @@ def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook:
 # Hardware partitions (MIG slices, vNPU templates): the smallest one that has what a request asks for.
 
 
-def partition(name: str, card: Card) -> Profile:
+def profile_of(name: str, card: Card) -> Profile:
     """The card's partition of that name; raises CannotExpressError naming those it has."""
     if name not in card.profiles:
         has = ", ".join(card.profiles).replace("+", ".")
@@ -299,7 +299,7 @@ def has_partition(profile: Profile, request: GpuRequest, card: Card) -> bool:
     )
 
 
-def cut_partition(request: GpuRequest, card: Card | None, backend: Backend) -> GpuRequest:
+def smallest_partition(request: GpuRequest, card: Card | None, backend: Backend) -> GpuRequest:
     """The request for the smallest partition of the card that has the memory and the compute asked for."""
     if card is None:
         message = f"which partition has {request} depends on the card, and nothing says which card it is"
@@ -324,7 +324,7 @@ def cut_partition(request: GpuRequest, card: Card | None, backend: Backend) -> G
     raise CannotExpressError("GPU305", message, fix)
 
 
-def _partition(request: GpuRequest, card: Card | None, backend: Backend, warnings: list[str]) -> GpuRequest:
+def _partitioned(request: GpuRequest, card: Card | None, backend: Backend, warnings: list[str]) -> GpuRequest:
     """A share as the partition that has it, unless a mode serves it as a share."""
     name = request.profile
     if name is not None and name not in backend.profiles:
@@ -334,11 +334,11 @@ def _partition(request: GpuRequest, card: Card | None, backend: Backend, warning
             "GPU305", f"none of its cards has a partition {name}", f"ask for {has}", "gpu-profile"
         )
     if name is not None and card is not None:
-        partition(name, card)
+        profile_of(name, card)
     served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
     if request.devices != "part" or served:
         return request
-    cut = cut_partition(request, card, backend)
+    cut = smallest_partition(request, card, backend)
     if card is not None:
         profile = card.profiles[cut.profile or ""]
         memory = Fraction(profile.memory_slices, card.memory_slices)
@@ -393,15 +393,15 @@ def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[in
     if amount.what == "memory":
         size = request.memory
         if size is None and request.profile is not None:
-            size = partition(request.profile, _known(card, request)).memory
+            size = profile_of(request.profile, _required_card(card, request)).memory
         if size is not None:
-            return (100 * size, _known(card, request).memory) if amount.unit_name == PERCENT else (size, 1)
+            return (100 * size, _required_card(card, request).memory) if amount.unit_name == PERCENT else (size, 1)
         above, below = 1, 1
         if request.memory_share is not None:
             above, below = request.memory_share.as_integer_ratio()
         elif request.devices != "whole" or amount.absent == "whole":
             return None
-        return above * (100 if amount.unit_name == PERCENT else _known(card, request).memory), below
+        return above * (100 if amount.unit_name == PERCENT else _required_card(card, request).memory), below
     if amount.unit_name == TFLOPS:
         percent = Fraction(100) if request.devices == "whole" else request.cores
         if percent is None:
@@ -420,13 +420,13 @@ def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[in
     # The part of a device, in percent, that has both the memory and the compute of a request.
     memory_share = request.memory_share
     if request.memory is not None:
-        memory_share = Fraction(request.memory, _known(card, request).memory)
+        memory_share = Fraction(request.memory, _required_card(card, request).memory)
     if memory_share is None and request.cores is None:
         return None
     return max(100 * (memory_share or Fraction(0)), request.cores or Fraction(0)).as_integer_ratio()
 
 
-def _known(card: Card | None, request: GpuRequest) -> Card:
+def _required_card(card: Card | None, request: GpuRequest) -> Card:
     if card is not None:
         return card
     if request.memory is not None:
@@ -449,7 +449,7 @@ def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> Canno
     if amount.what == "share" or (request.devices == "whole" and amount.what == "cores"):
         key, shown = "gpu", lambda value: show(value * amount.unit / 100)
     options = " or ".join(map(shown, near(amount, exact)))
-    reason = outside(amount, exact, lambda value: _written(amount, Fraction(value)))
+    reason = why_not_admitted(amount, exact, lambda value: _written(amount, Fraction(value)))
     fix = f"ask for {key}: {options}" if options else "ask for less"
     if options and key == "gpu" and request.stated and key not in request.stated:
         fix = ask_for({key: options.partition(" or ")[0]}, request)
@@ -473,7 +473,7 @@ def in_bytes(request: GpuRequest, card: Card | None) -> Fraction | None:
     """The bytes asked of each device, None without an amount; raises CannotExpressError if the card must be known."""
     if request.memory is not None:
         return Fraction(request.memory)
-    return None if request.memory_share is None else request.memory_share * _known(card, request).memory
+    return None if request.memory_share is None else request.memory_share * _required_card(card, request).memory
 
 
 def admits(amount: Amount, value: Fraction) -> bool:
@@ -494,7 +494,7 @@ def _settled(amount: Amount, value: Fraction) -> int:
     return ceil(value / amount.step) * amount.step
 
 
-def outside(amount: Amount, value: Fraction, show_value: Callable[[int], str] = str) -> str:
+def why_not_admitted(amount: Amount, value: Fraction, show_value: Callable[[int], str] = str) -> str:
     """Why a rule could not have written a value."""
     if amount.fit:
         return f"is not one of {', '.join(map(show_value, amount.fit))}"

@@ -203,7 +203,7 @@ def _readings(
                 request = replace(request, profile=there.profile)
             cut = backend.partitions is not None and mode.when.devices == "profile" and request.devices == "part"
             if cut and there.card:
-                request = translate.cut_partition(request, there.card, backend)
+                request = translate.smallest_partition(request, there.card, backend)
         except CannotExpressError as reason:
             yield reason
             continue
@@ -243,9 +243,9 @@ def measure(
             for other in card_served(backend, rulebook):
                 if not models or other.model in models:
                     with suppress(CannotExpressError):  # the share becomes a partition; which one depends on the card
-                        cut = translate.cut_partition(request, other, backend)
+                        cut = translate.smallest_partition(request, other, backend)
                         measured = measured.at_least(charge.asked(cut, other))
-    others = choose.taken_for(models, modes, rulebook)
+    others = choose.lookalike_cards(models, modes, rulebook)
     return reduce(Measure.at_least, (charge.asked(request, other) for other in others), measured)
 
 
@@ -253,7 +253,7 @@ def possible_models(
     demand: ContainerRequest, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook
 ) -> tuple[str, ...]:
     """The card models that a container may get, if it names any or its card is known; none: any."""
-    others = [other.model for other in choose.taken_for(demand.models, modes, rulebook)]
+    others = [other.model for other in choose.lookalike_cards(demand.models, modes, rulebook)]
     return (*demand.models, *others) or ((card.model,) if card else ())
 
 
@@ -332,7 +332,7 @@ def _check(pod: Pod, rulebook: Rulebook) -> Checked:
         owners: Sequence[Backend] = ()
         if amounts:
             owners = known_owners(demand, rulebook)
-        elif note is not None and plan.made_for(pod, container):
+        elif note is not None and plan.has_claim_objects(pod, container):
             continue  # another webhook, which runs later, made claims of its resources
         elif plan.used_claims(pod, container):
             owners = [backend for backend in rulebook.backends.values() if any(mode.claims for mode in backend.modes)]

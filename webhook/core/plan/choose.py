@@ -268,7 +268,7 @@ def _as_it_stands(demand: ContainerRequest, backend: Backend, rulebook: Rulebook
     translate.check_cards(request, backend, rulebook)
     translate.check_mode(request, mode, card, backend, rulebook)
     if card is not None and mode.when.devices == "profile" and request.devices == "part":
-        request = translate.cut_partition(request, card, backend)
+        request = translate.smallest_partition(request, card, backend)
 
     # A number of devices that is left out is added; 0 beside what asks for a part of each is a mistake.
     counts = [name for name, output in mode.amounts.items() if isinstance(output.absent, int)]
@@ -420,7 +420,7 @@ def _words(what: str, form: str, assignment: Assignment, rulebook: Rulebook) -> 
     return [cards.as_label(name) for name in names] if form == "label" else names
 
 
-def taken_for(models: Sequence[str], modes: Iterable[Mode], rulebook: Rulebook) -> Sequence[Card]:
+def lookalike_cards(models: Sequence[str], modes: Iterable[Mode], rulebook: Rulebook) -> Sequence[Card]:
     """The cards that a system with one of these modes may give, beside the models that it is asked for."""
     loosely = {mode.loosely for mode in modes if mode.loosely} if models else ()
     alike = (card for what in loosely for card, _ in _lookalikes(what, models, rulebook))

@@ -477,7 +477,7 @@ def used_claims(pod: Pod, container: Container) -> set[str]:
     return {template for name in names if isinstance(template := templates.get(name), str)}
 
 
-def made_for(pod: Pod, container: Container) -> bool:
+def has_claim_objects(pod: Pod, container: Container) -> bool:
     """Whether a container has claims, and each is an object by its name: a webhook may have made it of resources."""
     templates, names = _claims_of_pod(pod), claim_names(container)
     return bool(names) and all(name in templates and templates[name] is None for name in names)

@@ -19,7 +19,7 @@ from webhook.core.plan import choose, plan
 from webhook.core.policy import defaults, device_access, limits, unknown_devices
 from webhook.core.policy.membership import Membership, is_of_the_platform, member
 from webhook.core.policy.usage import Holding, holdings, pod_usage
-from webhook.core.review import AdmissionRequest, line
+from webhook.core.review import AdmissionRequest, warning_text
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import LIFTED, MAX_PRIORITY, RULES, Exemption, Tenancy, TenantPolicy
 from webhook.core.violations import LATER_FIX, Breach, Refusal, Violation
@@ -162,13 +162,13 @@ def _by_policy(
     lifted: dict[str, str] = {}  # what the pod breaks of each rule that is lifted
     for name, action, violation in breaches:
         if name in exempted:
-            lifted.setdefault(name, line(violation))
+            lifted.setdefault(name, warning_text(violation))
             continue
         findings[Finding(policy.name, violation.rule, violation.code, action)] = None
         if action == "deny":
             violations.append(violation)
         elif action == "warn":
-            warnings.append(line(violation))
+            warnings.append(warning_text(violation))
     if reservation is not None and "quota" in exempted:
         # It counts, and is never refused.
         reservation = replace(reservation, ask=reservation.ask._replace(enforced=False), action="dryrun")
@@ -213,7 +213,7 @@ def _by_cluster(
         return NOTHING
     return Judgement(
         violations=[violation for _, action, violation in breaches if action == "deny"],
-        warnings=[line(violation) for _, action, violation in breaches if action != "deny"],
+        warnings=[warning_text(violation) for _, action, violation in breaches if action != "deny"],
         findings=[Finding("", violation.rule, violation.code, action) for _, action, violation in breaches],
     )
 
@@ -277,7 +277,10 @@ def as_warnings(decision: Decision) -> Decision:
     """The decision, as warnings; nothing is reserved."""
     return Decision(
         allowed=True,
-        warnings=[*(line(violation, "would be refused: ") for violation in decision.violations), *decision.warnings],
+        warnings=[
+            *(warning_text(violation, "would be refused: ") for violation in decision.violations),
+            *decision.warnings,
+        ],
         backends=decision.backends,
         audit=decision.audit,
         findings=[

@@ -106,7 +106,7 @@ def allows(policy: TenantPolicy, served: choose.Assignment, rulebook: Rulebook) 
     Rules with `enforcementAction: dryrun` are not applied.
     """
     vendor = served.card.vendor if served.card else None
-    others = choose.taken_for(served.request.models, [served.mode], rulebook)
+    others = choose.lookalike_cards(served.request.models, [served.mode], rulebook)
     models = [*served.request.models, *(card.model for card in others)]
     use = _use(served.backend, served.request, served.demand.stated, models, vendor)
     allowed, forbidden = (
