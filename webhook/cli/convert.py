@@ -20,7 +20,7 @@ from webhook.cli.explanation import NOWHERE, Explanation, Setting
 from webhook.core.backends import cards, read_back
 from webhook.core.backends.translate import CannotExpressError, as_fields, smallest_partition
 from webhook.core.decision import denied
-from webhook.core.interpret import extended_resources
+from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import ContainerRequest, interpret
 from webhook.core.interpret.locations import CONTAINER, NOTE, annotation, claimed
 from webhook.core.kube import fields, pod
@@ -159,7 +159,7 @@ def _carried(
     # Each part of the request is written in the first resource that the container has.
     path, text = "spec.containers", str(request)
     for name in [*served.demand.extended.amounts][:1]:
-        path = extended_resources.where(served.demand.container, name)
+        path = locations.where(served.demand.container, name)
         text = served.demand.extended.texts[name]
     values = {
         "gpu": Devices(request.count, request.share),
@@ -335,7 +335,7 @@ def _completed(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
                         return completed
         return complete(served, pod, rulebook)
     except CannotExpressError as reason:
-        path = extended_resources.where(served.demand.container, next(iter(served.demand.extended.amounts)))
+        path = locations.where(served.demand.container, next(iter(served.demand.extended.amounts)))
         violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix)
         raise Refusal(replace(violation, rule=served.backend.rule)) from reason
 

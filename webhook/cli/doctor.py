@@ -22,7 +22,7 @@ from webhook.cli.installation import Address, ApiServer, Installation, Tried, ho
 from webhook.cli.table import number, several
 from webhook.cluster.client import Api, ApiError, ask
 from webhook.core.decision import POLICY
-from webhook.core.interpret.extended_resources import DEVICE_CLASS
+from webhook.core.interpret.locations import DEVICE_CLASS
 from webhook.core.kube import fields
 from webhook.core.kube.pod import CORE
 from webhook.core.kube.quantity import DAY, HOUR, duration

@@ -8,7 +8,7 @@ from typing import Any, Final
 from webhook.core import request
 from webhook.core.backends import cards, translate
 from webhook.core.forms.document import Nearest
-from webhook.core.interpret import claims, extended_resources, locations
+from webhook.core.interpret import claims, locations
 from webhook.core.interpret.claims import CLAIM, Claim, Reference
 from webhook.core.interpret.locations import Entry
 from webhook.core.kube.fields import field_path, mapping, objects
@@ -42,7 +42,7 @@ class ContainerRequest:
 
     container: Container
     request: GpuRequest | None
-    extended: extended_resources.ExtendedResources
+    extended: locations.ExtendedResources
     stated: Mapping[str, FieldValue]
     persist: Mapping[str, FieldValue]
     fraction: str | None = None
@@ -114,7 +114,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
             else:
                 references.setdefault(name, []).append(reference)
     if any(rulebook.slots.values()):
-        slot_values = extended_resources.slot_values(pod, rulebook)
+        slot_values = locations.slot_values(pod, rulebook)
     annotations = read_annotations(pod, rulebook) if rulebook.annotations and pod.annotations else frozenset()
     result.claims = bool(references) or CLAIM in general or any(CLAIM in words for words in annotated.values())
     target = _target(pod, general, result)
@@ -153,7 +153,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         for name, numbers in slot_values.items():
             if name not in names:
                 resource = rulebook.resources[next(iter(numbers))]
-                missed.append((name, extended_resources.address(pod, name, resource)))
+                missed.append((name, locations.address(pod, name, resource)))
         result.violations += [_no_such_container(pod, name, value) for name, value in missed[:MOST]]
     result.warnings += locations.hints_of_keys(pod, rulebook, result.nearest)
     idle = general and not result.violations and "gpu" not in general
@@ -284,7 +284,7 @@ def ask(
     `slot_values` are amounts for it in a back end's own annotations and labels, `annotations` are those that rules
     depend on. Raises Refusal with all its violations.
     """
-    extended = extended_resources.read(container, rulebook, slot_values)
+    extended = locations.extended_resources(container, rulebook, slot_values)
     own, wrong = locations.resources(container)
     words = dict(annotated)
     if own:
@@ -300,7 +300,7 @@ def ask(
         wrong += _inconsistent(request, stated)
     elif "gpu" in stated:
         for name, amount in extended.amounts.items():
-            path = extended_resources.where(container, name)
+            path = locations.where(container, name)
             wrong.append(disagree(stated["gpu"], FieldValue(amount, path, str(amount))))
     if container.kind == EPHEMERAL and (own or extended.amounts or extended.fractions):
         message = f'the ephemeral container "{container.name}" asks for a GPU, and Kubernetes gives it no resources'
@@ -337,7 +337,7 @@ def _beside_none(words: Mapping[str, FieldValue], stated: Mapping[str, FieldValu
 
 def _join_fraction(
     container: Container,
-    extended: extended_resources.ExtendedResources,
+    extended: locations.ExtendedResources,
     stated: dict[str, FieldValue],
     rulebook: Rulebook,
 ) -> Iterator[Violation]:
@@ -345,15 +345,15 @@ def _join_fraction(
     for name, amount in extended.fractions.items():
         resource = rulebook.resources[name]
         if not resource.owners:
-            yield extended_resources.not_whole(container, resource, amount)
+            yield locations.not_whole(container, resource, amount)
             continue
         try:
             devices = request.devices_from(1, amount)
         except QuantityError as error:
             fix = f"{error.fix.replace('ask for ', 'write gpu: ')} instead of {name}"
-            yield extended_resources.not_whole(container, resource, amount, fix)
+            yield locations.not_whole(container, resource, amount, fix)
             continue
-        field_value = FieldValue(devices, extended_resources.where(container, name), show(amount))
+        field_value = FieldValue(devices, locations.where(container, name), show(amount))
         present = stated.setdefault("gpu", field_value)
         if present.value != field_value.value or (present is not field_value and len(extended.fractions) > 1):
             yield disagree(present, field_value)

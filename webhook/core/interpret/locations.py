@@ -1,4 +1,4 @@
-"""The places where the shorthand may be written, and which of them wins.
+"""The places where a request may be written: the shorthand, which place of it wins, and resources of back ends.
 
 Pod-wide: labels `gpu`, `gpu-memory`, ...; labels and annotations `gpu-webhook.io/gpu`, `gpu-webhook.io/memory`, ...,
 and the annotation `gpu` (other plain `gpu-*` annotations belong to back ends). For one container: annotations
@@ -7,21 +7,24 @@ and the annotation `gpu` (other plain `gpu-*` annotations belong to back ends). 
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, NamedTuple
 
 from webhook.core import request
+from webhook.core.backends import translate
 from webhook.core.forms import labels
 from webhook.core.forms.document import Nearest
 from webhook.core.kube import quantity
-from webhook.core.kube.fields import Path, field_path
+from webhook.core.kube.fields import Edit, Path, Put, field_path
 from webhook.core.kube.pod import Container, Pod
-from webhook.core.kube.quantity import QuantityError, shown
+from webhook.core.kube.quantity import Fraction, QuantityError, show, show_size, shown
 from webhook.core.request import EXAMPLES, KEYS, PREFIX, Devices, FieldValue, SizeError, pasteable
-from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.verbs import METADATA, SlotKind
+from webhook.core.rules.rulebook import Resource, Rulebook
+from webhook.core.rules.verbs import CONTAINER as CONTAINER_HOLE
+from webhook.core.rules.verbs import METADATA, Amount, Slot, SlotKind
 from webhook.core.violations import Violation
 
 SUFFIX: Final = "." + PREFIX
@@ -171,7 +174,7 @@ def resources(container: Container) -> tuple[dict[str, FieldValue], list[Violati
         if not quantity.same(limit, requests.get(name, limit)):
             violations.append(overcommitted(container, name))
         try:
-            value = FieldValue(_amount(name, text), field_path(path), as_written(text))
+            value = FieldValue(_shorthand_amount(name, text), field_path(path), as_written(text))
         except QuantityError as error:
             violations.append(misread(path, name, error))
         else:
@@ -194,7 +197,7 @@ def as_written(text: str) -> str:
         return shown(text)
 
 
-def _amount(name: str, text: str) -> Any:
+def _shorthand_amount(name: str, text: str) -> Any:
     """The value of a resource; raises QuantityError."""
     key = _RESOURCES[name]
     if key == "percent":
@@ -249,6 +252,240 @@ def contradiction(key: str, field: FieldValue, other: FieldValue) -> Violation:
     message = f"two places ask for a different {key}: {first}, and {second}"
     fix = f"remove {first.path}, or remove {second.path}"
     return Violation(code="GPU202", path=second.path, message=message, fix=fix)
+
+
+# The extended resources on a container that a rule knows, with the repairs they need.
+#
+# Kubernetes requires of an extended resource a whole number, a limit, and a request equal to it. It checks that only
+# after the mutating webhooks, so a fraction such as `nvidia.com/gpu: "0.5"` can still be read here as a share.
+
+
+@dataclass(slots=True)
+class ExtendedResources:
+    """The known resources of a container: whole amounts above zero, zeros, and fractions; `texts` as written."""
+
+    amounts: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    zeros: set[str] = field(default_factory=set)
+    fractions: dict[str, Fraction] = field(default_factory=dict)
+    repairs: dict[str, Edit] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+
+
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+"""The one domain of Kubernetes whose resources are devices: a DRA device class by name (KEP-5004)."""
+
+NO_RESOURCES: Final = ExtendedResources()
+"""Of a container without known resources. It is shared and must not be changed."""
+
+
+def extended_resources(container: Container, rulebook: Rulebook, slot_values: Mapping[str, str]) -> ExtendedResources:
+    """Every known resource of the container, with repairs and violations.
+
+    `slot_values` are amounts for this container from annotations and labels of the pod, by slot.
+    """
+    resources, limits, requests = rulebook.resources, container.limits, container.requests
+    if not slot_values and resources.keys().isdisjoint(limits) and resources.keys().isdisjoint(requests):
+        return NO_RESOURCES
+    native = ExtendedResources()
+    for name, text in slot_values.items():
+        _take(native, container, resources[name], text)
+    for name in sorted([key for key in limits if key in resources]):
+        limit, request = limits[name], requests.get(name, limits[name])
+        if limit != request and not quantity.same(limit, request):
+            native.violations.append(overcommitted(container, name))
+        else:
+            _take(native, container, resources[name], limit)
+    # A request without a limit, which Kubernetes would refuse. It becomes a limit, unless the rule refuses it.
+    for name in sorted([key for key in requests if key in resources and key not in limits]):
+        request, resource = requests[name], resources[name]
+        _take(native, container, resource, request)
+        if name not in {*native.amounts, *native.fractions, *native.zeros}:
+            continue
+        path = where(container, name)
+        if resource.refuse_request_only:
+            message = f"{name} is requested without a limit"
+            fix = f"write limits: {{{name}: {request}}} instead of requests"
+            wrong = Violation(code="GPU404", path=path, message=message, fix=fix, rule=resource.rule)
+            native.violations.append(wrong)
+            continue
+        if name not in native.fractions:
+            native.repairs[name] = Put((*container.path, "resources", "limits", name), request, resource.rule)
+        native.warnings.append(f"{path} has no limit; the webhook adds a limit of the same amount. Write limits only")
+    return native
+
+
+def where(container: Container, name: str) -> str:
+    """The field path of a resource (in limits if it is there), or of the annotation or label of a slot."""
+    if isinstance(name, Slot):
+        return field_path(("metadata", f"{name.kind}s", name.named(container.name)))
+    return field_path((*container.path, "resources", "limits" if name in container.limits else "requests", name))
+
+
+def _take(native: ExtendedResources, container: Container, resource: Resource, value: Any) -> None:
+    """Add an amount to those of the container, or what is wrong with it."""
+    name = resource.name
+    text = value if isinstance(value, str) else quantity.text_of(value)
+    try:
+        amount = _amount(resource, text)
+    except QuantityError as error:
+        fix, example = error.fix, ", as 1"
+        if fix.endswith(example):
+            fix = f"{fix.removesuffix(example)}, as {min(_legal(resource, Fraction(1)), default=1)}"
+        native.violations.append(_violation("GPU403", container, resource, f": {error.message}", fix))
+        return
+    if resource.digits:
+        scale = 10**resource.digits
+        amount *= scale
+        if amount.denominator != 1:
+            low = amount.numerator // amount.denominator
+            near = [show(Fraction(whole, scale)) for whole in (low, low + 1) if whole % scale]
+            message = f": {shown(text)} has more than {resource.digits} decimals"
+            fix = f"write {' or '.join(near)}"
+            native.violations.append(_violation("GPU402", container, resource, message, fix))
+            return
+    native.texts[name] = shown(text)
+    if amount == 0:
+        native.zeros.add(name)
+    elif amount.denominator == 1:
+        native.amounts[name] = amount.numerator
+    elif resource.counts:
+        native.fractions[name] = amount
+    else:
+        native.violations.append(not_whole(container, resource, amount))
+
+
+def _amount(resource: Resource, text: str) -> Fraction:
+    unit = resource.memory_unit
+    try:
+        amount = quantity.with_suffix(text) if resource.digits else quantity.served(text)
+    except QuantityError as error:
+        try:
+            in_bytes = quantity.size(text)
+        except QuantityError:
+            raise QuantityError(error.message, error.fix.removesuffix(" or 0.5")) from None
+        if resource.in_bytes:
+            return Fraction(in_bytes)
+        if unit is None:
+            raise QuantityError(f'"{text}" is not a plain number', "write a plain number, as 1") from None
+        raise _other_unit(unit, text) from None
+    if resource.only_counts and amount > request.MAX_DEVICES:
+        raise QuantityError(f'"{text}" is {amount} devices', "write a number of GPUs, as 1")
+    if unit is None or amount * unit <= request.MAX_MEMORY:
+        return amount
+    if not text.isdecimal():
+        raise _other_unit(unit, text)
+    # A number of units that no GPU has: perhaps it is one of smaller units, which another back end counts in.
+    smaller = {
+        output.unit: owner
+        for owner in resource.known
+        for mode in owner.modes
+        if owner not in resource.owners and isinstance(output := mode.amounts.get(resource.name), Amount)
+    }
+    fix, least = "write a smaller number, as 8", min(smaller, default=unit)
+    if least < unit:
+        enabled = " and ".join(owner.name for owner in resource.owners)
+        fix += f", or have spec.backends of the Cluster document name {smaller[least].name} instead of {enabled}, "
+        fix += f"if 1 is {show_size(int(least))} on your nodes"
+    raise QuantityError(f"{int(text)} units of {show_size(int(unit))} are more memory than any GPU has", fix)
+
+
+def _other_unit(unit: Fraction, text: str) -> QuantityError:
+    fix = "write a smaller number, as 1024"
+    with suppress(QuantityError):
+        fix = f"write {-(-in_bytes // unit)}" if (in_bytes := quantity.size(text)) else fix
+    return QuantityError(f'"{text}" is not a plain number; it counts units of {show_size(unit.numerator)}', fix)
+
+
+def _legal(resource: Resource, amount: Fraction) -> set[int]:
+    """The numbers nearest to an amount, below and above, that a mode could have written."""
+    modes = (mode.amounts.get(resource.name) for owner in resource.owners or resource.known for mode in owner.modes)
+    numbers = {
+        number
+        for output in modes
+        if output is not None
+        for number in (translate.near(output, amount) if isinstance(output, Amount) else [output.number])
+    }
+    below = sorted(number for number in numbers if number < amount)
+    above = sorted(number for number in numbers if number >= amount)
+    return {*below[-1:], *above[:1]}
+
+
+def not_whole(container: Container, resource: Resource, amount: Fraction, fix: str = "") -> Violation:
+    """The violation (GPU402) for a fraction of a resource that counts in whole numbers."""
+    message = f" is {show(amount)}, and it counts in whole numbers"
+    fix = fix or f"write {' or '.join(map(str, sorted(_legal(resource, amount)))) or '1'}"
+    return _violation("GPU402", container, resource, message, fix)
+
+
+def _violation(code: str, container: Container, resource: Resource, message: str, fix: str) -> Violation:
+    """A violation in the line of a resource, whose name begins the message."""
+    path, message = where(container, resource.name), resource.name.replace(CONTAINER_HOLE, container.name) + message
+    return Violation(code=code, path=path, message=message, fix=fix, rule=resource.rule)
+
+
+def foreign(container: Container, rulebook: Rulebook) -> Iterator[str]:
+    """Extended resources on the container that no rule knows."""
+    for name in container.limits:
+        core = "kubernetes.io/" in name and not name.startswith(DEVICE_CLASS)
+        if "/" in name and name not in rulebook.resources and not core:
+            yield name
+
+
+# Amounts in annotations and labels of the pod.
+
+
+def slot_values(pod: Pod, rulebook: Rulebook) -> dict[str, dict[str, str]]:
+    """Amounts for enabled back ends in annotations and labels: by container, then by slot."""
+    values: dict[str, dict[str, str]] = {}
+    in_annotations = rulebook.slots["annotation"]
+    for slot in rulebook.per_container if in_annotations and pod.annotations else ():
+        for key in pod.annotations if slot.key in in_annotations else ():
+            container = slot.container(key)
+            if container is not None:
+                values.setdefault(container, {})[slot] = quantity.text_of(pod.annotations[key])
+    for section, kind in reversed(METADATA):  # annotations first
+        present, numbers = getattr(pod, section), rulebook.slots[kind]
+        for key in present if numbers else ():
+            if key in numbers:
+                for container in _addressed(pod, numbers[key], values):
+                    values.setdefault(container, {})[numbers[key].name] = quantity.text_of(present[key])
+    return values
+
+
+def _addressed(pod: Pod, resource: Resource, values: Mapping[str, Mapping[str, str]]) -> Sequence[str]:
+    """The containers that an annotation or label of the pod applies to.
+
+    These are the containers with resources of its back end, or with annotations of it for them alone, as far as they
+    are `values`. A key that asks by itself applies to the container that another annotation names; without one, and
+    if no container has such resources, to the first.
+    """
+    names = {name for owner in resource.owners or resource.known for name in owner.owns}
+    named = [str(pod.annotations[key]) for key in resource.addresses if key in pod.annotations]
+    if resource.alone and named:
+        return named[:1]
+    having = [name for name, amounts in values.items() if not names.isdisjoint(amounts)]
+    if having:
+        return having
+    owned = {name for name in names if not isinstance(name, Slot)}
+    for container in pod.containers:
+        amounts = (container.limits.get(name, container.requests.get(name)) for name in owned)
+        if any(amount is not None and str(amount) != "0" for amount in amounts):
+            having.append(container.name)
+    if having or not resource.alone:
+        return having
+    return [container.name for container in pod.containers if container.kind == "container"][:1]
+
+
+def address(pod: Pod, container: str, resource: Resource) -> FieldValue:
+    """The annotation that names the container for which an annotation or label of the pod asks, or does so itself."""
+    if isinstance(resource.name, Slot) and resource.name.per_container:
+        key = resource.name.named(container)
+    else:
+        key = next(key for key in resource.addresses if str(pod.annotations.get(key)) == container)
+    text = str(pod.annotations[key])
+    return FieldValue(text, field_path(("metadata", "annotations", key)), shown(text))
 
 
 # Hints for labels and annotations that begin like the shorthand and are read by nothing.

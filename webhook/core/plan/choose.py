@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from webhook.core.backends import cards, read_back, translate
 from webhook.core.backends.translate import CannotExpressError, Translation, as_text
 from webhook.core.forms.document import nearest
-from webhook.core.interpret import extended_resources
+from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import ContainerRequest
 from webhook.core.kube.pod import Bounds, Pod, Requirement, node_bounds, require_nodes, selects_nodes
 from webhook.core.kube.quantity import show_size
@@ -124,7 +124,7 @@ def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | N
             foreign = [[name for name in names if owner not in groups[name]] for owner in systems]
             fixes = dict.fromkeys(f"remove {' and '.join(unwanted)}" for unwanted in foreign)
             owned = [f"{name} ({', '.join(owner.name for owner in groups[name][:3])})" for name in names]
-            path = extended_resources.where(container, names[0])
+            path = locations.where(container, names[0])
             message = f"one container asks for resources of different systems: {' and '.join(owned)}"
             fix = f"{', or '.join(fixes)}, or use two containers"
             raise Refusal(Violation(code="GPU405", path=path, message=message, fix=fix))
@@ -132,7 +132,7 @@ def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | N
             # A resource of a back end that is not enabled must not hide the request beside it.
             resource = next(resources[name] for name in names if not groups[name])
             disabled = ", ".join(owner.name for owner in resource.known[:MENTIONED])
-            path = extended_resources.where(container, resource.name)
+            path = locations.where(container, resource.name)
             message = (
                 f"{resource.name} belongs to {disabled}, which this cluster does not enable, "
                 f"and stands beside {', '.join(enabled) or 'the shorthand'}"
@@ -160,7 +160,7 @@ def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | N
             if demand.request is None or not akin:
                 resource = next(resources[name] for name in names if backend not in groups[name])
                 whose = [owner.name for owner in resource.owners] or ["no back end of this cluster"]
-                path = extended_resources.where(container, resource.name)
+                path = locations.where(container, resource.name)
                 message = (
                     f"{stated}, and {resource.name} on the container belongs to {' or '.join(whose[:MENTIONED])}"
                 )
@@ -246,8 +246,7 @@ def _translated(demand: ContainerRequest, request: GpuRequest, backend: Backend,
     stated = [str(field) for key, field in sorted(demand.stated.items()) if key != "gpu-container"]
     becomes = ", ".join(f"{name}: {as_text(outputs[name], number)}" for name, number in assignment.amounts.items())
     texts = {
-        extended_resources.where(demand.container, name): demand.extended.texts[name]
-        for name in [*amounts, *sorted(zeros)]
+        locations.where(demand.container, name): demand.extended.texts[name] for name in [*amounts, *sorted(zeros)]
     }
     there = " and ".join(f"{path} says {text}" for path, text in texts.items())
     message = (
@@ -348,7 +347,7 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
     elif demand.request is not None:
         path = demand.request.path()
     else:
-        path = extended_resources.where(demand.container, reason.key or next(iter(demand.extended.amounts)))
+        path = locations.where(demand.container, reason.key or next(iter(demand.extended.amounts)))
     container = demand.container.name
     return Violation(
         code=code,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.backends.charge import counted
 from webhook.core.decision import Decision, Finding, Form, Reservation, denied
-from webhook.core.interpret import extended_resources, locations
+from webhook.core.interpret import locations
 from webhook.core.kube import quantity
 from webhook.core.kube.pod import Pod, effective
 from webhook.core.kube.quantity import GIB, MIB, Fraction, show, show_size
@@ -281,7 +281,7 @@ def claimed(pod: Pod, rulebook: Rulebook) -> Sequence[str]:
         for container in pod.containers
         for section in (container.limits, container.requests)
         for name in section
-        if name.startswith(extended_resources.DEVICE_CLASS) and not unknown_devices.is_another(name, rulebook)
+        if name.startswith(locations.DEVICE_CLASS) and not unknown_devices.is_another(name, rulebook)
     )
     return [*names, *dict.fromkeys(classes)]
 

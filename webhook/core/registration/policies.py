@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms.document import API_VERSION
-from webhook.core.interpret import extended_resources, locations
+from webhook.core.interpret import locations
 from webhook.core.kube.pod import CORE
 from webhook.core.plan import allocation
 from webhook.core.policy import device_access
@@ -262,7 +262,7 @@ def carries(rulebook: Rulebook) -> str:
     A resource that no rule knows counts if the pod has the note of a translation, as at /validate.
     """
     domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
-    vendors = list_literal(sorted({f"{domain}/" for domain in domains} | {extended_resources.DEVICE_CLASS}))
+    vendors = list_literal(sorted({f"{domain}/" for domain in domains} | {locations.DEVICE_CLASS}))
     unknown = f"!(name in {list_literal(CORE)}) && !name.startsWith('hugepages-')"
     heads = sorted({slot.partition("{")[0] for by_key in rulebook.slots.values() for slot in by_key})
     keys = indented(f"{list_literal(heads)}.exists(head, key.startsWith(head))")
