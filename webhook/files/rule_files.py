@@ -10,7 +10,7 @@ import logging
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -25,7 +25,7 @@ from webhook.core.forms.document import API_VERSION, DocumentError, Location, No
 from webhook.core.interpret import claims
 from webhook.core.rules import rulebook
 from webhook.core.rules.backend import Backend
-from webhook.core.rules.catalog import Card
+from webhook.core.rules.catalog import Cards
 from webhook.core.rules.cluster import KUBERNETES, Cluster
 from webhook.core.rules.load import Memory, read
 from webhook.core.rules.objects import Workload
@@ -97,10 +97,10 @@ def load_systems(directory: Path) -> Rulebook:
     return load(directory, lambda given: [*filter(is_of_any_cluster, given), *parse(no_cluster.encode(), "none")])
 
 
-def _failing(rule: Backend | ClaimSource | Workload, devices: Mapping[str, Card] | None = None) -> Sequence[Problem]:
+def _failing(rule: Backend | ClaimSource | Workload, devices: Cards | None = None) -> Sequence[Problem]:
     """What is wrong with the examples of a rule; a back end's are of these devices."""
     if isinstance(rule, Backend):
-        return [*examples.failing(rule, rulebook.with_backend_alone(rule, devices or {}))]
+        return [*examples.failing(rule, rulebook.with_backend_alone(rule, devices or Cards()))]
     return [*(claims.failing(rule) if isinstance(rule, ClaimSource) else pod_templates.failing(rule))]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.rules.backend import Backend
-from webhook.core.rules.catalog import Card
+from webhook.core.rules.catalog import Card, plain
 from webhook.core.rules.modes import Constant, Output
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.verbs import Amount
@@ -143,41 +143,19 @@ def as_label(name: str) -> str:
 LISTED: Final = 12
 """How many names a message lists."""
 
-_SEPARATOR: Final = re.compile(r"[ _-]+")
 _APPENDED: Final = re.compile(r"-(?:shared|mig-.+)$")
-_SIZE: Final = re.compile(r"-[0-9]+gb$")
-_FIRST_WORD: Final = re.compile(r"^[a-z]+-")
 
 
 def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
     """The cards that a name means, several if it has no size; none for a name that no catalogue knows."""
-    index: Mapping[str, Sequence[Card]] | None = rulebook.cache.get(read_model)
-    if index is None:
-        # By every plain name: exact ones, those without a size, and those without their first words.
-        exact = {_plain(alias): [card] for alias, card in rulebook.devices.items()}
-        sizes: dict[str, dict[str, Card]] = {}
-        shorter: dict[str, dict[str, Card]] = {}
-        for card in rulebook.devices.values():
-            sizes.setdefault(_SIZE.sub("", _plain(card.model)), {})[card.model] = card
-            for product in card.names:
-                rest = _plain(product)
-                while match := _FIRST_WORD.match(rest):
-                    rest = rest[match.end() :]
-                    shorter.setdefault(rest, {})[card.model] = card
-        several = {base: [*sized.values()] for base, sized in sizes.items() if len(sized) > 1}
-        index = {**{base: [*sized.values()] for base, sized in shorter.items()}, **exact, **several}
-        rulebook.cache[read_model] = index
+    index = rulebook.devices.by_plain_name
     if name in index:
         return index[name]
-    shortened = _APPENDED.sub("", _plain(name))
+    shortened = _APPENDED.sub("", plain(name))
     if shortened in index:
         return index[shortened]
     vendor, _, rest = shortened.partition("-")
     return [card for card in index.get(rest, ()) if card.vendor == vendor]
-
-
-def _plain(name: str) -> str:
-    return _SEPARATOR.sub("-", name.strip().lower())
 
 
 def suggested_models(names: Sequence[str], near: str = "") -> str:

@@ -1,8 +1,10 @@
 """A `DeviceCatalog`: card models of one vendor, with what sizes and names they have."""
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from webhook.core import request
@@ -94,7 +96,37 @@ class DeviceCatalog:
 DEVICE_CATALOG: Final = form(DeviceCatalog)
 
 
-def by_name(catalog: DeviceCatalog) -> dict[str, Card]:
+_SEPARATOR: Final = re.compile(r"[ _-]+")
+_CAPACITY: Final = re.compile(r"-[0-9]+gb$")
+_FIRST_WORD: Final = re.compile(r"^[a-z]+-")
+
+
+def plain(name: str) -> str:
+    """A name of a card in lower case, with dashes for spaces and underscores."""
+    return _SEPARATOR.sub("-", name.strip().lower())
+
+
+class Cards(dict[str, Card]):
+    """Cards by lower-case model, alias and product name."""
+
+    @cached_property
+    def by_plain_name(self) -> Mapping[str, Sequence[Card]]:
+        """Cards by every plain name: exact ones, those without a size, and those without their first words."""
+        exact = {plain(alias): [card] for alias, card in self.items()}
+        sizes: dict[str, dict[str, Card]] = {}
+        shorter: dict[str, dict[str, Card]] = {}
+        for card in self.values():
+            sizes.setdefault(_CAPACITY.sub("", plain(card.model)), {})[card.model] = card
+            for product in card.names:
+                rest = plain(product)
+                while match := _FIRST_WORD.match(rest):
+                    rest = rest[match.end() :]
+                    shorter.setdefault(rest, {})[card.model] = card
+        several = {base: [*sized.values()] for base, sized in sizes.items() if len(sized) > 1}
+        return {**{base: [*sized.values()] for base, sized in shorter.items()}, **exact, **several}
+
+
+def by_name(catalog: DeviceCatalog) -> Mapping[str, Card]:
     """The devices of a catalogue, by lower-case model, alias and product name."""
     devices = [replace(device, vendor=catalog.vendor, virtual=catalog.virtual) for device in catalog.devices]
     return {name.lower(): device for device in devices for name in (device.model, *device.aliases, *device.names)}

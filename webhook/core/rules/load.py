@@ -10,7 +10,7 @@ from webhook.core.forms.document import API_VERSION, DocumentError, Location, No
 from webhook.core.forms.inheritance import PARAMETER, Parameters, inheriting, parametrised
 from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
 from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
-from webhook.core.rules.catalog import DEVICE_CATALOG, Card, DeviceCatalog, Known, by_name
+from webhook.core.rules.catalog import DEVICE_CATALOG, Card, Cards, DeviceCatalog, Known, by_name
 from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected
 from webhook.core.rules.objects import BUILT_IN, CLAIM_SOURCE, WORKLOAD, Kinds, Workload
 from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
@@ -307,9 +307,9 @@ def _read(form: forms.Form[T], name: str, spec: Node, context: Known | None) -> 
     return form.read_spec(name, spec, problems, context), problems
 
 
-def _devices(*catalogs: DeviceCatalog) -> tuple[Mapping[str, Card], Sequence[Problem]]:
+def _devices(*catalogs: DeviceCatalog) -> tuple[Cards, Sequence[Problem]]:
     """The cards of all catalogues by name, and a problem for each that two of them have."""
-    devices: dict[str, Card] = {}
+    devices = Cards()
     problems: list[Problem] = []
     for document in catalogs:
         for name, device in by_name(document).items():
@@ -332,7 +332,7 @@ def _source(name: str, set_here: Parameters, spec: Node) -> tuple[ClaimSource, S
     resolved, problems = _resolved(name, spec, spec, set_here)
     source = CLAIM_SOURCE.read_spec(name, resolved, problems)
     values = {field.name: getattr(source, field.name) for field in fields(source)}
-    return ClaimSource(**values, words=with_backend_alone(source.reader, {})), problems
+    return ClaimSource(**values, words=with_backend_alone(source.reader, Cards())), problems
 
 
 def _resolved(name: str, own: Node, whole: Node, set_here: Parameters) -> tuple[Node, list[Problem]]:

@@ -13,7 +13,7 @@ from webhook.core.kube.quantity import Fraction
 from webhook.core.quota.tally import Tally
 from webhook.core.request import DEVICES
 from webhook.core.rules.backend import Backend
-from webhook.core.rules.catalog import Card
+from webhook.core.rules.catalog import Card, Cards
 from webhook.core.rules.cluster import Cluster, Protection
 from webhook.core.rules.modes import Mode
 from webhook.core.rules.objects import BUILT_IN, ClaimSourceSpec, Workloads
@@ -91,7 +91,7 @@ class Rulebook:
     enabled: Sequence[Backend]
     orders: Mapping[str, Mapping[str, Backend]]
     ranks: Mapping[str, Mapping[str, int]]
-    devices: Mapping[str, Card]
+    devices: Cards
     profiles: frozenset[str]
     resources: Mapping[str, Resource]
     slots: Mapping[SlotKind, Mapping[str, Resource]]
@@ -118,7 +118,7 @@ class Rulebook:
 def index(
     cluster: Cluster,
     loaded: Mapping[str, Backend],
-    devices: Mapping[str, Card],
+    devices: Cards,
     digest: str = "",
     sources: Sequence[ClaimSource] = (),
 ) -> Rulebook:
@@ -154,7 +154,7 @@ def index(
     )
 
 
-def with_backend_alone(backend: Backend, devices: Mapping[str, Card]) -> Rulebook:
+def with_backend_alone(backend: Backend, devices: Cards) -> Rulebook:
     """The rulebook of one back end and nothing else."""
     name = backend.name
     return index(Cluster(name=name, at=backend.at, backends=(name,), whole=name, part=name), {name: backend}, devices)
