@@ -19,6 +19,7 @@ settings.load_profile("patient")
 
 GROUPS: Sequence[Sequence[str]] = (
     tuple(f"tests/cluster/tenancy/test_{name}.py" for name in ("net", "neutral", "taken_away")),
+    tuple(f"tests/cluster/tenancy/test_{name}.py" for name in ("faults", "storm")),
     ("tests/cluster/tenancy/",),
     ("tests/cluster/test_certs.py",),
     ("tests/cluster/test_upgrading.py",),
@@ -42,12 +43,11 @@ Every other file is a group of its own.
 """
 
 ALONE = (
-    "tests/attacks/",
+    "tests/attacks/test_reviews.py",
+    "tests/attacks/test_sockets.py",
     "tests/bench/",
-    "tests/cluster/tenancy/test_storm.py",
-    "tests/cluster/tenancy/test_faults.py",
 )
-"""Tests that measure, or fill the machine: one worker runs them last, and nothing runs beside them."""
+"""Tests that measure how long others wait: one worker runs them last, and nothing runs beside them."""
 
 _turn = pytest.StashKey[IO[bytes]]()
 """A file that a test locks while it runs: for itself where it has to be alone, else together with all others."""

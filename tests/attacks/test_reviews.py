@@ -30,7 +30,7 @@ SIZE = monsters.LARGEST_POD // 30
 """Bytes of a pod. Larger ones stop the API server itself: without any webhook, 1.6 MB of labels take it 4 s, and
 320 KB of containers with claims 5 s [measured, v1.36]."""
 
-CREATES = 400 if SOAK else 40
+CREATES = 400 if SOAK else 20
 """How many pods the bystander creates: in peace, under an attack that we do not see, and under one that we do."""
 
 UNSEEN = "kube-system"

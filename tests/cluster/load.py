@@ -8,6 +8,7 @@ from typing import Self
 
 from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.pods import pod
+from tests.laws import SOAK
 
 ASKING = pod("asking", labels={"gpu": "1"})
 ORDINARY = pod("ordinary", labels={"app": "web"})
@@ -21,7 +22,7 @@ class Load:
     A GPU pod that comes back as it was sent is a failure, while `rewriting` is set.
     """
 
-    PAUSE = 0.1
+    PAUSE = 0.1 if SOAK else 0.2
 
     def __init__(self, clients: Sequence[Client], count: int, pods: Sequence[Object] = (ASKING,)) -> None:
         self.created: Counter[str] = Counter()

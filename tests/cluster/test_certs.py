@@ -36,8 +36,9 @@ from tests.results import Page
 
 pytestmark = [pytest.mark.cluster, pytest.mark.large]
 
-ROTATIONS = 1000 if SOAK else 50
-FAST = ("--leaf-lifetime=90s", "--ca-lifetime=6m", "--renew-at=0.025", "--overlap=2s", "--idle=0.2s")
+ROTATIONS = 1000 if SOAK else 24
+CLIENTS = 16 if SOAK else 8
+FAST = ("--leaf-lifetime=45s", "--ca-lifetime=3m", "--renew-at=0.05", "--overlap=2s", "--idle=0.2s")
 """A leaf is due after 2.3 s, a CA after 4.5 s, and both are valid for long."""
 
 STEADY = ("--overlap=5s", "--idle=1s")
@@ -64,7 +65,7 @@ def complaints(installed: Installation) -> list[str]:
 
 def test_nobody_notices_rotations_of_leaf_and_ca(installed: Installation, soaked: Page) -> None:
     before = complaints(installed), handshakes(installed)
-    with installed.issuer(*FAST) as issuer, Load(installed.clients, 16) as load:
+    with installed.issuer(*FAST) as issuer, Load(installed.clients, CLIENTS) as load:
         until(lambda: issuer.done("serve") >= ROTATIONS, f"{ROTATIONS} leaves", within=ROTATIONS * 6)
         leaves, authorities, forgotten = (issuer.done(action) for action in ("serve", "promote", "forget"))
     after = complaints(installed), handshakes(installed)

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.large]
 RESTARTS = 50 if SOAK else 4
 FAILURES = 20 if SOAK else 1
 PODS = (ASKING, ORDINARY)
-CLIENTS = 16
+CLIENTS = 16 if SOAK else 8
 TIMEOUT = configurations()[0]["webhooks"][0]["timeoutSeconds"]
 
 

@@ -20,7 +20,7 @@ from tests.laws import SOAK
 pytestmark = [pytest.mark.cluster, pytest.mark.large, pytest.mark.usefixtures("controllers")]
 
 ROUNDS = 10 if SOAK else 1
-CLIENTS = 16
+CLIENTS = 16 if SOAK else 8
 APPLY = COMMANDS["upgrade"].splitlines()[0]
 
 
