@@ -131,7 +131,7 @@ def _reviewed(pods: list[dict[str, Any]], rulebook: Rulebook) -> Iterator[Decisi
             ask: Ask = judged.reservation.ask._replace(name=f"pod-{number}", uid=f"uid-{number}")
             wanted = replace(judged.reservation, ask=ask)
             answered = ledger.draw(wanted.tenant, ask)
-            judged = limits.reserved(judged, wanted, answered.outcome, answered.ledger)
+            judged = limits.after_ledger(judged, wanted, answered.outcome, answered.ledger)
         warnings = [*mutated.warnings, *judged.warnings]
         yield (judged if not judged.allowed else mutated)._replace(warnings=warnings)
 

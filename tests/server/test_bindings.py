@@ -12,8 +12,8 @@ from tests.bench.reviews import container, encoded, pod
 from tests.server.process import ROOT
 from webhook.core.validate import validate
 from webhook.files import rule_files
+from webhook.server.attachment import NOT_YET, follow
 from webhook.server.handler import Answer, Lane, ReadPod, UnreadError
-from webhook.server.reservations import NOT_YET, follow
 from webhook.telemetry import Lines
 
 RULES = rule_files.load(ROOT / "rules")

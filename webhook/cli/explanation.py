@@ -253,7 +253,7 @@ def foresee(
     if imagined:
         ledger = replace(ledger, view=ledger.view or 1, held={namespace: tally.NOTHING, **ledger.held})
     _, [answer] = reserve(ledger, [reservation.ask])
-    answered = limits.reserved(decision, reservation, answer, ledger)._replace(reservation=None)
+    answered = limits.after_ledger(decision, reservation, answer, ledger)._replace(reservation=None)
     if not ledger.view:
         return answered, prospect, ledgers
 

@@ -40,9 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     attach = prepare = None
     if arguments.cluster:
-        from webhook.server import reservations
+        from webhook.server import attachment
 
-        attach = reservations.follow
+        attach = attachment.follow
     if arguments.tenants is not None:
         prepare = partial(judge_by, arguments.tenants)
     return serve.serve(

@@ -59,7 +59,7 @@ def mutate_with_plan(request: AdmissionRequest, rulebook: Rulebook) -> tuple[Dec
             refused = denied(plan.violations, plan.warnings)
             if refused.code == HTTPStatus.FORBIDDEN:
                 refused = _with_judgement(refused, plan, request, rulebook)
-            return judge.enforced_mutation(refused, plan.assignments, rulebook), plan
+            return judge.mutation_if_not_observing(refused, plan.assignments, rulebook), plan
         edits, warnings, backends = plan.edits, plan.warnings, plan.backends
         if plan.assignments:
             rules = dict.fromkeys([assignment.backend.rule for assignment in plan.assignments])
@@ -72,7 +72,7 @@ def mutate_with_plan(request: AdmissionRequest, rulebook: Rulebook) -> tuple[Dec
     operations = to_patch(edits, request.pod or {})
     decision = Decision(allowed=True, warnings=warnings, patch=operations, backends=backends, audit=audit)
     if rulebook.tenancy.observing:
-        decision = judge.enforced_mutation(decision, plan.assignments if plan else (), rulebook)
+        decision = judge.mutation_if_not_observing(decision, plan.assignments if plan else (), rulebook)
     return decision, plan
 
 

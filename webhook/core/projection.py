@@ -109,7 +109,7 @@ def allow_list(rulebook: Rulebook) -> AllowList:
     companions = [mode.companions for mode in modes if mode.companions is not None]
     policies = rulebook.tenancy.policies
     reserved = sorted({key for companion in companions for key in companion.reserved})
-    protected = device_access.minded(rulebook)
+    protected = device_access.protected_by_section(rulebook)
     made = rulebook.cache[AllowList] = AllowList(
         labels=frozenset[str]().union(
             protected["labels"].exact,

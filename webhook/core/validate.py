@@ -44,7 +44,7 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     except Refusal as refusal:
         return judge.refused(refusal, rulebook)
     if binding is not None and (unnamed := updates.unnamed(binding, request, rulebook)):
-        return judge.enforced(denied(unnamed), rulebook)
+        return judge.decision_if_not_observing(denied(unnamed), rulebook)
     if not rulebook.tenancy.observing:
         return _judged(request, rulebook)
 

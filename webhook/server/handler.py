@@ -359,7 +359,7 @@ class Lane:
         return self._tell(reviewed, advice_on_policy(request, reviewed.rulebook, ledgers))
 
     def _conclude(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
-        final = limits.reserved(decision, wanted, answered.outcome, answered.ledger)
+        final = limits.after_ledger(decision, wanted, answered.outcome, answered.ledger)
         if self.on_quota_decision is not None and not reviewed.request.dry_run:
             self.on_quota_decision(reviewed.request, final)
         return self._tell(reviewed, final)

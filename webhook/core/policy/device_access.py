@@ -59,7 +59,7 @@ def served(held: Iterable[Holding]) -> Served:
 _NOTHING: Final = {section: ProtectedNames({}) for section in SECTIONS}
 
 
-def minded(rulebook: Rulebook) -> Mapping[str, ProtectedNames]:
+def protected_by_section(rulebook: Rulebook) -> Mapping[str, ProtectedNames]:
     """The protected names, if any policy or the Cluster document may mind them; made once for each rulebook."""
     names: Mapping[str, ProtectedNames] | None = rulebook.cache.get(ProtectedNames)
     if names is None:
@@ -92,7 +92,7 @@ def real_path(path: str) -> str:
 
 def find(pod: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
     """Every bypass of a pod."""
-    names = minded(rulebook)
+    names = protected_by_section(rulebook)
     if names is _NOTHING:
         return
     for section, kind in METADATA:

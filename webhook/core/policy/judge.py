@@ -114,7 +114,7 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
         limits.check_allowed(policy, held, rulebook),
         limits.check_ceilings(policy, held),
         limits.check_claims(policy, pod, held, claims, uncounted),
-        limits.check_quota(policy, held, usage),
+        limits.check_countable(policy, held, usage),
         (Breach("quota", uncounted, violation) for violation in strange),
         device_access.breaches(bypasses, device_access.action(policy, cluster)),
     )
@@ -252,18 +252,20 @@ def _unusable(membership: Membership, namespace: str, may_be: str, tenancy: Tena
 
 def refused(refusal: Refusal, rulebook: Rulebook) -> Decision:
     """The denial for a refusal; as warnings in observe mode."""
-    return enforced(denied(refusal.violations), rulebook)
+    return decision_if_not_observing(denied(refusal.violations), rulebook)
 
 
-def enforced(decision: Decision, rulebook: Rulebook) -> Decision:
+def decision_if_not_observing(decision: Decision, rulebook: Rulebook) -> Decision:
     """A decision of /validate; as warnings in observe mode."""
     return as_warnings(decision) if rulebook.tenancy.observing else decision
 
 
-def enforced_mutation(decision: Decision, served: Sequence[choose.Assignment], rulebook: Rulebook) -> Decision:
+def mutation_if_not_observing(
+    decision: Decision, served: Sequence[choose.Assignment], rulebook: Rulebook
+) -> Decision:
     """A decision of /mutate; as warnings in observe mode."""
     if not rulebook.tenancy.observing or not decision.allowed:
-        return enforced(decision, rulebook)
+        return decision_if_not_observing(decision, rulebook)
     if not decision.patch:
         return decision
     becomes: list[str] = []

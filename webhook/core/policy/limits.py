@@ -319,7 +319,7 @@ def check_claims(
         yield Breach(name, action, violation)
 
 
-def check_quota(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage) -> Iterator[Breach]:
+def check_countable(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage) -> Iterator[Breach]:
     """A breach for what the policy's quota cannot count, because a card is unknown."""
     quota = policy.quota
     if quota is None:
@@ -376,7 +376,7 @@ NAMED_NAMESPACES: Final = 5
 _LONG: Final = 6
 
 
-def reserved(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: Ledger) -> Decision:
+def after_ledger(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: Ledger) -> Decision:
     """The final decision about a pod, after the ledger's outcome."""
     if outcome.verdict in ("again", "wait"):
         return denied([again(wanted, outcome.why)], decision.warnings)

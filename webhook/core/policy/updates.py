@@ -323,12 +323,12 @@ def keep_stored(request: AdmissionRequest, rulebook: Rulebook, *, whole: bool) -
             )
             fix = "delete the pod and create it again, or write what it was created with"
             wrong.append(Violation(code="GPU109", path=field_path(path), message=message, fix=fix))
-        return judge.enforced(denied(wrong[: interpret.MOST]), rulebook)
+        return judge.decision_if_not_observing(denied(wrong[: interpret.MOST]), rulebook)
     edits += _others(after, made, stored, {"spec", "metadata"} if whole else {"spec"})
     if edits:
         return Decision(allowed=True, patch=to_patch(edits, request.pod or {}))
     changed = check(request, rulebook) if stored.spec != sent.spec else ()
-    return judge.enforced(denied(changed), rulebook) if changed else UNTOUCHED
+    return judge.decision_if_not_observing(denied(changed), rulebook) if changed else UNTOUCHED
 
 
 def _as_written(kept: Mapping[tuple[Path, str], Container], sent: Pod, rulebook: Rulebook) -> Pod:

@@ -91,7 +91,7 @@ class Injection:
 # Examples
 
 
-def _as_it_stands(description: str, schema: forms.Schema, *examples: Any) -> Any:
+def _verbatim(description: str, schema: forms.Schema, *examples: Any) -> Any:
     return optional(forms.Shape(forms.ANYTHING.read, schema), description, *examples)
 
 
@@ -101,15 +101,15 @@ _SCALARS: Final = map_of(
 _LABELS: Final = map_of(list_of(forms.Shape(forms.ANYTHING.read, {"type": ["string", "integer", "number"]}))).schema
 _EXPECTED: Final = forms.mapping(
     {
-        "limits": _as_it_stands("The container's resources.", _SCALARS, {"acme.example/card": 1}),
-        "annotations": _as_it_stands("Annotations of the pod, without those of the webhook.", _SCALARS),
-        "labels": _as_it_stands("Labels of the pod.", _SCALARS),
-        "env": _as_it_stands("Environment of the container.", _SCALARS),
-        "nodeAffinity": _as_it_stands("Values of each node label.", _LABELS),
-        "claims": _as_it_stands("Names of templates of resource claims.", list_of(TEXT).schema),
-        "tolerations": _as_it_stands("Tolerations of the pod.", {"type": "array", "items": {"type": "object"}}),
-        "schedulerName": _as_it_stands("The pod's scheduler.", TEXT.schema),
-        "runtimeClassName": _as_it_stands("The pod's runtime class.", TEXT.schema),
+        "limits": _verbatim("The container's resources.", _SCALARS, {"acme.example/card": 1}),
+        "annotations": _verbatim("Annotations of the pod, without those of the webhook.", _SCALARS),
+        "labels": _verbatim("Labels of the pod.", _SCALARS),
+        "env": _verbatim("Environment of the container.", _SCALARS),
+        "nodeAffinity": _verbatim("Values of each node label.", _LABELS),
+        "claims": _verbatim("Names of templates of resource claims.", list_of(TEXT).schema),
+        "tolerations": _verbatim("Tolerations of the pod.", {"type": "array", "items": {"type": "object"}}),
+        "schedulerName": _verbatim("The pod's scheduler.", TEXT.schema),
+        "runtimeClassName": _verbatim("The pod's runtime class.", TEXT.schema),
     },
     complete=lambda read, *_: read or None,
 )
