@@ -9,6 +9,9 @@ WORKERS := --numprocesses 3 --dist load --no-loadscope-reorder
 
 PROGRAMS := tests/certs tests/console tests/files tests/server tests/settler tests/watcher
 
+# Bytecode is kept, whatever the environment says: tests start hundreds of programs.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run quick test strict check format cluster bench soak release image clean
 

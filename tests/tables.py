@@ -48,7 +48,7 @@ def unused(module: Path) -> Iterator[str]:
 
 @cache
 def _tables(module: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(module.with_suffix(".yaml").read_text())
+    found: dict[str, Any] = yaml.load(module.with_suffix(".yaml").read_text(), yaml.CSafeLoader)
     return found
 
 

@@ -111,7 +111,7 @@ def pools() -> list[Pool]:
 
 
 def _read(path: Path) -> Iterator[Pool]:
-    for number, document in enumerate(yaml.safe_load_all(path.read_text()), 1):
+    for number, document in enumerate(yaml.load_all(path.read_text(), yaml.CSafeLoader), 1):
         yield Pool(
             backend=path.stem,
             name=document["name"],

@@ -69,7 +69,7 @@ def small() -> Sequence[Any]:
 def objects() -> Sequence[Any]:
     """What the API server asks about beside pods: policies, and kinds that hold pods."""
     policies = [
-        yaml.safe_load(file.read_text())
+        yaml.load(file.read_text(), yaml.CSafeLoader)
         for name in golden.APPLIED
         for file in sorted(golden.CASES.glob(f"*/*/{name}"))
     ]
