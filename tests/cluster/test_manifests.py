@@ -260,7 +260,9 @@ def test_a_binding_that_carries_any_key_that_the_shipped_rules_count_by_or_reser
     rules = rulebook.with_every_backend(builders.rulebook(builders.shipped_files()))
     read = projection.allow_list(rules)
     theirs = {glob.replace("*", "main") for glob in updates.reserved(rules)}
-    carried = [("labels", key) for key in read.labels] + [("annotations", key) for key in read.annotations | theirs]
+    carried = [("labels", key) for key in read.labels.exact] + [
+        ("annotations", key) for key in read.annotations.exact | theirs
+    ]
     counting = [
         (section, key)
         for section, key in carried

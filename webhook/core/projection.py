@@ -45,8 +45,6 @@ class Limit(NamedTuple):
 _NOT_READ: Final = "leave out those that nothing reads"
 _FEWER: Final = "make several pods of it"
 _SELECT: Final = "give those nodes one label, and select by that"
-_ONE_TOLERATION: Final = "write one with the operator Exists instead of one for each value"
-_CONFIG_MAP: Final = "put them into a ConfigMap, and name that in envFrom"
 
 LABELS: Final = Limit(500, "labels", _NOT_READ)
 ANNOTATIONS: Final = Limit(1000, "annotations", _NOT_READ)
@@ -73,28 +71,26 @@ class ExcessError(Exception):
 # The allow-list: what rules and policies may read of a pod.
 
 
+class Keys(NamedTuple):
+    """Keys of a mapping: these, those that begin with one of the `prefixes`, and those that contain `part`."""
+
+    exact: frozenset[str]
+    prefixes: tuple[str, ...]
+    part: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowList:
     """What rules and policies may read of a pod, beside the fields of every pod (`_METADATA` to `_CONTAINER`).
 
-    labels        keys; those that begin with `gpu`, in any capitals, or contain our prefix are always read
-    annotations   keys; those that contain our prefix are always read
-    prefixes      how further annotations begin, also with `gpu` in any capitals
-    beginnings    the same of labels
-    env           names of environment variables
-    env_prefixes  how further names of environment variables begin
-    resources     names of resources; those with a `/`, or that begin with `gpu`, are always read
-    host_paths    paths of host volumes
-    protected     protected names, which are read wherever they stand
+    `env` are names of environment variables, and `host_paths` paths of host volumes. `protected` names are read
+    wherever they stand.
     """
 
-    labels: frozenset[str]
-    annotations: frozenset[str]
-    prefixes: tuple[str, ...]
-    beginnings: tuple[str, ...]
-    env: frozenset[str]
-    env_prefixes: tuple[str, ...]
-    resources: frozenset[str]
+    labels: Keys
+    annotations: Keys
+    resources: Keys
+    env: Keys
     host_paths: frozenset[str]
     protected: Mapping[str, ProtectedNames]
 
@@ -110,34 +106,35 @@ def allow_list(rulebook: Rulebook) -> AllowList:
     policies = rulebook.tenancy.policies
     reserved = sorted({key for companion in companions for key in companion.reserved})
     protected = device_access.protected_by_section(rulebook)
+    labels = frozenset[str]().union(
+        protected["labels"].exact,
+        rulebook.all_slots["label"],
+        *(output.labels for output in outputs),
+        *(policy.labels for policy in policies),
+    )
+    annotations = frozenset[str]().union(
+        ("gpu", DEFAULT_CONTAINER, device_access.MIRROR),
+        protected["annotations"].exact,
+        rulebook.all_slots["annotation"],
+        rulebook.all_annotations,
+        allocation.addresses(rulebook),
+        *(output.annotations for output in outputs),
+        *(policy.annotations for policy in policies),
+        (key for key in reserved if "*" not in key),
+    )
+    prefixes = (
+        *BEGINNINGS,
+        *protected["annotations"].beginnings,
+        *sorted({key.partition("*")[0] for key in reserved if "*" in key}),
+        *(prefix for source in rulebook.sources for prefix in source.prefixes),
+        *sorted({slot.head for slot in rulebook.per_container}),
+    )
+    env = frozenset(protected["env"].exact).union(*(mode.outputs.env for mode in modes))
     made = rulebook.cache[AllowList] = AllowList(
-        labels=frozenset[str]().union(
-            protected["labels"].exact,
-            rulebook.all_slots["label"],
-            *(output.labels for output in outputs),
-            *(policy.labels for policy in policies),
-        ),
-        annotations=frozenset[str]().union(
-            ("gpu", DEFAULT_CONTAINER, device_access.MIRROR),
-            protected["annotations"].exact,
-            rulebook.all_slots["annotation"],
-            rulebook.all_annotations,
-            allocation.addresses(rulebook),
-            *(output.annotations for output in outputs),
-            *(policy.annotations for policy in policies),
-            (key for key in reserved if "*" not in key),
-        ),
-        prefixes=(
-            *BEGINNINGS,
-            *protected["annotations"].beginnings,
-            *sorted({key.partition("*")[0] for key in reserved if "*" in key}),
-            *(prefix for source in rulebook.sources for prefix in source.prefixes),
-            *sorted({slot.head for slot in rulebook.per_container}),
-        ),
-        beginnings=(*BEGINNINGS, *protected["labels"].beginnings),
-        env=frozenset[str]().union(protected["env"].exact, *(mode.outputs.env for mode in modes)),
-        env_prefixes=protected["env"].beginnings,
-        resources=frozenset[str]().union(rulebook.resources, RESOURCES),
+        labels=Keys(labels, (*BEGINNINGS, *protected["labels"].beginnings), PREFIX),
+        annotations=Keys(annotations, prefixes, PREFIX),
+        resources=Keys(RESOURCES.union(rulebook.resources), BEGINNINGS, "/"),
+        env=Keys(env, protected["env"].beginnings),
         host_paths=frozenset(
             companion.requires["hostPath"] for companion in companions if "hostPath" in companion.requires
         ),
@@ -163,7 +160,8 @@ def project(request: AdmissionRequest, rulebook: Rulebook, *, bounds_old_pod: bo
     pod, old_pod, text = request.pod, request.old_pod, b""
     try:
         if pod is not None:
-            pod, text = _with_text(prune(pod, allowed, _room(pod)))
+            pod = prune(pod, allowed, _room(pod))
+            text = _text(pod)
         if old_pod is not None:
             try:
                 old_pod = prune(old_pod, allowed, _room(old_pod))
@@ -184,15 +182,15 @@ def _room(pod: Mapping[str, Any]) -> int:
     return 2 if isinstance(metadata, dict) and metadata.get("uid") else 1
 
 
-def _with_text(pruned: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
-    """The pruned pod, also as JSON, which is empty if it is nested too deep for that."""
+def _text(pruned: Mapping[str, Any]) -> bytes:
+    """The pruned pod as JSON, empty if it is nested too deep for that."""
     try:
         text = orjson.dumps(pruned)
     except TypeError:
-        return pruned, b""
+        return b""
     if len(text) > _BYTES.most:
         raise ExcessError(_BYTES, len(text), ("spec",))
-    return pruned, text
+    return text
 
 
 def _depends(request: AdmissionRequest, rulebook: Rulebook) -> bool:
@@ -241,17 +239,18 @@ def _may_reach_devices(request: AdmissionRequest, rulebook: Rulebook) -> bool:
 _UNREAD: Final[Mapping[str, Any]] = {}
 """Replaces an element of a list that nothing reads, so that those after it keep their index."""
 
-_OF_TERM: Final = ("matchExpressions", "matchFields")
-_SECTIONS: Final = ("limits", "requests")
-
 _Read = Callable[[Any, AllowList, float, Path], Any]
 
 
 class _Field(NamedTuple):
-    """A field of which `read` keeps a part (None: all), and how many elements it may have."""
+    """A field, how many elements it may have, and what stays of it, all unless it says more.
+
+    `read` keeps a part. Of a mapping only the keys stay that the allow-list has under the name `keys`.
+    """
 
     limit: Limit | None = None
     read: _Read | None = None
+    keys: str = ""
 
 
 def prune(pod: Mapping[str, Any], allowed: AllowList, room: float = inf) -> Mapping[str, Any]:
@@ -265,13 +264,23 @@ def _fields(holder: Any, allowed: AllowList, room: float, path: Path, fields: Ma
     if not isinstance(holder, dict):
         return holder
     kept: dict[str, Any] = {}
-    for key, (limit, read) in fields.items():
+    for key, (limit, read, keys) in fields.items():
         if key not in holder:
             continue
         value = holder[key]
         if limit is not None and isinstance(value, (dict, list)) and len(value) > limit.most * room:
             raise ExcessError(limit, len(value), (*path, key), room)
-        kept[key] = value if read is None else read(value, allowed, room, (*path, key))
+        if read is not None:
+            kept[key] = read(value, allowed, room, (*path, key))
+        elif keys and isinstance(value, dict):
+            exact, prefixes, part = getattr(allowed, keys)
+            kept[key] = {
+                name: entry
+                for name, entry in value.items()
+                if name in exact or part in name or name.startswith(prefixes)
+            }
+        else:
+            kept[key] = value
     return kept
 
 
@@ -282,37 +291,15 @@ def _elements(value: Any, allowed: AllowList, room: float, path: Path, fields: M
     return [_fields(element, allowed, room, (*path, index), fields) for index, element in enumerate(value)]
 
 
-def _labels(labels: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
-    if not isinstance(labels, dict):
-        return labels
-    keys, heads = allowed.labels, allowed.beginnings
-    return {key: value for key, value in labels.items() if key in keys or key.startswith(heads) or PREFIX in key}
-
-
-def _annotations(annotations: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
-    if not isinstance(annotations, dict):
-        return annotations
-    keys, heads = allowed.annotations, allowed.prefixes
-    return {key: value for key, value in annotations.items() if key in keys or PREFIX in key or key.startswith(heads)}
-
-
-def _amounts(amounts: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
-    """The limits or requests of extended resources."""
-    if not isinstance(amounts, dict):
-        return amounts
-    names, heads = allowed.resources, BEGINNINGS
-    return {name: value for name, value in amounts.items() if name in names or "/" in name or name.startswith(heads)}
-
-
 def _env(env: Any, allowed: AllowList, _room: float, _path: Path) -> Any:
     """The variables that rules write, at their index; those after the last of them go."""
     if not isinstance(env, list):
         return env
     try:
         names = [variable.get("name") for variable in env]
-        read = allowed.env.intersection(names)
-        if allowed.env_prefixes:
-            read |= {name for name in names if name and name.startswith(allowed.env_prefixes)}
+        read = allowed.env.exact.intersection(names)
+        if allowed.env.prefixes:
+            read |= {name for name in names if name and name.startswith(allowed.env.prefixes)}
     except (AttributeError, TypeError):  # they are no objects with a name
         return env
     return _without_end([variable if name in read else _UNREAD for variable, name in zip(env, names, strict=True)])
@@ -352,12 +339,12 @@ def _affinity(required: Any, _allowed: AllowList, room: float, _path: Path) -> A
     terms = _list(required, "nodeSelectorTerms")
     if len(terms) > _TERMS.most * room:
         raise ExcessError(_TERMS, len(terms), TERMS, room)
-    requirements = [requirement for term in terms for key in _OF_TERM for requirement in _list(term, key)]
-    if len(requirements) > _REQUIREMENTS.most * room:
-        raise ExcessError(_REQUIREMENTS, len(requirements), TERMS, room)
+    lists = ("matchExpressions", "matchFields")
+    requirements = [requirement for term in terms for key in lists for requirement in _list(term, key)]
     values = sum(len(_list(requirement, "values")) for requirement in requirements)
-    if values > _VALUES.most * room:
-        raise ExcessError(_VALUES, values, TERMS, room)
+    for limit, number in ((_REQUIREMENTS, len(requirements)), (_VALUES, values)):
+        if number > limit.most * room:
+            raise ExcessError(limit, number, TERMS, room)
     return required
 
 
@@ -377,7 +364,8 @@ def _spec(spec: Any, allowed: AllowList, room: float, path: Path) -> Any:
     for container in containers:
         resources = container.get("resources") if isinstance(container, dict) else None
         if isinstance(resources, dict):
-            number += sum([len(resources[key]) for key in _SECTIONS if isinstance(resources.get(key), dict)])
+            sections = resources.get("limits"), resources.get("requests")
+            number += sum([len(section) for section in sections if isinstance(section, dict)])
     if number > _AMOUNTS.most * room:
         raise ExcessError(_AMOUNTS, number, (*path, "containers"), room)
     return _fields(spec, allowed, room, path, _SPEC)
@@ -385,28 +373,31 @@ def _spec(spec: Any, allowed: AllowList, room: float, path: Path) -> Any:
 
 _METADATA: Final = {
     "namespace": _Field(),
-    "labels": _Field(LABELS, _labels),
-    "annotations": _Field(ANNOTATIONS, _annotations),
+    "labels": _Field(LABELS, keys="labels"),
+    "annotations": _Field(ANNOTATIONS, keys="annotations"),
 }
 _CLAIM: Final = dict.fromkeys(("name", "resourceClaimTemplateName"), _Field())
 _SECURITY: Final = dict.fromkeys(("privileged", "runAsUser", "capabilities", "windowsOptions"), _Field())
 _RESOURCES: Final = {
-    "limits": _Field(read=_amounts),
-    "requests": _Field(read=_amounts),
+    **dict.fromkeys(("limits", "requests"), _Field(keys="resources")),
     "claims": _Field(Limit(100, "claims in a container", _FEWER), partial(_elements, fields=_CLAIM)),
 }
 _CONTAINER: Final = {
     "name": _Field(),
     "restartPolicy": _Field(),
     "resources": _Field(read=partial(_fields, fields=_RESOURCES)),
-    "env": _Field(Limit(1000, "variables in a container", _CONFIG_MAP), _env),
+    "env": _Field(
+        Limit(1000, "variables in a container", "put them into a ConfigMap, and name that in envFrom"), _env
+    ),
     "securityContext": _Field(read=partial(_fields, fields=_SECURITY)),
     "volumeMounts": _Field(Limit(1000, "mounts in a container", "mount the folder above"), _mounts),
 }
 _NODE_AFFINITY: Final = _Field(read=partial(_fields, fields={REQUIRED: _Field(read=_affinity)}))
 _SPEC: Final = {
     "nodeSelector": _Field(Limit(300, "node labels in its nodeSelector", _SELECT)),
-    "tolerations": _Field(Limit(300, "tolerations", _ONE_TOLERATION)),
+    "tolerations": _Field(
+        Limit(300, "tolerations", "write one with the operator Exists instead of one for each value")
+    ),
     "resourceClaims": _Field(Limit(100, "resource claims", _FEWER), partial(_elements, fields=_CLAIM)),
     "volumes": _Field(Limit(1000, "volumes", _FEWER), _volumes),
     **dict.fromkeys(("schedulerName", "runtimeClassName", "nodeName", "hostIPC", "hostPID"), _Field()),

@@ -232,7 +232,7 @@ def _carrying(rulebook: Rulebook) -> str:
     every = with_every_backend(rulebook)
     read = projection.allow_list(every)
     keys = set()
-    for section, carried in (("labels", read.labels), ("annotations", read.annotations)):
+    for section, carried in (("labels", read.labels.exact), ("annotations", read.annotations.exact)):
         for key in carried:
             binding = review.creating({"metadata": {section: {key: "1"}}}, uid="")
             if updates.unnamed(binding, binding, every):
