@@ -71,8 +71,13 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
     considered: Iterable[Candidate] = candidates(demand, rulebook, preference.tenant_default)
     policy_allows, nodes_allow = preference.policy_allows, preference.node_selection_allows
     bound = preference.bound_to_nodes_of
-    if bound is not None and demand.request is None and only_node_label_decides(demand, rulebook):
-        considered = sorted(considered, key=lambda candidate: isinstance(candidate, Failure) or not bound(candidate))
+    if bound is not None and demand.request is None:
+        resources = [rulebook.resources[name] for name in demand.extended.amounts]
+        if all(resource.shared for resource in resources) and not all(resource.only_counts for resource in resources):
+            # Only a label of the node tells which back end the resources are of.
+            considered = sorted(
+                considered, key=lambda candidate: isinstance(candidate, Failure) or not bound(candidate)
+            )
     for candidate in considered:
         if isinstance(candidate, Failure):
             failures.append(candidate)
@@ -87,22 +92,10 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
     raise Refusal(_unserved(demand, failures, rulebook))
 
 
-def only_node_label_decides(demand: ContainerRequest, rulebook: Rulebook) -> bool:
-    """Whether only a label of the node tells which back end a container's resources are of."""
-    resources = [rulebook.resources[name] for name in demand.extended.amounts]
-    return all(resource.shared for resource in resources) and not all(resource.only_counts for resource in resources)
-
-
 def candidates(
     demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | None = None
 ) -> Iterator[Candidate]:
-    """The back ends that may serve, in order of preference; each is judged when the iterator reaches it."""
-    for backend in _order(demand, rulebook, tenant_default):
-        yield attempt(demand, backend, rulebook)
-
-
-def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | None) -> Iterable[Backend]:
-    """The back ends that may serve, in order of preference.
+    """The back ends that may serve, in order of preference; each is judged when the iterator reaches it.
 
     Raises Refusal for a back end that cannot be had, and for resources of several systems on one container.
     """
@@ -166,18 +159,20 @@ def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | N
                 )
                 fix = f"remove {resource.name}, or write gpu-backend: {whose[0]}"
                 raise Refusal(Violation(code="GPU203", path=path, message=message, fix=fix))
-        return [backend]
+        owners, tenant_default = [backend], None
 
     # The owners of the resources on the container, or else all, in the cluster's order.
-    if demand.request is not None:
+    elif demand.request is not None:
         devices = demand.request.devices
         order = rulebook.orders[devices]
         if not owners:
             # Nodes decide only among back ends of equal rank: a pool that is scaled to zero must be able to grow.
             unknown = rulebook.surroundings.present is None
             ordered = order.values() if unknown else _ordered(order.values(), devices, rulebook)
-            return [order[tenant_default], *ordered] if tenant_default and tenant_default in order else ordered
-        owners = _ordered(owners, devices, rulebook)
+            preferred = [order[tenant_default]] if tenant_default and tenant_default in order else []
+            owners, tenant_default = [*preferred, *ordered], None
+        else:
+            owners = _ordered(owners, devices, rulebook)
     elif owners is not None and len(owners) > 1:
         # The order is that for the request which the resources mean to the first owner that can read them.
         for owner in owners:
@@ -185,9 +180,10 @@ def _order(demand: ContainerRequest, rulebook: Rulebook, tenant_default: str | N
                 request, _ = read_back.understand(demand.extended.amounts, owner, demand.annotations)
                 owners = _ordered(owners, request.devices, rulebook)
                 break
-    if tenant_default is None:
-        return owners or ()
-    return sorted(owners or (), key=lambda backend: backend.name != tenant_default)
+    if tenant_default is not None:
+        owners = sorted(owners or (), key=lambda backend: backend.name != tenant_default)
+    for backend in owners or ():
+        yield attempt(demand, backend, rulebook)
 
 
 def _ordered(owners: Iterable[Backend], devices: str, rulebook: Rulebook) -> Sequence[Backend]:

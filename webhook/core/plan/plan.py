@@ -42,11 +42,6 @@ class Plan:
         """The back end of each container that has a GPU, by the container's name."""
         return {assignment.demand.container.name: assignment.backend.name for assignment in self.assignments}
 
-    @property
-    def unknown(self) -> bool:
-        """Whether the pod names a model or profile that no catalogue has; then nothing is translated."""
-        return any(violation.code == "GPU303" for violation in self.interpretation.violations)
-
 
 def make(
     pod: Pod,
@@ -68,24 +63,22 @@ def make(
         preference = Preference(tenant_default, policy_allows, nodes.allows, nodes.binds_to)
 
     # A back end and its resources for each container.
-    unknown = bool(plan.violations) and plan.unknown
+    # Nothing is translated if the pod names a model or profile that no catalogue has.
+    unknown = "GPU303" in [violation.code for violation in plan.violations]
     for demand in interpretation.asked:
         if len(plan.violations) > MOST:
             break
         assignment = None
         warnings: list[str] = []
-        if demand.anything and not unknown:
-            try:
+        try:
+            if demand.anything and not unknown:
                 assignment = choose.choose(demand, rulebook, preference)
-            except Refusal as refusal:
-                plan.violations += refusal.violations
-            else:
-                if assignment is None:
-                    for name in demand.extended.amounts:
-                        owners = ", ".join(owner.name for owner in rulebook.resources[name].known)
-                        warnings.append(
-                            f"{name} belongs to {owners}, which this cluster does not enable; it is left as it is"
-                        )
+                for name in demand.extended.amounts if assignment is None else ():
+                    owners = ", ".join(owner.name for owner in rulebook.resources[name].known)
+                    text = f"{name} belongs to {owners}, which this cluster does not enable; it is left as it is"
+                    warnings.append(text)
+        except Refusal as refusal:
+            plan.violations += refusal.violations
         if assignment is not None:
             plan.assignments.append(assignment)
             warnings += assignment.warnings
@@ -369,9 +362,10 @@ def check_requirements(pod: Pod, assignments: Sequence[Assignment]) -> list[Viol
     for group in groups.values():
         companions, backend = group[0].mode.companions or Companions(), group[0].backend
         wrong: list[tuple[Path, str, str]] = []
-        for path, what in missing(companions.requires, pod, group):
+        served = [assignment.demand.container for assignment in group]
+        for path, what in missing(companions.requires, pod, served):
             wrong.append((path, f"{backend.name} needs {what}", f"write {what}, if your cluster allows it"))
-        for path, what, fix in forbidden(companions.forbids, pod, group):
+        for path, what, fix in forbidden(companions.forbids, pod, served):
             wrong.append((path, f"{backend.name} does not work with {what}", fix))
         for key in sorted(pod.annotations) if companions.reserved else ():
             if companions.reserves(key):
@@ -402,8 +396,8 @@ def check_requirements(pod: Pod, assignments: Sequence[Assignment]) -> list[Viol
     return violations
 
 
-def missing(requires: Mapping[str, str], pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str]]:
-    """The path and the name of what words of `requires:` want and the pod lacks."""
+def missing(requires: Mapping[str, str], pod: Pod, served: Sequence[Container]) -> Iterator[tuple[Path, str]]:
+    """The path and the name of what words of `requires:` want and the pod, or a container that is served, lacks."""
     for word, value in requires.items():
         match word:
             case "hostIPC":
@@ -411,14 +405,14 @@ def missing(requires: Mapping[str, str], pod: Pod, group: Sequence[Assignment]) 
                     yield ("spec", "hostIPC"), "hostIPC: true"
             case "runAsUser":
                 general = mapping(pod.spec, "securityContext").get("runAsUser")
-                for container in (assignment.demand.container for assignment in group):
+                for container in served:
                     if str(mapping(container.raw, "securityContext").get("runAsUser", general)) != value:
                         path: Path = (*container.path, "securityContext", "runAsUser")
                         yield path, f"securityContext.runAsUser: {value}"
             case "hostPath":
                 volumes = objects(pod.spec.get("volumes"))
                 names = {str(volume.get("name")) for volume in volumes if at(volume, "hostPath", "path") == value}
-                for container in (assignment.demand.container for assignment in group):
+                for container in served:
                     mounts = objects(container.raw.get("volumeMounts"))
                     there = (str(mount.get("name")) for mount in mounts if mount.get("mountPath") == value)
                     if names.isdisjoint(there):
@@ -428,7 +422,7 @@ def missing(requires: Mapping[str, str], pod: Pod, group: Sequence[Assignment]) 
                 raise KeyError(word)
 
 
-def forbidden(words: Sequence[str], pod: Pod, group: Sequence[Assignment]) -> Iterator[tuple[Path, str, str]]:
+def forbidden(words: Sequence[str], pod: Pod, served: Sequence[Container]) -> Iterator[tuple[Path, str, str]]:
     """The path, the name and the fix of what the pod has and words of `forbids:` exclude."""
     for word in words:
         match word:
@@ -443,7 +437,7 @@ def forbidden(words: Sequence[str], pod: Pod, group: Sequence[Assignment]) -> It
                     fix = "leave nodeName out; a node affinity on kubernetes.io/hostname selects a node, too"
                     yield ("spec", "nodeName"), "spec.nodeName, which passes its scheduler by", fix
             case "initContainers":
-                for container in (assignment.demand.container for assignment in group):
+                for container in served:
                     if container.kind in {INIT, SIDECAR}:
                         what = f'init containers, and "{container.name}" is one'
                         yield container.path, what, "ask in a container"
