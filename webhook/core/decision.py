@@ -9,9 +9,6 @@ from typing import Any, Final, Literal, NamedTuple
 from webhook.core.quota.ledger import Ask
 from webhook.core.violations import LATER, TAKEN, Action, Violation
 
-Operation = Mapping[str, Any]
-"""One JSON Patch operation (RFC 6902): `{"op": "add", "path": "/spec/...", "value": ...}`."""
-
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 Form = Literal["", "size of any card", "partition of any card", "partition", "whole"]
@@ -44,7 +41,7 @@ class Reservation:
 
 
 class Decision(NamedTuple):
-    """Whether a pod is admitted, and with what changes.
+    """Whether a pod is admitted, and with what changes: `patch` is a JSON Patch (RFC 6902).
 
     `backends` maps container names to the back end that serves each. `code` is the HTTP status inside the answer:
     200, 422 if a request cannot be understood or satisfied, 403 for policy, 503 if the client should retry. With a
@@ -55,7 +52,7 @@ class Decision(NamedTuple):
     code: int = HTTPStatus.OK
     violations: Sequence[Violation] = ()
     warnings: Sequence[str] = ()
-    patch: Sequence[Operation] = ()
+    patch: Sequence[Mapping[str, Any]] = ()
     backends: Mapping[str, str] = _NONE
     audit: Mapping[str, str] = _NONE
     reservation: Reservation | None = None

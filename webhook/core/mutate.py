@@ -58,7 +58,17 @@ def mutate_with_plan(request: AdmissionRequest, rulebook: Rulebook) -> tuple[Dec
         if plan.violations:
             refused = denied(plan.violations, plan.warnings)
             if refused.code == HTTPStatus.FORBIDDEN:
-                refused = _with_judgement(refused, plan, request, rulebook)
+                # The policy alone refuses: with everything else that it would refuse after that is fixed.
+                before = request.pod or {}
+                pod = pods.read(applied(to_patch(plan.edits, before), before), request.namespace)
+                judged = judge.judge(pod, usage.holdings(pod, rulebook), request, rulebook)
+                more = [violation for violation in judged.violations if violation not in refused.violations]
+                refused = refused._replace(
+                    violations=[*refused.violations, *more],
+                    warnings=[*refused.warnings, *judged.warnings],
+                    findings=judged.findings,
+                    audit=judged.audit(),
+                )
             return judge.mutation_if_not_observing(refused, plan.assignments, rulebook), plan
         edits, warnings, backends = plan.edits, plan.warnings, plan.backends
         if plan.assignments:
@@ -74,17 +84,3 @@ def mutate_with_plan(request: AdmissionRequest, rulebook: Rulebook) -> tuple[Dec
     if rulebook.tenancy.observing:
         decision = judge.mutation_if_not_observing(decision, plan.assignments if plan else (), rulebook)
     return decision, plan
-
-
-def _with_judgement(refused: Decision, plan: Plan, request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-    """A refusal by the policy alone, with everything else that the policy would refuse after that is fixed."""
-    before = request.pod or {}
-    pod = pods.read(applied(to_patch(plan.edits, before), before), request.namespace)
-    judged = judge.judge(pod, usage.holdings(pod, rulebook), request, rulebook)
-    more = [violation for violation in judged.violations if violation not in refused.violations]
-    return refused._replace(
-        violations=[*refused.violations, *more],
-        warnings=[*refused.warnings, *judged.warnings],
-        findings=judged.findings,
-        audit=judged.audit(),
-    )

@@ -150,12 +150,8 @@ def templates(document: Object, workload: Workload) -> Sequence[Template]:
                 number = place.makes * prod(_number(document, factor, path) for factor in place.times)
                 own = place.template or not place.metadata
                 metadata = (*path, "metadata") if own else _bound(place.metadata[0], path)
-                same = templates.get(path)
-                templates[path] = (
-                    same._replace(number=same.number + number)
-                    if same
-                    else Template(path, pod, number, place.note, metadata)
-                )
+                same = templates.setdefault(path, Template(path, pod, 0, place.note, metadata))
+                templates[path] = same._replace(number=same.number + number)
     return list(templates.values())
 
 

@@ -153,7 +153,6 @@ MAX_DEVICES: Final = 1024
 SHARINGS: Final = ("exclusive", "fractional", "partitioned", "time-sliced", "mps")
 PLACEMENTS: Final = ("binpack", "spread", "topology")
 
-ANY_AMOUNT: Final = "write 1, 2, 0.5, 2x0.5 or none"
 AMOUNTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("half", "a-half"), "0.5"),
     **dict.fromkeys(("quarter", "a-quarter"), "0.25"),
@@ -215,7 +214,7 @@ def not_devices(text: str, message: str) -> QuantityError:
         part = Fraction(int(match[1]), int(match[2])) if match[2] else exact(f"{match[3] or 0}.{match[4]}")
         if 0 < part <= MAX_DEVICES and (part < 1 or part.denominator == 1):
             return QuantityError(message, f"write {show(round(part, 6))}")
-    return QuantityError(message, ANY_AMOUNT)
+    return QuantityError(message, "write 1, 2, 0.5, 2x0.5 or none")
 
 
 def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> Devices | None:

@@ -45,8 +45,9 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         return judge.refused(refusal, rulebook)
     if binding is not None and (unnamed := updates.unnamed(binding, request, rulebook)):
         return judge.decision_if_not_observing(denied(unnamed), rulebook)
+    judge_pod = _updated if request.operation == "UPDATE" else _created
     if not rulebook.tenancy.observing:
-        return _judged(request, rulebook)
+        return judge_pod(request, rulebook)
 
     # Observe mode: the decision about the pod as /mutate would have made it. Refusals of /mutate are told there.
     acting = replace(rulebook, tenancy=replace(rulebook.tenancy, observing=False))
@@ -59,11 +60,7 @@ def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         if plan.violations:
             return UNTOUCHED
         request = request._replace(pod=fields.applied(fields.to_patch(plan.edits, before), before))
-    return judge.as_warnings(_judged(request, acting))
-
-
-def _judged(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
-    return _updated(request, rulebook) if request.operation == "UPDATE" else _created(request, rulebook)
+    return judge.as_warnings(judge_pod(request, acting))
 
 
 def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:

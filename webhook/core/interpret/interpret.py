@@ -1,7 +1,7 @@
 """What each container of a pod asks for, in neutral form, from every place where it may be written."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -293,11 +293,25 @@ def ask(
     wrong += extended.violations
     if words:
         wrong += _beside_none(words, stated)
-    if extended.fractions:
-        wrong += _join_fraction(container, extended, stated, rulebook)
-    request = build(stated, annotations)
-    if request is not None:
-        wrong += _inconsistent(request, stated)
+    for name, fraction in extended.fractions.items():
+        # A fraction of a count (`0.5` of a card) is a share: it joins the shorthand.
+        resource = rulebook.resources[name]
+        if not resource.owners:
+            wrong.append(locations.not_whole(container, resource, fraction))
+            continue
+        try:
+            devices = request.devices_from(1, fraction)
+        except QuantityError as error:
+            fix = f"{error.fix.replace('ask for ', 'write gpu: ')} instead of {name}"
+            wrong.append(locations.not_whole(container, resource, fraction, fix))
+            continue
+        share = FieldValue(devices, locations.where(container, name), show(fraction))
+        present = stated.setdefault("gpu", share)
+        if present.value != share.value or (present is not share and len(extended.fractions) > 1):
+            wrong.append(disagree(present, share))
+    gpu_request = build(stated, annotations)
+    if gpu_request is not None:
+        wrong += _inconsistent(gpu_request, stated)
     elif "gpu" in stated:
         for name, amount in extended.amounts.items():
             path = locations.where(container, name)
@@ -314,10 +328,10 @@ def ask(
         general = pod_wide[key]
         if general.value != words[key].value:
             overridden.append(f'{words[key]} and wins over {general.path}, which says "{general.text}"')
-    refused = request is None and "gpu" in own and not pod_wide.keys().isdisjoint(ASKING)
+    refused = gpu_request is None and "gpu" in own and not pod_wide.keys().isdisjoint(ASKING)
     return ContainerRequest(
         container=container,
-        request=request,
+        request=gpu_request,
         extended=extended,
         stated=stated,
         persist={**own, "gpu": stated["gpu"]} if extended.fractions else own,
@@ -333,30 +347,6 @@ def _beside_none(words: Mapping[str, FieldValue], stated: Mapping[str, FieldValu
     if "gpu" not in stated or stated["gpu"].value is not None:
         return ()
     return [together("gpu", key, stated) for key in ASKING[1:] if key in words]
-
-
-def _join_fraction(
-    container: Container,
-    extended: locations.ExtendedResources,
-    stated: dict[str, FieldValue],
-    rulebook: Rulebook,
-) -> Iterator[Violation]:
-    """A fraction of a count (`0.5` of a card) is a share: it joins the shorthand in `stated`."""
-    for name, amount in extended.fractions.items():
-        resource = rulebook.resources[name]
-        if not resource.owners:
-            yield locations.not_whole(container, resource, amount)
-            continue
-        try:
-            devices = request.devices_from(1, amount)
-        except QuantityError as error:
-            fix = f"{error.fix.replace('ask for ', 'write gpu: ')} instead of {name}"
-            yield locations.not_whole(container, resource, amount, fix)
-            continue
-        field_value = FieldValue(devices, locations.where(container, name), show(amount))
-        present = stated.setdefault("gpu", field_value)
-        if present.value != field_value.value or (present is not field_value and len(extended.fractions) > 1):
-            yield disagree(present, field_value)
 
 
 def _inconsistent(request: GpuRequest, stated: Mapping[str, FieldValue]) -> Sequence[Violation]:

@@ -30,7 +30,6 @@ TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelecto
 _SPEC: Final[Mapping[str, type]] = {"schedulerName": str, "runtimeClassName": str}
 _REQUIREMENT: Final[Mapping[str, type]] = {"key": str, "operator": str}
 _TOLERATION: Final[Mapping[str, type]] = {**_REQUIREMENT, "value": str, "effect": str, "tolerationSeconds": int}
-_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def _check_scalars(holder: Mapping[str, Any], kinds: Mapping[str, type], path: P
 def _mapping(parent: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     value = parent.get(str(path[-1]))
     if value is None:
-        return _NOTHING
+        return {}
     if not isinstance(value, dict):
         _refuse(path, "an object")
     return value
