@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from webhook.core.kube.quantity import listed
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, plain
 from webhook.core.rules.modes import Constant, Output
@@ -140,9 +141,6 @@ def as_label(name: str) -> str:
 
 # Card models by the names that people, nodes, drivers and labellers give them; and which ones a cluster has.
 
-LISTED: Final = 12
-"""How many names a message lists."""
-
 _APPENDED: Final = re.compile(r"-(?:shared|mig-.+)$")
 
 
@@ -161,7 +159,7 @@ def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
 def suggested_models(names: Sequence[str], near: str = "") -> str:
     """Some of the names for a message: the one that is `near` what was asked, then the others in their order."""
     ordered = dict.fromkeys([*([near] if near else ()), *names])
-    return ", ".join([*ordered][:LISTED]) + (", ..." if len(ordered) > LISTED else "")
+    return listed([*ordered])
 
 
 def models_here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[str]:

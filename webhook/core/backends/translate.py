@@ -8,22 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil
-from typing import Any, Final
+from typing import Any
 
 from webhook.core.backends import cards
-from webhook.core.kube.quantity import GIB, MIB, Fraction, show, show_size
+from webhook.core.kube.quantity import GIB, MIB, Fraction, listed, show, show_size
 from webhook.core.request import WHOLE, GpuRequest, ask_for, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, Profile
 from webhook.core.rules.modes import Constant, Mode, Output, When
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.verbs import PERCENT, QUANTITY, TFLOPS, Amount
-
-LEAVE_OUT: Final = (
-    "leave gpu-model out; where the size of the card counts, the Cluster document can name it (device:)"
-)
-MENTIONED: Final = 12
-"""How many models a message names."""
 
 
 class CannotExpressError(Exception):
@@ -139,9 +133,7 @@ def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
         return request
     tflops = show(request.tflops)
     if card is None or card.tflops is None:
-        unknown = "nothing says which card it is"
-        if card is not None:
-            unknown = f"the catalogue has no figure for {card.model}"
+        unknown = f"the catalogue has no figure for {card.model}" if card else "nothing says which card it is"
         message = f"how much of a card {tflops} TFLOPS are depends on the card, and {unknown}"
         fix = f"add gpu-model, or {ask_for({'gpu-cores': '30'}, request)}"
         raise CannotExpressError("GPU304", message, fix, "gpu-tflops")
@@ -159,8 +151,7 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
         elif backend.models and card.model.lower() not in backend.models:
             served = sorted(rulebook.devices[model].model for model in backend.models)
             served = sorted(served, key=lambda model: card.model.lower() not in model.lower())
-            more = ", ..." if len(served) > MENTIONED else ""
-            message = f"{card.model} is not one of its cards; it serves {', '.join(served[:MENTIONED])}{more}"
+            message = f"{card.model} is not one of its cards; it serves {listed(served)}"
         else:
             continue
         here = cards.models_here(rulebook, backend)
@@ -187,7 +178,8 @@ def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Back
     if mode.selects is None:
         if backend.models and backend.models.issubset(map(str.lower, request.models)):
             return
-        raise CannotExpressError("GPU303", "it has no way to select a model", LEAVE_OUT, "gpu-model")
+        fix = "leave gpu-model out; where the size of the card counts, the Cluster document can name it (device:)"
+        raise CannotExpressError("GPU303", "it has no way to select a model", fix, "gpu-model")
     if mode.claims and len(models) > 1:
         fix = f"ask for gpu-model: {', '.join(request.models)}"
         raise CannotExpressError("GPU303", "a template is for one model", fix, "gpu-model")
@@ -407,10 +399,8 @@ def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[in
         if percent is None:
             return None
         if card is None or card.tflops is None:
-            message = f"how many TFLOPS {show(percent)}% of a card are depends on the card"
-            message += (
-                ", and nothing says which card it is" if card is None else f"; there is no figure for {card.model}"
-            )
+            unknown = f"; there is no figure for {card.model}" if card else ", and nothing says which card it is"
+            message = f"how many TFLOPS {show(percent)}% of a card are depends on the card{unknown}"
             raise CannotExpressError("GPU304", message, "add gpu-model", "gpu-cores")
         return (percent * card.tflops / 100).as_integer_ratio()
     if request.devices == "whole":

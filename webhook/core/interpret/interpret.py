@@ -13,7 +13,7 @@ from webhook.core.interpret.claims import CLAIM, Claim, Reference
 from webhook.core.interpret.locations import Entry
 from webhook.core.kube.fields import field_path, mapping, objects
 from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Container, Pod
-from webhook.core.kube.quantity import QuantityError, show, shown
+from webhook.core.kube.quantity import QuantityError, listed, show, shown
 from webhook.core.request import ASKING, EXAMPLES, PREFIX, FieldValue, GpuRequest, build
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
@@ -26,9 +26,6 @@ MOST: Final = 50
 
 WORDS: Final = 8
 """How many times the nearest word is looked for in one review."""
-
-LISTED: Final = 12
-"""How many names a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +193,7 @@ def _no_such_container(pod: Pod, missing: str, stated: FieldValue) -> Violation:
     verb, key = "name", stated.path.removeprefix("metadata.annotations").strip('["].')
     if stated.text != missing and missing in key:
         verb, names = "rename it to", [key.replace(missing, name) for name in names]
-    fix = f"{verb} one of: {', '.join(names[:LISTED])}{', ...' if len(names) > LISTED else ''}"
+    fix = f"{verb} one of: {listed(names)}"
     return Violation(code="GPU204", path=stated.path, message=message, fix=fix)
 
 

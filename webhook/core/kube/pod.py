@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn, TypeVar
 
 from webhook.core.kube.fields import Append, Edit, Path, Put, at, field_path
+from webhook.core.kube.quantity import listed
 from webhook.core.violations import Refusal, Violation
 
 T = TypeVar("T")
@@ -174,9 +175,6 @@ def effective(
 
 # Node affinity. Terms of `nodeSelectorTerms` are ORed, so a requirement in one of them binds nothing; and a term
 # without any requirement matches no node, so adding one to it would let nodes in (Kubernetes API, NodeSelectorTerm).
-
-LISTED: Final = 12
-"""How many values a message lists."""
 
 Bounds = Mapping[str, frozenset[str]]
 """Node labels, each with all values that it may have; without values the label is absent."""
@@ -355,8 +353,7 @@ def _exclusion(present: Expressions, requirement: Requirement) -> str | None:
         elif operator == "DoesNotExist":
             left.clear()
         if not left:
-            listed = [*sorted(values)[:LISTED], *(["..."] if len(values) > LISTED else [])]
-            return f"{reason} [{', '.join(listed)}]" if values else reason
+            return f"{reason} [{listed(sorted(values))}]" if values else reason
     return None
 
 

@@ -8,6 +8,7 @@ import contextlib
 import copyreg
 import re
 from calendar import monthrange, timegm
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -169,6 +170,11 @@ def shown(text: str) -> str:
     """Text from outside: at most 60 characters, unprintable ones escaped."""
     cut = text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
     return cut if cut.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """The first of some names for a message: `A, B, ...`."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 # Times as Kubernetes writes them (RFC 3339), in seconds since 1970; and durations for people.

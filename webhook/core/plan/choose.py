@@ -14,7 +14,7 @@ from webhook.core.forms.document import nearest
 from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import ContainerRequest
 from webhook.core.kube.pod import Bounds, Pod, Requirement, node_bounds, require_nodes, selects_nodes
-from webhook.core.kube.quantity import show_size
+from webhook.core.kube.quantity import listed, show_size
 from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
@@ -329,10 +329,7 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
     for other in others:
         names.setdefault(other.reason.message, []).append(other.backend.name)
     names.pop(reason.message, None)
-    notes = [
-        f"{', '.join(backends[:MENTIONED])}{', ...' if len(backends) > MENTIONED else ''}: {why}"
-        for why, backends in list(names.items())[:MENTIONED]
-    ]
+    notes = [f"{listed(backends, MENTIONED)}: {why}" for why, backends in [*names.items()][:MENTIONED]]
     if len(names) > MENTIONED:
         more = len(names) - MENTIONED
         notes.append(f"{more} more reasons of other back ends; gpu-webhook explain lists them all")
