@@ -484,7 +484,7 @@ def _settled(amount: Amount, value: Fraction) -> int:
     return ceil(value / amount.step) * amount.step
 
 
-def why_not_admitted(amount: Amount, value: Fraction, show_value: Callable[[int], str] = str) -> str:
+def why_not_admitted(amount: Amount, value: Fraction, show_value: Callable[[int], str]) -> str:
     """Why a rule could not have written a value."""
     if amount.fit:
         return f"is not one of {', '.join(map(show_value, amount.fit))}"

@@ -22,8 +22,6 @@ from webhook.core.rules.rulebook import ClaimSource, Rulebook
 from webhook.core.violations import Refusal, Violation
 
 Object = Mapping[str, Any]
-Objects = Mapping[tuple[str, str], Object]
-"""Objects of one kind, by namespace and name."""
 
 CLAIM: Final = "gpu-claim"
 
@@ -230,7 +228,7 @@ def failing(source: ClaimSource) -> Iterator[Problem]:
 # The objects
 
 
-def indexed(objects: Iterable[Object], namespace: str = "") -> Objects:
+def indexed(objects: Iterable[Object], namespace: str = "") -> Mapping[tuple[str, str], Object]:
     """Objects of one kind by namespace and name; those without a namespace are in `namespace`."""
     claims: dict[tuple[str, str], Object] = {}
     for raw in objects:

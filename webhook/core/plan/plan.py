@@ -100,36 +100,7 @@ def make(
             plan.edits.append(injected)
     plan.violations += check_requirements(pod, plan.assignments)
 
-    # Annotations that keep the request, so that every later reader of the pod understands the same.
-    wanted: dict[str, str] = {}
-    for demand in interpretation.asked:
-        for key, stated in demand.persist.items() if demand.request is not None or demand.overrides else ():
-            match stated.value:
-                case int():
-                    kept = quantity.show_size(stated.value)
-                case Fraction():
-                    kept = quantity.show(stated.value)
-                case None:
-                    kept = "none"
-                case value:
-                    kept = str(value)
-            wanted.setdefault(locations.annotation(key, demand.container.name), kept)
-    notes = {
-        assignment.demand.container.name: f"{assignment.demand.request} -> {assignment.backend.name}"
-        for assignment in plan.assignments
-        if assignment.demand.request is not None
-    }
-    if notes:
-        wanted[locations.NOTE] = "; ".join(
-            [f"{container}: {note}" for container, note in notes.items()] if len(notes) > 1 else notes.values()
-        )
-        if interpretation.chosen is not None:
-            wanted[locations.CONTAINER] = interpretation.chosen
-    for key, kept in wanted.items():
-        if pod.annotations.get(key) != kept and (key == locations.NOTE or key not in pod.annotations):
-            plan.edits.append(Put(("metadata", "annotations", key), kept))
-    if rulebook.surroundings.cards or locations.CARD in pod.annotations:
-        plan.edits += _card(pod, plan, rulebook)
+    plan.edits += _annotations(pod, plan, rulebook)
     return plan
 
 
@@ -179,25 +150,53 @@ def _removals(container: Container, names: Collection[str], rule: str = "") -> l
     ]
 
 
-def _card(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
-    """Note the card that only the present nodes tell, and remove a note of the pod's author.
+def _annotations(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
+    """The edits of annotations that keep the request, so that every later reader of the pod understands the same."""
+    wanted: dict[str, str] = {}
+    for demand in plan.interpretation.asked:
+        for key, stated in demand.persist.items() if demand.request is not None or demand.overrides else ():
+            match stated.value:
+                case int():
+                    kept = quantity.show_size(stated.value)
+                case Fraction():
+                    kept = quantity.show(stated.value)
+                case None:
+                    kept = "none"
+                case value:
+                    kept = str(value)
+            wanted.setdefault(locations.annotation(key, demand.container.name), kept)
+    notes = {
+        assignment.demand.container.name: f"{assignment.demand.request} -> {assignment.backend.name}"
+        for assignment in plan.assignments
+        if assignment.demand.request is not None
+    }
+    if notes:
+        wanted[locations.NOTE] = "; ".join(
+            [f"{container}: {note}" for container, note in notes.items()] if len(notes) > 1 else notes.values()
+        )
+        if plan.interpretation.chosen is not None:
+            wanted[locations.CONTAINER] = plan.interpretation.chosen
+    edits: list[Edit] = []
+    for key, kept in wanted.items():
+        if pod.annotations.get(key) != kept and (key == locations.NOTE or key not in pod.annotations):
+            edits.append(Put(("metadata", "annotations", key), kept))
 
-    What the pod counts must not change with the nodes later. The card is noted only if it is the same for all
-    containers that name no model: one annotation cannot name two cards.
-    """
-    cards = rulebook.surroundings.cards
-    present = pod.annotations.get(locations.CARD)
+    # The card that only the present nodes tell: what the pod counts must not change with the nodes later. It is noted
+    # only if it is the same for all containers that name no model, as one annotation cannot name two cards.
+    cards, present = rulebook.surroundings.cards, pod.annotations.get(locations.CARD)
+    if not cards and present is None:
+        return edits
     bare = replace(rulebook, surroundings=Surroundings())
     backends = [assignment.backend for assignment in plan.assignments if "gpu-model" not in assignment.demand.stated]
     told = [cards.get(backend.name) for backend in backends if find_card((), bare, backend) is None]
     models = {card.model if card else None for card in told}
     model = next(iter(models)) if len(models) == 1 else None
-    path = ("metadata", "annotations", locations.CARD)
+    path: Path = ("metadata", "annotations", locations.CARD)
     if model is not None and present != model:
-        return [Put(path, model)]
-    if model is None and present is not None and any(demand.anything for demand in plan.interpretation.asked):
-        return [Remove(path)]
-    return []
+        edits.append(Put(path, model))
+    elif model is None and present is not None and any(demand.anything for demand in plan.interpretation.asked):
+        edits.append(Remove(path))  # a note of the pod's author
+    return edits
 
 
 # What a pod needs beside resources.
