@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from typing import Any, Final, NamedTuple
 
 from webhook.core import request
@@ -523,38 +523,35 @@ _LETTERS: Final = re.compile("[^a-z0-9]")
 
 def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
     """A warning for each label, annotation or resource that begins with `gpu` and is read by nothing, up to MOST."""
-    hints: list[str] = []
-    strange = 0
-    for section, kind in METADATA:
-        for key, value in getattr(pod, section).items():
-            plain = key.startswith(BEGINNINGS) and "/" not in key
-            if not (plain or (kind == "label" and SUFFIX in key)) or key in _SHORT[kind]:
-                continue
-            if request.is_key(kind, key) or key in _read_by_rules(kind, rulebook):
-                continue
-            strange += 1
-            if strange <= MOST_HINTS:
-                wish = _wish(kind, key, str(value), rulebook, nearest)
-                hints.append(
-                    f"{field_path(('metadata', section, shown(key)))}: nothing here reads this {kind}. {wish}"
-                )
-    if strange > MOST_HINTS:
-        hints.append(
-            f"{strange - MOST_HINTS} more labels and annotations begin with gpu, and nothing here reads them"
-        )
+    strange = [
+        (section, kind, key, value)
+        for section, kind in METADATA
+        for key, value in getattr(pod, section).items()
+        if (key.startswith(BEGINNINGS) and "/" not in key) or (kind == "label" and SUFFIX in key)
+        if not (key in _SHORT[kind] or request.is_key(kind, key) or key in _read_by_rules(kind, rulebook))
+    ]
+    hints = [
+        f"{field_path(('metadata', section, shown(key)))}: nothing here reads this {kind}. "
+        f"{_wish(kind, key, str(value), rulebook, nearest)}"
+        for section, kind, key, value in strange[:MOST_HINTS]
+    ]
+    if len(strange) > MOST_HINTS:
+        more = len(strange) - MOST_HINTS
+        hints.append(f"{more} more labels and annotations begin with gpu, and nothing here reads them")
+
     # Resources without a domain, which the API server will refuse.
-    most = len(hints) + MOST_HINTS
-    for container in pod.containers:
-        for section, amounts in (("limits", container.limits), ("requests", container.requests)):
-            for name in amounts:
-                if not name.startswith(BEGINNINGS) or "/" in name or name in RESOURCES:
-                    continue
-                meant = _meant(name, nearest)[0]
-                resource = meant if meant in RESOURCES else ", ".join(sorted(RESOURCES))
-                path = field_path((*container.path, "resources", section, shown(name)))
-                hints.append(f"{path}: Kubernetes takes no such resource. Write {resource}")
-                if len(hints) == most:
-                    return hints
+    plain = (
+        (container, section, name)
+        for container in pod.containers
+        for section, amounts in (("limits", container.limits), ("requests", container.requests))
+        for name in amounts
+        if name.startswith(BEGINNINGS) and "/" not in name and name not in RESOURCES
+    )
+    for container, section, name in islice(plain, MOST_HINTS):
+        meant = _meant(name, nearest)[0]
+        resource = meant if meant in RESOURCES else ", ".join(sorted(RESOURCES))
+        path = field_path((*container.path, "resources", section, shown(name)))
+        hints.append(f"{path}: Kubernetes takes no such resource. Write {resource}")
     return hints
 
 

@@ -101,37 +101,9 @@ def candidates(
     """
     resources, container = rulebook.resources, demand.container
     stated = demand.stated.get("gpu-backend")
-
-    # The enabled back ends that own every resource on the container; None if it has none.
-    owners: Sequence[Backend] | None = None
-    names = list(demand.extended.amounts)
-    if demand.fraction:
-        names.append(demand.fraction)
-    if names:
-        groups = {name: resources[name].owners for name in names}
-        first, *others = groups.values()
-        owners = [owner for owner in first if all(owner in group for group in others)]
-        enabled = [name for name in names if groups[name]]
-        if not owners and len(enabled) == len(names):
-            systems = {owner.name: owner for group in groups.values() for owner in group}.values()
-            foreign = [[name for name in names if owner not in groups[name]] for owner in systems]
-            fixes = dict.fromkeys(f"remove {' and '.join(unwanted)}" for unwanted in foreign)
-            owned = [f"{name} ({', '.join(owner.name for owner in groups[name][:3])})" for name in names]
-            path = locations.where(container, names[0])
-            message = f"one container asks for resources of different systems: {' and '.join(owned)}"
-            fix = f"{', or '.join(fixes)}, or use two containers"
-            raise Refusal(Violation(code="GPU405", path=path, message=message, fix=fix))
-        if len(enabled) < len(names) and (demand.request is not None or enabled):
-            # A resource of a back end that is not enabled must not hide the request beside it.
-            resource = next(resources[name] for name in names if not groups[name])
-            disabled = ", ".join(owner.name for owner in resource.known[:MENTIONED])
-            path = locations.where(container, resource.name)
-            message = (
-                f"{resource.name} belongs to {disabled}, which this cluster does not enable, "
-                f"and stands beside {', '.join(enabled) or 'the shorthand'}"
-            )
-            fix = f"remove {resource.name}, or use two containers"
-            raise Refusal(Violation(code="GPU405", path=path, message=message, fix=fix, rule=resource.rule))
+    names = [*demand.extended.amounts, *([demand.fraction] if demand.fraction else ())]
+    groups = {name: resources[name].owners for name in names}
+    owners = _owners(groups, demand, rulebook) if names else None
 
     # The back end that the container names.
     if stated is not None:
@@ -184,6 +156,37 @@ def candidates(
         owners = sorted(owners or (), key=lambda backend: backend.name != tenant_default)
     for backend in owners or ():
         yield attempt(demand, backend, rulebook)
+
+
+def _owners(
+    groups: Mapping[str, Sequence[Backend]], demand: ContainerRequest, rulebook: Rulebook
+) -> Sequence[Backend]:
+    """The enabled back ends that own every resource on the container; `groups` are the owners of each."""
+    resources, container, names = rulebook.resources, demand.container, [*groups]
+    first, *others = groups.values()
+    owners = [owner for owner in first if all(owner in group for group in others)]
+    enabled = [name for name in names if groups[name]]
+    if not owners and len(enabled) == len(names):
+        systems = {owner.name: owner for group in groups.values() for owner in group}.values()
+        foreign = [[name for name in names if owner not in groups[name]] for owner in systems]
+        fixes = dict.fromkeys(f"remove {' and '.join(unwanted)}" for unwanted in foreign)
+        owned = [f"{name} ({', '.join(owner.name for owner in groups[name][:3])})" for name in names]
+        path = locations.where(container, names[0])
+        message = f"one container asks for resources of different systems: {' and '.join(owned)}"
+        fix = f"{', or '.join(fixes)}, or use two containers"
+        raise Refusal(Violation(code="GPU405", path=path, message=message, fix=fix))
+    if len(enabled) < len(names) and (demand.request is not None or enabled):
+        # A resource of a back end that is not enabled must not hide the request beside it.
+        resource = next(resources[name] for name in names if not groups[name])
+        disabled = ", ".join(owner.name for owner in resource.known[:MENTIONED])
+        path = locations.where(container, resource.name)
+        message = (
+            f"{resource.name} belongs to {disabled}, which this cluster does not enable, "
+            f"and stands beside {', '.join(enabled) or 'the shorthand'}"
+        )
+        fix = f"remove {resource.name}, or use two containers"
+        raise Refusal(Violation(code="GPU405", path=path, message=message, fix=fix, rule=resource.rule))
+    return owners
 
 
 def _ordered(owners: Iterable[Backend], devices: str, rulebook: Rulebook) -> Sequence[Backend]:
