@@ -122,16 +122,7 @@ def _asking(native: Mapping[str, int], mode: Mode) -> Mapping[str, int]:
 
 def _request_of(native: Mapping[str, int], mode: Mode, bare: GpuRequest) -> GpuRequest:
     """The request that a mode's amounts mean, without what it takes from `bare`."""
-    _check_names(native, mode, bare.annotations)
-    count = _count(native, mode)
-    for resource, value in native.items():
-        output = mode.amounts[resource]
-        if isinstance(output, Amount):
-            _check_value(resource, output, value, count if output.per_total else 1)
-        elif value != output.number:
-            message = f"{resource} has to be {output.number}, not {value}"
-            raise CannotExpressError("GPU405", message, f"write {output.number}", resource)
-
+    count = _checked_count(native, mode, bare.annotations)
     numbers: dict[str, Any] = {"count": count}
     for resource, output in sorted(mode.amounts.items(), key=lambda entry: entry[1].most):
         number = native.get(resource)
@@ -178,8 +169,8 @@ def _request_of(native: Mapping[str, int], mode: Mode, bare: GpuRequest) -> GpuR
     return request
 
 
-def _check_names(native: Mapping[str, int], mode: Mode, annotations: frozenset[str]) -> None:
-    """Raise CannotExpressError for a resource that the mode does not write, or without something that it needs."""
+def _checked_count(native: Mapping[str, int], mode: Mode, annotations: frozenset[str]) -> int:
+    """The number of devices; raises CannotExpressError for amounts that the mode could not have written."""
     for resource in sorted(native.keys() - mode.amounts.keys()):
         others = [name for name, output in mode.amounts.items() if not output.most]
         message = f"{resource} does not go together with {', '.join(others)}"
@@ -191,6 +182,29 @@ def _check_names(native: Mapping[str, int], mode: Mode, annotations: frozenset[s
         if resource not in native and output.absent is None:
             beside = next((name for name in native if isinstance(name, Slot) == isinstance(resource, Slot)), "")
             raise CannotExpressError("GPU405", f"{resource} is missing", f"add {resource}", beside)
+    count = _count(native, mode)
+    for resource, value in native.items():
+        output = mode.amounts[resource]
+        if not isinstance(output, Amount):
+            if value != output.number:
+                message = f"{resource} has to be {output.number}, not {value}"
+                raise CannotExpressError("GPU405", message, f"write {output.number}", resource)
+            continue
+        times = count if output.per_total else 1  # devices that the value is for
+        quotient = Fraction(value, times)
+        near: list[int] = []
+        if output.what == "memory" and output.unit_name != PERCENT and quotient * output.unit > MAX_MEMORY:
+            reason = "is more memory than any GPU has"
+        elif translate.admits(output, quotient):
+            continue
+        else:
+            near = [times * option for option in translate.near(output, quotient)]
+            reason = f"does not divide by {times} devices"
+            if quotient.denominator == 1:
+                reason = translate.why_not_admitted(output, quotient, partial(translate.as_text, output))
+        message = f"{resource}: {translate.as_text(output, value)} {reason}"
+        raise CannotExpressError("GPU405", message, _write(output, near), resource, near)
+    return count
 
 
 def _count(native: Mapping[str, int], mode: Mode) -> int:
@@ -211,22 +225,6 @@ def _count(native: Mapping[str, int], mode: Mode) -> int:
             return int(devices)
     absent = next((output.absent for output in counts.values() if isinstance(output.absent, int)), None)
     return absent or (1 if counts else mode.when.count[0])
-
-
-def _check_value(resource: str, output: Amount, value: int, times: int) -> None:
-    """Raise CannotExpressError for a value, of so many devices, that the rule could not have written."""
-    quotient = Fraction(value, times)
-    if output.what == "memory" and output.unit_name != PERCENT and quotient * output.unit > MAX_MEMORY:
-        message = f"{resource}: {translate.as_text(output, value)} is more memory than any GPU has"
-        raise CannotExpressError("GPU405", message, "write less", resource)
-    if translate.admits(output, quotient):
-        return
-    near = [times * option for option in translate.near(output, quotient)]
-    reason = f"does not divide by {times} devices"
-    if quotient.denominator == 1:
-        reason = translate.why_not_admitted(output, quotient, partial(translate.as_text, output))
-    message = f"{resource}: {translate.as_text(output, value)} {reason}"
-    raise CannotExpressError("GPU405", message, _write(output, near), resource, near)
 
 
 def _not_this(mode: Mode, request: GpuRequest) -> CannotExpressError:
