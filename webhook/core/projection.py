@@ -239,8 +239,6 @@ def _may_reach_devices(request: AdmissionRequest, rulebook: Rulebook) -> bool:
 _UNREAD: Final[Mapping[str, Any]] = {}
 """Replaces an element of a list that nothing reads, so that those after it keep their index."""
 
-_Read = Callable[[Any, AllowList, float, Path], Any]
-
 
 class _Field(NamedTuple):
     """A field, how many elements it may have, and what stays of it, all unless it says more.
@@ -249,7 +247,7 @@ class _Field(NamedTuple):
     """
 
     limit: Limit | None = None
-    read: _Read | None = None
+    read: Callable[[Any, AllowList, float, Path], Any] | None = None
     keys: str = ""
 
 

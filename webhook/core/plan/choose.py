@@ -282,9 +282,6 @@ def _as_it_stands(demand: ContainerRequest, backend: Backend, rulebook: Rulebook
 MENTIONED: Final = 4
 """How many further reasons, and back ends of each, a message names; `explain` lists them all."""
 
-_REASON_ORDER: Final = {"GPU203": 0, "GPU303": 2}
-"""Which reason a message begins with: a disagreement first, "not my vendor" last; the others by preference."""
-
 
 def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: Rulebook) -> Violation:
     """The reason of the preferred back end, and in notes those of the others.
@@ -299,7 +296,9 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
             fix="an administrator enables what the cluster has (gpu-webhook survey)",
             rule=rulebook.cluster.at.of(rulebook.cluster.name),
         )
-    (first, reason), *others = sorted(failures, key=lambda failure: _REASON_ORDER.get(failure.reason.code, 1))
+    # A message begins with a disagreement, and ends with "not my vendor"; the others stand by preference.
+    rank = {"GPU203": 0, "GPU303": 2}
+    (first, reason), *others = sorted(failures, key=lambda failure: rank.get(failure.reason.code, 1))
     if reason.code == "GPU203":
         others = []
     if demand.request is not None:
@@ -357,9 +356,6 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
 
 # The text that rules write into annotations, labels, env and node affinity.
 
-_OF_MODELS: Final = frozenset({"product", "lookalikes", "model"})
-"""Words that have no value if no model is asked for."""
-
 
 def texts(output: Output, assignment: Assignment, rulebook: Rulebook) -> Sequence[str]:
     """The values of an output, in order; empty if it is to be left out."""
@@ -388,8 +384,8 @@ def texts(output: Output, assignment: Assignment, rulebook: Rulebook) -> Sequenc
 
 def rule_text(output: Output, assignment: Assignment, rulebook: Rulebook) -> str | None:
     """The values of an output joined by commas; None if it is to be left out."""
-    if output.what in _OF_MODELS and not assignment.request.models:
-        return None
+    if output.what in {"product", "lookalikes", "model"} and not assignment.request.models:
+        return None  # as these words have no value
     return ",".join(texts(output, assignment, rulebook)) or None
 
 
