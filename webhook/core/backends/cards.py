@@ -7,7 +7,7 @@ neither labels nor vendors are named here, and cards are never guessed from thei
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from webhook.core.kube.quantity import listed
 from webhook.core.rules.backend import Backend
@@ -141,15 +141,13 @@ def as_label(name: str) -> str:
 
 # Card models by the names that people, nodes, drivers and labellers give them; and which ones a cluster has.
 
-_APPENDED: Final = re.compile(r"-(?:shared|mig-.+)$")
-
 
 def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
     """The cards that a name means, several if it has no size; none for a name that no catalogue knows."""
     index = rulebook.devices.by_plain_name
     if name in index:
         return index[name]
-    shortened = _APPENDED.sub("", plain(name))
+    shortened = _HOW_SHARED.sub("", plain(name))
     if shortened in index:
         return index[shortened]
     vendor, _, rest = shortened.partition("-")

@@ -58,9 +58,8 @@ def make(
     interpretation = interpretation or interpret(pod, rulebook)
     plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
     nodes = NodeSelection(pod, rulebook)
-    preference = Preference(tenant_default, policy_allows)
-    if nodes.selects:
-        preference = Preference(tenant_default, policy_allows, nodes.allows, nodes.binds_to)
+    by_nodes = (nodes.allows, nodes.binds_to) if nodes.selects else (None, None)
+    preference = Preference(tenant_default, policy_allows, *by_nodes)
 
     # A back end and its resources for each container.
     # Nothing is translated if the pod names a model or profile that no catalogue has.
