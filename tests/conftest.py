@@ -45,7 +45,6 @@ Every other file is a group of its own.
 ALONE = (
     "tests/attacks/test_reviews.py",
     "tests/attacks/test_sockets.py",
-    "tests/bench/",
 )
 """Tests that measure how long others wait: one worker runs them last, and nothing runs beside them."""
 

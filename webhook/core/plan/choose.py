@@ -137,14 +137,11 @@ def candidates(
     elif demand.request is not None:
         devices = demand.request.devices
         order = rulebook.orders[devices]
-        if not owners:
+        if owners or rulebook.surroundings.present is not None:
             # Nodes decide only among back ends of equal rank: a pool that is scaled to zero must be able to grow.
-            unknown = rulebook.surroundings.present is None
-            ordered = order.values() if unknown else _ordered(order.values(), devices, rulebook)
-            preferred = [order[tenant_default]] if tenant_default and tenant_default in order else []
-            owners, tenant_default = [*preferred, *ordered], None
+            owners = _ordered(owners or order.values(), devices, rulebook)
         else:
-            owners = _ordered(owners, devices, rulebook)
+            owners = [*order.values()]
     elif owners is not None and len(owners) > 1:
         # The order is that for the request which the resources mean to the first owner that can read them.
         for owner in owners:
