@@ -7,6 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import yaml
+
 from webhook import playground
 from webhook.core.kube import quantity
 from webhook.core.request import GpuRequest
@@ -18,6 +20,11 @@ ROOT = Path(__file__).parents[1]
 RULES = ROOT / "rules"
 
 Object = dict[str, Any]
+
+
+def documents(text: str) -> list[Any]:
+    """The documents of a YAML text, read in C: Python's own reader takes ten times as long."""
+    return [*yaml.load_all(text, yaml.CSafeLoader)]
 
 
 def shipped_files() -> dict[str, str]:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests import builders
 
 Test = Callable[..., None]
 
@@ -48,8 +49,9 @@ def unused(module: Path) -> Iterator[str]:
 
 @cache
 def _tables(module: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.load(module.with_suffix(".yaml").read_text(), yaml.CSafeLoader)
-    return found
+    tables: dict[str, Any]
+    [tables] = builders.documents(module.with_suffix(".yaml").read_text())
+    return tables
 
 
 def _by_name(row: Any, parameters: list[str]) -> dict[str, Any]:

@@ -52,7 +52,8 @@ class Case:
 
     def pod(self) -> dict[str, Any]:
         """The pod as its author wrote it."""
-        pod: dict[str, Any] = yaml.load((self.folder / "pod.yaml").read_text(), yaml.CSafeLoader)
+        pod: dict[str, Any]
+        [pod] = builders.documents((self.folder / "pod.yaml").read_text())
         return pod
 
     def rulebook(self) -> Rulebook:
@@ -63,7 +64,7 @@ class Case:
         own = sorted((self.folder / "rules").glob("*.yaml"))
         rules = builders.rulebook(builders.shipped_files() | {file.name: file.read_text() for file in own})
         around = self.folder / "around.yaml"
-        return claims.given(yaml.load_all(around.read_text(), yaml.CSafeLoader), rules) if around.exists() else rules
+        return claims.given(builders.documents(around.read_text()), rules) if around.exists() else rules
 
     def expected(self) -> Outcome:
         """The expectations as they stand in the folder."""
@@ -100,7 +101,7 @@ def outcome(case: Case) -> Outcome:
 def _applied(case: Case, rules: Rulebook) -> Outcome:
     """What POST /policies or /templates answers, in a cluster with the objects of `around.yaml`."""
     around = case.folder / "around.yaml"
-    documents = [*yaml.load_all(around.read_text(), yaml.CSafeLoader)] if around.exists() else []
+    documents = builders.documents(around.read_text()) if around.exists() else []
     objects = snapshot.Snapshot(snapshot.TENANTS)
     for document in documents:
         objects.add(document)
@@ -115,9 +116,10 @@ def _applied(case: Case, rules: Rulebook) -> Outcome:
 def _of_applied(case: Case, documents: list[dict[str, Any]]) -> AdmissionRequest:
     """The review of the object: it is created, changed if it is around, or deleted."""
     [[which, made]] = [
-        (name, yaml.load((case.folder / name).read_text(), yaml.CSafeLoader))
+        (name, document)
         for name in APPLIED
         if (case.folder / name).exists()
+        for document in builders.documents((case.folder / name).read_text())
     ]
     kind, metadata = made["kind"], made["metadata"]
     around = {(document["kind"], document["metadata"]["name"]): document for document in documents}

@@ -13,7 +13,6 @@ from typing import Any
 
 import jsonpatch
 import pytest
-import yaml
 
 from tests import builders
 from tests.cases import golden
@@ -74,7 +73,7 @@ def test_all_front_doors_give_one_answer(
     page = create_app(tmp_path / "rules").test_client()
     shown = page.post(f"/api/explain?at={AT}", data=f"{given}\n---\n{around}" if around else given)
     rulebook = rule_files.load_cached(tmp_path / "rules")
-    rulebook = claims.given(yaml.load_all(around, yaml.CSafeLoader), rulebook) if around else rulebook
+    rulebook = claims.given(builders.documents(around), rulebook) if around else rulebook
     reviewed = [*_reviewed(pods, rulebook)]
 
     answers = said.json if len(pods) > 1 else [said.json]

@@ -13,6 +13,9 @@ from tests.laws import SOAK
 ASKING = pod("asking", labels={"gpu": "1"})
 ORDINARY = pod("ordinary", labels={"app": "web"})
 
+CLIENTS = 16 if SOAK else 8
+"""How many create while replicas, versions and certificates change."""
+
 
 class Load:
     """Each client creates one pod after the other, on dry run, through all API servers and of all kinds in turn.

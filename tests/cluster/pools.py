@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tests import builders
 from tests.cluster import nodes
 from tests.cluster.client import Client, Object
 from tests.cluster.devices import resource_slice
@@ -111,7 +110,7 @@ def pools() -> list[Pool]:
 
 
 def _read(path: Path) -> Iterator[Pool]:
-    for number, document in enumerate(yaml.load_all(path.read_text(), yaml.CSafeLoader), 1):
+    for number, document in enumerate(builders.documents(path.read_text()), 1):
         yield Pool(
             backend=path.stem,
             name=document["name"],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from tests import builders
 from tests.cluster.webhook import ROOT
 from webhook import playground
 
@@ -16,7 +17,7 @@ _OTHERS = {"cluster.yaml", "kustomization.yaml"}
 
 def backends() -> list[str]:
     """The name of every back end: the shipped ones, and those that a site makes of them."""
-    documents = (document for path in _files() for document in yaml.load_all(path.read_text(), yaml.CSafeLoader))
+    documents = (document for path in _files() for document in builders.documents(path.read_text()))
     return [document["metadata"]["name"] for document in documents if document["kind"] == "Backend"]
 
 
@@ -24,7 +25,7 @@ def with_every_back_end(folder: Path) -> Path:
     """Write all rules to a folder, with a Cluster that has all back ends, those it has anyway first."""
     for path in _files():
         (folder / path.name).write_text(path.read_text())
-    cluster = yaml.load(playground.CLUSTER.read_text(), yaml.CSafeLoader)
+    [cluster] = builders.documents(playground.CLUSTER.read_text())
     cluster["spec"]["backends"] = list(dict.fromkeys([*cluster["spec"]["backends"], *backends()]))
     (folder / "cluster.yaml").write_text(yaml.safe_dump(cluster))
     return folder

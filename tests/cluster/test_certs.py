@@ -27,7 +27,7 @@ from tests.cluster.installation import (
     Issuer,
     installation,
 )
-from tests.cluster.load import Load
+from tests.cluster.load import CLIENTS, Load
 from tests.cluster.plane import revived
 from tests.cluster.waiting import until
 from tests.cluster.webhook import configurations, shipped
@@ -37,7 +37,6 @@ from tests.results import Page
 pytestmark = [pytest.mark.cluster, pytest.mark.large]
 
 ROTATIONS = 1000 if SOAK else 24
-CLIENTS = 16 if SOAK else 8
 FAST = ("--leaf-lifetime=45s", "--ca-lifetime=3m", "--renew-at=0.05", "--overlap=2s", "--idle=0.2s")
 """A leaf is due after 2.3 s, a CA after 4.5 s, and both are valid for long."""
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.accounts import BASE
 from tests.cluster.binaries import Binaries
 from tests.cluster.installation import SERVING, servers
-from tests.cluster.load import ASKING, ORDINARY, Load
+from tests.cluster.load import ASKING, CLIENTS, ORDINARY, Load
 from tests.cluster.rollouts import Rollouts
 from tests.cluster.waiting import until
 from tests.cluster.webhook import configurations
@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.large]
 RESTARTS = 50 if SOAK else 4
 FAILURES = 20 if SOAK else 1
 PODS = (ASKING, ORDINARY)
-CLIENTS = 16 if SOAK else 8
 TIMEOUT = configurations()[0]["webhooks"][0]["timeoutSeconds"]
 
 

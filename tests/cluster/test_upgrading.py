@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.binaries import ROOT, Binaries
 from tests.cluster.installation import ISSUING, SERVING, Image, Installation, servers
-from tests.cluster.load import ASKING, ORDINARY, Load
+from tests.cluster.load import ASKING, CLIENTS, ORDINARY, Load
 from tests.cluster.rollouts import SERVING_REVIEWS, Rollouts
 from tests.cluster.test_operating import COMMANDS, executed
 from tests.cluster.waiting import until
@@ -20,7 +20,6 @@ from tests.laws import SOAK
 pytestmark = [pytest.mark.cluster, pytest.mark.large, pytest.mark.usefixtures("controllers")]
 
 ROUNDS = 10 if SOAK else 1
-CLIENTS = 16 if SOAK else 8
 APPLY = COMMANDS["upgrade"].splitlines()[0]
 
 

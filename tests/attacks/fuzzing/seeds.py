@@ -69,9 +69,10 @@ def small() -> Sequence[Any]:
 def objects() -> Sequence[Any]:
     """What the API server asks about beside pods: policies, and kinds that hold pods."""
     policies = [
-        yaml.load(file.read_text(), yaml.CSafeLoader)
+        document
         for name in golden.APPLIED
         for file in sorted(golden.CASES.glob(f"*/*/{name}"))
+        for document in builders.documents(file.read_text())
     ]
     templates = [
         {
