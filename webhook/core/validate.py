@@ -5,7 +5,7 @@ violations of policies are reported with all others. The ledger has to make the 
 is admitted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -72,8 +72,9 @@ def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
             checked = check_sufficient(pod, rulebook)
     except Refusal as refusal:
         return denied(refusal.violations)
-    counted = pod, checked.rulebook, checked.interpretation, checked.allocations
-    holdings = () if rulebook.tenancy.silent else usage.holdings(*counted)
+    holdings: Sequence[usage.Holding] = ()
+    if not rulebook.tenancy.silent:
+        holdings = usage.holdings(pod, checked.rulebook, checked.interpretation, checked.allocations)
     judged = judge.judge(pod, holdings, request, checked.rulebook)
     audit = judged.audit()
     if checked.violations or judged.violations:

@@ -292,26 +292,26 @@ def extended_resources(container: Container, rulebook: Rulebook, slot_values: Ma
     for name, text in slot_values.items():
         _take(native, container, resources[name], text)
     for name in sorted([key for key in limits if key in resources]):
-        limit, request = limits[name], requests.get(name, limits[name])
-        if limit != request and not quantity.same(limit, request):
+        limit, requested = limits[name], requests.get(name, limits[name])
+        if limit != requested and not quantity.same(limit, requested):
             native.violations.append(overcommitted(container, name))
         else:
             _take(native, container, resources[name], limit)
     # A request without a limit, which Kubernetes would refuse. It becomes a limit, unless the rule refuses it.
     for name in sorted([key for key in requests if key in resources and key not in limits]):
-        request, resource = requests[name], resources[name]
-        _take(native, container, resource, request)
+        requested, resource = requests[name], resources[name]
+        _take(native, container, resource, requested)
         if name not in {*native.amounts, *native.fractions, *native.zeros}:
             continue
         path = where(container, name)
         if resource.refuse_request_only:
             message = f"{name} is requested without a limit"
-            fix = f"write limits: {{{name}: {request}}} instead of requests"
+            fix = f"write limits: {{{name}: {requested}}} instead of requests"
             wrong = Violation(code="GPU404", path=path, message=message, fix=fix, rule=resource.rule)
             native.violations.append(wrong)
             continue
         if name not in native.fractions:
-            native.repairs[name] = Put((*container.path, "resources", "limits", name), request, resource.rule)
+            native.repairs[name] = Put((*container.path, "resources", "limits", name), requested, resource.rule)
         native.warnings.append(f"{path} has no limit; the webhook adds a limit of the same amount. Write limits only")
     return native
 

@@ -110,14 +110,8 @@ def to_patch(edits: Iterable[Edit], pod: Mapping[str, Any]) -> list[dict[str, An
         if not (path[:-1] in there and isinstance(edit, Put)):
             if made and _filled_in(edit, made):
                 continue
-            # One operation can name the path up to the first mapping or list that is missing.
-            holder: Any = pod
-            for end, step in enumerate(path[:-1], 1):  # noqa: B007 - the operation takes it
-                holder = holder.get(step) if isinstance(holder, dict) else holder[step]
-                if holder is None:
-                    break
-            else:
-                end = len(path)
+            end = _end(pod, path)
+            if end == len(path):
                 there.add(path[:-1])
                 if isinstance(edit, Append) and isinstance(at(pod, *path), list):
                     patch.append({"op": "add", "path": f"{pointer(path)}/-", "value": edit.value})
@@ -125,6 +119,16 @@ def to_patch(edits: Iterable[Edit], pod: Mapping[str, Any]) -> list[dict[str, An
         operation = "replace" if isinstance(path[end - 1], int) else "add"
         patch.append({"op": operation, "path": pointer(path[:end]), "value": _nested(edit, end, made)})
     return patch
+
+
+def _end(pod: Mapping[str, Any], path: Path) -> int:
+    """How many steps of the path one operation can name: up to the first mapping or list that is missing."""
+    holder: Any = pod
+    for end, step in enumerate(path[:-1], 1):
+        holder = holder.get(step) if isinstance(holder, dict) else holder[step]
+        if holder is None:
+            return end
+    return len(path)
 
 
 def _filled_in(edit: Put | Append, made: dict[Path, Any]) -> bool:
