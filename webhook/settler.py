@@ -15,6 +15,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from time import monotonic, time
@@ -23,6 +24,7 @@ from typing import Final
 from webhook import telemetry
 from webhook.cluster import client, ledgers
 from webhook.cluster.client import Api, ApiError, Follower, Object
+from webhook.cluster.net import Net
 from webhook.cluster.policies import Policies, PolicyStatus
 from webhook.core.kube import pod
 from webhook.core.kube.quantity import shown
@@ -330,7 +332,7 @@ class Settler:
         self._ahead_since: dict[tuple[str, int], float] = {}
         self._listed_at = -inf
         self._policies = Policies(cluster, self._policy_changed)
-        self._policy_status = PolicyStatus(cluster)
+        self._policy_status, self._net = PolicyStatus(cluster), Net(cluster)
         self._usages = client.Collection(self._usage_changed)
         self._usages_follower = Follower(cluster, [ledgers.COLLECTION], self._usages)
         self._rules = rules
@@ -342,7 +344,7 @@ class Settler:
         """Settle until cancelled."""
         following = (self._policies.run(), self._usages_follower.run(), self._follow_pods())
         async with asyncio.TaskGroup() as tasks:
-            for task in (*following, self._policy_status.run(), self._turns()):
+            for task in (*following, self._policy_status.run(), self._net.run(), self._turns()):
                 tasks.create_task(task)
 
     # What happens
@@ -435,6 +437,7 @@ class Settler:
             return
         self.tenancy = self._policies.tenancy(rulebook)
         self._policy_status.changed(self._policies, rulebook, self.tenancy)
+        self._net.changed(replace(rulebook, tenancy=self.tenancy))
         self._queue.add(self._namespaces.sort(self.tenancy, rulebook.cluster.system_namespaces))
         if not self._sorted:
             self._touch(None)

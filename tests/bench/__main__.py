@@ -1,7 +1,8 @@
 """`python -m tests.bench`: reviews, pods through a real API server, and a thousand tenants.
 
 Reviews per second, latency, memory and CPU, beside a Go server that only says yes; pods per second with our ledger,
-beside no webhook, a native quota and a no-op; and what a thousand tenants cost (`ledger`, `scale`).
+beside no webhook, a native quota and a no-op; what an ordinary pod costs the API server; and what a thousand tenants
+cost (`ledger`, `ordinary`, `scale`).
 """
 
 import argparse
@@ -12,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.bench import ledger, programs, scale
+from tests.bench import ledger, ordinary, programs, scale
 from tests.bench.contest import WARMUP, Contestant, Load, start
 from tests.bench.figures import NOOP, OURS, WITH_QUOTA, Figures, Row, medians, table, verdicts
 from tests.bench.reviews import all_measured
@@ -26,6 +27,7 @@ def main() -> int:
     parts = {
         "reviews": lambda: reviewed(options, built),
         "pods": lambda: ledger.report(ledger.Sizes(options.rounds), built),
+        "ordinary": lambda: ordinary.report(options.rounds, ordinary.PODS, built),
         "tenants": lambda: scale.report(options.rounds),
     }
     for part in parts if options.only is None else [options.only]:
@@ -52,7 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="how often each server gets each review (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each time, after a warm-up (3)")
     parser.add_argument("--connections", type=int, default=8, help="how many at once (8)")
-    parser.add_argument("--only", choices=("reviews", "pods", "tenants"), help="one part of it")
+    parser.add_argument("--only", choices=("reviews", "pods", "ordinary", "tenants"), help="one part of it")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 1, 1.0

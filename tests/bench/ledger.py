@@ -143,22 +143,21 @@ def running(built: Mapping[str, Path], *, unlike: bool = False) -> Iterator[Benc
         limits(plane)
         settler = world.start_settler(plane)
         with world.attached_webhook(plane, "bench-webhook") as webhook:
-            port = _start_noop(plane, built["noop"])
-            noop = Webhook(f"https://127.0.0.1:{port}", webhook.authority, webhook.process)
+            noop = start_noop(plane, built["noop"], webhook, "bench-webhook")
             for configuration in (*ours(webhook), *noops(noop)):
                 plane.client.apply(configuration)
             world.await_counted(plane.client, TENANT, _namespace(LEDGER))
             yield Bench(plane, settler.popen.pid, built["writer"])
 
 
-def _start_noop(plane: ControlPlane, program: Path) -> int:
-    """The server that only says yes, with our server's certificate."""
+def start_noop(plane: ControlPlane, program: Path, webhook: Webhook, name: str) -> Webhook:
+    """The server that only says yes, with the certificate of our server of a name."""
     port = free_port()
-    folder = plane.processes.folder / "bench-webhook" / "gpu-webhook"
+    folder = plane.processes.folder / name / "gpu-webhook"
     pair = (f"-certificate={folder / 'tls.crt'}", f"-key={folder / 'tls.key'}")
     plane.processes.start("noop", program, f"-address=127.0.0.1:{port}", *pair)
     until(lambda: accepts(port), "the no-op server listens")
-    return port
+    return Webhook(f"https://127.0.0.1:{port}", webhook.authority, webhook.process)
 
 
 def limits(plane: ControlPlane) -> None:

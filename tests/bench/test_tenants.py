@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import scale
+from tests.bench import ordinary, programs, scale
 from tests.bench.creates import LEDGER, MANY, NATIVE, NONE, NOOP, ONE, SETUPS, Creates, table, verdicts
 from tests.cluster import binaries
 from tests.missing import UnavailableError
@@ -46,6 +46,18 @@ def test_a_few_pods_are_created_through_every_setup() -> None:
 
     assert done.returncode == 0, done.stderr
     assert [done.stdout.count(f"| {setup} | {clients} |") for setup in SETUPS for clients in (ONE, MANY)] == [1] * 10
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="needs Go, which would have to be installed first")
+def test_ordinary_pods_are_created_in_every_setup() -> None:
+    try:
+        binaries.find()
+    except UnavailableError as reason:
+        pytest.skip(f"no control plane: {reason}")
+
+    lines = [*ordinary.report(1, 2, programs.build())]
+
+    assert [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:] == [*ordinary.SETUPS]
 
 
 def test_a_thousand_tenants_cost_a_quarter_more_at_most() -> None:

@@ -42,7 +42,9 @@ def test_the_namespaces_left_out_are_the_exempt_ones_of_the_cluster(tmp_path: Pa
     left_out = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}
     selectors = {h["name"]: h["namespaceSelector"] for h in hooks if h["name"] not in OF_LEASES}
     assert selectors.pop("policies.gpu-webhook.io") == {}
-    assert [*selectors.values()] == [{"matchExpressions": [left_out]}] * 7
+    removing = {"matchLabels": {"gpu-webhook.io/device-access": "remove"}}
+    assert selectors.pop("remove.gpu-webhook.io") == {"matchExpressions": [left_out], **removing}
+    assert [*selectors.values()] == [{"matchExpressions": [left_out]}] * 6
     assert {hook["clientConfig"]["service"]["namespace"] for hook in hooks} == {"mine"}
 
 
@@ -57,7 +59,7 @@ def test_a_cluster_that_could_not_start_while_nobody_answers_is_not_rendered(tmp
 
 
 def test_what_decides_fails_closed_in_every_version_of_the_api_and_without_side_effects() -> None:
-    """All but what only warns; and privileged pods, which a cluster needs to come up while nobody answers."""
+    """All but what only warns, or takes out what is refused otherwise."""
     hooks = [hook for each in configurations() for hook in each["webhooks"] if hook["name"] not in OF_LEASES]
 
     assert {(hook["matchPolicy"], hook["sideEffects"]) for hook in hooks} == {
@@ -68,8 +70,8 @@ def test_what_decides_fails_closed_in_every_version_of_the_api_and_without_side_
         "mutate": "Fail",
         "validate": "Fail",
         "bindings": "Fail",
-        "node-access": "Ignore",
         "unfit-templates": "Ignore",
+        "remove": "Ignore",
         "templates": "Ignore",
         "workloads": "Ignore",
         "policies": "Ignore",
@@ -93,7 +95,7 @@ def test_policies_are_rendered_of_tenants_as_kubectl_prints_them(tmp_path: Path)
     assert [(each["kind"], each["metadata"]["name"]) for each in objects] == [
         *(
             (kind, f"gpu-webhook-{family}")
-            for family in ("shorthand", "namespaces", "ledgers", "device-names", "node-access")
+            for family in ("shorthand", "namespaces", "ledgers", "device-names")
             for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
         ),
         ("ResourceQuota", "gpu-webhook"),
@@ -110,9 +112,9 @@ def test_a_mutating_policy_is_rendered_where_it_is_asked_for_and_a_tenant_minds(
     policy, binding = (*yaml.safe_load_all(with_tenant.out),)[-2:]
     assert (policy["kind"], binding["kind"]) == ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
     assert policy["spec"]["variables"][-1] == {
-        "name": "values",
-        "expression": "{'NVIDIA_VISIBLE_DEVICES': 'void', 'NVIDIA_IMEX_CHANNELS': 'void',"
-        " 'AMD_VISIBLE_DEVICES': 'void'}",
+        "name": "entries",
+        "expression": "[{'name': 'NVIDIA_VISIBLE_DEVICES', 'value': 'void'},"
+        " {'name': 'NVIDIA_IMEX_CHANNELS', 'value': 'void'}, {'name': 'AMD_VISIBLE_DEVICES', 'value': 'void'}]",
     }
     assert "MutatingAdmissionPolicy" not in without.out
 

@@ -27,6 +27,8 @@ REQUIRED = ("etcd", "kube-apiserver", "kubectl")
 CONTROLLERS = "kube-controller-manager"  # these three are built here, but KUBEBUILDER_ASSETS does not promise them
 SCHEDULER = "kube-scheduler"
 KWOK = "kwok"
+EXPRESSIONS = "expressions"
+"""Evaluates match conditions and admission policies, by the code of kube-apiserver (controlplane/expressions)."""
 SCHEDULING = (CONTROLLERS, SCHEDULER, KWOK)
 
 
@@ -88,8 +90,8 @@ def _cache(module: Path) -> Path:
 
 def _digest(module: Path, flags: list[str]) -> str:
     digest = hashlib.sha256("\0".join(flags).encode())
-    for name in ("go.mod", "go.sum"):
-        digest.update((module / name).read_bytes())
+    for file in (module / "go.mod", module / "go.sum", *sorted(module.glob("*/*.go"))):
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -129,7 +131,8 @@ def _alone(lock: Path) -> Iterator[None]:
 def _build(scratch: Path, module: Path, flags: list[str]) -> Path:
     output = scratch / "bin"
     go, environment = _go(scratch)
-    _run([str(go), "build", *flags, "-o", f"{output}/", "tool"], module, environment)
+    ours = sorted({f"./{file.parent.name}" for file in module.glob("*/*.go")})
+    _run([str(go), "build", *flags, "-o", f"{output}/", "tool", *ours], module, environment)
     if (output / "server").exists():
         (output / "server").rename(output / "etcd")
     return output

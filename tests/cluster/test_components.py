@@ -35,7 +35,7 @@ def test_observing_never_fails_a_create(changed: Changed) -> None:
     policies = {name: hook["failurePolicy"] for name, hook in _hooks(changed("observe-only")).items()}
 
     assert policies == dict.fromkeys(
-        ("mutate", "unfit-templates", "validate", "bindings", "templates", "workloads", "policies", "node-access"),
+        ("mutate", "unfit-templates", "remove", "validate", "bindings", "templates", "workloads", "policies"),
         "Ignore",
     )
 
@@ -44,7 +44,9 @@ def test_opting_in_is_by_a_label_and_exempt_namespaces_stay_exempt(changed: Chan
     selectors = {name: hook["namespaceSelector"] for name, hook in _hooks(changed("namespace-opt-in")).items()}
 
     assert selectors.pop("policies") == {}  # its objects have no namespace
-    assert [each["matchLabels"] for each in selectors.values()] == [{"gpu-webhook.io/admission": "enabled"}] * 7
+    opted_in = {"gpu-webhook.io/admission": "enabled"}
+    assert selectors["remove"]["matchLabels"] == {**opted_in, "gpu-webhook.io/device-access": "remove"}
+    assert all(opted_in.items() <= selected["matchLabels"].items() for selected in selectors.values())
     assert all(each["matchExpressions"][0]["operator"] == "NotIn" for each in selectors.values())
 
 

@@ -52,6 +52,7 @@ CHECKS = [
     "policies",
     "ledgers",
     "pods",
+    "net",
 ]
 Rules = list[dict[str, Any]]
 READING: Rules = [
@@ -83,6 +84,7 @@ class Installation:
     port: int
     replica: Process
     kubeconfig: Path
+    settler: Process
 
     @property
     def client(self) -> Client:
@@ -214,9 +216,9 @@ def installation(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -
         _certify(tls, authority, now)
         client.create(_endpoints(NAMESPACE, "gpu-webhook", port))
         kubeconfig = kubeconfig_of(plane, ACCOUNT)
-        made = Installation(planes, authority, tls, port, _replica(plane, tls, port), kubeconfig)
+        settler = world.start_settler(plane, rules=RULES)
+        made = Installation(planes, authority, tls, port, _replica(plane, tls, port), kubeconfig, settler)
         made.trust(authority.certificate)
-        world.start_settler(plane)
         made.await_health()
         yield made
 
@@ -247,6 +249,21 @@ def test_a_whole_installation_is_fine_in_every_check(healthy: Installation) -> N
     assert said.checks["certificate"]["found"].endswith(f"for gpu-webhook.{NAMESPACE}.svc")
 
 
+def test_what_the_api_server_refuses_by_itself_and_nobody_keeps_up_to_date_is_named(healthy: Installation) -> None:
+    healthy.settler.popen.send_signal(signal.SIGSTOP)
+    policy = world.policy("late", "late", quota={"devices": 1})
+    healthy.client.create(policy)
+
+    said = healthy.doctor()
+
+    healthy.client.delete(policy)
+    healthy.settler.popen.send_signal(signal.SIGCONT)
+    healthy.says("net", "ok")
+    assert said.checks["net"]["result"] == "fail", said.out
+    assert "ValidatingAdmissionPolicyBinding gpu-webhook-devices" in said.checks["net"]["found"]
+    assert "gpu-webhook-settler" in said.checks["net"]["fix"]
+
+
 def test_the_job_after_an_install_says_the_same_with_the_rights_of_its_component(healthy: Installation) -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}}
     pod_spec = healthy.client.get(job)["spec"]["template"]["spec"]
@@ -270,7 +287,7 @@ def test_people_read_a_table_with_a_fix_for_whatever_is_wrong(healthy: Installat
     assert "replicas        ok    1 replica is ready" in lines
     assert "admission       warn  not tried: pods in kube-system are left alone, by the Cluster document" in lines
     assert f"{' ' * 22}fix: name another namespace: --try-in NAMESPACE" in lines
-    assert lines[-1] == "15 checks: none failed, 1 to look at"
+    assert lines[-1] == "16 checks: none failed, 1 to look at"
 
 
 @tables.rows

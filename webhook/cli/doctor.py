@@ -10,6 +10,7 @@ import argparse
 import re
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from itertools import groupby
@@ -29,6 +30,7 @@ from webhook.core.kube.quantity import DAY, HOUR, duration
 from webhook.core.policy import membership
 from webhook.core.quota import ledger
 from webhook.core.registration import configurations
+from webhook.core.registration import policies as registration
 
 Result = Literal["ok", "warn", "fail"]
 Verdict = tuple[Result, str] | tuple[Result, str, str]
@@ -527,6 +529,23 @@ def pods(installation: Installation) -> Verdict:
     if not refused:
         return "ok", f"none of {number(every, 'pod')} would be refused today"
     return "warn", f"{number(len(refused), 'pod')} of {every} would be refused today: {several(refused)}"
+
+
+@check("net", reading.read_net, "see the log of gpu-webhook-settler, which writes them within seconds")
+def net(installation: Installation) -> Verdict:
+    """Whether what the API server refuses by itself is what rules and policies say."""
+    rulebook, stale = installation.rulebook, []
+    if installation.tenants:
+        rulebook = replace(rulebook, tenancy=installation.tenants[-1].tenancy(rulebook)[0])
+    for name, *wanted in registration.devices(rulebook, installation.now):
+        for there, spec in zip(installation.net[name], wanted, strict=True):
+            if there is None:
+                return "fail", f"{name} or its binding is missing: privileged pods of tenants are created", RENDER
+            if not spec.items() <= there["spec"].items():
+                stale.append(f"{there['kind']} {name}")
+    if stale:
+        return "fail", f"not what rules and policies say, so pods may reach devices without asking: {several(stale)}"
+    return "ok", "what the API server refuses by itself is what rules and policies say"
 
 
 # The command, and its checks as a table for a terminal and for scripts.

@@ -25,13 +25,14 @@ import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from webhook.cli.snapshot import NOT_OVER, TENANTS, Snapshot
+from webhook.cluster import net
 from webhook.cluster.client import Api, ApiError, ForbiddenError, MissingError, Object
 from webhook.core import review
 from webhook.core.forms.labels import Expression
 from webhook.core.kube import fields
 from webhook.core.mutate import mutate
 from webhook.core.policy import membership
-from webhook.core.registration import configurations
+from webhook.core.registration import configurations, policies
 from webhook.core.rules import cluster
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Namespaces, Tenancy
@@ -122,6 +123,7 @@ class Installation:
     version: Object = field(default_factory=dict)  # the answer of /version
     groups: frozenset[str] = frozenset()  # the API groups that are served
     tenants: Sequence[Snapshot] = ()  # twice, some seconds apart; none without the custom resources
+    net: dict[str, tuple[Object | None, Object | None]] = field(default_factory=dict)  # see `policies.devices`
     pods: int = 0  # how many are not over
     refused: Sequence[str] = ()  # which of them would be refused today: `namespace/name: why`
 
@@ -347,7 +349,7 @@ async def _tried(installation: Installation, name: str, api: Api) -> ApiServer:
     return ApiServer(address=name, responses=responses, was_called=was_called)
 
 
-# Policies, ledgers, and pods that exist.
+# Policies, ledgers, what the API server refuses by itself, and pods that exist.
 
 SETTLE_SECONDS: Final = 3.0
 """Between two readings of the ledgers."""
@@ -379,6 +381,12 @@ async def read_tenants(installation: Installation, api: Api) -> None:
         installation.pods += len(page["items"])
         refused += judged(page["items"], around, time())
     installation.refused = refused
+
+
+async def read_net(installation: Installation, api: Api) -> None:
+    """The policies that the settler fills in, and their bindings."""
+    for name, _, _ in policies.devices(installation.rulebook, installation.now):
+        installation.net[name] = await api.find(f"{net.POLICIES}/{name}"), await api.find(f"{net.BINDINGS}/{name}")
 
 
 def judged(pods: Iterable[Object], rulebook: Rulebook, at: float) -> Iterator[str]:

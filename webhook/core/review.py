@@ -6,7 +6,6 @@ v1.36 API server.
 """
 
 import base64
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
@@ -16,7 +15,7 @@ from unicodedata import category
 
 import orjson
 
-from webhook.core.decision import Decision, denied
+from webhook.core.decision import Decision
 from webhook.core.kube import fields
 from webhook.core.violations import Violation
 
@@ -186,16 +185,6 @@ def _status(decision: Decision) -> dict[str, Any]:
         details["retryAfterSeconds"] = RETRY_SECONDS
     status = {"status": "Failure", "code": int(decision.code), "message": "\n".join(lines), "details": details}
     return {**status, "reason": REASONS[decision.code]} if decision.code in REASONS else status
-
-
-_START: Final = re.compile(rb'"request":\{"uid":"([\w-]+)"')
-
-
-def unread(start: bytes, why: str) -> bytes:
-    """The denial of a review from its first bytes; empty if they lack its UID, which API servers write first."""
-    match = _START.search(start)
-    violation = Violation(code="GPU003", path="", message=why, fix="make the pod smaller")
-    return encode(match[1].decode(), denied([violation])) if match else b""
 
 
 def warning_text(violation: Violation, lead: str = "") -> str:

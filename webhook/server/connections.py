@@ -42,7 +42,6 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 import gunicorn_h1c
 
-from webhook.core import review
 from webhook.server.handler import JSON, Answer, Lane
 from webhook.server.settings import KIBIBYTE, Settings
 
@@ -117,10 +116,9 @@ REASONS: Final = {status: status.phrase.encode() for status in HTTPStatus}
 class RefusedError(Exception):
     """The request that is being read is refused; the connection ends with the answer."""
 
-    def __init__(self, status: HTTPStatus, text: str, denial: bytes = b"") -> None:
+    def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
         self.status = status
-        self.denial = denial
 
 
 class Connection(asyncio.Protocol):
@@ -140,7 +138,6 @@ class Connection(asyncio.Protocol):
         self._received = self._size = 0
         self._parts: list[bytes] = []
         self._chunks: Chunks | None = None
-        self._denying = False
         self._unread = b""
         self._later: asyncio.Future[Answer]
         self._enter("handshake", self.settings.handshake_seconds)
@@ -180,7 +177,7 @@ class Connection(asyncio.Protocol):
             while data and self.state in ("idle", "header", "body"):
                 data = self._feed(data)
         except RefusedError as refused:
-            self._refuse(refused.status, str(refused), refused.denial)
+            self._refuse(refused.status, str(refused))
         except ValueError as error:  # the common base of the parser's errors, which have two ParseErrors among them
             status = HTTPStatus.BAD_REQUEST
             if isinstance(error, gunicorn_h1c.LimitRequestLine):
@@ -256,7 +253,7 @@ class Connection(asyncio.Protocol):
                 text = f"the head of the request is over {HEAD_BYTES} bytes"
                 raise RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
             if self._received > HEAD_BYTES + settings.body_bytes + CHUNKING_BYTES:
-                raise self._too_large()
+                self._admit(self._received)
             return b""
 
         self._enter("idle", settings.keepalive_seconds)
@@ -286,10 +283,7 @@ class Connection(asyncio.Protocol):
             raise RefusedError(HTTPStatus.FORBIDDEN, STRANGER)
         if parser.get_header(b"transfer-encoding") and not parser.is_chunked:  # h1c 0.6.9 takes it for no body
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "the only transfer coding known here is chunked")
-        # With an error the API server would admit a pod to its node: a validating review is denied by its UID.
-        length = parser.content_length or 0
-        self._denying = length > self.settings.body_bytes and parser.path.startswith(b"/validate")
-        self._admit(0 if self._denying else length)
+        self._admit(parser.content_length or 0)
         if parser.http_version >= (1, 1) and (expected := parser.get_header(b"expect")):
             if expected.lower() != b"100-continue":
                 raise RefusedError(HTTPStatus.EXPECTATION_FAILED, "the only expectation known here is 100-continue")
@@ -298,8 +292,6 @@ class Connection(asyncio.Protocol):
         return self._chunks is not None
 
     def _on_body(self, part: bytes) -> None:
-        if self._denying:
-            raise self._too_large(part)
         self._size += len(part)
         if self._chunks is not None:
             self._admit(self._size)
@@ -308,13 +300,10 @@ class Connection(asyncio.Protocol):
     def _admit(self, size: int) -> None:
         """Refuse a body that is too long, or for which there is no memory."""
         if size > self.settings.body_bytes:
-            raise self._too_large()
+            text = f"the body is over {self.settings.body_bytes} bytes: no review is that long"
+            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
         if size and not self.door.admit(self, size):
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, CROWDED)
-
-    def _too_large(self, start: bytes = b"") -> RefusedError:
-        text = f"the body is over {self.settings.body_bytes} bytes: no review is that long"
-        return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, review.unread(start, text))
 
     # Answers
 
@@ -336,15 +325,14 @@ class Connection(asyncio.Protocol):
         if ends:
             self._close()
 
-    def _refuse(self, status: HTTPStatus, text: str, denial: bytes = b"") -> None:
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
         """Answer why, and leave the peer time to read it: closing with unread bytes would reset the connection."""
         if self.state not in ("header", "body"):
             return
         self._enter("linger", self.settings.linger_seconds)
         self._parts, self._chunks = [], None
         self.door.release_body(self)
-        refused = self.door.lane.refuse(status, text)
-        self._write(Answer(HTTPStatus.OK, denial, JSON) if denial else refused, b"Connection: close\r\n")
+        self._write(self.door.lane.refuse(status, text), b"Connection: close\r\n")
 
     def _write(self, answer: Answer, connection: bytes, *, with_body: bool = True) -> None:
         status, body, content_type, allow = answer

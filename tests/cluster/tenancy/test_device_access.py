@@ -2,14 +2,17 @@
 
 import sys
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 import pytest
 
 from tests.cluster.client import Client, RefusedError
 from tests.cluster.pods import container, pod
-from tests.cluster.tenancy import attempts
+from tests.cluster.tenancy import attempts, world
 from tests.cluster.tenancy.town import Town, create, owner, refusal, told
+from tests.cluster.waiting import until
+from webhook.core.registration.configurations import REMOVING
 
 pytestmark = pytest.mark.cluster
 
@@ -59,7 +62,7 @@ def test_an_ephemeral_container_gets_no_more_than_its_pod(mine: Client) -> None:
         mine.update(_debugged(stored, asking), subresource="ephemeralcontainers")
     mine.update(_debugged(stored, harmless), subresource="ephemeralcontainers")
 
-    assert 'NVIDIA_VISIBLE_DEVICES: "all" of the ephemeral container "debug" gives any card' in str(refused.value)
+    assert 'the variable NVIDIA_VISIBLE_DEVICES of the container "debug" may give devices' in str(refused.value)
 
 
 def _debugged(stored: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,18 +113,21 @@ def test_where_a_policy_says_remove_a_pod_starts_without_it(town: Town) -> None:
 
 
 def test_no_text_is_too_long_to_be_refused(mine: Client) -> None:
-    """The API server writes `<` in six bytes, and admits to the node what is not answered."""
-    long = attempts.trying(securityContext={"privileged": True}, args=["<" * 1_450_000])
+    """The API server writes `<` in six bytes: no replica reads a review that long."""
+    privileged = attempts.trying(securityContext={"privileged": True}, args=["<" * 1_450_000])
+    naming = attempts.trying(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}], args=["<" * 1_450_000])
 
-    code, words = told(mine, long, dry_run=True)
+    answers = [told(mine, made, dry_run=True) for made in (privileged, naming)]
 
-    assert (code, "no review is that long" in words) == (422, True)
+    assert [(code, "[GPU116]" in words) for code, words in answers] == [(FORBIDDEN, True)] * 2
 
 
 def test_what_a_policy_takes_out_can_be_applied_and_replaced_again(town: Town) -> None:
     [there] = town.tenant("restated", quota={"devices": 2}, deviceAccess="remove")
+    world.label(town.client, "restated-a", {REMOVING: "remove"})
     free = container("main", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "A", "value": "b"}])
     tried = [pod("with", labels={"gpu": "1"}, containers=[free]), pod("without", containers=[free])]
+    until(lambda: told(there, tried[1], dry_run=True)[0] == HTTPStatus.CREATED, "the label is known")
 
     for written in tried:
         [stored] = create(there, written)

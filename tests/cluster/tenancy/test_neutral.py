@@ -88,6 +88,22 @@ def test_a_pod_that_asks_for_a_gpu_is_left_to_the_webhook(quiet: Client, asking:
     assert stored["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
 
+@pytest.mark.parametrize(
+    "noted",
+    [
+        pod("a-note", annotations={"my-gpu-note": "see below"}),
+        pod("none", labels={"gpu": "none"}),
+        pod("zero", containers=[container("main", resources=limits(**{"nvidia.com/gpu": "0"}))]),
+        pod("labelled-a-lot", labels={f"label-{number}": "" for number in range(101)}),
+    ],
+    ids=lambda made: str(made["metadata"]["name"]),
+)
+def test_only_a_device_that_is_asked_for_makes_an_exception(quiet: Client, noted: Object) -> None:
+    stored = quiet.create(noted, dry_run=True)
+
+    assert _values(stored) == {"main": "void"}
+
+
 @pytest.mark.parametrize("elsewhere", ["open", "kube-system", "of-nobody"])
 def test_namespaces_whose_policy_lets_pods_reach_devices_are_left_alone(quiet: Client, elsewhere: str) -> None:
     stored = quiet.in_namespace(elsewhere).create(pod("left-alone"))

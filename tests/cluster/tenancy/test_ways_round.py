@@ -218,7 +218,7 @@ def test_a_debug_container_gets_no_privilege_and_no_update_asks_for_more(mine: C
         "resize": INVALID,
         "": FORBIDDEN,
     }, answers
-    assert "[GPU116] privileged: true gives every device" in answers["ephemeralcontainers"][1]
+    assert "[GPU116] privileged: true of the container" in answers["ephemeralcontainers"][1]
     assert "[GPU109]" in answers[""][1]
 
 

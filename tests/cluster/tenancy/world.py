@@ -20,12 +20,15 @@ from webhook.playground import imagined
 
 API_VERSION = "gpu-webhook.io/v1alpha1"
 DEFINITIONS = ROOT / "manifests" / "base" / "crds"
+NET = ROOT / "manifests" / "base" / "net.yaml"
 GRACE = 3.0
 """Seconds; long enough for creates that end within a second, as all do here that end well."""
 
 
 def define(client: Client) -> None:
-    """Make the API server know TenantPolicy, Exemption and TenantUsage."""
+    """Make the API server know TenantPolicy, Exemption and TenantUsage; and what the settler fills in."""
+    for policy_or_binding in yaml.safe_load_all(NET.read_text()):
+        client.apply(policy_or_binding)
     for file in sorted(DEFINITIONS.glob("*.yaml")):
         for document in yaml.safe_load_all(file.read_text()):
             if document and document["kind"] == "CustomResourceDefinition":
@@ -42,6 +45,12 @@ def policy(name: str, *namespaces: str, **spec: Any) -> Object:
         "metadata": {"name": name},
         "spec": {"namespaces": {"names": list(namespaces)}, **spec},
     }
+
+
+def label(client: Client, namespace: str, labels: Mapping[str, str]) -> None:
+    """Label a namespace."""
+    there: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    client.patch(there, {"metadata": {"labels": labels}})
 
 
 def usage(client: Client, tenant: str) -> Mapping[str, Any]:

@@ -7,20 +7,29 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
-from webhook.core.registration.conditions import any_of, begins, indented, is_protected, list_literal
+from webhook.core.registration.conditions import (
+    CREATED,
+    FEW,
+    LETTERS,
+    MANY,
+    any_of,
+    begins,
+    indented,
+    is_protected,
+    list_literal,
+    short,
+)
 from webhook.core.rules.cluster import ANY, Protected, parents, protected_names
 from webhook.core.rules.rulebook import Rulebook
 
-CREATING: Final = "request.operation == 'CREATE'"
-
 NEW_CONTAINERS: Final = f"""\
-{CREATING} ? dyn(object.spec.containers) + dyn(object.spec.?initContainers.orValue([])) :
+{CREATED} ? dyn(object.spec.containers) + dyn(object.spec.?initContainers.orValue([])) :
 dyn(object.spec.?ephemeralContainers.orValue([])).filter(holder,
   !oldObject.spec.?ephemeralContainers.orValue([]).exists(old, old.name == holder.name))"""
 """As a list of CEL, named `containers` wherever it is looked at."""
 
 _RUNNING: Final = f"""\
-{CREATING} ? [] :
+{CREATED} ? [] :
 dyn(oldObject.spec.containers) + dyn(oldObject.spec.?initContainers.orValue([])) +
 dyn(oldObject.spec.?ephemeralContainers.orValue([]))"""
 
@@ -48,28 +57,30 @@ class Bypasses:
         self._enabled: Final = {backend.name for backend in rulebook.enabled}
 
     def of_names(self) -> Mapping[str, str]:
-        """Labels, annotations, the runtime class, variables and mounts."""
+        """Labels, annotations, the runtime class and mounts."""
         sections = {}
         for section in ("labels", "annotations"):
             entries, before = (f"{holder}.metadata.?{section}.orValue({{}})" for holder in ("object", "oldObject"))
             refused = indented(self._refused(section, "key", f"{entries}[key]"))
-            added = f"{CREATING} || !(key in {before}) || {before}[key] != {entries}[key]"
+            added = f"{CREATED} || !(key in {before}) || {before}[key] != {entries}[key]"
             sections[section] = f"{entries}.filter(key,\n{refused} &&\n  ({added}))"
         names = indented(is_protected("name", self._names["runtime_classes"]))
-        variable = self._refused("env", "variable.name", _VALUE)
         path = indented(self._guarded("mount_paths", "mount.mountPath"))
         path = f"[{_CLEAN.format('mount.mountPath')}].exists(path,\n{path})"
-        mount = f"!(mount.mountPath + '/').contains('../') &&\n{path}"
+        mount = f"mount.mountPath.size() <= {LETTERS} && !(mount.mountPath + '/').contains('../') &&\n{path}"
         return {
             **sections,
-            "runtimeClasses": f"{CREATING} && [object.spec.?runtimeClassName.orValue('')].exists(name,\n"
+            "runtimeClasses": f"{CREATED} && [object.spec.?runtimeClassName.orValue('')].exists(name,\n"
             f"{names}) && !variables.served ?\n[object.spec.runtimeClassName] : []",
-            "env": _of_containers("env", "variable", "variable.name", variable),
             "volumeMounts": _of_containers("volumeMounts", "mount", "mount.mountPath", mount),
         }
 
-    def of_nodes(self) -> Mapping[str, str]:
-        """What gives the whole node: flags, capabilities, host paths. The API server takes no host path with `..`."""
+    def of_devices(self) -> Mapping[str, str]:
+        """Variables, and what gives the whole node: flags, capabilities, host paths.
+
+        Nothing of a list, or a path, that is longer than what is looked at: `conditions` sends such a pod to us. The
+        API server takes no host path with `..`.
+        """
         privileged = "holder.?securityContext.?privileged.orValue(false)"
         process = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
         names = indented(is_protected("name", self._names["runtime_classes"]))
@@ -77,7 +88,7 @@ class Bypasses:
         flags = []
         for flag, condition, unless in (
             ("privileged", privileged, f"variables.running.exists(holder, {privileged})"),
-            ("hostProcess", f"holder.{process}", f"!({CREATING})"),
+            ("hostProcess", f"holder.{process}", f"!({CREATED})"),
             ("hostProcess", f"object.spec.{process}", ""),
             ("hostPID", f"object.spec.?hostPID.orValue(false) && {runtime}", ""),
         ):
@@ -87,19 +98,22 @@ class Bypasses:
                 holders = f"variables.containers.filter(holder, {condition})"
                 flags.append(f"({unless} ? [] :\n  {holders}.map(holder, '{flag}: true' + {_OF}))")
             else:
-                flags.append(f"({CREATING} && {condition} ? ['{flag}: true'] : [])")
+                flags.append(f"({CREATED} && {condition} ? ['{flag}: true'] : [])")
 
         plain = f"[{_CAPITALS}].map(name, name.startsWith('CAP_') ? name.substring(4) : name)"
         capability = f"{plain}.exists(name,\n{indented(is_protected('name', self._names['capabilities']))})"
+        name = short("variable.name", self._names["env"])
+        variable = f"[{name}].exists(name,\n{indented(self._refused('env', 'name', _VALUE))})"
         linked = "(path + '/').startsWith('/var/run/')"
         real = f"[{_CLEAN.format('volume.hostPath.path')}].map(path, {linked} ? path.substring(4) : path)"
         return {
             "running": _RUNNING,
             "flags": " +\n".join(flags) or "[]",
             "capabilities": _of_containers("securityContext.?capabilities.?add", "added", "added", capability),
+            "env": _of_containers("env", "variable", "variable.name", variable, MANY),
             "hostPaths": f"""\
-!({CREATING}) ? [] :
-object.spec.?volumes.orValue([]).filter(volume, has(volume.hostPath) &&
+!({CREATED}) || object.spec.?volumes.orValue([]).size() > {MANY} ? [] :
+object.spec.?volumes.orValue([]).filter(volume, has(volume.hostPath) && volume.hostPath.path.size() <= {LETTERS} &&
   {real}.exists(path,
 {indented(self._guarded("host_paths", "path", above=True), 4)})
 ).map(volume, volume.hostPath.path)""",
@@ -118,7 +132,8 @@ object.spec.?volumes.orValue([]).filter(volume, has(volume.hostPath) &&
         for allows, group in groupby(names.heads, lambda protected: self._harmless(protected, "value")):
             steps.append((any_of(begins(name, (protected.name.removesuffix(ANY) for protected in group))), allows))
         harmless = "".join(f"{condition} ?\n  ({allows}) :\n" for condition, allows in steps) + "true"
-        return f"({is_protected(name, names)}) &&\n![{value}].exists(value,\n{indented(harmless, 4)})"
+        beginning = f"[{value}].map(value, value.size() > {LETTERS} ? value.substring(0, {LETTERS}) : value)"
+        return f"({is_protected(name, names)}) &&\n!{beginning}.exists(value,\n{indented(harmless, 4)})"
 
     def _guarded(self, section: str, value: str, *, above: bool = False) -> str:
         """Whether a `path` is a protected one or below it, and its value gives something; or is what one is in."""
@@ -149,9 +164,11 @@ object.spec.?volumes.orValue([]).filter(volume, has(volume.hostPath) &&
         return any_of(conditions)
 
 
-def _of_containers(field: str, variable: str, name: str, refused: str) -> str:
+def _of_containers(field: str, variable: str, name: str, refused: str, most: int = FEW) -> str:
     """The names of what is refused in a list of each new container."""
     return f"""\
-variables.containers.map(holder, holder.?{field}.orValue([]).filter({variable},
-{indented(refused)}
-).map({variable}, {name} + {_OF}).join(', ')).filter(found, found != '')"""
+variables.containers.map(holder, [holder.?{field}.orValue([])].filter(entries, entries.size() <= {most}).map(entries,
+  entries.filter({variable},
+{indented(refused, 4)}
+  ).map({variable}, {name}.size() > {LETTERS} ? 'with a long name' : {name})
+).map(names, names.size() == 0 ? '' : names.join(', ') + {_OF}).join('')).filter(names, names != '')"""

@@ -4,10 +4,11 @@ Each is a superset of what a review may change or refuse, so that new rules need
 words that all rules have in common. Only keys that lack them are taken from the loaded rules: annotations and labels
 that ask by themselves or name a claim, and what a Binding may carry.
 
-The cost has to stay within the API server's budget, and every step costs time: 30 us for each key and `contains`
-[measured]. Who writes a pod chooses how many keys it has. So nothing is looked at of a pod with more of something
-than a review takes of one that asks for a GPU (`projection.py`): it comes to us, who can tell in a millisecond.
-Keys are joined, and the text is searched once. There is no regular expression and no chain over names.
+An API server counts what an expression costs, by the length of texts, and one that costs too much errs; and it takes
+time, 3 to 5 us for each element of a list [measured]. Who writes a pod chooses how many and how long they are. So
+nothing is looked at of a list or a text that is longer than what is said below: the pod comes to us, who can tell in
+a millisecond. Each list is looked at once, in the one place that decides: variables by the policies (`reaching`), all
+else here. What is searched for in hundreds of texts is one regular expression.
 """
 
 import re
@@ -57,6 +58,12 @@ def begins(value: str, heads: Iterable[str]) -> list[str]:
     return [f"{value}.startsWith({literal(head)})" for head in heads]
 
 
+def short(text: str, names: ProtectedNames) -> str:
+    """As much of a text as tells whether it is one of the names: what is asked of it costs by its length."""
+    letters = max(map(len, names.every), default=0) + 1
+    return f"({text}.size() > {letters} ? {text}.substring(0, {letters}) : {text})"
+
+
 def is_protected(value: str, names: ProtectedNames) -> str:
     """Whether a value is one of the names, or begins as one of them."""
     return any_of([f"{value} in {list_literal(names.exact)}", *begins(value, names.beginnings)])
@@ -81,34 +88,43 @@ def like(globs: Iterable[str], value: str) -> str:
 WORD: Final = "gpu"
 """A label or annotation key with this in it comes to us, wherever in the key it is, in any capitals."""
 
-CONTAINERS: Final = 30
-"""The most containers of one kind that are looked at here."""
+CONTAINERS: Final = 16
+"""The most containers of all kinds that are looked at here."""
 
 MANY: Final = 100
-"""The most labels or annotations, volumes, and variables or mounts of a container, that are looked at here."""
+"""The most labels, annotations and volumes, and variables of a container, that are looked at here."""
 
-AMOUNTS: Final = 100
-"""The most limits, or requests, of one container; ordinary ones have three, and one for each size of huge pages."""
+FEW: Final = 32
+"""The most limits, requests, mounts and added capabilities of a container that are looked at here."""
+
+LETTERS: Final = 128
+"""The longest key and path that is looked at here; of other text the beginning is."""
+
+CREATED: Final = "request.operation == 'CREATE'"
 
 CHANGED: Final = """\
-(request.operation != 'UPDATE' || object.spec != oldObject.spec ||
+(request.operation != 'UPDATE' ||
   object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({}) ||
-  object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}))"""
+  object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}) ||
+  (request.?subResource.orValue('') != 'status' && object.spec != oldObject.spec))"""
 """An update that changes none of these concerns nobody here, such as the status that kubelets write all day. It is
 asked first: of two large pods the rest would be dear."""
 
 PODS: Final = "(request.operation == 'UPDATE' ? [object, oldObject] : [object])"
 """The old pod, too, so that taking a label away is seen."""
 
-NEW_POD: Final = "request.operation == 'CREATE' || object.spec != oldObject.spec || !has(object.metadata.uid)"
+NEW_POD: Final = f"({CREATED} || object.spec != oldObject.spec || !has(object.metadata.uid))"
 """Schedulers annotate pods all day. A pod without a UID was sent as a whole, as by `kubectl replace`."""
 
-NEW_SPEC: Final = "request.operation == 'CREATE' || object.?spec != oldObject.?spec"
+_NEW_CONTAINERS: Final = f"({CREATED} || request.?subResource.orValue('') == 'ephemeralcontainers')"
+"""Of other updates the API server itself refuses those that change a mount or a volume."""
+
+NEW_SPEC: Final = f"{CREATED} || object.?spec != oldObject.?spec"
 """A status, which operators write often, changes no pod."""
 
 OF_A_CRONJOB: Final = "request.resource.resource == 'cronjobs'"
 NEW_TEMPLATE: Final = f"""\
-request.operation == 'CREATE' || ({OF_A_CRONJOB} ?
+{CREATED} || ({OF_A_CRONJOB} ?
   object.spec.jobTemplate.spec.template != oldObject.spec.jobTemplate.spec.template :
   object.spec.template != oldObject.spec.template)"""
 """Scaling, a controller's status or a new annotation changes no pod."""
@@ -122,13 +138,18 @@ _TEMPLATES: Final = f"[{OF_A_CRONJOB} ? object.spec.jobTemplate.spec.template : 
 _AMOUNTS: Final = "[holder.?resources.?limits.orValue({}), holder.?resources.?requests.orValue({})].exists(amounts,"
 _ENTRIES: Final = "[{0}.?labels.orValue({{}}), {0}.?annotations.orValue({{}})].exists(entries,"
 _CONTAINERS: Final = f"[{', '.join(f'pod.spec.?{section}.orValue([])' for section in SECTIONS)}]"
+_VOLUMES: Final = "pod.spec.?volumes.orValue([])"
+_ADDED: Final = "holder.?securityContext.?capabilities.?add.orValue([])"
+_MANY_CONTAINERS: Final = (
+    " + ".join(f"pod.spec.?{section}.orValue([]).size()" for section in SECTIONS) + f" > {CONTAINERS}"
+)
 
 UNFIT: Final = f"""\
 {_TEMPLATES}.exists(pod,
   [pod.spec.?containers.orValue([]) + pod.spec.?initContainers.orValue([])].exists(holders,
     holders.size() <= {CONTAINERS} && holders.exists(holder,
       {_AMOUNTS}
-        amounts.size() <= {AMOUNTS} &&
+        amounts.size() <= {FEW} &&
         amounts.exists(name, name.contains('/') ? amounts[name].endsWith('m') : name.startsWith('{WORD}'))))))"""
 """A resource `gpu` or a fraction of a device. The API server serves `0.3` as `300m`."""
 
@@ -137,22 +158,23 @@ Condition = dict[str, str]
 
 def by_webhook(rulebook: Rulebook) -> Mapping[str, list[Condition]]:
     """The conditions of each webhook, by the first word of its name."""
-    asks = f"exists(pod,\n{indented(asking(rulebook))})"
-    of_pods = {"asks-for-a-device": f"{CHANGED} &&\n{PODS}.{asks}"}
+    asks, names_devices, mounts = asking(rulebook), naming(rulebook), _mounting(rulebook)
     # A workload may itself be labelled or annotated with what was meant for its template.
-    labelled = f"{_ENTRIES.format('object.metadata')}\n  {_has_a_word([WORD])}) ||"
+    labelled = f"{_ENTRIES.format('object.metadata')}\n{indented(_has_key([WORD], []))})"
     of_templates = {"made-by-a-person": BY_A_PERSON, "changes-the-template": NEW_TEMPLATE}
+    template = indented(any_of([asks, names_devices, mounts]))
     conditions = {
-        # /mutate gets of updates only those that may state again what was translated.
-        "mutate": {**of_pods, "changes-the-spec": NEW_POD},
-        "validate": of_pods,
-        # Pods that may have their node and that the condition above leaves out.
-        "node-access": {
-            "may-have-the-node": f"{CHANGED} &&\n{PODS}.exists(pod,\n{indented(_reaching(rulebook))})",
-            "asks-for-no-device": f"!{PODS}.{asks}",
+        # /mutate gets of updates only those that may state again what was translated, or what was taken out.
+        "mutate": {"asks-for-a-device": f"{NEW_POD} &&\n{_changing(asks)}"},
+        "remove": {"names-a-device": f"{NEW_POD} &&\n{_changing(names_devices)}"},
+        # Variables, and what gives the node, are judged by the policies that the settler keeps (`policies.py`).
+        "validate": {
+            "asks-for-a-device": _changing(
+                asks, f"{_NEW_CONTAINERS} && [object].exists(pod,\n{indented(any_of([mounts, _BEYOND]))})"
+            )
         },
         "bindings": {"carries-what-a-pod-counts-by": _carrying(rulebook)},
-        "templates": {**of_templates, "asks-for-a-device": f"{labelled}\n{_TEMPLATES}.{asks}"},
+        "templates": {**of_templates, "asks-for-a-device": f"{labelled} ||\n{_TEMPLATES}.exists(pod,\n{template})"},
         # Workloads that the API server will refuse, as a bare pod may have what their template has.
         "unfit-templates": {**of_templates, "has-what-no-template-may-have": UNFIT},
         # Templates that stand anywhere: any change of the spec. There are few of them.
@@ -166,46 +188,92 @@ def by_webhook(rulebook: Rulebook) -> Mapping[str, list[Condition]]:
     }
 
 
+def _changing(asks: str, also: str = "false") -> str:
+    """Whether a pod that a request creates or changes, or the one before, asks; or something else holds."""
+    return f"{CHANGED} && (\n{PODS}.exists(pod,\n{indented(asks)}) ||\n{also})"
+
+
 def asking(rulebook: Rulebook) -> str:
-    """Whether `pod` has anything that a rule may take for a request, or may name a device by another way."""
+    """Whether `pod` has anything that a rule may take for a request, or a protected key or runtime class."""
     prefixes = {prefix for source in rulebook.sources for prefix in source.prefixes}
     heard = set(rulebook.all_slots["annotation"]) if any(rulebook.slots.values()) else set()
     alone = {key for numbers in rulebook.all_slots.values() for key, number in numbers.items() if number.alone}
-    rest = {word.partition(CONTAINER)[0] for word in prefixes | heard | alone if WORD not in word}
     names = protected_names(rulebook.protections)
-    rest |= {key.removesuffix(ANY) for section in ("labels", "annotations") for key in names[section].every}
-    words = [WORD, *sorted(word for word in rest if WORD not in word)]
-
-    # The other ways: a runtime class, a variable, a mount.
-    variable = indented(is_protected("name", names["env"]), 6)
-    values = (f"{entry.name}={value}" for entry in names["env"].exact.values() for value in entry.harmless)
-    harmless = indented(list_literal(pair for pair in values if pair[-1] not in {"=", ANY}), 6)
-    folders = (path.removesuffix(ANY).rpartition("/")[2] for path in names["mount_paths"].every)
-    mounts = " || ".join(f"paths.contains('{folder}')" for folder in folders)
+    exact = {key for section in ("labels", "annotations") for key in names[section].exact}
+    heads = {head for section in ("labels", "annotations") for head in names[section].beginnings}
+    heads |= {word.partition(CONTAINER)[0] for word in prefixes | heard | alone if WORD not in word}
     return f"""\
 has(pod.spec.resourceClaims) ||
-[[pod.spec] + pod.spec.?containers.orValue([]) + pod.spec.?initContainers.orValue([])].exists(holders,
-  holders.size() > {CONTAINERS} || holders.exists(holder,
+{_MANY_CONTAINERS} ||
+[dyn([pod.spec]), pod.spec.?containers.orValue([]), pod.spec.?initContainers.orValue([])].exists(holders,
+  holders.exists(holder,
     {_AMOUNTS}
-      amounts.size() > {AMOUNTS} ||
+      amounts.size() > {FEW} ||
       amounts.exists(name, !(name in {[*CORE]}) && !name.startsWith('hugepages-'))))) ||
 {_ENTRIES.format("pod.?metadata")}
-  {_has_a_word(words)}) ||
-{is_protected("pod.spec.?runtimeClassName.orValue('')", names["runtime_classes"])} ||
+{indented(_has_key(heads, exact))}) ||
+{is_protected("pod.spec.?runtimeClassName.orValue('')", names["runtime_classes"])}"""
+
+
+def naming(rulebook: Rulebook) -> str:
+    """Whether a variable of `pod` may name devices, or a container has more of them than are looked at."""
+    names = protected_names(rulebook.protections)["env"]
+    return f"""\
 {_CONTAINERS}.exists(holders, holders.exists(holder,
-  [holder.?env.orValue([])].exists(variables, variables.size() > {MANY} ||
-    variables.exists(variable, [variable.name].exists(name,
-{variable}) &&
-      !(variable.name + '=' + variable.?value.orValue('') in
-{harmless}))) ||
-  [holder.?volumeMounts.orValue([])].exists(mounts, mounts.size() > {MANY} ||
-    [mounts.map(mount, mount.mountPath).join(' ')].exists(paths, {mounts or "false"}))))"""
+  [holder.?env.orValue([])].exists(variables, variables.size() > {MANY} || variables.exists(variable,
+{indented(_names_devices(names), 4)}))))"""
 
 
-def _reaching(rulebook: Rulebook) -> str:
-    """Whether `pod` may have its node: by a path, a privilege, a capability.
+def _names_devices(names: ProtectedNames) -> str:
+    """Whether a `variable` has a protected name, or a long one, and none of the values with which that gives nothing.
 
-    Runtimes read a capability in capitals, and some letters beyond ASCII have those of ASCII.
+    There may be hundreds: the first letter is asked first, and all beginnings by one pattern, which takes a third of
+    the time of `startsWith` for each [measured].
+    """
+    longest = max(map(len, names.every), default=0)
+    first = sorted({name[0] for name in (*names.exact, *filter(None, names.beginnings))})
+    values = [
+        f"{name}={value}"
+        for name, protected in names.exact.items()
+        for value in protected.harmless
+        if value and not value.endswith(ANY)
+    ]
+    heads = "|".join(map(re.escape, names.beginnings)) or "$."
+    return f"""\
+{f"variable.name.charAt(0) in {first}" if "" not in names.beginnings else "true"} && (variable.name in
+{indented(list_literal(names.exact))} ||
+  variable.name.size() > {longest} || variable.name.matches({literal(f"^({heads})")})) &&
+!(variable.?value.orValue('').size() <= {LETTERS} && variable.name + '=' + variable.?value.orValue('') in
+{indented(list_literal(values))})"""
+
+
+def _mounting(rulebook: Rulebook) -> str:
+    """Whether a mount of `pod` may be at a protected path, in any spelling."""
+    paths = protected_names(rulebook.protections)["mount_paths"].every
+    guarded = "|".join(re.escape(path.removesuffix(ANY)) for path in sorted(paths)) or "$."
+    return f"""\
+{_CONTAINERS}.exists(holders, holders.exists(holder,
+  [holder.?volumeMounts.orValue([])].exists(mounts, mounts.size() > {FEW} || mounts.exists(mount,
+    mount.mountPath.size() > {LETTERS} ||
+    mount.mountPath.matches({literal(f"^([^/]|{guarded})|{_ODD}")})))))"""
+
+
+_ODD: Final = r"//|/\."
+"""In a path that may be spelled in another way."""
+
+_BEYOND: Final = f"""\
+{_VOLUMES}.size() > {MANY} ||
+{_VOLUMES}.exists(volume, has(volume.hostPath) && volume.hostPath.path.size() > {LETTERS}) ||
+{_CONTAINERS}.exists(holders, holders.exists(holder, holder.?env.orValue([]).size() > {MANY} ||
+  {_ADDED}.size() > {FEW}))"""
+"""Whether `pod` has more of something, or something longer, than the policies look at: it comes to us instead."""
+
+
+def reaching(rulebook: Rulebook) -> str:
+    """Whether `pod` may reach a device that it does not ask for: by a variable, a privilege, a capability, a path.
+
+    No answer for a pod that is `_BEYOND`. Runtimes read a capability in capitals, and some letters beyond ASCII have
+    those of ASCII.
     """
     names = protected_names(rulebook.protections)
     paths = [path.removesuffix(ANY) for path in names["host_paths"].every]
@@ -216,15 +284,19 @@ def _reaching(rulebook: Rulebook) -> str:
     below = " ||\n    ".join(begins("path", sorted({*roots, *also})))
     capabilities = list_literal(f"{cap}{name}" for name in names["capabilities"].every for cap in ("", "CAP_"))
     return f"""\
-pod.spec.?volumes.orValue([]).size() > {MANY} ||
-pod.spec.?volumes.orValue([]).exists(volume, has(volume.hostPath) && [volume.hostPath.path].exists(path,
-    !path.startsWith('/') || path.contains('//') || path.contains('/.') || path in {exact} ||
-    {below})) ||
-pod.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false) ||
-{_CONTAINERS}.exists(holders, holders.exists(holder, [holder.?securityContext].exists(context,
-  context.?privileged.orValue(false) || context.?windowsOptions.?hostProcess.orValue(false) ||
-  context.?capabilities.?add.orValue([]).exists(name,
-    bytes(name).size() > name.size() || name.upperAscii() in {capabilities}))))"""
+[object].exists(pod, !({_MANY_CONTAINERS}) && (
+  pod.spec.?hostPID.orValue(false) ||
+  pod.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false) ||
+  {_CONTAINERS}.exists(holders, holders.exists(holder, [holder.?securityContext].exists(context,
+    context.?privileged.orValue(false) || context.?windowsOptions.?hostProcess.orValue(false) ||
+    [{_ADDED}].exists(added, added.size() <= {FEW} && added.exists(name, name.size() <= {LETTERS} &&
+      (bytes(name).size() > name.size() || name.upperAscii() in {capabilities})))) ||
+    [holder.?env.orValue([])].exists(variables, variables.size() <= {MANY} && variables.exists(variable,
+{indented(_names_devices(names["env"]), 6)})))) ||
+  [{_VOLUMES}].exists(volumes, volumes.size() <= {MANY} && volumes.exists(volume,
+    has(volume.hostPath) && [volume.hostPath.path].exists(path, path.size() <= {LETTERS} && (
+    path.matches({literal(f"^[^/]|{_ODD}")}) || path in {exact} ||
+    {below}))))))"""
 
 
 def _carrying(rulebook: Rulebook) -> str:
@@ -238,22 +310,29 @@ def _carrying(rulebook: Rulebook) -> str:
             if updates.unnamed(binding, binding, every):
                 keys.add(key)
     names = protected_names(rulebook.protections)
-    globs = {*updates.reserved(every), *names["labels"].every, *names["annotations"].every}
-    words = {WORD}
-    for glob in globs:
-        before, wild, _ = glob.partition("*")
-        domain, slash, _ = glob.partition("/")
-        if not wild:
-            keys.add(glob)
-        elif WORD not in glob:  # what all keys of its domain have in common: few words are to be searched
-            words.add(domain + slash if slash else before)
-    named = list_literal(sorted(key for key in keys if not any(word in key for word in words)))
+    heads: set[str] = set()
+    for glob in {*updates.reserved(every), *names["labels"].every, *names["annotations"].every}:
+        before, wild, _ = glob.partition(ANY)
+        (heads if wild else keys).add(before)
     most = max(projection.LABELS.most, projection.ANNOTATIONS.most)
-    searched = f"{_has_a_word([WORD, *sorted(words - {WORD})], most)} ||\nentries.exists(key, key in {named})"
-    return f"{_ENTRIES.format('object.?metadata')}\n{indented(searched)})"
+    return f"{_ENTRIES.format('object.?metadata')}\n{indented(_has_key(heads, keys, most))})"
 
 
-def _has_a_word(words: Iterable[str], most: int = MANY) -> str:
-    lowered = {WORD: ".lowerAscii()"}
-    searched = " ||\n  ".join(f"keys{lowered.get(word, '')}.contains('{word}')" for word in words)
-    return f"entries.size() > {most} || [entries.map(key, key).join(' ')].exists(keys, {searched})"
+def _has_key(heads: Iterable[str], exact: Iterable[str], most: int = MANY) -> str:
+    """Whether one of the `entries` has WORD in its key, or one of these keys or beginnings; or there are too many."""
+    keys = sorted(key for key in exact if WORD not in key.lower())
+    heads = sorted(head for head in heads if WORD not in head.lower())
+    beginnings = "|".join([f"(?i:{WORD})", *(f"^{re.escape(head)}" for head in heads if "/" not in head)])
+    within = [head for head in heads if "/" in head]
+    domains = sorted({head.partition("/")[0] for head in within})
+    ways = [
+        f"key.size() > {LETTERS}",
+        f"key.matches({literal(beginnings)})",
+        *([f"key in {list_literal(keys)}"] if keys else []),
+        *(
+            [f"key.split('/')[0] in {list_literal(domains)} && (\n{indented(any_of(begins('key', within)))})"]
+            if within
+            else []
+        ),
+    ]
+    return f"entries.size() > {most} || entries.exists(key,\n{indented(any_of(ways))})"

@@ -22,6 +22,10 @@ LABELS: Final = "gpu-webhook.io/"
 `ping` calls a replica, so that this program sees which API servers reach one; and so does `active`, once pods are
 brought to be mutated."""
 
+REMOVING: Final = "gpu-webhook.io/device-access"
+"""The label of a namespace, with `remove`, in which pods that ask for no GPU lose what names one, as their policy
+says. To look at all variables costs an API server more than all else: it is asked to only there."""
+
 WANTED: Final = "gpu-webhook.io/rules"
 """The annotation with the rules that the certificate program copies when replicas answer (`certs/activation.py`)."""
 
@@ -85,7 +89,6 @@ def both(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
             **changed,
         }
 
-    pods = [_PODS, _SUBRESOURCES]
     aside = {"failurePolicy": "Ignore", "timeoutSeconds": WARNING_SECONDS}  # warnings: nobody waits for them
     # The kinds that documents say pods of; those that a cluster does not have are never asked about.
     workloads = {
@@ -95,6 +98,7 @@ def both(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
         _rule(of.group, [resource(kind) for kind in of.kinds], _CHANGES, of.versions or ["*"])
         for _, of in sorted((name, workload.objects) for name, workload in workloads.items())
     ]
+    removing = {"matchLabels": {REMOVING: "remove"}, **not_exempt(rulebook)}
     hooks = {
         "Mutating": [
             # A container that a later webhook adds is seen, too.
@@ -102,16 +106,16 @@ def both(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
             hook("unfit-templates", "templates", [_APPS, _BATCH], **aside),
             hook("active", "mutate", [_LEASES]),
             hook("ping", "mutate", [_LEASES]),
+            # What is not taken out is refused (`policies.devices`): nobody waits for this either.
+            hook("remove", "mutate", [_PODS], **aside, reinvocationPolicy="IfNeeded", namespaceSelector=removing),
         ],
         "Validating": [
             # Quota is reserved on a real create, never on a dry run.
-            hook("validate", "validate", pods, sideEffects="NoneOnDryRun"),
+            hook("validate", "validate", [_PODS, _SUBRESOURCES], sideEffects="NoneOnDryRun"),
             hook("bindings", "validate", [_BINDINGS]),
             hook("templates", "templates", [_APPS, _BATCH], **aside),
             hook("workloads", "templates", custom, **aside),
             hook("policies", "policies", [_POLICIES], **aside, namespaceSelector={}),
-            # Most pods that have the node are no tenant's, as a network plugin's: without us they start all the same.
-            hook("node-access", "validate", pods, failurePolicy="Ignore"),
             hook("ping", "validate", [_LEASES]),
         ],
     }

@@ -6,6 +6,7 @@ a mount path is not resolved, and a namespace without a policy is left alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -22,9 +23,9 @@ from webhook.core.registration.conditions import any_of, indented, like, list_li
 from webhook.core.registration.configurations import Object, not_exempt
 from webhook.core.request import AMOUNTS, ASKING, PREFIX
 from webhook.core.rules import cluster
-from webhook.core.rules.cluster import Access, protected_names
+from webhook.core.rules.cluster import ACCESS, Access, protected_names
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Ceiling, Tenancy
+from webhook.core.rules.tenant_policy import Ceiling, Tenancy, TenantPolicy
 from webhook.core.rules.verbs import Slot
 from webhook.core.violations import Action
 
@@ -38,6 +39,9 @@ VERB: Final = "assign"
 
 LABELS: Final = "object.metadata.?labels.orValue({})"
 ANNOTATIONS: Final = "object.metadata.?annotations.orValue({})"
+
+NOTHING: Final = "'^(?i:none|[0.]*%?)$'"
+"""A pattern of the values by which a pod asks for no GPU."""
 
 NOT_OF_A_FILE: Final = {
     "name": "not-of-a-file",
@@ -65,6 +69,7 @@ class Family(NamedTuple):
     rules       on which requests it is evaluated
     said        its validations, or its mutations
     conditions  which of the requests it leaves out
+    namespaces  the selector of those that it is about; empty: all but the exempt ones
     """
 
     name: str
@@ -72,6 +77,7 @@ class Family(NamedTuple):
     variables: Mapping[str, str]
     said: Sequence[Mapping[str, Any]]
     conditions: Sequence[Object] = ()
+    namespaces: Mapping[str, Any] = {}
 
 
 def render_validating(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
@@ -80,9 +86,26 @@ def render_validating(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[
     for family in (_shorthand(rulebook), *_guards(rulebook, namespace)):
         made += _written("Validating", family, rulebook)
     for action in WHAT_BECOMES:
-        for family in (*_device_access(rulebook, action), *_ceilings(rulebook, action)):
+        families = (_device_names, _ceilings)
+        for family in (family for make in families for family in make(rulebook, action)):
             made += _written("Validating", family, rulebook, action)
     return made
+
+
+def devices(rulebook: Rulebook, at: float) -> Iterator[tuple[str, Object, Object]]:
+    """What the settler writes into the spec of each policy of the manifests, by name, and into that of its binding.
+
+    They protect devices from pods that the webhook is not asked about, as exemptions are at a time.
+    """
+    exemptions = [exemption for exemption in rulebook.tenancy.exemptions if at < exemption.expires]
+    rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, exemptions=exemptions))
+    sections = Bypasses(rulebook).of_devices()
+    reaching = {"name": "may-reach-a-device", "expression": conditions.reaching(rulebook)}
+    for action in WHAT_BECOMES:
+        family = _reaching("devices", [CREATED, DEBUGGED], [NOT_OF_A_FILE, reaching], sections, rulebook, action)
+        policy, binding = _written("Validating", family, rulebook, action)
+        written = {key: policy["spec"][key] for key in ("matchConditions", "variables", "validations")}
+        yield policy["metadata"]["name"], written, {"matchResources": binding["spec"]["matchResources"]}
 
 
 def render_mutating(rulebook: Rulebook) -> Iterator[Object]:
@@ -96,32 +119,47 @@ def render_mutating(rulebook: Rulebook) -> Iterator[Object]:
     # The value with which each variable names no device, of those of the vendors whose back ends are enabled.
     vendors = {vendor for backend in rulebook.enabled for vendor in backend.vendors}
     theirs = protected_names([protection for protection in rulebook.protections if vendors & {*protection.vendors}])
-    values = ", ".join(
-        f"{literal(variable.name)}: {literal(variable.harmless[0])}"
+    values = {
+        variable.name: variable.harmless[0]
         for variable in theirs["env"].exact.values()
         if variable.harmless[:1] in {("void",), ("none",)}
+    }
+    # Plain maps, as the API server panics on typed ones [measured, 1.36.3].
+    entries = ", ".join(f"{{'name': {literal(name)}, 'value': {literal(value)}}}" for name, value in values.items())
+
+    def added(section: str, old: str = "false") -> str:
+        """For each container of a section, what adds the variables that it lacks."""
+        env = f"'/spec/{section}/' + string(index) + '/env'"
+        return f"""\
+object.spec.?{section}.orValue([]).transformList(index, holder, !({old}),
+  holder.?env.orValue([]).size() == 0 ? [JSONPatch{{op: 'add', path: {env}, value: variables.entries}}] :
+  [holder.env.map(variable, variable.name in {list_literal(values)}, variable.name)].map(there,
+    variables.entries.filter(entry, !(entry.name in there)).map(entry,
+      JSONPatch{{op: 'add', path: {env} + '/-', value: entry}}))[0])"""
+
+    old = "oldObject.spec.?ephemeralContainers.orValue([]).exists(old, old.name == holder.name)"
+    # One patch for all, as each costs the API server a copy of the pod.
+    containers = indented(f"{added('containers')} +\n{added('initContainers')}")
+    patches = f"({conditions.CREATED} ?\n{containers} :\n{indented(added('ephemeralContainers', old))}).flatten()"
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": f"!variables.tenant ? [] :\n{patches}"}}
+
+    # It runs again once it, or a webhook, has changed a pod: what it has added stands at the end.
+    last = " && ".join(
+        f"env[env.size() - {count}].name == {literal(name)}" for count, name in enumerate(reversed(values), 1)
     )
-    variables = {"policy": policy_holding(rulebook.tenancy), "tenant": tenant, "values": f"{{{values}}}"}
-
-    # What adds the variables that a container lacks; a list of plain maps, as the API server fails on typed ones.
-    lacks = "variables.values.filter(name, !holder.?env.orValue([]).exists(variable, variable.name == name))"
-    mutations = []
-    for section in ("containers", "initContainers", "ephemeralContainers"):
-        operation = "UPDATE" if section == "ephemeralContainers" else "CREATE"
-        old = f"oldObject.spec.?{section}.orValue([]).exists(old, old.name == holder.name)"
-        expression = f"""\
-!variables.tenant || !(request.operation == '{operation}') ? [] :
-object.spec.?{section}.orValue([]).filter(holder, request.operation == 'CREATE' || !{old}).map(holder, JSONPatch{{
-  op: 'add',
-  path: '/spec/{section}/' + string(object.spec.{section}.indexOf(holder)) + '/env',
-  value: holder.?env.orValue([]).filter(variable, true) +
-    {lacks}.map(name, {{'name': name, 'value': variables.values[name]}})
-}})"""
-        mutations.append({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
-
-    asks = f"{conditions.PODS}.exists(pod,\n{indented(conditions.asking(rulebook))})"
-    ordinary = {"name": "asks-for-no-device", "expression": f"request.operation == 'UPDATE' || !{asks}"}
-    family = Family("no-devices", [CREATED, DEBUGGED], variables, mutations, [NOT_OF_A_FILE, ordinary])
+    lacks = f"""\
+!({conditions.CREATED}) || [object.spec.containers, object.spec.?initContainers.orValue([])].exists(holders,
+  holders.exists(holder, [holder.?env.orValue([])].exists(env, env.size() < {len(values)} || !(
+    {last}))))"""
+    ordinary = f"!({conditions.CREATED}) ||\n!({_asks(rulebook)})"
+    matching = [
+        NOT_OF_A_FILE,
+        {"name": "lacks-a-variable", "expression": lacks},
+        {"name": "asks-for-no-device", "expression": ordinary},
+    ]
+    variables = {"policy": policy_holding(rulebook.tenancy), "tenant": tenant, "entries": f"[{entries}]"}
+    selector = _namespaces_having(rulebook, "deny")
+    family = Family("no-devices", [CREATED, DEBUGGED], variables, [mutation], matching, selector)
     yield from _written("Mutating", family, rulebook)
 
 
@@ -143,7 +181,8 @@ def _written(kind: str, family: Family, rulebook: Rulebook, action: Action = "de
         "variables": [{"name": key, "expression": expression} for key, expression in family.variables.items()],
         **does,
     }
-    binding = {"policyName": name, "matchResources": {"namespaceSelector": not_exempt(rulebook)}, **binds}
+    selected = {"namespaceSelector": family.namespaces or not_exempt(rulebook), "objectSelector": {}}
+    binding = {"policyName": name, "matchResources": {**selected, "matchPolicy": "Equivalent"}, **binds}
     for end, spec in (("", policy), ("Binding", binding)):
         yield {
             "apiVersion": "admissionregistration.k8s.io/v1",
@@ -210,14 +249,49 @@ def spared_by_exemption(tenancy: Tenancy, lifted: str) -> str:
 
 
 def of_tenants(rulebook: Rulebook, action: Action) -> str:
-    """Whether the policy of the pod's namespace has the action, and nothing exempts the pod; "" if none has it."""
-    saying = [
-        policy.name
-        for policy in rulebook.tenancy.policies
-        if device_access.action(policy, rulebook.cluster) in WHAT_BECOMES[action]
-    ]
+    """Whether the pod's namespace has the action, by its policy or without one, and nothing exempts the pod.
+
+    "" if no namespace has it.
+    """
+    names = [policy.name if policy else "" for policy in _having(rulebook, action)]
     spared = spared_by_exemption(rulebook.tenancy, "deviceAccess")
-    return f"variables.policy in {list_literal(saying)} && !({spared})" if saying else ""
+    return f"variables.policy in {list_literal(names)} && !({spared})" if names else ""
+
+
+def _having(rulebook: Rulebook, action: Action) -> list[TenantPolicy | None]:
+    """The policies whose namespaces have the action; None: those without a policy have it, too.
+
+    A cluster that observes warns where others refuse.
+    """
+    accesses = WHAT_BECOMES[action]
+    if rulebook.tenancy.observing:
+        accesses = ACCESS if action == "warn" else ()
+    tenancy = [*rulebook.tenancy.policies, None]
+    return [policy for policy in tenancy if device_access.action(policy, rulebook.cluster) in accesses]
+
+
+def _without_devices(rulebook: Rulebook, action: Action) -> list[str]:
+    """The policies whose namespaces get no device, as they cannot be read; "": nor do those without a policy."""
+    if action != ("warn" if rulebook.tenancy.observing else "deny"):
+        return []
+    broken = [policy.name for policy in rulebook.tenancy.policies if policy.broken]
+    return [*broken, *([""] if rulebook.tenancy.closed else [])]
+
+
+def _namespaces_having(rulebook: Rulebook, action: Action) -> Object:
+    """A selector of the namespaces that may have the action: API servers ask it first, and it costs them nothing."""
+    without = _without_devices(rulebook, action)
+    also = [policy for policy in rulebook.tenancy.policies if policy.name in without]
+    names: set[str] = set()
+    for policy in [*_having(rulebook, action), *also, *([None] if "" in without else [])]:
+        if policy is None or policy.namespaces.selector is not None:
+            return not_exempt(rulebook)
+        names.update(policy.namespaces.names)
+    if any(set(name) & set("*?[") for name in names):
+        return not_exempt(rulebook)
+    listed = sorted(name for name in names if not rulebook.cluster.exempts(name))
+    nowhere = {"key": NAME_LABEL, "operator": "DoesNotExist"}
+    return {"matchExpressions": [{"key": NAME_LABEL, "operator": "In", "values": listed} if listed else nowhere]}
 
 
 # The families: what the API server refuses.
@@ -226,34 +300,63 @@ def of_tenants(rulebook: Rulebook, action: Action) -> str:
 def _shorthand(rulebook: Rulebook) -> Family:
     """A pod that asks in the shorthand and carries nothing that its request may have become: nobody translated it.
 
-    `none`: some place says that a container gets no GPU. `asked`: a place asks, or says what is refused. Of labels
-    that others may use too only numbers ask: `gpu: a100` is left alone.
+    `none`: some place says that a container gets no GPU.
     """
-    of_containers = [locations.annotation(key, "") for key in ASKING]
-    any_key = f"key in {list_literal(['gpu', f'{PREFIX}gpu'])} || key.startsWith({literal(of_containers[0])})"
+    of_a_container = locations.annotation("gpu", "")
+    any_key = f"key in {list_literal(['gpu', f'{PREFIX}gpu'])} || key.startsWith({literal(of_a_container)})"
     none = f"""\
 [{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key,
-  ({any_key}) && entries[key].matches('^(?i:none|[0.]+%?)$'))) ||
+  ({any_key}) && entries[key].matches({NOTHING}))) ||
 {_amounts(f"name == '{PREFIX}gpu' && amounts[name] == '0'")}"""
-    qualified = list_literal(PREFIX + key.removeprefix("gpu-") for key in ASKING)
-    plain = list_literal(key for key in ASKING if key not in {"gpu", "gpu-profile", "gpu-claim"})
-    resources = list_literal(sorted(name for name in locations.RESOURCES if name.startswith(PREFIX)))
-    number, claim = "matches('^[-+.]?[0-9]')", "matches('^[a-z0-9][a-z0-9-]*$')"
-    asks = f"""\
-[{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key, key in {qualified} ||
-  (key == 'gpu' && (entries[key].{number} || entries[key].lowerAscii() in {list_literal(AMOUNTS)})))) ||
-{LABELS}.exists(key, [{LABELS}[key]].exists(value,
-  (key in {plain} && value.{number}) || (key == 'gpu-profile' && value != '') ||
-  (key == 'gpu-claim' && value.{claim}))) ||
-{ANNOTATIONS}.exists(key, {list_literal(of_containers)}.exists(head, key.startsWith(head) && key != head)) ||
-{_amounts(f"name in {resources} && amounts[name] != '0'")}"""
     untranslated = {
         "expression": "!variables.asked || variables.none || variables.served",
         "message": "[GPU601] the pod asks for a GPU and has no GPU resource: the webhook gpu-webhook did not see it,"
         f" or another one took its work away; {allocation.CREATE_AGAIN}",
     }
-    variables = {"served": carries(rulebook), "none": none, "asked": asks}
+    variables = {"served": carries(rulebook), "none": none, "asked": _asks_in_shorthand()}
     return Family("shorthand", [CREATED], variables, [untranslated], of_pods(rulebook))
+
+
+def _asks_in_shorthand() -> str:
+    """Whether a place asks for a GPU, or says what is refused, but not that there is none.
+
+    Of labels that others may use too only numbers ask: `gpu: a100` is left alone. An annotation for a container that
+    the pod does not have asks for nothing.
+    """
+    of_containers = list_literal(locations.annotation(key, "") for key in ASKING)
+    qualified = list_literal(PREFIX + key.removeprefix("gpu-") for key in ASKING)
+    plain = list_literal(key for key in ASKING if key not in {"gpu", "gpu-profile", "gpu-claim"})
+    resources = list_literal(sorted(name for name in locations.RESOURCES if name.startswith(PREFIX)))
+    number, claim = "matches('^[-+.]?[0-9]')", "matches('^[a-z0-9][a-z0-9-]*$')"
+    return f"""\
+[{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key, key.contains('gpu') && (key in {qualified} ||
+  (key == 'gpu' && (entries[key].{number} || entries[key].lowerAscii() in {list_literal(AMOUNTS)}))) &&
+  !entries[key].matches({NOTHING}))) ||
+{LABELS}.exists(key, key.startsWith('gpu') && [{LABELS}[key]].exists(value,
+  (key in {plain} && value.{number}) || (key == 'gpu-profile' && value != '') ||
+  (key == 'gpu-claim' && value.{claim}))) ||
+{ANNOTATIONS}.exists(key, key.contains('gpu') && {of_containers}.exists(head, key.startsWith(head) &&
+  (object.spec.containers + object.spec.?initContainers.orValue([])).exists(holder, key == head + holder.name) &&
+  !{ANNOTATIONS}[key].matches({NOTHING}))) ||
+{_amounts(f"name in {resources} && amounts[name] != '0'")}"""
+
+
+def _asks(rulebook: Rulebook) -> str:
+    """Whether a pod asks for a device in any way, whoever is to translate it; an amount of nothing does not."""
+    vendors = list_literal(_vendors(rulebook))
+    heads = sorted({slot.partition("{")[0] for by_key in rulebook.slots.values() for slot in by_key})
+    slots = f"{list_literal(heads)}.exists(head, key.startsWith(head)) && !entries[key].matches({NOTHING})"
+    by_slot = f"[{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key,\n{indented(slots)}))"
+    return f"""\
+object.spec.?resourceClaims.orValue([]).size() > 0 ||
+{_amounts(f"!(name in {[*CORE]}) && amounts[name] != '0' && {vendors}.exists(vendor, name.startsWith(vendor))")} ||
+{_asks_in_shorthand()}{f" ||{chr(10)}{by_slot}" if heads else ""}"""
+
+
+def _vendors(rulebook: Rulebook) -> list[str]:
+    """How the names of resources that may be devices begin."""
+    domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
+    return sorted({f"{domain}/" for domain in domains} | {locations.DEVICE_CLASS})
 
 
 def carries(rulebook: Rulebook) -> str:
@@ -261,8 +364,7 @@ def carries(rulebook: Rulebook) -> str:
 
     A resource that no rule knows counts if the pod has the note of a translation, as at /validate.
     """
-    domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
-    vendors = list_literal(sorted({f"{domain}/" for domain in domains} | {locations.DEVICE_CLASS}))
+    vendors = list_literal(_vendors(rulebook))
     unknown = f"!(name in {list_literal(CORE)}) && !name.startsWith('hugepages-')"
     heads = sorted({slot.partition("{")[0] for by_key in rulebook.slots.values() for slot in by_key})
     keys = indented(f"{list_literal(heads)}.exists(head, key.startsWith(head))")
@@ -317,24 +419,37 @@ def _guards(rulebook: Rulebook, namespace: str) -> Iterator[Family]:
     yield Family("ledgers", [ledgers], {}, [settled])
 
 
-def _device_access(rulebook: Rulebook, action: Action) -> Iterator[Family]:
-    """A pod that reaches devices beside those that it asks for."""
-    tenant = of_tenants(rulebook, action)
-    if not tenant:
-        return
+def _device_names(rulebook: Rulebook, action: Action) -> Iterator[Family]:
+    """A pod that reaches devices beside those that it asks for, by what the webhook is asked about, too."""
+    sections = Bypasses(rulebook).of_names()
+    if _having(rulebook, action):
+        yield _reaching("device-names", [CREATED, CHANGED], of_pods(rulebook), sections, rulebook, action)
+
+
+def _reaching(
+    name: str,
+    rules: Sequence[Object],
+    matching: Sequence[Object],
+    sections: Mapping[str, str],
+    rulebook: Rulebook,
+    action: Action,
+) -> Family:
+    """A family that refuses what is in some sections, in the namespaces that have the action."""
+    tenant, without = of_tenants(rulebook, action) or "false", _without_devices(rulebook, action)
     variables = {"policy": policy_holding(rulebook.tenancy), "tenant": tenant}
-    variables |= {"containers": NEW_CONTAINERS, "served": carries(rulebook)}
+    variables |= {"containers": NEW_CONTAINERS, "served": carries(rulebook), **sections}
     reaches = f"may give devices that the pod does not ask for, {device_access.UNCOUNTED}; {device_access.FIX}"
-    bypasses = Bypasses(rulebook)
-    for family, sections in (("device-names", bypasses.of_names()), ("node-access", bypasses.of_nodes())):
-        refused = []
-        for section, kind in _KINDS.items():
-            if section in sections:
-                text = f"'[{device_access.CODE}] {kind}' + variables.{section}.join(', ') + ' ' + {literal(reaches)}"
-                message = f"[{device_access.CODE}] something in {section} {reaches}"
-                holds = f"!variables.tenant || variables.{section}.size() == 0"
-                refused.append({"expression": holds, "messageExpression": text, "message": message})
-        yield Family(family, [CREATED, CHANGED], {**variables, **sections}, refused, of_pods(rulebook))
+    refused = []
+    for section, kind in _KINDS.items():
+        if section in sections:
+            text = f"'[{device_access.CODE}] {kind}' + variables.{section}.join(', ') + ' ' + {literal(reaches)}"
+            message = f"[{device_access.CODE}] something in {section} {reaches}"
+            applies = "variables.tenant" + (
+                f" || variables.policy in {list_literal(without)}" if section == "env" else ""
+            )
+            holds = f"!({applies}) || variables.{section}.size() == 0"
+            refused.append({"expression": holds, "messageExpression": text, "message": message})
+    return Family(name, rules, variables, refused, matching, _namespaces_having(rulebook, action))
 
 
 def _ceilings(rulebook: Rulebook, action: Action) -> Iterator[Family]:

@@ -7,7 +7,7 @@ import pytest
 
 from tests import tables
 from tests.core import acme
-from webhook.core.registration.policies import render_resource_quotas, render_validating
+from webhook.core.registration.policies import devices, render_resource_quotas, render_validating
 
 MODES = """\
 modes:
@@ -34,10 +34,14 @@ def exemption(spec: str) -> str:
 
 def rendered(policies: str, modes: str = MODES) -> dict[str, dict[str, Any]]:
     files = {"other.yaml": NOT_ENABLED, "protect.yaml": PROTECTION, "tenants.yaml": policies}
-    objects = render_validating(acme.rulebook(modes, files))
-    return {
-        f"{each['kind'].removeprefix('ValidatingAdmission')} {each['metadata']['name']}": each for each in objects
+    rulebook = acme.rulebook(modes, files)
+    objects = {
+        f"{made['kind'].removeprefix('ValidatingAdmission')} {made['metadata']['name']}": made
+        for made in render_validating(rulebook)
     }
+    for name, policy, binding in devices(rulebook, 0):
+        objects |= {f"Policy {name}": {"spec": policy}, f"PolicyBinding {name}": {"spec": binding}}
+    return objects
 
 
 def variable(policy: dict[str, Any], name: str) -> str:
@@ -51,40 +55,63 @@ def quotas(policies: str, modes: str = MODES) -> list[tuple[str, dict[str, str]]
 
 
 def test_without_a_tenant_only_shorthand_and_what_is_ours_is_looked_at() -> None:
-    assert [name for name in rendered("") if name.startswith("Policy ")] == [
-        f"Policy gpu-webhook-{name}" for name in ("shorthand", "namespaces", "ledgers")
+    objects = rendered("")
+
+    assert [name for name in objects if name.startswith("Policy ")] == [
+        f"Policy gpu-webhook-{name}" for name in ("shorthand", "namespaces", "ledgers", "devices", "devices-warn")
     ]
+    assert [expressions(objects, action) for action in ("", "-warn")] == [[NOWHERE]] * 2
 
 
-def test_what_becomes_of_a_pod_is_the_action_of_the_binding_and_exempt_namespaces_are_left_out() -> None:
-    objects = rendered(tenants(a="{namespaces: {names: [a]}, deviceAccess: warn}"))
+NOWHERE = {"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}
+EXEMPT = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["acme-system"]}
 
-    [*_, names, nodes] = [*objects]
-    assert [names, nodes] == ["Policy gpu-webhook-node-access-warn", "PolicyBinding gpu-webhook-node-access-warn"]
-    exempt = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["acme-system"]}
+
+def expressions(objects: dict[str, dict[str, Any]], end: str = "") -> list[dict[str, Any]]:
+    """Which namespaces the policy that protects devices is asked about."""
+    selected = objects[f"PolicyBinding gpu-webhook-devices{end}"]["spec"]["matchResources"]["namespaceSelector"]
+    return list(selected["matchExpressions"])
+
+
+def test_what_becomes_of_a_pod_is_the_action_of_the_binding_of_the_namespaces_that_have_it() -> None:
+    objects = rendered(tenants(a="{namespaces: {names: [b, a]}, deviceAccess: warn}"))
+
+    there = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
     assert objects["PolicyBinding gpu-webhook-device-names-warn"]["spec"] == {
         "policyName": "gpu-webhook-device-names-warn",
         "validationActions": ["Warn"],
-        "matchResources": {"namespaceSelector": {"matchExpressions": [exempt]}},
+        "matchResources": {
+            "namespaceSelector": {"matchExpressions": [there]},
+            "objectSelector": {},
+            "matchPolicy": "Equivalent",
+        },
     }
+    assert [expressions(objects, action) for action in ("", "-warn")] == [[EXEMPT], [there]]  # others get no device
+
+
+@pytest.mark.parametrize("names", ['names: ["a-*"]', "selector: {matchLabels: {t: x}}", "names: [a], selector: {}"])
+def test_where_a_namespace_may_join_all_are_asked_about_but_the_exempt_ones(names: str) -> None:
+    objects = rendered(tenants(a=f"{{namespaces: {{{names}}}, deviceAccess: deny}}"))
+
+    assert [expressions(objects, action) for action in ("", "-warn")] == [[EXEMPT], [NOWHERE]]
 
 
 def test_a_variable_is_judged_by_the_first_entry_that_its_name_fits_and_only_by_enabled_back_ends() -> None:
-    names = rendered(tenants(a="{namespaces: {names: [a]}, deviceAccess: deny}"))["Policy gpu-webhook-device-names"]
+    names = rendered(tenants(a="{namespaces: {names: [a]}, deviceAccess: deny}"))["Policy gpu-webhook-devices"]
 
     lines = [line.strip() for line in variable(names, "env").partition("exists(value,\n")[2].splitlines()]
     assert lines[:6] == [
-        "variable.name in ['ACME_CARDS'] ?",
+        "name in ['ACME_CARDS'] ?",
         "(value in ['none'] ||",
         "(variables.served && (value.startsWith('configMapKeyRef ')))) :",
-        "variable.name.startsWith('ACME_') ?",
+        "name.startsWith('ACME_') ?",
         "(false) :",
-        "true)",
+        "true))",
     ]
 
 
 def test_a_host_path_is_compared_with_those_below_and_above() -> None:
-    nodes = rendered(tenants(a="{namespaces: {names: [a]}, deviceAccess: deny}"))["Policy gpu-webhook-node-access"]
+    nodes = rendered(tenants(a="{namespaces: {names: [a]}, deviceAccess: deny}"))["Policy gpu-webhook-devices"]
 
     paths = variable(nodes, "hostPaths")
     assert "path.startsWith('/dev/acme')" in paths

@@ -1,0 +1,196 @@
+"""`python -m tests.bench.ordinary`: what conditions and policies cost a real API server for a pod without a GPU.
+
+Everything is registered all the time. What a pod meets depends on its namespace alone; the namespaces take turns, and
+what is compared is the CPU time of kube-apiserver, which another program's load disturbs least.
+"""
+
+import argparse
+import base64
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from time import time
+from typing import Any
+
+import yaml
+
+from tests import builders
+from tests.bench import ledger, programs
+from tests.cluster import binaries
+from tests.cluster.client import Object, RefusedError
+from tests.cluster.plane import ControlPlane, control_plane
+from tests.cluster.tenancy import world
+from tests.cluster.waiting import until
+from tests.cluster.webhook import Webhook, running_webhook
+from webhook.core.policy.membership import NAME_LABEL
+from webhook.core.registration import configurations, policies
+from webhook.core.rules.rulebook import Rulebook
+
+NONE, NOOP, OURS, NET = "nothing", "an unconditional no-op webhook", "our webhooks and the net", "and `--mutating`"
+SETUPS = {NONE: "none", NOOP: "noop", OURS: "ours", NET: "net"}
+VARIABLES = (10, 60)
+PODS = 300
+"""A turn: the garbage collection of an API server comes in lumps."""
+
+TENANT = """
+apiVersion: gpu-webhook.io/v1alpha1
+kind: TenantPolicy
+metadata: {name: bench}
+spec: {namespaces: {names: [ours, net]}, quota: {devices: 1}}
+"""
+Runs = Mapping[tuple[str, str], Sequence[float]]
+"""Milliseconds of CPU a request, each turn, by setup and what was asked."""
+
+
+def ordinary(variables: int) -> dict[str, Any]:
+    """A pod of three containers with so many variables and four mounts each."""
+    volumes = [{"name": f"data-{number}", "emptyDir": {}} for number in range(4)]
+    containers = [
+        {
+            "name": f"c{number}",
+            "image": "registry.example/team/app:1.4.2",
+            "env": [{"name": f"SOME_VARIABLE_{index}", "value": "some-value-of-it"} for index in range(variables)],
+            "volumeMounts": [{"name": of["name"], "mountPath": f"/var/lib/app/{of['name']}"} for of in volumes],
+            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m", "memory": "1Gi"}},
+        }
+        for number in range(3)
+    ]
+    metadata = {
+        "generateName": "ordinary-",
+        "labels": {"app": "web", "pod-template-hash": "6d4cf56db6", "team": "x"},
+        "annotations": {"prometheus.io/scrape": "true", "example.com/commit": "3f4c2f9"},
+    }
+    spec = {"containers": containers, "volumes": volumes}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def registered(rulebook: Rulebook, ours: Webhook, noop: Webhook) -> Iterator[Object]:
+    """All that an API server is told, each for the namespaces of its setups."""
+    for configuration in configurations.both(rulebook):
+        for hook in configuration["webhooks"]:
+            hook["clientConfig"] = _at(ours, hook["clientConfig"]["service"]["path"])
+            selected = hook["namespaceSelector"].get(
+                "matchLabels", {}
+            )  # those that are called where a label is stay so
+            hook["namespaceSelector"] = {**_of(OURS, NET), "matchLabels": selected}
+        yield configuration
+    unconditional = {
+        **configurations.both(rulebook)[1]["webhooks"][0],
+        "name": "noop.example.com",
+        "clientConfig": _at(noop, "/validate"),
+        "namespaceSelector": _of(NOOP),
+        "matchConditions": [],
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    yield {**kind, "metadata": {"name": "noop"}, "webhooks": [unconditional]}
+    filled = {name: {"ValidatingAdmissionPolicy": spec} for name, spec, _ in policies.devices(rulebook, time())}
+    for made in yaml.safe_load_all(world.NET.read_text()):
+        spec = {**made["spec"], **filled[made["metadata"]["name"]].get(made["kind"], {"matchResources": {}})}
+        yield _for(made | {"spec": spec}, OURS, NET)
+    for made in policies.render_mutating(rulebook):
+        yield _for(made, NET)
+
+
+def _for(made: Object, *setups: str) -> Object:
+    """A policy or a binding, which is then for the namespaces of some setups."""
+    if "matchResources" in made["spec"]:
+        made["spec"]["matchResources"]["namespaceSelector"] = _of(*setups)
+    return made
+
+
+def _at(webhook: Webhook, path: str) -> Object:
+    return {"url": webhook.url + path, "caBundle": base64.b64encode(webhook.authority).decode()}
+
+
+def _of(*setups: str) -> Object:
+    values = [SETUPS[setup] for setup in setups]
+    return {"matchExpressions": [{"key": NAME_LABEL, "operator": "In", "values": values}]}
+
+
+def cpu_seconds(process: int) -> float:
+    """What the threads of a process have used until now, which is told to the nanosecond."""
+    threads = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+
+def measure(plane: ControlPlane, rounds: int, pods: int) -> Runs:
+    """Each setup in each round, in turns, and the order turned round each time; after a round that does not count."""
+    runs: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for turn in range(rounds + 1):
+        sys.stderr.write(f"ordinary pods, round {turn} of {rounds}\n")
+        for setup in SETUPS if turn % 2 == 0 else reversed(SETUPS):
+            there = plane.client.in_namespace(SETUPS[setup])
+            path = f"/api/v1/namespaces/{SETUPS[setup]}/pods"
+            for variables in VARIABLES:
+                made = ordinary(variables)
+                before = cpu_seconds(plane.apiserver.popen.pid)
+                for _ in range(pods):
+                    stored = there.create(made)
+                created = cpu_seconds(plane.apiserver.popen.pid)
+                for number in range(pods):
+                    status = {"status": {"message": f"turn {number}"}}
+                    there.patch(stored, status, subresource="status")
+                patched = cpu_seconds(plane.apiserver.popen.pid)
+                there.send("DELETE", path, query={"gracePeriodSeconds": "0"})
+                until(lambda: not there.send("GET", path, query={"limit": "1"})["items"], "the pods are gone")  # noqa: B023
+                if turn:
+                    runs[setup, f"create, {variables} variables"].append(1000 * (created - before) / pods)
+                    runs[setup, f"status, {variables} variables"].append(1000 * (patched - created) / pods)
+    return runs
+
+
+def table(runs: Runs) -> Iterator[str]:
+    """Markdown: medians, and what is added as a part of the request's own cost."""
+    asked = [f"{what}, {variables} variables" for what in ("create", "status") for variables in VARIABLES]
+    yield f"| CPU of kube-apiserver a request, ms | {' | '.join(asked)} |"
+    yield f"| --- |{' ---: |' * len(asked)}"
+    for setup in SETUPS:
+        cells = []
+        for what in asked:
+            own, all_of_it = median(runs[NONE, what]), median(runs[setup, what])
+            cells.append(f"{all_of_it:.2f}" + (f" (+{all_of_it / own - 1:.2f} x)" if setup != NONE else ""))
+        yield f"| {setup} | {' | '.join(cells)} |"
+
+
+def report(rounds: int, pods: int, built: Mapping[str, Path]) -> Iterator[str]:
+    """Measure, and say what was found."""
+    rulebook = builders.rulebook({**builders.shipped_files(), "tenants.yaml": TENANT})
+    with control_plane(binaries.find()) as plane:
+        world.define(plane.client)
+        for name in SETUPS.values():
+            plane.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        with running_webhook(plane) as ours:
+            noop = ledger.start_noop(plane, built["noop"], ours, f"webhook-{ours.url.rpartition(':')[2]}")
+            for made in registered(rulebook, ours, noop):
+                plane.client.apply(made)
+            privileged = ordinary(1)
+            privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+            until(lambda: _refuses(plane, privileged), "the net is in force")
+            runs = measure(plane, rounds, pods)
+    yield f"A pod without a GPU: three containers with variables and four mounts each; {pods} a turn, {rounds} turns"
+    yield ""
+    yield from table(runs)
+
+
+def _refuses(plane: ControlPlane, made: Object) -> bool:
+    try:
+        plane.client.in_namespace(SETUPS[NET]).create(made, dry_run=True)
+    except RefusedError:
+        return True
+    return False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.ordinary", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each setup has its turn (5)")
+    parser.add_argument("--pods", type=int, default=PODS, help=f"pods a turn ({PODS})")
+    options = parser.parse_args()
+    for line in report(options.rounds, options.pods, programs.build()):
+        sys.stdout.write(f"{line}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

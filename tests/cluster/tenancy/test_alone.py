@@ -1,0 +1,151 @@
+"""What the API server refuses by itself, filled in by the settler, while no replica answers."""
+
+import http.client
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+
+from certs import issue
+from tests.cluster.binaries import Binaries
+from tests.cluster.client import Client, Object
+from tests.cluster.plane import control_plane, free_port
+from tests.cluster.pods import container, limits, pod
+from tests.cluster.tenancy import attempts, world
+from tests.cluster.tenancy.town import told
+from tests.cluster.waiting import until
+from tests.cluster.webhook import Webhook, point
+from webhook.core.registration import conditions
+
+pytestmark = pytest.mark.cluster
+
+POLICY = "gpu-webhook-devices"
+FILLED_IN: Object = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": POLICY},
+}
+PRIVILEGED = attempts.trying(securityContext={"privileged": True})
+
+
+def _crowded() -> Object:
+    """As much in its mounts and paths as made a condition run out of the API server's budget."""
+    mounts = [{"name": "v0", "mountPath": f"/{'m' * 746}{number:03}"} for number in range(100)]
+    privileged = {"securityContext": {"privileged": True}, "volumeMounts": mounts}
+    volumes = [{"name": f"v{number}", "hostPath": {"path": f"/{'p' * 3996}{number:03}"}} for number in range(99)]
+    return pod("crowded", containers=[container(f"c{n}", **privileged) for n in range(4)], volumes=volumes)
+
+
+def _named(names: int, **fields: object) -> Object:
+    variables = [{"name": f"{'N' * 4996}{number:03}", "value": ""} for number in range(names)]
+    return pod("named", containers=[container("main", env=variables, securityContext={"privileged": True}, **fields)])
+
+
+REFUSED: Mapping[str, Object] = {
+    "privileged": PRIVILEGED,
+    "a variable": attempts.trying(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
+    "a host path": attempts.on_host("/dev/nvidia0"),
+    "a capability": attempts.trying(securityContext={"capabilities": {"add": ["cap_sys_admin"]}}),
+    "four containers with a hundred long mounts, and long host paths": _crowded(),
+    "ninety-nine variables with long names": _named(99),
+    "five hundred dropped capabilities": attempts.trying(
+        securityContext={"privileged": True, "capabilities": {"drop": [f"X{number}" for number in range(500)]}}
+    ),
+    "ninety-nine labels": {**PRIVILEGED, "metadata": {"name": "a", "labels": {f"l{n}": "" for n in range(99)}}},
+}
+"""What the API server refuses a tenant."""
+
+UNREACHABLE: Mapping[str, Object] = {
+    "a mount that climbs": pod(
+        "climbing",
+        containers=[container("main", volumeMounts=[{"name": "mine", "mountPath": "/x/../etc/vdev"}])],
+        volumes=[{"name": "mine", "emptyDir": {}}],
+    ),
+    "more containers than are looked at": pod(
+        "many", containers=[container(f"c{number}") for number in range(conditions.CONTAINERS + 1)]
+    ),
+    "more variables than are looked at": attempts.trying(env=[{"name": f"A{number}"} for number in range(101)]),
+    "a whole device": attempts.trying(resources=limits(**{"nvidia.com/gpu": "1"})),
+    "an annotation": {**attempts.trying(), "metadata": {"name": "a", "annotations": {"cdi.k8s.io/x": "a.b/c=all"}}},
+}
+"""What is sent to the webhook, which nobody may do without."""
+
+
+@pytest.fixture(scope="module")
+def there(programs: Binaries) -> Iterator[Client]:
+    """A tenant's namespace in a cluster whose webhooks are registered, and where nobody listens."""
+    with control_plane(programs) as plane:
+        world.define(plane.client)
+        settler = world.start_settler(plane)
+        authority = issue.authority(datetime.now(UTC), timedelta(days=1)).certificate
+        point(plane.client, Webhook(f"https://127.0.0.1:{free_port()}", authority, settler))
+        for name in ("bounded", "plugins"):
+            plane.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        plane.client.create(world.policy("bounded", "bounded", quota={"devices": 1}))
+        made = plane.client.in_namespace("bounded")
+        until(partial(_is_refused, made, PRIVILEGED), "the policies are filled in")
+        until(lambda: told(made, UNREACHABLE["a whole device"], dry_run=True)[0] != 201, "the webhooks are there")
+        yield made
+
+
+def _is_refused(client: Client, made: Object) -> bool:
+    return told(client, made, dry_run=True)[0] == http.client.FORBIDDEN
+
+
+@pytest.mark.parametrize("made", REFUSED.values(), ids=REFUSED)
+def test_a_tenant_is_refused_though_nobody_answers(there: Client, made: Object) -> None:
+    code, words = told(there, made, dry_run=True)
+
+    assert (code, f"ValidatingAdmissionPolicy '{POLICY}'" in words, "[GPU116]" in words) == (403, True, True), words
+
+
+@pytest.mark.parametrize("made", UNREACHABLE.values(), ids=UNREACHABLE)
+def test_what_comes_to_the_webhook_waits_for_it(there: Client, made: Object) -> None:
+    code, words = told(there, made, dry_run=True)
+
+    assert (code, 'failed calling webhook "' in words) == (500, True), words
+
+
+def test_a_cluster_comes_up_while_nobody_answers(there: Client) -> None:
+    """Pods of a network and a storage plugin, in a namespace of nobody."""
+    network = attempts.trying(securityContext={"privileged": True, "capabilities": {"add": ["NET_ADMIN"]}})
+    network["spec"] |= {"hostNetwork": True, "hostPID": True}
+    network["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": path}} for path in ("/opt/cni/bin",)]
+    storage = attempts.on_host("/var/lib/kubelet/plugins/csi.example.com")
+    storage["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+
+    plugins = there.in_namespace("plugins")
+
+    assert [told(plugins, made)[0] for made in (network, {**storage, "metadata": {"name": "storage"}})] == [201, 201]
+
+
+def test_an_honest_pod_with_a_megabyte_of_mount_paths_is_judged_by_the_webhook_and_not_by_chance(
+    there: Client,
+) -> None:
+    mounts = [{"name": "mine", "mountPath": f"/{'m' * 9_990}{number:03}"} for number in range(100)]
+    honest = pod(
+        "honest", containers=[container("main", volumeMounts=mounts)], volumes=[{"name": "mine", "emptyDir": {}}]
+    )
+
+    code, words = told(there, honest, dry_run=True)
+
+    assert (code, "failed calling webhook" in words, "cost" in words) == (500, True, False), words
+
+
+def test_what_somebody_edits_is_mended(there: Client) -> None:
+    nobody = [{"name": "nobody", "expression": "false"}]
+    there.patch(FILLED_IN, {"spec": {"matchConditions": nobody}})
+
+    until(lambda: there.get(FILLED_IN)["spec"]["matchConditions"] != nobody, "it is mended", within=30)
+    until(partial(_is_refused, there, PRIVILEGED), "it is in force again")
+
+
+def test_an_exemption_holds_until_it_ends(there: Client) -> None:
+    ends = (datetime.now(UTC) + timedelta(seconds=8)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    why = {"owner": "ada", "reason": "a driver is debugged", "expires": ends}
+    brief = {"apiVersion": world.API_VERSION, "kind": "Exemption", "metadata": {"name": "brief"}}
+    there.create({**brief, "spec": {**why, "namespaces": ["bounded"], "lifts": ["deviceAccess"]}})
+
+    until(lambda: not _is_refused(there, PRIVILEGED), "it holds")
+    until(partial(_is_refused, there, PRIVILEGED), "it has ended", within=40)
