@@ -19,7 +19,8 @@ POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpoli
 BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
 LOOK_SECONDS: Final = 10.0
-"""Between two looks at what is there: so long an edited policy, or an exemption that has ended, may stand."""
+"""Between two looks at what is there: so long an edited policy, or an exemption that has ended, may stand. As long
+goes by after a failure, as where an older cluster has no such policies."""
 
 PAUSE_SECONDS: Final = 0.5
 """Between two writes: settlers of two versions may disagree, and overwrite each other no faster."""
@@ -49,7 +50,6 @@ class Net:
                 await self._write(self._rulebook)
             except ApiError as error:
                 log.warning("what the API server refuses by itself is written later: %s", error)
-                self._changed.set()
             await asyncio.sleep(PAUSE_SECONDS)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
