@@ -4,6 +4,7 @@ import http.client
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.cluster.tenancy.town import told
 from tests.cluster.waiting import until
 from tests.cluster.webhook import Webhook, point
 from webhook.core.registration import conditions
+from webhook.playground import CLUSTER, imagined
 
 pytestmark = pytest.mark.cluster
 
@@ -149,3 +151,25 @@ def test_an_exemption_holds_until_it_ends(there: Client) -> None:
 
     until(lambda: not _is_refused(there, PRIVILEGED), "it holds")
     until(partial(_is_refused, there, PRIVILEGED), "it has ended", within=40)
+
+
+def test_a_cluster_that_has_observed_refuses_alone_as_soon_as_it_enforces(programs: Binaries, tmp_path: Path) -> None:
+    """While it observes the pod is stored with a warning, and no replica ever answers."""
+    rules = imagined(tmp_path / "rules")
+    document = rules / CLUSTER.name
+    enforcing = document.read_text()
+    document.unlink()
+    document.write_text(enforcing.replace("\nspec:\n", "\nspec:\n  observe: true\n"))
+    with control_plane(programs) as plane:
+        world.define(plane.client)
+        world.start_settler(plane, rules=rules)
+        plane.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bounded"}})
+        plane.client.create(world.policy("bounded", "bounded", quota={"devices": 1}))
+        there = plane.client.in_namespace("bounded")
+
+        until(lambda: there.create(PRIVILEGED, dry_run=True).warnings, "it warns")
+        [warning] = there.create(PRIVILEGED).warnings
+        document.write_text(enforcing)
+        until(partial(_is_refused, there, PRIVILEGED), "it refuses")
+
+    assert ("[GPU116]" in warning, f"{POLICY}-warn" in warning) == (True, True), warning
