@@ -462,6 +462,20 @@ def test_a_policy_that_cannot_be_read_is_named(healthy: Installation) -> None:
     healthy.client.delete(broken)
 
 
+def test_a_namespace_where_nothing_is_removed_for_want_of_a_label_is_named(healthy: Installation) -> None:
+    removing = world.policy("removing", "default", deviceAccess="remove")
+    healthy.client.create(removing)
+
+    said = healthy.says("policies", "warn")
+
+    assert said.checks["policies"]["found"].endswith("where the label is missing: default")
+    assert said.checks["policies"]["fix"] == "kubectl label namespace NAME gpu-webhook.io/device-access=remove"
+    world.label(healthy.client, "default", {"gpu-webhook.io/device-access": "remove"})
+    assert healthy.says("policies", "ok").checks["policies"]["found"] == "1 policy is in force"
+    world.label(healthy.client, "default", {"gpu-webhook.io/device-access": ""})
+    healthy.client.delete(removing)
+
+
 def test_gpu_pods_from_before_are_counted_and_named(healthy: Installation) -> None:
     made = configurations()
     before = [healthy.client.get(each) for each in made]

@@ -27,7 +27,7 @@ from webhook.core.interpret.locations import DEVICE_CLASS
 from webhook.core.kube import fields
 from webhook.core.kube.pod import CORE
 from webhook.core.kube.quantity import DAY, HOUR, duration
-from webhook.core.policy import membership
+from webhook.core.policy import device_access, membership
 from webhook.core.quota import ledger
 from webhook.core.registration import configurations
 from webhook.core.registration import policies as registration
@@ -471,6 +471,17 @@ def policies(installation: Installation) -> Verdict:
                 wrong[str(policy["metadata"]["name"])] = text
     if wrong:
         return "fail", several([f"{name}: {text}".removeprefix(": ") for name, text in sorted(wrong.items())])
+    unlabelled = [
+        namespace
+        for namespace, labels in tenancy.labels.items()
+        if labels.get(configurations.REMOVING) != "remove"
+        and not installation.rulebook.cluster.exempts(namespace)
+        and device_access.action(membership.member(namespace, tenancy).policy, installation.rulebook.cluster)
+        == "remove"
+    ]
+    if unlabelled:
+        text = f"deviceAccess is remove, and pods are refused where the label is missing: {several(unlabelled)}"
+        return "warn", text, f"kubectl label namespace NAME {configurations.REMOVING}=remove"
     if not stored:
         return "ok", "there are none in the cluster"
     return "ok", "1 policy is in force" if len(stored) == 1 else f"{len(stored)} policies are in force"
