@@ -1,9 +1,11 @@
 """No shape of a pod turns a condition off: none errs, whatever a pod has, and what is not sent is nothing to us."""
 
+import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,6 +15,7 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.client import Object
 from tests.cluster.expressions import CONDITIONS_BUDGET, POLICY_BUDGET, creating, judged, matchers
 from tests.cluster.shapes import NAMESPACE, Shapes
+from tests.cluster.tenancy import attempts
 from tests.laws import SOAK
 from webhook.core.mutate import mutate
 from webhook.core.validate import validate
@@ -71,3 +74,65 @@ def test_no_condition_errs_and_what_is_not_sent_we_would_have_left_alone(
     assert min(sent[name] for name in ("mutate", "validate", "gpu-webhook-devices")) > PODS / 50
     assert max(cost for name, cost in dearest.items() if "policy" not in name) <= CONDITIONS_BUDGET / 2
     assert max(dearest.values()) <= POLICY_BUDGET / 2
+
+
+def _document(kind: str, name: str, spec: Object) -> str:
+    document = {"apiVersion": "gpu-webhook.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return f"---\n{json.dumps(document)}\n"
+
+
+def _policy(name: str, *names: str, **spec: object) -> str:
+    return _document("TenantPolicy", name, {"namespaces": {"names": names}, "quota": {"devices": 1}, **spec})
+
+
+def _exemption(name: str, lifts: str, *users: str) -> str:
+    why = {"owner": "ada", "reason": "a driver is debugged", "expires": "2099-01-01T00:00:00Z"}
+    of_users = {"users": users} if users else {}
+    return _document("Exemption", name, {"namespaces": [NAMESPACE], "lifts": [lifts], **why, **of_users})
+
+
+MINE, LIFTED = _policy("mine", NAMESPACE), _exemption("lifted", "deviceAccess")
+MANY = "".join(_policy(f"of-{number}", f"team-{number}-development-and-more") for number in range(2_000))
+TENANCIES = {
+    "a policy": (MINE, ""),
+    "an exemption": (MINE + LIFTED, ""),
+    "of two exemptions one lifts something else": (MINE + LIFTED + _exemption("weaker", "quota"), ""),
+    "an exemption of another user": (MINE + _exemption("lifted", "deviceAccess", "bob*"), ""),
+    "an exemption of users in brackets": (MINE + _exemption("lifted", "deviceAccess", "[xy]da"), ""),
+    "a policy that cannot be read": (_policy("unreadable", NAMESPACE), ""),
+    "one that cannot be read is above another": (MINE + _policy("unreadable", "*", priority=9), ""),
+    "two policies of one priority": (MINE + _policy("all", "*"), ""),
+    "two policies of one priority, and without one all is allowed": (
+        MINE + _policy("all", "*"),
+        "namespacesWithoutPolicy: allow",
+    ),
+    "a policy that warns is above another": (MINE + _policy("all", "*", priority=9, deviceAccess="warn"), ""),
+    "no policy, an exemption, and the cluster refuses": (LIFTED, "deviceAccess: deny"),
+    "two thousand policies": (MINE + MANY, ""),
+}
+BYPASSES: list[Object] = [
+    {"securityContext": {"privileged": True}},
+    {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]},
+]
+
+
+@pytest.mark.parametrize(("documents", "of_cluster"), TENANCIES.values(), ids=TENANCIES)
+def test_who_is_spared_is_the_same_to_the_api_server_and_to_us(
+    programs: Binaries, documents: str, of_cluster: str
+) -> None:
+    files = builders.shipped_files()
+    cluster = f"{files['cluster.yaml']}\n  {of_cluster}\n"
+    rulebook = builders.rulebook({**files, "cluster.yaml": cluster, "tenants.yaml": documents})
+    policies = [
+        replace(policy, quota=None, broken="no catalogue knows the model") if policy.name == "unreadable" else policy
+        for policy in rulebook.tenancy.policies
+    ]
+    rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, policies=policies))
+    metadata = {"name": "a", "namespace": NAMESPACE, "uid": "0"}
+    pods = [{**attempts.trying(**fields), "metadata": metadata} for fields in BYPASSES]
+
+    outcomes = [made["gpu-webhook-devices"] for made in judged(programs, matchers(rulebook), map(creating, pods))]
+
+    judgements = [validate(builders.creating(pod, NAMESPACE), rulebook).violations for pod in pods]
+    assert [outcome.errors for outcome in outcomes] == [(), ()]
+    assert [bool(outcome.refused) for outcome in outcomes] == [bool(violations) for violations in judgements]

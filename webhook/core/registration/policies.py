@@ -157,7 +157,7 @@ object.spec.?{section}.orValue([]).transformList(index, holder, !({old}),
         {"name": "lacks-a-variable", "expression": lacks},
         {"name": "asks-for-no-device", "expression": ordinary},
     ]
-    variables = {"policy": policy_holding(rulebook.tenancy), "tenant": tenant, "entries": f"[{entries}]"}
+    variables = {**policy_holding(rulebook.tenancy), "tenant": tenant, "entries": f"[{entries}]"}
     selector = _namespaces_having(rulebook, "deny")
     family = Family("no-devices", [CREATED, DEBUGGED], variables, [mutation], matching, selector)
     yield from _written("Mutating", family, rulebook)
@@ -211,41 +211,64 @@ request.operation == 'CREATE' || request.?subResource.orValue('') == 'ephemeralc
     return [{"name": "by-a-person", "expression": by_a_person}, NOT_OF_A_FILE]
 
 
-def policy_holding(tenancy: Tenancy) -> str:
-    """The name of the policy, as `membership.member` finds it; "" if none holds, or several of one priority do."""
+SEVERAL: Final = "?"
+"""In the place of a policy's name, where several of one priority select the namespace."""
+
+LONGEST: Final = 40_000
+"""The most letters of one variable: the API server parses no expression of more than 100,000 [measured, 1.36.3]."""
+
+
+def policy_holding(tenancy: Tenancy) -> Mapping[str, str]:
+    """Variables, of which `policy` is the name that `membership.member` finds, "" if none holds, or SEVERAL."""
     forms = {"In": "({0} && {1})", "NotIn": "!({0} && {1})", "Exists": "{0}", "DoesNotExist": "!({0})"}
-    levels = []
+    variables = {"ofNamespace": "namespaceObject.metadata.?labels.orValue({})"}
+    has, levels = "variables.ofNamespace", []
     ordered = sorted(tenancy.policies, key=lambda policy: -policy.priority)
     for _, policies in groupby(ordered, lambda policy: policy.priority):
-        level = []
+        parts = [""]
         for policy in policies:
             names, selector = policy.namespaces.names, policy.namespaces.selector
             selecting = [like(names, "request.namespace")] if names else []
             if selector is not None:
                 labels = [(literal(label.key), label) for label in selector]
                 matching = (
-                    forms[label.operator].format(f"{key} in labels", f"labels[{key}] in {list_literal(label.values)}")
+                    forms[label.operator].format(f"{key} in {has}", f"{has}[{key}] in {list_literal(label.values)}")
                     for key, label in labels
                 )
                 selecting.append(" && ".join(matching) or "true")
-            level.append(f"{literal(policy.name)}: {any_of(selecting)}")
-        levels.append("{\n" + indented(",\n".join(level)) + "}")
-    every = indented(",\n".join(levels))
-    return f"""\
-[namespaceObject.metadata.?labels.orValue({{}})].map(labels, [
-{every}
-].map(level, level.filter(name, level[name])).filter(names, names.size() > 0)).map(levels,
-  levels.size() > 0 && levels[0].size() == 1 ? levels[0][0] : '')[0]"""
+            entry = f"{literal(policy.name)}: {any_of(selecting)}"
+            if parts[-1] and len(parts[-1]) + len(entry) > LONGEST:
+                parts.append("")
+            parts[-1] += f"{parts[-1] and ','}\n{indented(entry)}"
+        selected = []
+        for part in parts:
+            name = f"selecting{len(variables)}"
+            variables[name] = f"[{{{part}\n}}].map(level, level.filter(name, level[name]))[0]"
+            selected.append(f"variables.{name}")
+        levels.append(" + ".join(selected))
+    chosen = f"names.size() == 1 ? names[0] : {literal(SEVERAL)}"
+    every = indented(",\n".join([*levels, "['']"]))
+    variables["policy"] = f"[\n{every}\n].filter(names, names.size() > 0).map(names, {chosen})[0]"
+    return variables
 
 
 def spared_by_exemption(tenancy: Tenancy, lifted: str) -> str:
-    """Whether an exemption lifts a rule; CEL has no clock, so one that has ended holds until the next rendering."""
-    conditions = []
+    """Whether all exemptions that hold, and at least one, lift a rule, as in `judge.exempted_rules`.
+
+    CEL has no clock, so an exemption that has ended holds until the next rendering. It has no brackets in globs
+    either: users that are named by one are refused.
+    """
+    lifting: list[str] = []
+    other: list[str] = []
     for exemption in tenancy.exemptions:
-        if lifted in exemption.lifts:
-            users = like(exemption.users, "request.userInfo.username") if exemption.users else "true"
-            conditions.append(f"(({like(exemption.namespaces, 'request.namespace')}) && ({users}))")
-    return any_of(conditions)
+        lifts = lifted in exemption.lifts
+        users = [user for user in exemption.users if not (lifts and "[" in user)]
+        of_users = like(users, "request.userInfo.username") if exemption.users else "true"
+        holds = f"(({like(exemption.namespaces, 'request.namespace')}) && ({of_users}))"
+        (lifting if lifts else other).append(holds)
+    if not lifting:
+        return "false"
+    return f"variables.policy != '' && ({any_of(lifting)}) && !({any_of(other)})"
 
 
 def of_tenants(rulebook: Rulebook, action: Action) -> str:
@@ -271,17 +294,17 @@ def _having(rulebook: Rulebook, action: Action) -> list[TenantPolicy | None]:
 
 
 def _without_devices(rulebook: Rulebook, action: Action) -> list[str]:
-    """The policies whose namespaces get no device, as they cannot be read; "": nor do those without a policy."""
-    if action != ("warn" if rulebook.tenancy.observing else "deny"):
+    """What `policy` is where nobody gets a device: policies that cannot be read, SEVERAL, and maybe none."""
+    if not rulebook.tenancy.policies or action != ("warn" if rulebook.tenancy.observing else "deny"):
         return []
     broken = [policy.name for policy in rulebook.tenancy.policies if policy.broken]
-    return [*broken, *([""] if rulebook.tenancy.closed else [])]
+    return [*broken, SEVERAL, *([""] if rulebook.tenancy.closed else [])]
 
 
 def _namespaces_having(rulebook: Rulebook, action: Action) -> Object:
     """A selector of the namespaces that may have the action: API servers ask it first, and it costs them nothing."""
     without = _without_devices(rulebook, action)
-    also = [policy for policy in rulebook.tenancy.policies if policy.name in without]
+    also = rulebook.tenancy.policies if without else ()  # any of them may be one of several
     names: set[str] = set()
     for policy in [*_having(rulebook, action), *also, *([None] if "" in without else [])]:
         if policy is None or policy.namespaces.selector is not None:
@@ -436,7 +459,7 @@ def _reaching(
 ) -> Family:
     """A family that refuses what is in some sections, in the namespaces that have the action."""
     tenant, without = of_tenants(rulebook, action) or "false", _without_devices(rulebook, action)
-    variables = {"policy": policy_holding(rulebook.tenancy), "tenant": tenant}
+    variables = {**policy_holding(rulebook.tenancy), "tenant": tenant}
     variables |= {"containers": NEW_CONTAINERS, "served": carries(rulebook), **sections}
     reaches = f"may give devices that the pod does not ask for, {device_access.UNCOUNTED}; {device_access.FIX}"
     refused = []
@@ -444,9 +467,9 @@ def _reaching(
         if section in sections:
             text = f"'[{device_access.CODE}] {kind}' + variables.{section}.join(', ') + ' ' + {literal(reaches)}"
             message = f"[{device_access.CODE}] something in {section} {reaches}"
-            applies = "variables.tenant" + (
-                f" || variables.policy in {list_literal(without)}" if section == "env" else ""
-            )
+            # Without a policy privileged pods are storage and network plugins.
+            nowhere = [name for name in without if name or section == "env"]
+            applies = "variables.tenant" + (f" || variables.policy in {list_literal(nowhere)}" if nowhere else "")
             holds = f"!({applies}) || variables.{section}.size() == 0"
             refused.append({"expression": holds, "messageExpression": text, "message": message})
     return Family(name, rules, variables, refused, matching, _namespaces_having(rulebook, action))
@@ -460,7 +483,7 @@ def _ceilings(rulebook: Rulebook, action: Action) -> Iterator[Family]:
     resources = whole_devices(rulebook)
     sidecar = "holder.?restartPolicy.orValue('') == 'Always'"
     variables = {
-        "policy": policy_holding(rulebook.tenancy),
+        **policy_holding(rulebook.tenancy),
         "asked": f"""\
 [dyn(object.spec.containers) + dyn(object.spec.?initContainers.orValue([])).filter(holder, {sidecar}),
  dyn(object.spec.?initContainers.orValue([])).filter(holder, !({sidecar}))].map(holders, holders.map(holder,
