@@ -253,6 +253,16 @@ def test_a_pod_of_twice_the_size_takes_twice_the_calls_at_most(name: str) -> Non
     assert calls(lambda: unlimited(twice, EVERYTHING)) <= 2 * calls(lambda: unlimited(once, EVERYTHING))
 
 
+@pytest.mark.parametrize("containers", [1, 60, 300], ids=["one container", "thousands of letters", "over the budget"])
+def test_a_settler_reads_a_pod_once_however_large_it_is_and_however_often_it_changes(containers: int) -> None:
+    amounts = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}
+    raw = builders.pod(*(builders.container(f"{number}-{'x' * 50}", limits=amounts) for number in range(containers)))
+    counter = usage.Counter(EVERYTHING)
+
+    assert counter.held(raw).tally["memory"] == containers * (8 << 30)
+    assert calls(lambda: counter.held({**raw, "status": {"phase": "Running"}}), to="holdings") == 0
+
+
 @pytest.mark.parametrize("name", MONSTERS)
 def test_a_review_of_twice_the_size_takes_twice_the_calls_at_most(name: str) -> None:
     once, twice = (MONSTERS[name](count) for count in (4000, 8000))

@@ -5,9 +5,10 @@ depends neither on the present nodes nor on claims that the pod names. Resources
 devices.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -29,9 +30,6 @@ from webhook.core.violations import Refusal
 
 REMEMBERED: Final = 20_000
 """How many different pods a Counter remembers; most pods of a cluster are copies of a few."""
-
-LONGEST: Final = 2048
-"""The longest key of a Counter, in characters: annotations may be long, and different on every pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,27 +233,27 @@ def pod_usage(held: Sequence[Holding]) -> PodUsage:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """Counts stored pods by one rulebook. Copies of a pod are read once."""
+    """Counts stored pods by one rulebook. Copies of a pod are read once, and a pod that changes is not read again."""
 
     rulebook: Rulebook
-    _counted: dict[Hashable, PodUsage] = field(default_factory=dict)
+    _counted: dict[bytes, PodUsage] = field(default_factory=dict)
 
     def held(self, raw: Mapping[str, Any]) -> PodUsage:
         """What a stored pod counts, live or not."""
         kind = self._kind(raw["spec"], raw["metadata"])
         if kind is None:
             return NOTHING
-        counted = self._counted.get(kind)
+        key = blake2b(repr(kind).encode(), digest_size=32).digest()
+        counted = self._counted.get(key)
         if counted is None:
             counted = pod_usage(holdings(pod.read(raw), self.rulebook))
-            if _letters(kind) <= LONGEST:
-                if len(self._counted) >= REMEMBERED:
-                    self._counted.clear()
-                self._counted[kind] = counted
+            if len(self._counted) >= REMEMBERED:
+                self._counted.clear()
+            self._counted[key] = counted
         return counted
 
-    def _kind(self, spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> Hashable:
-        """The key of a pod: everything that its count depends on. None for a pod without devices."""
+    def _kind(self, spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[object, ...] | None:
+        """Everything that the count of a pod depends on, of any length. None for a pod without devices."""
         rulebook, names = self.rulebook, self.rulebook.resources
         asking = shared = False
         containers: list[object] = []
@@ -283,10 +281,3 @@ class Counter:
             node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
             selection = repr((spec.get("nodeSelector"), node.get(REQUIRED)))
         return tuple(containers), tuple(entries), repr(claims) if claims else "", selection
-
-
-def _letters(kind: Hashable) -> int:
-    """About how long a key is."""
-    if isinstance(kind, tuple):
-        return 8 + sum(map(_letters, kind))
-    return len(kind) if isinstance(kind, str) else 8
