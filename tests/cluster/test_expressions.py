@@ -108,6 +108,7 @@ TENANCIES = {
     ),
     "a policy that warns is above another": (MINE + _policy("all", "*", priority=9, deviceAccess="warn"), ""),
     "no policy, an exemption, and the cluster refuses": (LIFTED, "deviceAccess: deny"),
+    "no policy, and without one nobody gets a device": ("", "namespacesWithoutPolicy: deny"),
     "two thousand policies": (MINE + MANY, ""),
 }
 BYPASSES: list[Object] = [

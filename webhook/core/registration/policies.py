@@ -295,10 +295,11 @@ def _having(rulebook: Rulebook, action: Action) -> list[TenantPolicy | None]:
 
 def _without_devices(rulebook: Rulebook, action: Action) -> list[str]:
     """What `policy` is where nobody gets a device: policies that cannot be read, SEVERAL, and maybe none."""
-    if not rulebook.tenancy.policies or action != ("warn" if rulebook.tenancy.observing else "deny"):
+    tenancy = rulebook.tenancy
+    if action != ("warn" if tenancy.observing else "deny"):
         return []
-    broken = [policy.name for policy in rulebook.tenancy.policies if policy.broken]
-    return [*broken, SEVERAL, *([""] if rulebook.tenancy.closed else [])]
+    broken = [policy.name for policy in tenancy.policies if policy.broken]
+    return [*broken, *([SEVERAL] if len(tenancy.policies) > 1 else []), *([""] if tenancy.closed else [])]
 
 
 def _namespaces_having(rulebook: Rulebook, action: Action) -> Object:
