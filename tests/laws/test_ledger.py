@@ -73,7 +73,6 @@ UPSET = moves(
         World.flip_namespace: 1,
         World.delete_ledger: 1,
         World.meddle: 1,
-        World.inflate: 1,
         World.learn: 2,
         World.settle: 4,
     }

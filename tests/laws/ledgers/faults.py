@@ -1,6 +1,5 @@
 """Protocols from which one thing is taken away: the world has to notice each."""
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -164,17 +163,6 @@ class _Unasked(Account):
         return replace(opened, recounted=ledger.recounted)
 
 
-class _Gullible(Account):
-    """Sets aside as much as the ledger says there is."""
-
-    def open(self, ledger: Ledger, admitted: Iterable[Ask], now: float) -> Ledger:
-        self._recent = deque([(when, ask._replace(hard={})) for when, ask in self._recent], self._recent.maxlen)
-        return super().open(ledger, [ask._replace(hard={}) for ask in admitted], now)
-
-    def draw(self, ask: Ask, now: float) -> bool:
-        return super().draw(ask._replace(hard={}), now)
-
-
 def _hasty(me: str, _: float) -> Settlement:
     return Settlement(me, -1)
 
@@ -199,8 +187,6 @@ FAULTS: Final[Mapping[str, tuple[Making, type[AssertionError]]]] = {
     "more is used of an advance than there is": (partial(World, opening=_Generous), OvershootError),
     "nobody is reserved for when an advance is closed": (partial(World, opening=_Careless), OvershootError),
     "something is set aside while somebody waits": (partial(World, opening=_Unasked), OvershootError),
-    "limits are taken from the ledger": (partial(World, believing=True), OvershootError),
-    "limits of an advance are taken from the ledger": (partial(World, opening=_Gullible), OvershootError),
     "no token before a namespace comes in": (partial(World, making=_Tokenless), OvershootError),
 }
 """How to make such a world, and what it is caught by."""

@@ -59,8 +59,7 @@ Opening = Callable[..., Account]
 class Replica:
     """One process of the webhook; `name` is one that no other has or had.
 
-    `trusting`: it takes a lost answer for a good one. `believing`: the limits in a ledger are all that it knows.
-    `looks`: it refuses a name that a pod has.
+    `trusting`: it takes a lost answer for a good one. `looks`: it refuses a name that a pod has.
     """
 
     name: str
@@ -68,7 +67,6 @@ class Replica:
     network: Network
     clients: Clients
     trusting: bool = False
-    believing: bool = False
     looks: bool = False
     opening: Opening = Account
     policy: int = 0
@@ -88,8 +86,6 @@ class Replica:
     def review(self, create: Create) -> None:
         """Judge a create: admit it where nobody counts, or let it wait for a reservation."""
         owner = self.policies.owner.get(create.ask.namespace)
-        if not self.believing:
-            create.ask = create.ask._replace(hard=self.policies.hard.get(owner or "", {}))
         if owner not in {OPEN, None} and self.looks and create.ask.place in self.store.pods:
             self.clients.creates.remove(create)
         elif owner == OPEN:
