@@ -94,7 +94,8 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
     membership = member(namespace, tenancy)
     policy = membership.policy
     if policy is None:
-        devices += (bypass.holder for bypass in bypasses if bypass.of_node and membership.rivals)
+        if membership.rivals:  # whichever of them held, it would count in a tenant's namespace
+            devices += (bypass.holder for bypass in bypasses if bypass.of_node)
         tolerated = cluster.unknown_devices == "warn" and not held and not claims
         if tolerated or not devices or not (membership.rivals or tenancy.closed):
             return _by_cluster(pod, unknown, bypasses, rulebook)

@@ -255,8 +255,8 @@ def policy_holding(tenancy: Tenancy) -> Mapping[str, str]:
 def spared_by_exemption(tenancy: Tenancy, lifted: str) -> str:
     """Whether all exemptions that hold, and at least one, lift a rule, as in `judge.exempted_rules`.
 
-    CEL has no clock, so an exemption that has ended holds until the next rendering. It has no brackets in globs
-    either: users that are named by one are refused.
+    CEL has no clock, so an exemption that has ended holds until the next rendering. Nor has it brackets in globs: a
+    glob of users with one lifts nothing here.
     """
     lifting: list[str] = []
     other: list[str] = []
@@ -468,9 +468,9 @@ def _reaching(
         if section in sections:
             text = f"'[{device_access.CODE}] {kind}' + variables.{section}.join(', ') + ' ' + {literal(reaches)}"
             message = f"[{device_access.CODE}] something in {section} {reaches}"
-            # Without a policy privileged pods are storage and network plugins.
-            nowhere = [name for name in without if name or section == "env"]
-            applies = "variables.tenant" + (f" || variables.policy in {list_literal(nowhere)}" if nowhere else "")
+            # Where no policy holds, who takes the whole node may be a storage or network plugin.
+            strict = [name for name in without if name or section == "env"]
+            applies = "variables.tenant" + (f" || variables.policy in {list_literal(strict)}" if strict else "")
             holds = f"!({applies}) || variables.{section}.size() == 0"
             refused.append({"expression": holds, "messageExpression": text, "message": message})
     return Family(name, rules, variables, refused, matching, _namespaces_having(rulebook, action))
