@@ -11,7 +11,7 @@ from webhook.core.violations import LATER, TAKEN, Action, Violation
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
-Form = Literal["", "size of any card", "partition of any card", "partition", "whole"]
+Form = Literal["", "open compute", "size of any card", "partition of any card", "partition", "whole"]
 
 
 class Finding(NamedTuple):

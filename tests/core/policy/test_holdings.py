@@ -155,7 +155,7 @@ def _on(model: str | None) -> Rulebook:
     return replace(RULES, surroundings=Surroundings(cards=cards))
 
 
-SIZE = builders.pod(labels={"gpu-memory": "3Gi"})
+SIZE = builders.pod(labels={"gpu-memory": "3Gi", "gpu-cores": "20"})
 
 
 def test_the_card_that_only_the_nodes_tell_is_kept_on_the_pod() -> None:

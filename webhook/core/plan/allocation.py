@@ -229,7 +229,10 @@ def measure(
     modes: Sequence[Mode],
     rulebook: Rulebook,
 ) -> Measure:
-    """What a request counts as; on an unknown card the largest of those that it may be."""
+    """What a request counts as; on an unknown card the largest of those that it may be.
+
+    A part whose compute the back end could limit, and does not, counts whole devices, as it may take all of it.
+    """
     models = demand.models
     measured = charge.asked(request, card)
     if card is None and request.profile is not None:
@@ -245,6 +248,9 @@ def measure(
                     with suppress(CannotExpressError):  # the share becomes a partition; which one depends on the card
                         cut = translate.smallest_partition(request, other, backend)
                         measured = measured.at_least(charge.asked(cut, other))
+    limits_compute = any("cores" in mode.verbs and mode.when.devices != "profile" for mode in modes)
+    if request.devices == "part" and limits_compute and not (request.cores or request.tflops):
+        measured = measured.at_least(Measure(devices=Fraction(request.count)))
     others = choose.lookalike_cards(models, modes, rulebook)
     return reduce(Measure.at_least, (charge.asked(request, other) for other in others), measured)
 

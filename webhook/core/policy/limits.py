@@ -353,6 +353,8 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, 
         sized = largest.card is not None or largest.models
         if largest.request.profile is not None:
             form = "partition" if sized else "partition of any card"
+        elif largest.is_unlimited and any("cores" in mode.verbs for mode in largest.backend.modes):
+            form = "open compute"
         elif largest.request.memory is not None:
             form = "" if sized else "size of any card"
         elif largest.measure.devices == largest.request.count:
@@ -457,6 +459,8 @@ def _fitting(reservation: Reservation, ledger: Ledger, key: str) -> str:
     if fit:
         counts = f"as each counts {shown(key, per_device[key])}"
         return f"ask for {fit} of them instead of {reservation.count}, {counts}"
+    if reservation.form == "open compute" and what != tally.MEMORY:
+        return 'add gpu-cores, as "30": a part of a device whose compute is open counts as all of it'
     of_any_card = reservation.form == "size of any card" and what != tally.MEMORY
     if of_any_card or reservation.form == "partition of any card":
         return "add gpu-model: without it this counts as on the smallest card"
