@@ -314,8 +314,9 @@ class Reconciler:
             self._settlement.roll(await self._store.all(), monotonic())
         for namespace in step.look:
             began = monotonic()
-            pods = await self._api.list(f"/api/v1/namespaces/{namespace}/pods")
-            self._settlement.looked(namespace, [raw["metadata"]["uid"] for raw in pods], began)
+            listed = [raw["metadata"] for raw in await self._api.list(f"/api/v1/namespaces/{namespace}/pods")]
+            pods = [(metadata["uid"], int(metadata["resourceVersion"])) for metadata in listed]
+            self._settlement.looked(namespace, pods, began)
 
 
 class Settler:

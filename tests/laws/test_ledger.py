@@ -6,6 +6,7 @@ everybody, except in a soak.
 """
 
 from collections.abc import Collection
+from fractions import Fraction
 from random import SystemRandom
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from tests.laws import SOAK
 from tests.laws.ledgers import GRACE, TENANTS, OvershootError, faults
 from tests.laws.ledgers.settlers import Making
+from tests.laws.ledgers.store import OPEN
 from tests.laws.ledgers.world import Action, World, simulate
 from webhook.core.quota.settlement import Settlement
 
@@ -70,6 +72,7 @@ UPSET = moves(
         World.kill: 1,
         World.limit: 1,
         World.move: 2,
+        World.grow: 1,
         World.flip_namespace: 1,
         World.delete_ledger: 1,
         World.meddle: 1,
@@ -205,3 +208,36 @@ def test_a_namespace_that_another_tenant_has_does_not_come_in() -> None:
 def test_a_settler_that_does_not_ask_for_the_other_ledgers_is_caught() -> None:
     with pytest.raises(OvershootError):
         moved_by_one_who_sees_to_one_tenant_only(faults.Unlisted)
+
+
+def moved_after_a_pod_in_it_has_grown(making: Making) -> World:
+    """The namespace `a`, which nobody counts, goes to red; its settler has seen the pod there before it grew."""
+    world = World(making=making)
+    world.store.change(world.store.policies[-1]._replace(owner={"a": OPEN, "b": "blue", "c": "red"}))
+    world.quiet()
+    settler = world.settlers[0]
+    world.ask(1, 0)
+    world.write(0, 0)
+    settler.list_pods()
+    world.grow(0, 2)
+    world.store.change(world.store.policies[-1]._replace(owner={"a": "red", "b": "blue", "c": "red"}))
+    settler.learn()
+    for _ in range(4 * GRACE):
+        world.store.now += 1
+        settler.get("red")
+        settler.step("red")
+        for call in list(world.network.calls):
+            world.network.finish(call)
+    return world
+
+
+def test_a_namespace_does_not_come_in_with_less_than_its_pods_have_come_to_hold() -> None:
+    world = moved_after_a_pod_in_it_has_grown(Settlement)
+    assert sorted(world.store.ledgers["red"].ledger.held) == ["c"]
+    world.quiet()
+    assert world.store.ledgers["red"].ledger.held["a"] == {"devices": Fraction(7, 3), "memory": Fraction(7)}
+
+
+def test_a_settler_that_looks_for_the_uids_of_pods_only_is_caught() -> None:
+    with pytest.raises(OvershootError):
+        moved_after_a_pod_in_it_has_grown(faults.Nominal)

@@ -111,7 +111,7 @@ def test_an_advance_is_taken_away_after_the_grace_and_a_look_at_the_pods_that_ma
     assert me.step("vision", HARD, ["dev"], now=100) == Step(wake=110)
     me.looked("dev", [], asked=110)
     assert me.step("vision", HARD, ["dev"], now=111) == Step(look=frozenset({"dev"}))
-    me.looked("dev", ["late"], asked=111)
+    me.looked("dev", [("late", 9)], asked=111)
     assert me.step("vision", HARD, ["dev"], now=112) == Step(look=frozenset({"dev"}))
     me.view.saw(pod("late"), 9)
     assert me.step("vision", HARD, ["dev"], now=112) == Step(counted(held={"dev": ONE}, view=9))
@@ -182,7 +182,7 @@ def test_a_line_that_cannot_be_read_is_removed_when_no_pod_of_it_can_appear_any_
     me.read("vision", ledger, now=100)
     assert me.step("vision", HARD, ["dev"], now=110) == Step(wake=110)
     assert me.step("vision", HARD, ["dev"], now=111) == Step(look=frozenset({"dev"}))
-    me.looked("dev", ["late"], asked=111)
+    me.looked("dev", [("late", 9)], asked=111)
     assert me.step("vision", HARD, ["dev"], now=112) == Step(look=frozenset({"dev"}))
     me.view.saw(pod("late"), 9)
     assert me.step("vision", HARD, ["dev"], now=112) == Step(counted(held={"dev": ONE}, view=9))
@@ -226,13 +226,27 @@ def test_a_namespace_comes_in_after_the_ledgers_the_grace_and_a_look_at_its_pods
     assert me.step("vision", HARD, ["dev", "ci"], now=101) == Step(roll=True)
     me.roll({"vision": joining}, now=102)
     assert me.step("vision", HARD, ["dev", "ci"], now=102) == Step(wake=112)
-    me.looked("ci", ["old"], asked=111)
+    me.looked("ci", [("old", 5)], asked=111)
     assert me.step("vision", HARD, ["dev", "ci"], now=112) == Step(look=frozenset({"ci"}))
-    me.looked("ci", ["old", "late"], asked=112)
+    me.looked("ci", [("old", 5), ("late", 9)], asked=112)
     assert me.step("vision", HARD, ["dev", "ci"], now=113) == Step(look=frozenset({"ci"}))
     me.view.saw(pod("late", ONE, "ci"), 9)
     both = {"dev": {}, "ci": {"devices": Fraction(2)}}
     assert me.step("vision", HARD, ["dev", "ci"], now=113) == Step(counted(view=9, held=both))
+
+
+def test_a_pod_that_was_seen_before_it_changed_was_not_seen_as_it_came_in() -> None:
+    me = settler(pod("grown", ONE, "ci"))
+    me.born("ci", 99)
+    me.roll({"vision": counted(joining={"ci": "me-1"})}, now=100)
+    me.looked("ci", [("grown", 7)], asked=100)
+    assert me.step("vision", HARD, ["dev", "ci"], now=100) == Step(look=frozenset({"ci"}))
+    me.view.reached(6)
+    assert me.step("vision", HARD, ["dev", "ci"], now=100) == Step(look=frozenset({"ci"}))
+    larger = {"devices": Fraction(3)}
+    me.view.saw(pod("grown", larger, "ci"), 7)
+    both = {"dev": {}, "ci": larger}
+    assert me.step("vision", HARD, ["dev", "ci"], now=100) == Step(counted(view=7, held=both))
 
 
 def test_a_namespace_waits_until_no_other_ledger_has_it_and_leaves_the_one_it_does_not_belong_to() -> None:

@@ -53,3 +53,11 @@ def test_a_view_remembers_pods_that_are_gone_but_not_all_of_them(monkeypatch: py
     view.lost("a", 6)
     view.listed([], 7)
     assert [uid in view for uid in ("a", "b", "c", "d")] == [False, True, True, False]
+
+
+def test_a_pod_is_seen_as_it_is_at_a_version_once_the_view_has_reached_that() -> None:
+    view = View()
+    view.listed([pod("a")], 5)
+    assert [view.has_seen("a", version) for version in (4, 5, 6)] == [True, True, False]
+    view.lost("a", 6)
+    assert [view.has_seen(uid, 6) for uid in ("a", "b")] == [True, False]

@@ -86,8 +86,15 @@ class Unlisted(Settlement):
 class _Unlooked(Settlement):
     """Lets a namespace in without a look at its pods."""
 
-    def looked(self, namespace: str, uids: Iterable[str], asked: float) -> None:  # noqa: ARG002 - it does not look
+    def looked(self, namespace: str, pods: Iterable[tuple[str, int]], asked: float) -> None:  # noqa: ARG002 - it does not look
         super().looked(namespace, (), asked)
+
+
+class Nominal(Settlement):
+    """Lets a namespace in once it has seen all of its pods, however they were then."""
+
+    def looked(self, namespace: str, pods: Iterable[tuple[str, int]], asked: float) -> None:
+        super().looked(namespace, [(uid, 0) for uid, _ in pods], asked)
 
 
 class _Calm(Settlement):
@@ -113,7 +120,7 @@ class _Tokenless(Settlement):
 class _Blind(Settlement):
     """Takes an advance away after the grace, whether or not it has seen the pods of it."""
 
-    def _waits(self, unseen: Collection[str] | None) -> bool:  # noqa: ARG002 - it does not look
+    def _waits(self, unseen: Collection[tuple[str, int]] | None) -> bool:  # noqa: ARG002 - it does not look
         return False
 
 

@@ -173,7 +173,7 @@ class Replica:
                 if create.ask.uid not in self.store.reserved:
                     raise OvershootError(f"{create.ask} is admitted, and was never reserved")
                 self.clients.admit(create, self.store.reserved[create.ask.uid] + GRACE, reserved=True)
-        self.waiting[tenant] = [create for create in self.waiting[tenant] if create not in creates]
+        self.waiting[tenant] = [create for create in self.waiting.get(tenant, ()) if create not in creates]
 
     def _refuse(self, tenant: str, creates: Sequence[Create]) -> None:
         self.clients.refusals += len(creates)

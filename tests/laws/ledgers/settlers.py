@@ -140,7 +140,7 @@ class Settler:
 
     def _look(self, namespace: str, asked: int) -> None:
         done = partial(self.settlement.looked, namespace, asked=asked)
-        self.network.send(Call(partial(self._uids, namespace), done))
+        self.network.send(Call(partial(self._pods, namespace), done))
 
     def _roll(self, stored: dict[str, Object]) -> None:
         """The list is as old as its answer took to come: `now` is after it."""
@@ -151,5 +151,5 @@ class Settler:
         pod = self.store.pods.get(name)
         return pod.ask.uid if pod else None
 
-    def _uids(self, namespace: str) -> list[str]:
-        return [pod.ask.uid for pod in self.store.pods.values() if pod.ask.namespace == namespace]
+    def _pods(self, namespace: str) -> list[tuple[str, int]]:
+        return [(pod.ask.uid, pod.changed) for pod in self.store.pods.values() if pod.ask.namespace == namespace]

@@ -39,6 +39,7 @@ class Event(NamedTuple):
 class Pod:
     """A stored pod.
 
+    written    at which version it came, or came to hold more; `changed`: at which it was last written
     stay       in which stay of its namespace with a tenant it was reserved; None: it never was
     uncounted  no ledger can have known of it before it was seen: no webhook was asked, or one with old policies
     """
@@ -49,6 +50,7 @@ class Pod:
     reserved: bool
     uncounted: bool
     over: bool = False
+    changed: int = 0
 
     @property
     def name(self) -> str:
@@ -198,7 +200,7 @@ class Store:
         counted = any(ask.namespace in each.ledger.held for each in self.ledgers.values())
         uncounted = sneaked or (counted and not reserved)
         stay = self.stay_of.get(ask.uid) if reserved else None
-        self.pods[name] = Pod(ask, self.version, stay, reserved=reserved, uncounted=uncounted)
+        self.pods[name] = Pod(ask, self.version, stay, reserved=reserved, uncounted=uncounted, changed=self.version)
         self._happened(self.pods[name])
         return True
 
@@ -209,9 +211,19 @@ class Store:
 
     def end_pod(self, name: str) -> None:
         """Let a pod succeed: it holds nothing any more."""
-        self.pods[name].over = True
         self.version += 1
-        self._happened(self.pods[name])
+        pod = self.pods[name]
+        pod.over, pod.changed = True, self.version
+        self._happened(pod)
+
+    def grow_pod(self, name: str, amount: Tally) -> None:
+        """Let an update make a pod hold more: no webhook minds where nobody counts."""
+        self.version += 1
+        pod = self.pods[name]
+        pod.ask, pod.written, pod.changed = pod.ask._replace(amount=plus(pod.ask.amount, amount)), *[self.version] * 2
+        pod.reserved, pod.stay = False, None
+        pod.uncounted = pod.uncounted or any(pod.ask.namespace in each.ledger.held for each in self.ledgers.values())
+        self._happened(pod)
 
     def _happened(self, pod: Pod, *, gone: bool = False) -> None:
         self.events.append(Event(self.version, pod.seen, gone))

@@ -155,6 +155,13 @@ class World:
         if self.store.pods:
             self.store.end_pod(list(self.store.pods)[one % len(self.store.pods)])
 
+    def grow(self, one: int, two: int) -> None:
+        """Somebody narrows the nodes of a pod in a namespace that is open to all."""
+        owner = self.store.policies[-1].owner
+        pods = [name for name, pod in self.store.pods.items() if owner.get(pod.ask.namespace) == OPEN]
+        if pods:
+            self.store.grow_pod(pods[one % len(pods)], AMOUNTS[two % len(AMOUNTS)])
+
     def watch(self, one: int, two: int) -> None:
         self.settlers[one % len(self.settlers)].watch(1 + two % 8)
 
@@ -278,6 +285,7 @@ WEIGHTS: Final[dict[Action, int]] = {
     World.drop: 6,
     World.delete: 30,
     World.end: 8,
+    World.grow: 8,
     World.watch: 40,
     World.stall: 6,
     World.sneak: 2,

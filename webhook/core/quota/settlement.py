@@ -23,7 +23,8 @@ A namespace is counted in one ledger at most. It leaves a ledger in one step, an
     clear   a consistent list of all ledgers, requested after that, shows it in no other ledger. No other settler lets
             it in while the token is there, as that takes the same list. From now on the settler waits for `grace`,
             unless no pod can have been admitted in the namespace before
-    looked  a consistent list of its pods, requested after that, has only pods that the view has seen
+    looked  the view has seen every pod of a consistent list, requested after that, as it is there or later: where
+            nobody counts, an update may make a pod hold more than it did when it was seen first
     in      the ledger is written with what the view says of it, if the token is still there
 
 So by then the view has every pod that any other ledger admitted, and every later pod is reserved here.
@@ -68,6 +69,10 @@ class View:
     def __contains__(self, uid: object) -> bool:
         """Whether the pod was seen, deleted since or not."""
         return uid in self._live or uid in self._gone
+
+    def has_seen(self, uid: str, version: int) -> bool:
+        """Whether the pod was seen as it was at a version, or later."""
+        return version <= self.version and uid in self
 
     def listed(self, pods: Iterable[ViewedPod], version: int) -> None:
         """Take over a consistent list of all pods at a version.
@@ -145,7 +150,7 @@ class _Joining:
 
     token: str
     clear: float | None = None
-    unseen: set[str] | None = None
+    unseen: set[tuple[str, int]] | None = None
 
 
 @dataclass(slots=True)
@@ -162,7 +167,7 @@ class _Tenant:
     ledger: Ledger
     first: dict[str, float] = field(default_factory=dict)
     phantoms: set[str] = field(default_factory=set)
-    unseen: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    unseen: dict[str, dict[str, set[tuple[str, int]]]] = field(default_factory=dict)
     joining: dict[str, _Joining] = field(default_factory=dict)
     blamed: dict[str, float] = field(default_factory=dict)
     newest: tuple[int, int] = 0, 0
@@ -249,9 +254,9 @@ class Settlement:
                 if reserved != uid and asked - state.first[reserved] > self._grace:
                     state.phantoms.add(reserved)
 
-    def looked(self, namespace: str, uids: Iterable[str], asked: float) -> None:
-        """Take over the pods that a consistent list of a namespace found; `asked` is before the list was sent."""
-        fresh = {uid for uid in uids if uid not in self.view}
+    def looked(self, namespace: str, pods: Iterable[tuple[str, int]], asked: float) -> None:
+        """Take over the pods, by UID and version, of a consistent list of a namespace, sent after `asked`."""
+        fresh = {stored for stored in pods if not self.view.has_seen(*stored)}
         for tenant in self._where.get(namespace, ()):
             state = self._tenants[tenant]
             joining = state.joining.get(namespace)
@@ -385,6 +390,6 @@ class Settlement:
                 expired.add(token)
         return frozenset(expired), frozenset(look)
 
-    def _waits(self, unseen: Collection[str] | None) -> bool:
-        """Whether a namespace was not listed yet, or the view lacks a pod of the list."""
-        return unseen is None or any(uid not in self.view for uid in unseen)
+    def _waits(self, unseen: Collection[tuple[str, int]] | None) -> bool:
+        """Whether a namespace was not listed yet, or the view lacks a pod of the list, or has an older one."""
+        return unseen is None or not all(self.view.has_seen(*stored) for stored in unseen)
