@@ -128,6 +128,18 @@ def test_the_count_of_a_pod_that_was_over_the_budget_cannot_be_changed() -> None
     assert [violation.code for violation in refused.violations] == ["GPU109"]
 
 
+@pytest.mark.parametrize("selected", ["nodeSelector", "nodeSelectorTerms"])
+def test_a_gated_pod_selects_no_more_nodes_than_can_be_read(selected: str) -> None:
+    """What it counts depends on them."""
+    old = stored_pod(1)
+    selecting = MONSTERS[selected](601)["spec"]
+    nodes = {key: selecting[key] for key in ("nodeSelector", "affinity") if key in selecting}
+
+    refused = validate(builders.updating(old, {**old, "spec": {**old["spec"], **nodes}}), RULES)
+
+    assert [violation.code for violation in refused.violations] == ["GPU003"]
+
+
 def test_an_update_of_a_pod_without_a_gpu_is_free_at_any_size() -> None:
     old = {"metadata": {"uid": "u-1", "labels": {f"gpu-{number}": "1" for number in range(2000)}}, "spec": {}}
     new = {**old, "metadata": {"uid": "u-1", "labels": {f"gpu-{number}": "2" for number in range(3000)}}}

@@ -207,9 +207,12 @@ def _depends(request: AdmissionRequest, rulebook: Rulebook) -> bool:
     added, kept = (at(pod, "spec", "ephemeralContainers") for pod in there)
     if added != kept and _may_reach_devices(request, rulebook):
         return True
-    allowed = allow_list(rulebook)
-    after, before = (_fields(mapping(pod, "metadata"), allowed, inf, (), _METADATA) for pod in there)
-    return bool(after != before)
+    allowed, selection = allow_list(rulebook), ("nodeSelector", "affinity")
+    after, before = (
+        (_fields(mapping(pod, "metadata"), allowed, inf, (), _METADATA), *map(mapping(pod, "spec").get, selection))
+        for pod in there
+    )
+    return after != before
 
 
 def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:

@@ -1,7 +1,8 @@
 """A tenant with all rights in its namespace tries ways round admission that other webhooks have left open."""
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +16,9 @@ from tests.cluster.tenancy import world
 from tests.cluster.tenancy.crowd import Hand
 from tests.cluster.tenancy.test_bindings import bind, binding
 from tests.cluster.tenancy.town import Town, create, gpu_pod, owner, told
+from tests.cluster.waiting import until
+from tests.cluster.webhook import ROOT, point, register
+from tests.core.policy import tenants
 from webhook.core.rules.cluster import ANY, protected_names
 
 pytestmark = pytest.mark.cluster
@@ -270,3 +274,56 @@ def test_a_path_that_does_not_begin_at_the_root_is_taken_from_there(mine: Client
     code, words = told(mine, made, dry_run=True)
 
     assert (code, "[GPU116]" in words) == (FORBIDDEN, True), words
+
+
+@pytest.fixture(scope="module")
+def gated(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A tenant of a site where T4s, L4s and A100s are shared; its pod `waits` at a gate, and counts as on a T4."""
+    rules = shutil.copytree(ROOT / "rules", tmp_path_factory.mktemp("site") / "rules")
+    for name, text in tenants.card_pools().items():
+        (rules / name).write_text(text)
+    [there] = town.tenant("gated", quota={"devices": 8, "models": {"A100-80GB": {"devices": "0.1"}}})
+    with world.attached_webhook(town.plane, "site", rules=rules) as site:
+        try:
+            point(town.client, site)
+            until(lambda: told(there, _gated("any"), dry_run=True)[0] == HTTPStatus.CREATED, "the site's rules hold")
+            create(there, _gated("waits"))
+            yield owner(there, "gil")
+        finally:
+            register(town.free, town.webhook)
+
+
+def _gated(name: str) -> Object:
+    asking = container("main", resources=limits(**{"nvidia.com/gpu": 1}))
+    return pod(name, containers=[asking], schedulingGates=[{"name": "example.com/later"}])
+
+
+def _terms(*values: str) -> Object:
+    terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": [value]}]} for value in values]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+DEARER: Mapping[str, tuple[Object, str]] = {
+    "by its node selector": ({"nodeSelector": {"pool": "a100"}}, "GPU109"),
+    "by its affinity": ({"affinity": _terms("a100")}, "GPU109"),
+    "and is let go": ({"nodeSelector": {"pool": "a100"}, "schedulingGates": None}, "GPU109"),
+    "by more terms than are read": ({"affinity": _terms(*["a100"] * 201)}, "GPU003"),
+}
+
+
+@pytest.mark.parametrize("way", DEARER)
+@pytest.mark.parametrize("user", ["the tenant", "the administrator"])
+def test_a_gated_pod_is_not_led_to_a_card_that_counts_more(town: Town, gated: Client, way: str, user: str) -> None:
+    change, code = DEARER[way]
+    who = gated if user == "the tenant" else town.client.in_namespace(gated.namespace)
+
+    with pytest.raises(RefusedError, match=code):
+        who.patch(_gated("waits"), {"spec": change})
+
+
+def test_a_gated_pod_may_be_led_where_it_counts_no_more(gated: Client) -> None:
+    create(gated, _gated("cheap"))
+
+    led = gated.patch(_gated("cheap"), {"spec": {"nodeSelector": {"pool": "t4"}, "schedulingGates": None}})
+
+    assert (led["spec"]["nodeSelector"], "schedulingGates" in led["spec"]) == ({"pool": "t4"}, False)

@@ -62,6 +62,30 @@ def rules(*policies: TenantPolicy, rulebook: Rulebook = RULES, **tenancy: Any) -
     return replace(rulebook, tenancy=Tenancy(policies=policies, **tenancy))
 
 
+def card_pools() -> dict[str, str]:
+    """The files of a site whose T4s are shared by two and A100s by ten, and L4s by ten where no label tells it."""
+    pools = {
+        "T4": (2, "inject: {nodeAffinity: {pool: t4}}"),
+        "A100-80GB": (10, "inject: {nodeAffinity: {pool: a100}}"),
+    }
+    texts = [
+        f"""apiVersion: gpu-webhook.io/v1alpha1
+kind: Backend
+metadata: {{name: turns-on-{model.lower()}}}
+spec:
+  extends: nvidia-time-slicing
+  description: turns on one card
+  models: [{model}]
+  parameters: {{replicas: {{default: {replicas}}}, strategy: {{default: ""}}}}
+  {pool}
+  examples: [{{ask: {{gpu: "0.1"}}, limits: {{nvidia.com/gpu: 1}}}}]
+"""
+        for model, (replicas, pool) in {**pools, "L4": (10, "")}.items()
+    ]
+    enabled = "turns-on-l4, turns-on-t4, turns-on-a100-80gb, nvidia-time-slicing"
+    return {"site.yaml": "---\n".join(texts), "cluster.yaml": builders.cluster(f"backends: [{enabled}]")}
+
+
 def held(raw: Mapping[str, Any], rulebook: Rulebook) -> PodUsage:
     """What a stored pod counts, read anew each time."""
     return pod_usage(holdings(pod.read(raw), rulebook))

@@ -1,16 +1,17 @@
 """What a pod with a GPU counts by stays as it is; everything else may change."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests import builders, tables
+from tests.core.policy import tenants
 from webhook.core.decision import Decision
 from webhook.core.interpret import locations
 from webhook.core.rules.rulebook import Rulebook, with_every_backend, with_only
-from webhook.core.rules.tenant_policy import Namespaces, Tenancy, TenantPolicy
+from webhook.core.rules.tenant_policy import Kinds, Namespaces, Tenancy, TenantPolicy
 from webhook.core.validate import validate
 
 RULES = builders.rulebook(builders.shipped_files())
@@ -41,6 +42,21 @@ CLUSTERS: Mapping[str, Rulebook] = {
     "queued": replace(with_every_backend(QUEUED), tenancy=Tenancy(policies=[VISION])),
 }
 """The rules of tables: as shipped, with each back end, with one, while policies are tried, with a policy's label."""
+
+
+POOLED = builders.rulebook({**builders.shipped_files(), **tenants.card_pools()})
+
+
+def _sized(amounts: Object) -> dict[str, Any]:
+    return {key: builders.size(amount) if "memory" in key else amount for key, amount in amounts.items()}
+
+
+MAKING: Mapping[str, Callable[..., Any]] = {
+    "quota": lambda action="deny", **hard: tenants.quota(action, **_sized(hard)),
+    "pod": lambda **fields: tenants.ceiling(**_sized(fields)),
+    "forbidden": lambda models: Kinds(models=frozenset(models), rule="vision (tenants.yaml:20)"),
+}
+"""The rules of a policy in tables."""
 
 
 def _pod(labels: Object, annotations: Object, *, gpu: bool = True) -> Object:
@@ -95,6 +111,20 @@ def test_a_refusal_says_both_values_and_what_to_do(before: Object, after: Object
 
     assert decision.code == 403
     assert "\n".join(map(str, decision.violations)) == said.replace("RULE", RULES.backends["hami-vgpu"].rule)
+
+
+@tables.rows
+def test_while_a_pod_is_gated_no_update_of_its_nodes_lets_it_have_or_count_more(
+    policy: Object, before: Object, after: Object, said: list[str]
+) -> None:
+    """What is said is the violations, or else the warnings."""
+    namespaces = Namespaces(names=("default",))
+    ruled = tenants.policy(namespaces=namespaces, **{name: MAKING[name](**fields) for name, fields in policy.items()})
+    old, new = (builders.written({"limits": {"nvidia.com/gpu": "1"}, **nodes}) for nodes in (before, after))
+
+    decision = validate(builders.updating(old, new)._replace(user="kueue"), tenants.rules(ruled, rulebook=POOLED))
+
+    assert [*map(str, decision.violations), *decision.warnings] == said
 
 
 @tables.rows

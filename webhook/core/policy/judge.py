@@ -104,7 +104,6 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
         violation, name = _unusable(membership, namespace, may_be, tenancy)
         return Judgement(violations=[violation], findings=[Finding(name, violation.rule, violation.code, "deny")])
 
-    usage = pod_usage(held)
     uncounted = unknown_devices.action(policy, cluster)
     placement = defaults.check_placement(pod, policy) if held else ()
     ruled = any(getattr(policy, name) is not None for name in RULES)
@@ -113,23 +112,34 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
     strange = unknown_devices.violations(uncovered, pod, rule)
     breaches = chain(
         (Breach("", policy.action, violation) for violation in placement),
-        limits.check_allowed(policy, held, rulebook),
-        limits.check_ceilings(policy, held),
+        _ruled(policy, held, rulebook),
         limits.check_claims(policy, pod, held, claims, uncounted),
-        limits.check_countable(policy, held, usage),
         (Breach("quota", uncounted, violation) for violation in strange),
         device_access.breaches(bypasses, device_access.action(policy, cluster)),
     )
-    reservation = limits.reservation(policy, held, usage, namespace)
+    reservation = limits.reservation(policy, held, pod_usage(held), namespace)
     return _by_policy(policy, breaches, reservation, namespace, request, tenancy)
 
 
+def _ruled(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) -> Iterator[Breach]:
+    """A breach for each rule of the policy that what the containers hold breaks, or that cannot judge it."""
+    yield from limits.check_allowed(policy, held, rulebook)
+    yield from limits.check_ceilings(policy, held)
+    yield from limits.check_countable(policy, held, pod_usage(held))
+
+
 def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
-    """Judge an update of a pod, pruned, by the ways to other devices that it adds."""
+    """Judge an update of a pod, pruned, by what it adds: ways to other devices, and what it holds on fewer nodes."""
     old, new = (pod.read(raw or {}, request.namespace) for raw in (request.old_pod, request.pod))
     policy = member(request.namespace, rulebook.tenancy).policy if rulebook.tenancy.policies else None
-    access = device_access.action(policy, rulebook.cluster)
-    if access is None:
+    access, grown = device_access.action(policy, rulebook.cluster), list[Breach]()
+    if policy is not None and old.spec != new.spec:
+        before, after = holdings(old, rulebook), holdings(new, rulebook)
+        path = "spec.affinity" if old.spec.get("affinity") != new.spec.get("affinity") else "spec.nodeSelector"
+        kept = [*_ruled(policy, before, rulebook)]
+        grown = [breach for breach in _ruled(policy, after, rulebook) if breach not in kept]
+        grown += limits.check_growth(policy, path, pod_usage(before).tally, pod_usage(after).tally)
+    if access is None and not grown:
         return NOTHING
     added = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
     if is_of_the_platform(request, rulebook):  # schedulers and device plugins write metadata
@@ -137,7 +147,7 @@ def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     bypasses = [*islice(added, MOST)]
     if policy is None:
         return _by_cluster(new, (), bypasses, rulebook)
-    breaches = device_access.breaches(bypasses, access)
+    breaches = [*grown, *device_access.breaches(bypasses, access)]
     return _by_policy(policy, breaches, None, request.namespace, request, rulebook.tenancy)
 
 

@@ -342,6 +342,21 @@ def check_countable(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsa
         yield Breach("quota", quota.action, violation)
 
 
+def check_growth(policy: TenantPolicy, path: str, before: tally.Tally, after: tally.Tally) -> Iterator[Breach]:
+    """A breach (GPU109) for each limit of the policy's quota by which an update of a field lets a pod count more."""
+    quota = policy.quota or Quota(hard=tally.NOTHING)
+    for key in quota.hard:
+        had, has = (amounts.get(key, Fraction(0)) for amounts in (before, after))
+        if has > had:
+            message = (
+                f'in the quota of the tenant "{policy.name}" the pod counts {shown(key, had)} of {key}, and on the '
+                f"nodes that it would select {shown(key, has)}: no update may make it count more"
+            )
+            fix = "create another pod that selects these nodes from the start, and delete this one"
+            violation = Violation(code="GPU109", path=path, message=message, fix=fix, rule=quota.rule)
+            yield Breach("quota", quota.action, violation)
+
+
 def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, namespace: str) -> Reservation | None:
     """What the ledger of the tenant has to reserve for the pod; None without a quota, or if the pod holds nothing."""
     if policy.quota is None or not usage.tally:
