@@ -57,7 +57,7 @@ def served(programs: Binaries, controllers: None) -> Iterator[Fleet]:  # noqa: A
 def test_a_bystander_gets_every_pod_and_waits_little_longer_than_for_the_api_server_alone(
     served: Fleet, family: str, figure: Figure
 ) -> None:
-    """How long it waits is told each time, and judged in a soak, where no other test takes the cores in turns."""
+    """How long it waits is told each time, and judged in a soak: of twenty creates the median is chance."""
     _, (own, attacked) = served.tenant(3 * CREATES)
     monster = orjson.dumps(monsters.of_size(monsters.MONSTERS[family], SIZE))
 
