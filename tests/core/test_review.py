@@ -162,6 +162,14 @@ def test_an_author_is_a_user_or_the_object_of_a_controller_for_which_the_pod_is_
     assert _author(own, one, namespace="ci") != _author(own, two, namespace="ci")
 
 
+def test_an_author_of_whom_no_certificate_tells_is_one_at_each_address() -> None:
+    request = review.creating({}, "review-1", "dev")._replace(user="ann")
+    assert [request._replace(address=address).author for address in ("10.9.9.9", "fd00::9")] == [
+        "8d3adf6abf23f3a5@10.9.9.9",
+        "8d3adf6abf23f3a5@fd00::9",
+    ]
+
+
 @pytest.mark.parametrize("owners", [None, 3, "x", [3, None, {}], {"controller": True}])
 def test_owners_of_another_shape_are_none(owners: Any) -> None:
     pod = {"metadata": {"ownerReferences": owners}}

@@ -20,6 +20,8 @@ GRACE = 10
 LIMIT: Tally = {"devices": Fraction(16)}
 LONG = 4 * FORGET * GRACE
 Attack = Callable[[int], Ask]
+HERE, ELSEWHERE = "ann", "bob"
+API_SERVER, STRANGER = "10.0.0.1", "10.9.9.9"
 
 
 def ask(namespace: str, name: str, author: str, devices: int | Fraction) -> Ask:
@@ -27,15 +29,18 @@ def ask(namespace: str, name: str, author: str, devices: int | Fraction) -> Ask:
 
 
 def one_user(number: int) -> Ask:
-    return ask("dev", f"x{number}", "mallory", 16)
+    return ask("dev", f"x{number}", f"mallory@{API_SERVER}", 16)
 
 
 ATTACKS: Mapping[str, Attack] = {
     "one user": one_user,
-    "one user with one name": lambda number: ask("dev", "x", "mallory", 15)._replace(uid=f"x{number}"),
-    "one user in small pieces": lambda number: ask("dev", f"x{number}", "mallory", Fraction(1, 2)),
-    "a new user each time": lambda number: ask("dev", f"x{number}", f"mallory-{number}", 16),
-    "a new user each grace": lambda number: ask("dev", f"x{number}", f"mallory-{number // (2 * GRACE)}", 16),
+    "one user with one name": lambda number: ask("dev", "x", f"mallory@{API_SERVER}", 15)._replace(uid=f"x{number}"),
+    "one user in small pieces": lambda number: ask("dev", f"x{number}", f"mallory@{API_SERVER}", Fraction(1, 2)),
+    "a new user each time": lambda number: ask("dev", f"x{number}", f"mallory-{number}@{API_SERVER}", 16),
+    "a stranger in the name of others": lambda number: ask("dev", f"x{number}", f"{HERE}@{STRANGER}", 16),
+    "a new user each grace": lambda number: ask(
+        "dev", f"x{number}", f"mallory-{number // (2 * GRACE)}@{API_SERVER}", 16
+    ),
 }
 
 
@@ -85,7 +90,10 @@ class Town:
 
 
 def everybody(now: int) -> Mapping[str, Ask]:
-    return {"beside": ask("dev", f"beside-{now}", "ann", 3), "elsewhere": ask("ci", f"elsewhere-{now}", "bob", 3)}
+    return {
+        "beside": ask("dev", f"beside-{now}", f"{HERE}@{API_SERVER}", 3),
+        "elsewhere": ask("ci", f"elsewhere-{now}", f"{ELSEWHERE}@{API_SERVER}", 3),
+    }
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -1,4 +1,7 @@
-"""With --client-ca only whoever has a certificate of it gets reviews; everybody may ask whether all is well."""
+"""With --client-ca only whoever has a certificate of it gets reviews; everybody may ask whether all is well.
+
+Without it everybody gets reviews, and what comes from one address counts for that address alone.
+"""
 
 import contextlib
 import ssl
@@ -9,13 +12,26 @@ import pytest
 from tests.cluster.credentials import Credentials, issue
 from tests.server.peer import Peer
 from tests.server.process import Server, running
+from tests.server.test_quota import create, response
+
+SUSPECTS = """
+kind: TenantPolicy
+apiVersion: gpu-webhook.io/v1alpha1
+metadata: {name: vision}
+spec: {namespaces: {names: ["*"]}, quota: {devices: 4}}
+---
+kind: TenantUsage
+apiVersion: gpu-webhook.io/v1alpha1
+metadata: {name: vision}
+status: {view: "7", hard: {devices: "4"}, held: {vision-dev: {}}, suspects: {vision-dev@127.0.0.2: 4}}
+"""
 
 
-def peer(server: Server, made: Credentials | None) -> Peer:
+def peer(server: Server, made: Credentials | None, source: str = "127.0.0.1") -> Peer:
     context = ssl.create_default_context(cafile=str(server.folder / "tls.crt"))
     if made is not None:
         context.load_cert_chain(made.admin, made.admin_key)
-    return Peer.connect(server.port, context)
+    return Peer.connect(server.port, context, source)
 
 
 def test_a_stranger_gets_no_answer_to_a_review(folder: Path, tmp_path: Path, fraction: bytes) -> None:
@@ -42,3 +58,21 @@ def test_a_stranger_is_refused_before_a_byte_of_the_body_is_there(folder: Path, 
 
         assert (refused.status, refused.closes) == (403, True)
         assert stranger.ended()
+
+
+@pytest.mark.parametrize("certified", [False, True], ids=["without a certificate", "with one"])
+def test_who_is_suspect_at_one_address_is_not_at_another_or_with_a_certificate(
+    folder: Path, tmp_path: Path, *, certified: bool
+) -> None:
+    made = issue(tmp_path)
+    settings = {"tenants": str(tmp_path / "tenants.yaml")} | ({"client_ca": str(made.authority)} if certified else {})
+    (tmp_path / "tenants.yaml").write_text(SUSPECTS)
+    answers = []
+    with running(folder, **settings) as server:
+        for name, source in (("suspect", "127.0.0.2"), ("other", "127.0.0.1")):
+            with contextlib.closing(peer(server, made if certified else None, source)) as asking:
+                answers.append(response(asking.ask("POST", "/validate", create(name, "1"))))
+
+    assert [answer["allowed"] for answer in answers] == [certified, True]
+    told = answers[0].get("status", {}).get("message", "")
+    assert ("pods of this user were admitted and never stored" in told) == (not certified)

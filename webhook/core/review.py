@@ -45,8 +45,9 @@ class AdmissionRequest(NamedTuple):
 
     `pod` and `old_pod` are decoded JSON objects, None where the review has none (`object` on DELETE,
     `oldObject` on CREATE; the server reads the pod of a Binding). `name` is empty under generateName in a mutating
-    review. `user` is the client's user, by name, `at` the time of the review in seconds since 1970. `projection` is
-    the allow-list by which the pods were pruned (`webhook.core.projection`), None: they are not pruned; `text` is the
+    review. `user` is the client's user, by name, `at` the time of the review in seconds since 1970. `address` is that
+    of a client that showed no certificate, which may be anybody; empty if it showed one. `projection` is the
+    allow-list by which the pods were pruned (`webhook.core.projection`), None: they are not pruned; `text` is the
     pruned pod as JSON.
     """
 
@@ -61,6 +62,7 @@ class AdmissionRequest(NamedTuple):
     old_pod: Mapping[str, Any] | None
     user: str = ""
     at: float = 0.0
+    address: str = ""
     projection: object = None
     text: bytes = b""
 
@@ -69,12 +71,13 @@ class AdmissionRequest(NamedTuple):
         """Who creates the pod, in one word that nobody else has.
 
         That is the user. A controller is one user for all its objects, so for programs outside of the namespace it is
-        also the object that the pod says it is controlled by.
+        also the object that the pod says it is controlled by. What anybody may have written is of its address only.
         """
         name = self.user
         if name.startswith("system:") and not name.startswith(f"system:serviceaccount:{self.namespace}:"):
             name = " ".join([name, *(str(owner.get("uid")) for owner in fields.controllers(self.pod))])
-        return blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
+        author = blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
+        return f"{author}@{self.address}" if self.address else author
 
     @property
     def is_of_a_pod(self) -> bool:
@@ -111,7 +114,7 @@ def creating(pod: Mapping[str, Any], uid: str, namespace: str = "", at: float = 
     return AdmissionRequest(uid, "CREATE", "pods", "", namespace, "", dry_run=True, pod=pod, old_pod=None, at=at)
 
 
-def decode(body: bytes, at: float = 0.0) -> AdmissionRequest:
+def decode(body: bytes, at: float = 0.0, address: str = "") -> AdmissionRequest:
     """Read the bytes of a review, received at the time `at`; raises NotAReviewError with a sentence."""
     try:
         review = orjson.loads(body)
@@ -141,6 +144,7 @@ def decode(body: bytes, at: float = 0.0) -> AdmissionRequest:
         old_pod=pods[1],
         user=_text(user, "username") if isinstance(user, dict) else "",
         at=at,
+        address=address,
     )
 
 

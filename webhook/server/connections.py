@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
         self.handshake: asyncio.Task[None]
         self._transport: asyncio.Transport
         self._parser: Any = None
-        self._trusted = False
+        self._unproven = ""
         self._received = self._size = 0
         self._parts: list[bytes] = []
         self._chunks: Chunks | None = None
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
             limit_remaining=0,  # what follows a request is at most one read of TLS, 256 KiB in uvloop
         )
         is_client = bool(transport.get_extra_info("peercert"))
-        self._trusted = is_client or self.settings.client_ca is None
+        self._unproven = "" if is_client else str(self.address[0])
         self._enter("idle", self.settings.keepalive_seconds)
         if is_client:
             self.door.establish(self)
@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
 
         self._enter("idle", settings.keepalive_seconds)
         body, self._parts, self._chunks = b"".join(self._parts), [], None
-        answer = self.door.lane.answer(parser.method, parser.path, body)
+        answer = self.door.lane.answer(parser.method, parser.path, body, self._unproven)
         if self._size:
             self.door.release_body(self)
         kept = b"" if parser.http_version >= (1, 1) else b"Connection: keep-alive\r\n"
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
         self._enter("body", self.settings.body_seconds)
         self._parts, self._size = [], 0
         parser = self._parser
-        if not self._trusted and parser.method not in (b"GET", b"HEAD"):
+        if self._unproven and self.settings.client_ca is not None and parser.method not in (b"GET", b"HEAD"):
             raise RefusedError(HTTPStatus.FORBIDDEN, STRANGER)
         if parser.get_header(b"transfer-encoding") and not parser.is_chunked:  # h1c 0.6.9 takes it for no body
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "the only transfer coding known here is chunked")

@@ -250,8 +250,11 @@ class Lane:
         self.rules = rules
         self.rulebook = rules and replace(rules, tenancy=self.tenancy(rules))
 
-    def answer(self, method: bytes, target: bytes, body: bytes) -> Answer | Awaitable[Answer]:
-        """Answer one whole request. The answer is awaitable if the review has to wait, as the module says."""
+    def answer(self, method: bytes, target: bytes, body: bytes, address: str = "") -> Answer | Awaitable[Answer]:
+        """Answer one whole request. The answer is awaitable if the review has to wait, as the module says.
+
+        `address`: of a client that showed no certificate.
+        """
         path = target.partition(b"?")[0]
         shown = path[:100].decode("ascii", "backslashreplace")  # the sender may write anything
         if path not in self.judges and path not in PAGES:
@@ -263,7 +266,7 @@ class Lane:
             text = f"{shown} answers {allow.decode()} only"
             return self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, text)._replace(allow=allow)
         if path in self.judges:
-            return self._review(*self.judges[path], body, target)
+            return self._review(*self.judges[path], body, target, address)
         digest = "" if self.rulebook is None else self.rulebook.digest
         if path == b"/metrics":
             page = self.metrics.render(digest, self._lines.dropped)
@@ -282,7 +285,9 @@ class Lane:
         log.warning("refused with %d: %s", status, text)
         return Answer(status, f"{text}\n".encode())
 
-    def _review(self, name: str, judge: Judge, body: bytes, target: bytes) -> Answer | Awaitable[Answer]:
+    def _review(
+        self, name: str, judge: Judge, body: bytes, target: bytes, address: str
+    ) -> Answer | Awaitable[Answer]:
         """Decode, decide, encode."""
         rulebook = self.rulebook
         if rulebook is None:
@@ -293,7 +298,7 @@ class Lane:
         request = None
         gc.disable()  # a review makes no cycles, and each part of a large one would be looked at several times
         try:
-            request = review.decode(body, time())
+            request = review.decode(body, time(), address)
             reviewed = _Reviewed(name, request, rulebook, started)
             subject = request.namespace, request.object_name  # what is read of it becomes part of a path
             if self.read_pod is not None and request.is_a_binding and names_a_pod(*subject):

@@ -1,18 +1,24 @@
 """Creates that are refused after they were admitted, again and again, keep nothing from others."""
 
+import json
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from itertools import count
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cluster.client import Client, RefusedError
+from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.tenancy import world
-from tests.cluster.tenancy.town import Town, create, gpu_pod, told
+from tests.cluster.tenancy.town import Town, create, gpu_pod, owner, told
 from tests.cluster.waiting import until
+from tests.cluster.webhook import Webhook
+from tests.server.peer import Peer
 
 pytestmark = pytest.mark.cluster
 
@@ -93,3 +99,46 @@ def test_whose_pods_a_resource_quota_refuses_again_and_again_keeps_an_eighth_res
             create(there, gpu_pod(f"p{number}", "2"))
 
     town.await_used("refused", "14", within=30)
+
+
+def test_what_a_stranger_says_makes_nobody_else_suspect(town: Town) -> None:
+    """Four made-up reviews, in the name of the user who owns the namespace."""
+    [there] = town.tenant("accused", quota={"devices": 8})
+    user = owner(there, "accused-owner")
+    stored = dict(user.create(gpu_pod("made-up", "0.25"), dry_run=True))
+
+    def suspects() -> dict[str, int]:
+        return dict(world.usage(town.client, "accused").get("suspects", {}))
+
+    def came_to_nothing(times: int) -> bool:
+        return max(suspects().values(), default=0) == times
+
+    for times in range(1, 5):
+        assert reviewed_for_a_stranger(town.webhook, stored, there.namespace, "accused-owner", f"made-up-{times}")
+        until(partial(came_to_nothing, times), "it came to nothing", within=30)
+
+    assert [told(user, gpu_pod(f"mine-{number}", "3")) for number in range(2)] == [(201, "")] * 2
+    assert {key.partition(" ")[0] for key in suspects()} == {f"{there.namespace}@{STRANGER}"}
+
+
+STRANGER = "127.0.0.2"
+"""An address from which no API server here asks."""
+
+
+def reviewed_for_a_stranger(webhook: Webhook, stored: Object, namespace: str, user: str, name: str) -> bool:
+    """Whether a pod of somebody else is admitted that no API server was asked for."""
+    made = {**stored, "metadata": {**stored["metadata"], "name": name, "uid": name}}
+    request = {
+        "uid": name,
+        "operation": "CREATE",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": namespace,
+        "name": name,
+        "userInfo": {"username": user},
+        "object": made,
+    }
+    review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    context = ssl.create_default_context(cadata=webhook.authority.decode())
+    with closing(Peer.connect(urlsplit(webhook.url).port or 0, context, STRANGER)) as stranger:
+        answered = stranger.ask("POST", "/validate?timeout=10s", json.dumps(review).encode())
+    return answered.status == 200 and bool(json.loads(answered.body)["response"]["allowed"])

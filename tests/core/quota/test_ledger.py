@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 
 from webhook.core.quota import ledger as core
-from webhook.core.quota.ledger import MOST_SUSPECTS, Ask, Ledger, Outcome, Seen, blamed, reserve, settle
+from webhook.core.quota.ledger import (
+    MOST_KEYS,
+    MOST_SUSPECTS,
+    Ask,
+    Ledger,
+    Outcome,
+    Seen,
+    blamed,
+    namespaces,
+    reserve,
+    settle,
+)
 from webhook.core.quota.tally import Tally
 
 HARD: Tally = {"devices": Fraction(4), "memory": Fraction(100)}
@@ -222,3 +233,28 @@ def test_many_who_are_blamed_at_once_are_not_all_kept_in_mind() -> None:
     after = settle(replace(holding(0), suspects={"ci x": 1}), HARD, Seen(9, {}, set(), blamed=many))
     assert after is not None
     assert len(after.suspects) == MOST_SUSPECTS + 3
+
+
+def test_what_comes_from_one_address_counts_against_nobody_at_another() -> None:
+    suspects = {"dev@10.9.9.9 ann": 2, "dev@10.9.9.9": 4, "dev@10.8.8.8": 3}
+    asks = [ask(f"a{number}", devices(1), author=author) for number, author in enumerate(AUTHORS)]
+    assert reserve(replace(holding(0), suspects=suspects), asks)[1] == [ADMIT, ADMIT, ADMIT, SUSPECT, SUSPECT]
+    assert namespaces(suspects) == ["dev@10.9.9.9"]
+
+
+AUTHORS = ["ann", "ann@10.0.0.1", "ann@10.8.8.8", "ann@10.9.9.9", "bob@10.9.9.9"]
+
+
+def test_who_comes_from_an_address_is_blamed_there_however_many_come_from_others() -> None:
+    others = {f"dev@10.9.9.9 {number}": 2 for number in range(MOST_SUSPECTS)}
+    assert blamed(others, "dev", "ann@10.9.9.9") == ["dev@10.9.9.9"]
+    assert blamed(others, "dev", "ann@10.0.0.1") == ["dev@10.0.0.1 ann", "dev@10.0.0.1"]
+    assert blamed(others, "dev", "ann") == ["dev ann", "dev"]
+
+
+def test_whoever_has_many_addresses_does_not_make_a_ledger_long() -> None:
+    many = frozenset({"ci", "ci ann", *(f"dev@10.9.{number}.9" for number in range(2 * MOST_KEYS))})
+    after = settle(replace(holding(0), suspects={"dev": 1}), HARD, Seen(9, {}, set(), blamed=many))
+    assert after is not None
+    assert len(after.suspects) == MOST_KEYS
+    assert {"dev": 1, "ci": 1, "ci ann": 1}.items() <= after.suspects.items()

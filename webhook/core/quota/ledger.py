@@ -27,7 +27,9 @@ from webhook.core.kube.quantity import Fraction, shown
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 
-# Suspects: users and namespaces whose reservations came to nothing again and again, and what they may reserve.
+# Suspects: users and namespaces whose reservations came to nothing again and again, and what they may reserve. Where
+# clients show no certificate anybody can write a review in the name of others. So the author of a reservation has the
+# client's address then, as `author@address`, and what came from one address counts against nobody at another.
 
 HABIT: Final = 2
 """How often reservations of a user come to nothing in a namespace until the user is suspect there."""
@@ -37,29 +39,38 @@ MOST_SUSPECTS: Final = 8
 """Users of one namespace who are kept in mind; for others the namespace is blamed."""
 FORGET: Final = 16
 """Graces until what came to nothing is forgotten."""
+MOST_KEYS: Final = 400
+"""With so many no further address is kept in mind: some 20 KB, however many addresses somebody has."""
 Suspects = Mapping[str, int]
-"""How often reservations came to nothing, by `namespace author` and by namespace."""
+"""How often reservations came to nothing, by `namespace author` and by namespace; or `namespace@address` for both."""
+
+
+def _keys(namespace: str, author: str) -> tuple[str, str]:
+    """The key of an author, and that of all authors in the namespace from the same address."""
+    user, at, address = author.partition("@")
+    everybody = f"{namespace}{at}{address}"
+    return f"{everybody} {user}", everybody
 
 
 def is_suspect(suspects: Suspects, namespace: str, author: str) -> bool:
     """Whether what an author reserves in a namespace is bounded."""
-    of_author = suspects.get(f"{namespace} {author}", 0)
-    return of_author >= HABIT or suspects.get(namespace, 0) >= HABIT_OF_NAMESPACE
+    key, everybody = _keys(namespace, author)
+    return suspects.get(key, 0) >= HABIT or suspects.get(everybody, 0) >= HABIT_OF_NAMESPACE
 
 
 def namespaces(suspects: Suspects) -> list[str]:
-    """The namespaces in which what somebody reserves is bounded."""
-    keys = (key.partition(" ") for key in suspects)
-    return sorted({namespace for namespace, _, who in keys if is_suspect(suspects, namespace, who)})
+    """The namespaces in which what somebody reserves is bounded, each with the address that this comes from."""
+    bounded = (key for key, times in suspects.items() if times >= (HABIT if " " in key else HABIT_OF_NAMESPACE))
+    return sorted({key.partition(" ")[0] for key in bounded})
 
 
 def blamed(suspects: Suspects, namespace: str, author: str) -> list[str]:
     """Whom a reservation that came to nothing counts against: its author, first together with the namespace."""
-    key = f"{namespace} {author}"
-    authors = [suspect for suspect in suspects if suspect.startswith(f"{namespace} ")]
+    key, everybody = _keys(namespace, author)
+    authors = [suspect for suspect in suspects if suspect.startswith(f"{everybody} ")]
     if key not in authors and len(authors) >= MOST_SUSPECTS:
-        return [namespace]
-    return [key] if suspects.get(key, 0) >= HABIT else [key, namespace]
+        return [everybody]
+    return [key] if suspects.get(key, 0) >= HABIT else [key, everybody]
 
 
 def settled(suspects: Suspects, blamed: frozenset[str], forgiven: Collection[str]) -> Suspects:
@@ -67,10 +78,10 @@ def settled(suspects: Suspects, blamed: frozenset[str], forgiven: Collection[str
     after = {key: times + (key in blamed) for key, times in suspects.items() if key not in forgiven}
     room = Counter(key.partition(" ")[0] for key in after if " " in key)
     for key in sorted(blamed - suspects.keys()):
-        namespace, of_author, _ = key.partition(" ")
-        if not of_author or room[namespace] < MOST_SUSPECTS:
+        everybody, of_author, _ = key.partition(" ")
+        if (not of_author or room[everybody] < MOST_SUSPECTS) and ("@" not in key or len(after) < MOST_KEYS):
             after[key] = 1
-            room[namespace] += bool(of_author)
+            room[everybody] += bool(of_author)
     return after
 
 
