@@ -170,14 +170,14 @@ class Metrics:
             for backend in decision.backends.values():
                 self.translations[(backend,)] += 1
 
-    def render(self, digest: str, lines_dropped: int = 0) -> bytes:
-        """The page; `digest` is that of the rulebook in use, empty if there is none."""
+    def render(self, digest: str, lines_dropped: int = 0, *, named: bool = True) -> bytes:
+        """The page, with tenants if `named`; `digest` is that of the rulebook in use, empty if there is none."""
         ends: Mapping[Labels, float] = {("served",): self.certificate_expiry}
         reviewed, tenancy = ("path", "operation", "decision", "code"), ("tenant", "rule", "code", "action")
         families = (
             family("reviews_total", "Reviews answered.", reviewed, self.reviews),
             family("violations_total", "Violations reported.", ("code",), self.violations),
-            family("findings_total", "What policies had to say about pods.", tenancy, self.findings),
+            family("findings_total", "What policies had to say about pods.", tenancy, self.findings if named else {}),
             family("translations_total", "Containers translated.", ("backend",), self.translations),
             _histogram("review_seconds", "Decoding, deciding and encoding one review.", self.seconds),
             _histogram("reservation_seconds", "Waiting for the ledger.", {"validate": self.reservation_seconds}),

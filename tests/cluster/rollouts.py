@@ -188,6 +188,7 @@ def _here(word: str, folder: Path, port: int) -> str:
     """An argument of the container for this machine."""
     places = {
         "0.0.0.0:8443": f"0.0.0.0:{port}",
+        "0.0.0.0:8444": "127.0.0.1:0",
         "/etc/gpu-webhook/rules": f"{folder}/rules",
         "/etc/gpu-webhook/tls": f"{folder}/data",
         "/run/gpu-webhook": str(folder),

@@ -97,6 +97,8 @@ def test_each_value_does_what_it_says(helm: Path, made: Path) -> None:
         "tolerations": [nowhere],
         "resources": {"settler": {"limits": {"memory": "1Gi"}}},
         "apiServerPorts": [16443],
+        "prometheusNamespace": "watching",
+        "components": {"prometheus": True},
         "crds": False,
         "rules": {"acme.yaml": "kind: Backend\n"},
         "cluster": {"observe": True},
@@ -117,7 +119,11 @@ def test_each_value_does_what_it_says(helm: Path, made: Path) -> None:
     assert settler["template"]["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
     policies = [each for each in objects if each["kind"] == "NetworkPolicy"]
     assert len(policies) > 2
-    assert {each["spec"]["egress"][0]["ports"][0]["port"] for each in policies} == {16443}
+    assert {each["spec"]["egress"][0]["ports"][0]["port"] for each in policies if "egress" in each["spec"]} == {16443}
+    [let_in] = [
+        peer for each in policies for rule in each["spec"].get("ingress", ()) for peer in rule.get("from", ())
+    ]
+    assert let_in == {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "watching"}}}
     assert not [each for each in objects if each["kind"] == "CustomResourceDefinition"]
     rules = _by_name(objects)[f"ConfigMap {NAMESPACE}/gpu-webhook-rules"]["data"]
     assert rules["acme.yaml"] == "kind: Backend\n"

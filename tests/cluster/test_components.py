@@ -130,3 +130,24 @@ def test_prometheus_comes_to_each_program_by_a_service_and_a_port_that_exist(cha
         assert port["targetPort"] in named
         reached.append(pod["metadata"]["labels"]["app.kubernetes.io/name"])
     assert sorted(reached) == ["gpu-webhook", "gpu-webhook-certs", "gpu-webhook-settler"]
+
+
+def test_nobody_but_prometheus_comes_to_the_ports_that_name_tenants(changed: Changed) -> None:
+    of_reviews: list[Any] = [{"ports": [{"port": "https", "protocol": "TCP"}]}]
+    closed = {"gpu-webhook": of_reviews, "gpu-webhook-settler": None, "gpu-webhook-certs": None}
+    from_prometheus = [
+        {
+            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+            "ports": [{"port": name, "protocol": "TCP"} for name in ("metrics", "http")],
+        }
+    ]
+
+    assert _let_in(changed("single-replica")) == closed
+    assert _let_in(changed("prometheus")) == {**closed, "gpu-webhook-metrics": from_prometheus}
+
+
+def _let_in(objects: Sequence[kustomized.Object]) -> dict[str, Any]:
+    """The rules for what comes in, by policy."""
+    policies = [each for each in objects if each["kind"] == "NetworkPolicy"]
+    assert all("Ingress" in each["spec"]["policyTypes"] for each in policies)
+    return {each["metadata"]["name"]: each["spec"].get("ingress") for each in policies}

@@ -175,6 +175,8 @@ def _template(node: Any, path: tuple[str, ...]) -> Template | None:
             return Template('include "gpu-webhook.image" .')
         case (*_, "egress", "ports") if node == API_SERVER:
             return Template('include "gpu-webhook.apiServer" .')
+        case (*_, "from", "namespaceSelector", "matchLabels", "kubernetes.io/metadata.name"):
+            return Template(".Values.prometheusNamespace")
         case (*_, "priorityClassName"):
             return Template(".Values.priorityClassName")
     return None

@@ -2,10 +2,12 @@
 
 import contextlib
 import re
+import ssl
 from pathlib import Path
 
 from tests.server.peer import Peer
 from tests.server.process import Server, running
+from tests.server.test_quota import create
 from webhook.core.decision import Decision
 from webhook.telemetry import Metrics
 
@@ -58,6 +60,33 @@ def test_what_happened_is_counted(folder: Path, fraction: bytes, plain: bytes) -
     assert found['gpu_webhook_review_seconds_bucket{path="mutate",le="+Inf"}'] == 3
     assert 0 < found['gpu_webhook_review_seconds_sum{path="mutate"}'] < 1
     assert found["gpu_webhook_connections"] >= 1
+
+
+POLICY = """
+kind: TenantPolicy
+apiVersion: gpu-webhook.io/v1alpha1
+metadata: {name: red}
+spec: {namespaces: {names: ["*"]}, quota: {devices: 2}}
+"""
+
+
+def test_tenants_are_named_on_a_port_of_its_own_and_on_loopback_only(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "tenants.yaml").write_text(POLICY)
+    pages = {}
+    with running(folder, tenants=str(tmp_path / "tenants.yaml"), metrics="127.0.0.1:0") as server:
+        with contextlib.closing(server.connect()) as peer:
+            peer.ask("POST", "/validate", create("train", "3"))
+        reviews, of_metrics = map(int, re.findall(r":(\d+)", server.lines("serving on")[0]["message"]))
+        context = ssl.create_default_context(cafile=str(folder / "tls.crt"))
+        for port, source in ((reviews, "127.0.0.1"), (reviews, "127.0.0.2"), (of_metrics, "127.0.0.2")):
+            with contextlib.closing(Peer.connect(port, context, source)) as peer:
+                pages[port, source] = peer.ask("GET", "/metrics").body.decode()
+
+    whole = samples(pages[reviews, "127.0.0.1"]).keys()
+    of_tenants = {name for name in whole if "red" in name.partition("{")[2]}
+    assert [name.partition("{")[0] for name in of_tenants] == ["gpu_webhook_findings_total"]
+    assert samples(pages[of_metrics, "127.0.0.2"]).keys() == whole
+    assert samples(pages[reviews, "127.0.0.2"]).keys() == whole - of_tenants
 
 
 def test_nothing_of_a_pod_becomes_a_label(server: Server, peer: Peer, fraction: bytes) -> None:

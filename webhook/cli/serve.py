@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook serve` takes."""
     command.add_argument("--bind", default="127.0.0.1:8443", metavar="HOST:PORT", help="default: %(default)s")
+    command.add_argument("--metrics", metavar="HOST:PORT", help="another port, only there /metrics names tenants")
     command.add_argument(
         "--tls-cert", type=Path, metavar="FILE", help="certificate; default: a self-signed pair, made once"
     )
@@ -36,6 +37,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop."""
     options.address(arguments.bind)
+    if arguments.metrics is not None:
+        options.address(arguments.metrics, "--metrics")
     from webhook.server import serve  # after the options: a wrong one is told without the server's imports
 
     attach = prepare = None
@@ -48,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     return serve.serve(
         settings.Settings(
             bind=arguments.bind,
+            metrics=arguments.metrics,
             rules=arguments.rules,
             surroundings=arguments.surroundings,
             tls_cert=arguments.tls_cert,

@@ -132,6 +132,8 @@ class Connection(asyncio.Protocol):
         self.cut: Callable[[], None]
         """Ends it without ceremony."""
         self.handshake: asyncio.Task[None]
+        self.named = True
+        """Whether /metrics names tenants to it."""
         self._transport: asyncio.Transport
         self._parser: Any = None
         self._unproven = ""
@@ -258,7 +260,7 @@ class Connection(asyncio.Protocol):
 
         self._enter("idle", settings.keepalive_seconds)
         body, self._parts, self._chunks = b"".join(self._parts), [], None
-        answer = self.door.lane.answer(parser.method, parser.path, body, self._unproven)
+        answer = self.door.lane.answer(parser.method, parser.path, body, self._unproven, named=self.named)
         if self._size:
             self.door.release_body(self)
         kept = b"" if parser.http_version >= (1, 1) else b"Connection: keep-alive\r\n"
@@ -425,6 +427,9 @@ KNOWN: Final = 1000
 STARTS: Final = 10
 """Handshakes begun before others get their turn: so many of known addresses, and so many of others."""
 
+LOOPBACK: Final = ("127.0.0.1", "::1")
+"""Where programs of the same pod come from, and `kubectl port-forward`."""
+
 SPARE: Final = 128
 """Descriptors for everything but connections: files, the API server, and connections that are being closed."""
 
@@ -515,6 +520,7 @@ class Door:
             accepted.settimeout(0)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
             connection = Connection(self, peer[:1])
+            connection.named = listener is not self._listeners[0] or peer[0] in LOOPBACK
             connection.cut = partial(self._turn_away, connection, accepted)
             asyncio.get_running_loop().add_reader(accepted, self._queue, connection, accepted)
             self.connections.add(connection)

@@ -3,7 +3,7 @@
     POST /mutate, /validate, /templates, /policies     an AdmissionReview in, an AdmissionReview out
     GET  /healthz                                      the process answers
     GET  /readyz                                       it knows its rules and policies, and is not shutting down
-    GET  /metrics                                      counters for Prometheus
+    GET  /metrics                                      counters for Prometheus, of tenants too on a port of its own
 
 Only three reviews ever wait: that of a pod that a quota counts, for the ledger; that of a Binding, for its pod; and
 that of a TenantPolicy, for what its tenant uses.
@@ -250,10 +250,12 @@ class Lane:
         self.rules = rules
         self.rulebook = rules and replace(rules, tenancy=self.tenancy(rules))
 
-    def answer(self, method: bytes, target: bytes, body: bytes, address: str = "") -> Answer | Awaitable[Answer]:
+    def answer(
+        self, method: bytes, target: bytes, body: bytes, address: str = "", *, named: bool = True
+    ) -> Answer | Awaitable[Answer]:
         """Answer one whole request. The answer is awaitable if the review has to wait, as the module says.
 
-        `address`: of a client that showed no certificate.
+        `address`: of a client that showed no certificate. `named`: /metrics names tenants.
         """
         path = target.partition(b"?")[0]
         shown = path[:100].decode("ascii", "backslashreplace")  # the sender may write anything
@@ -269,7 +271,7 @@ class Lane:
             return self._review(*self.judges[path], body, target, address)
         digest = "" if self.rulebook is None else self.rulebook.digest
         if path == b"/metrics":
-            page = self.metrics.render(digest, self._lines.dropped)
+            page = self.metrics.render(digest, self._lines.dropped, named=named)
             return Answer(HTTPStatus.OK, page, telemetry.CONTENT_TYPE)
         if path == b"/healthz":
             return Answer(HTTPStatus.OK, b"ok\n")

@@ -200,7 +200,7 @@ class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no type
         settings = self.settings
         certificate, key = settings.certificate
         chosen = {
-            "bind": settings.bind,
+            "bind": [settings.bind, *([settings.metrics] if settings.metrics else [])],
             "backlog": 4096,  # what Linux allows (net.core.somaxconn); who does not fit tries again a second later
             "workers": 1,  # one process keeps counters simple; a Deployment scales by replicas
             "worker_class": AdmissionWorker,

@@ -34,6 +34,9 @@ class Settings:
     bind: str = "127.0.0.1:8443"
     """Address and port to listen on. Loopback by default: to be reachable from outside has to be chosen."""
 
+    metrics: str | None = None
+    """Another address and port for the same. Only there, and to loopback, /metrics names tenants."""
+
     rules: Path = field(default_factory=default_rules)
     """The directory of rule documents."""
 
