@@ -116,8 +116,7 @@ def _decided(decision: Decision) -> Mapping[str, Any]:
 
 def _reviewed(pods: list[dict[str, Any]], rulebook: Rulebook) -> Iterator[Decision]:
     """What a server without a cluster answers when the pods are created one after another."""
-    hard = {each.name: each.quota.hard for each in rulebook.tenancy.policies if each.quota}
-    ledger = OfflineReservations(lambda tenant: hard[tenant])
+    ledger = OfflineReservations()
     for number, pod in enumerate(pods):
         request = creating(pod, "review", pod["metadata"].get("namespace") or "default", quantity.parse_time(AT))
         mutated = mutate(request, rulebook)

@@ -12,7 +12,7 @@ import pytest
 from webhook.cluster import ledgers as module
 from webhook.cluster.client import ApiError, ConflictError
 from webhook.cluster.ledgers import Reservations, TenantUsages, Versioned
-from webhook.core.quota.ledger import AWAY, Answered, Ask, Ledger, Outcome
+from webhook.core.quota.ledger import AWAY, DIFFERS, Answered, Ask, Ledger, Outcome
 from webhook.server.handler import OfflineReservations
 from webhook.telemetry import Metrics
 
@@ -317,6 +317,28 @@ def test_no_pod_is_refused_because_of_the_escrow_of_other_replicas() -> None:
     assert verdicts(answers) == ["admit"]
 
 
+def test_what_is_over_the_limit_of_the_policy_is_refused_only_once_the_ledger_has_that_limit_too() -> None:
+    shelf, policy = Shelf(), {"devices": Fraction(1)}
+
+    def settle() -> None:
+        shelf.put(replace(shelf.ledger, hard=policy, recounted=shelf.ledger.recount))
+
+    shelf.after_writes = [settle]
+
+    [answered] = together(Reservations(shelf, Metrics([])), ask("a", 2, hard=policy))
+
+    assert answered.outcome == Outcome("over", ("devices",))
+
+
+def test_who_knows_an_older_policy_than_the_settler_refuses_nobody_by_it() -> None:
+    shelf = Shelf()
+    shelf.after_writes = [shelf.recount] * 100
+
+    [answered] = together(Reservations(shelf, Metrics([])), ask("a", 2, hard={"devices": Fraction(1)}), seconds=0.3)
+
+    assert answered.outcome == Outcome("again", why=DIFFERS)
+
+
 def looked(shelf: Shelf, *, seconds: float = 10) -> Answered:
     return run(lambda: Reservations(shelf, Metrics([])).preview("vision", ask("a", 2), monotonic() + seconds))
 
@@ -365,9 +387,10 @@ def test_a_pod_over_the_limit_is_refused_though_a_replica_that_is_gone_left_an_e
 
 
 def test_offline_what_was_admitted_counts_for_good() -> None:
-    reservations = OfflineReservations(lambda _: {"devices": Fraction(1)})
+    reservations = OfflineReservations()
+    hard = {"devices": Fraction(1)}
 
     async def both() -> list[Answered]:
-        return [await reservations.reserve("vision", ask(name), 0) for name in ("a", "a", "b")]
+        return [await reservations.reserve("vision", ask(name)._replace(hard=hard), 0) for name in ("a", "a", "b")]
 
     assert verdicts(run(both)) == ["admit", "admit", "over"]

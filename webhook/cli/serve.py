@@ -80,5 +80,5 @@ def judge_by(file: Path, lane: Lane) -> None:
     if unread:
         raise serve.CannotStartError("; ".join(f"{problem.tenant}: {problem.message}" for problem in unread))
     lane.tenancy = lambda rules: objects.tenancy(rules)[0]
-    lane.reservations = handler.OfflineReservations(lane.hard_limits, ledgers)
+    lane.reservations = handler.OfflineReservations(ledgers)
     lane.use(lane.rules)

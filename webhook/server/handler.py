@@ -32,9 +32,7 @@ from webhook.core.forms.labels import is_dns_label
 from webhook.core.kube import quantity
 from webhook.core.policy import device_access, limits, updates
 from webhook.core.quota import ledger as ledgers
-from webhook.core.quota import tally
 from webhook.core.quota.ledger import Answered, Ask, Ledger, is_of_a_pod, names_a_pod
-from webhook.core.quota.tally import Tally
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.load import POLICY_KINDS
 from webhook.core.rules.rulebook import Rulebook
@@ -146,8 +144,7 @@ class Reserves(Protocol):
 class OfflineReservations:
     """Reserves in memory, to try the server without a cluster: an admitted pod counts for good."""
 
-    def __init__(self, limits: Callable[[str], Tally], ledgers: Mapping[str, Ledger] = MappingProxyType({})) -> None:
-        self._limits = limits
+    def __init__(self, ledgers: Mapping[str, Ledger] = MappingProxyType({})) -> None:
         self._ledgers = dict(ledgers)
 
     def draw(self, tenant: str, ask: Ask) -> Answered:
@@ -165,9 +162,9 @@ class OfflineReservations:
         return self._answered(tenant, ask)
 
     def _answered(self, tenant: str, ask: Ask) -> Answered:
-        ledger, hard = self._ledgers.get(tenant) or Ledger(view=1), self._limits(tenant)
-        if ledger.hard is not hard or ask.namespace not in ledger.held:
-            ledger = replace(ledger, hard=hard, held={ask.namespace: {}, **ledger.held})
+        ledger = self._ledgers.get(tenant) or Ledger(view=1)
+        if ledger.hard is not ask.hard or ask.namespace not in ledger.held:
+            ledger = replace(ledger, hard=ask.hard, held={ask.namespace: {}, **ledger.held})
         after, [outcome] = ledgers.reserve(ledger, [ask])
         return Answered(outcome, after)
 
@@ -241,7 +238,7 @@ class Lane:
         self.read_usage: ReadUsage | None = None
         """Reads the ledger of a tenant; raises UnreadError."""
         self.metrics = telemetry.Metrics(judges)
-        self.reservations: Reserves = OfflineReservations(self.hard_limits)
+        self.reservations: Reserves = OfflineReservations()
         self._memo = Memo()
         self._lines = lines
 
@@ -385,13 +382,6 @@ class Lane:
         self.metrics.count(name, request.operation, decision, seconds)
         self._lines.write(telemetry.decision_line(name, request, decision, seconds=seconds, digest=rulebook.digest))
         return Answer(HTTPStatus.OK, answer, JSON)
-
-    def hard_limits(self, tenant: str) -> tally.Tally:
-        """The quota of a tenant by the rule files, for a server without a cluster."""
-        policies = self.rulebook.tenancy.policies if self.rulebook else ()
-        return next(
-            (policy.quota.hard for policy in policies if policy.name == tenant and policy.quota), tally.NOTHING
-        )
 
 
 def _seconds(target: bytes) -> float:

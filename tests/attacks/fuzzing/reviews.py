@@ -77,7 +77,7 @@ class Replica(Lane):
 
     def reserves(self, path: str, body: bytes) -> tuple[Mapping[str, Any] | None, Fraction]:
         """The response, and how many devices a new ledger has reserved."""
-        self.reservations = OfflineReservations(self.hard_limits)
+        self.reservations = OfflineReservations()
         response = self.ask(path, body)
         pending = [
             amount

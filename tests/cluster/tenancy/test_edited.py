@@ -6,7 +6,7 @@ import pytest
 
 from tests import tables
 from tests.cluster.tenancy import world
-from tests.cluster.tenancy.town import Town, create, gpu_pod, refusal
+from tests.cluster.tenancy.town import Town, create, gpu_pod, refusal, told
 from tests.cluster.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -49,3 +49,25 @@ def test_a_reservation_that_cannot_be_read_is_kept_for_the_grace_and_keeps_no_ot
     assert "TenantUsage line was edited, and nobody is admitted until it is counted: line-a/ghost" in (
         town.settler.log.read_text()
     )
+
+
+def test_a_limit_that_somebody_edits_admits_nobody_while_no_settler_is_there_to_mend_it(town: Town) -> None:
+    [there] = town.tenant("inflated", quota={"devices": 2})
+    create(there, gpu_pod("one"))
+    town.await_used("inflated", "1")
+    town.settler.stop()
+    try:
+        edit(town, "inflated", hard={"devices": "100"})
+
+        several = [told(there, gpu_pod(f"more-{number}")) for number in range(3)]
+        edit(town, "inflated", hard=None)
+        unlimited = told(there, gpu_pod("unlimited"))
+    finally:
+        town.settler = town.plane.processes.again(town.settler)
+
+    assert [code for code, _ in several] == [201, 503, 503]
+    assert unlimited[0] == 503
+    for _, words in (*several[1:], unlimited):
+        assert "its TenantUsage has a higher limit than its TenantPolicy: one of them was just changed" in words
+    assert refusal(there, gpu_pod("over")).code == 403
+    town.await_used("inflated", "2")

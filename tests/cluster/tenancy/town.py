@@ -149,6 +149,7 @@ def running(plane: ControlPlane, *, rules: Path | None = None) -> Iterator[Town]
     with world.attached_webhook(plane, "town-webhook", rules=rules) as webhook:
         register(plane.client, webhook)
         plane.client.create(world.policy("free", "free"))
-        yield Town(plane, settler, webhook, plane.client.in_namespace("free"))
-        settler.assert_running()
+        town = Town(plane, settler, webhook, plane.client.in_namespace("free"))
+        yield town
+        town.settler.assert_running()
         webhook.process.assert_running()

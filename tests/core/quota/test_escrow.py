@@ -62,6 +62,12 @@ def test_nothing_is_set_aside(known: Ledger) -> None:
     assert not account.is_open
 
 
+def test_no_more_is_set_aside_than_the_policy_has_left_whatever_the_ledger_says() -> None:
+    account, known = Account("me"), ledger(hard={})
+    assert account.open(known, [ask("a"), ask("b", hard=devices(31))], now=10) is known
+    assert account.open(known, [ask("a"), ask("c", hard=devices(32))], now=10).advances == {"me-1": devices(4)}
+
+
 def test_who_has_waited_looks_first_before_something_is_set_aside_again() -> None:
     account, first = opened(ledger(), ask("a"), ask("b"))
     assert account.draw(ask("c"), now=10.1)

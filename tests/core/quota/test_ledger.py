@@ -50,6 +50,15 @@ def test_asks_are_reserved_one_after_the_other_until_the_limit_is_reached_exactl
     assert after.used == devices(4)
 
 
+def test_who_is_over_the_limit_of_the_policy_only_is_not_refused_but_has_to_wait() -> None:
+    asks = [ask("a", devices(2), hard=devices(2)), ask("b", devices(2), hard={"devices": Fraction(9)})]
+    after, outcomes = reserve(holding(1), asks)
+    assert outcomes == [Outcome("wait", why=core.DIFFERS), ADMIT]
+    assert after == holding(1, {"dev/b": {"uid-b": devices(2)}})
+    unlimited = replace(holding(1), hard={}, advances={"you-1": devices(1)})
+    assert reserve(unlimited, asks[:1])[1] == [Outcome("wait", why=core.DIFFERS)]
+
+
 def test_a_smaller_ask_still_fits_after_a_larger_one_was_refused() -> None:
     after, outcomes = reserve(holding(3), [ask("large", devices(2)), ask("small", devices(1))])
     assert outcomes == [Outcome("over", ("devices",)), ADMIT]

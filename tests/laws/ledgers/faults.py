@@ -1,5 +1,6 @@
 """Protocols from which one thing is taken away: the world has to notice each."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -83,7 +84,7 @@ class Unlisted(Settlement):
         return step
 
 
-class _Unlooked(Settlement):
+class Unlooked(Settlement):
     """Lets a namespace in without a look at its pods."""
 
     def looked(self, namespace: str, pods: Iterable[tuple[str, int]], asked: float) -> None:  # noqa: ARG002 - it does not look
@@ -170,6 +171,17 @@ class _Unasked(Account):
         return replace(opened, recounted=ledger.recounted)
 
 
+class _Gullible(Account):
+    """Sets aside as much as the ledger says there is."""
+
+    def open(self, ledger: Ledger, admitted: Iterable[Ask], now: float) -> Ledger:
+        self._recent = deque([(when, ask._replace(hard={})) for when, ask in self._recent], self._recent.maxlen)
+        return super().open(ledger, [ask._replace(hard={}) for ask in admitted], now)
+
+    def draw(self, ask: Ask, now: float) -> bool:
+        return super().draw(ask._replace(hard={}), now)
+
+
 def _hasty(me: str, _: float) -> Settlement:
     return Settlement(me, -1)
 
@@ -185,7 +197,7 @@ FAULTS: Final[Mapping[str, tuple[Making, type[AssertionError]]]] = {
     "a reservation is dropped as soon as a later pod has the name": (partial(World, making=_Careful), OvershootError),
     "reservations of pods that never came are kept": (partial(World, making=_Forgetful), LeakError),
     "a lost answer is taken for a good one": (partial(World, trusting=True), OvershootError),
-    "no look at the pods before a namespace comes in": (partial(World, making=_Unlooked), OvershootError),
+    "no look at the pods before a namespace comes in": (partial(World, making=Unlooked), OvershootError),
     "no grace before a namespace comes in": (partial(World, making=_Calm), OvershootError),
     "no look at the pods of an advance before it is taken away": (partial(World, making=_Blind), OvershootError),
     "advances of replicas that died are kept": (partial(World, making=_Hoarding), LeakError),
@@ -194,6 +206,8 @@ FAULTS: Final[Mapping[str, tuple[Making, type[AssertionError]]]] = {
     "more is used of an advance than there is": (partial(World, opening=_Generous), OvershootError),
     "nobody is reserved for when an advance is closed": (partial(World, opening=_Careless), OvershootError),
     "something is set aside while somebody waits": (partial(World, opening=_Unasked), OvershootError),
+    "limits are taken from the ledger": (partial(World, believing=True), OvershootError),
+    "limits of an advance are taken from the ledger": (partial(World, opening=_Gullible), OvershootError),
     "no token before a namespace comes in": (partial(World, making=_Tokenless), OvershootError),
 }
 """How to make such a world, and what it is caught by."""

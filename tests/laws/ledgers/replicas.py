@@ -59,7 +59,8 @@ Opening = Callable[..., Account]
 class Replica:
     """One process of the webhook; `name` is one that no other has or had.
 
-    `trusting`: it takes a lost answer for a good one. `looks`: it refuses a name that a pod has.
+    `trusting`: it takes a lost answer for a good one. `believing`: the limits in a ledger are all that it knows.
+    `looks`: it refuses a name that a pod has.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Replica:
     network: Network
     clients: Clients
     trusting: bool = False
+    believing: bool = False
     looks: bool = False
     opening: Opening = Account
     policy: int = 0
@@ -98,11 +100,15 @@ class Replica:
     def _draw(self, tenant: str, create: Create) -> bool:
         """Admit a create against an advance, if there is one."""
         account = self._account(tenant)
-        if create.admitted or not account.draw(create.ask, self.store.now):
+        if create.admitted or not account.draw(self._bounded(tenant, create), self.store.now):
             return False
         self.store.draw(tenant, create.ask, account.present)
         self.clients.admit(create, self.store.now + GRACE - USE, reserved=True)
         return True
+
+    def _bounded(self, tenant: str, create: Create) -> Ask:
+        """The ask with the limits of its policy, as far as this replica knows it."""
+        return create.ask if self.believing else create.ask._replace(hard=self.policies.hard[tenant])
 
     def _account(self, tenant: str) -> Account:
         if tenant not in self.accounts:
@@ -134,7 +140,8 @@ class Replica:
         account = self._account(tenant)
         if fresh:
             account.learn(known.ledger)
-        after, outcomes = reserve(account.close(known.ledger), [create.ask for create in creates])
+        asks = [self._bounded(tenant, create) for create in creates]
+        after, outcomes = reserve(account.close(known.ledger), asks)
         verdicts = [(create, outcome.verdict) for create, outcome in zip(creates, outcomes, strict=True)]
         yes = [create for create, verdict in verdicts if verdict == "admit"]
         no = [create for create, verdict in verdicts if verdict != "admit"]
@@ -142,7 +149,7 @@ class Replica:
             self._refuse(tenant, no)
         if any(outcome.verdict in ("over", "wait") for outcome in outcomes):
             after = replace(after, recount=after.recount + 1)
-        after = account.open(after, [create.ask for create in yes], self.store.now)
+        after = account.open(after, [self._bounded(tenant, create) for create in yes], self.store.now)
         if after is known.ledger:
             self._admit(tenant, yes)
             self.known[tenant] = None if no else known

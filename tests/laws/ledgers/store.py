@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from tests.laws.ledgers import GRACE, LIMITS, NAMESPACES, TENANTS, OvershootError
 from webhook.core.quota import settlement
@@ -89,6 +90,7 @@ class Store:
     def __post_init__(self) -> None:
         owner = dict(zip(NAMESPACES, (*TENANTS, TENANTS[0]), strict=True))
         self.policies.append(Policies(owner, dict.fromkeys(TENANTS, LIMITS[0])))
+        self.most = dict.fromkeys(TENANTS, LIMITS[0])
 
     # Ledgers
 
@@ -107,11 +109,11 @@ class Store:
             self.version += 1
             self.stays = {key: stay for key, stay in self.stays.items() if key[0] != tenant}
 
-    def meddle(self, tenant: str, view: int) -> None:
-        """Write another view into a ledger."""
+    def meddle(self, tenant: str, **fields: Any) -> None:
+        """Write something else into a ledger."""
         if tenant in self.ledgers:
             self.version += 1
-            edited = replace(self.ledgers[tenant].ledger, view=view)
+            edited = replace(self.ledgers[tenant].ledger, **fields)
             self.ledgers[tenant] = Object(edited, self.version)
 
     def put(self, tenant: str, ledger: Ledger, version: int) -> Object | None:
@@ -146,8 +148,6 @@ class Store:
                     self.stay_of[uid] = stay
                 if uid not in self.advanced:
                     self._within(tenant, after, by_uid[uid])
-        most = self.most.get(tenant, after.hard)
-        self.most[tenant] = {key: max(most[key], limit) for key, limit in after.hard.items() if key in most}
 
     def _opened(self, namespace: str) -> int:
         """When it was open last: a settler that had not heard of it yet may have let it in."""
@@ -167,16 +167,20 @@ class Store:
             return
         all_in_all = plus(after.used, total(after.advances.values()))
         new = total(after.advances[token] for token in after.advances.keys() - before.advances.keys())
-        for key, limit in after.hard.items():
+        for key, limit in self._limits(tenant, after):
             if new.get(key) and all_in_all[key] > limit:
                 raise OvershootError(f"{tenant}: {all_in_all[key]} {key} are reserved or set aside of {limit}")
 
     def _within(self, tenant: str, ledger: Ledger, amount: Tally) -> None:
-        """What was just reserved is within the limit of the very ledger it stands in."""
+        """What was just reserved is within the limit of the very ledger it stands in, and of some policy."""
         used = ledger.used
-        for key, limit in ledger.hard.items():
+        for key, limit in self._limits(tenant, ledger):
             if amount.get(key) and used[key] > limit:
                 raise OvershootError(f"{tenant}: {used[key]} {key} are reserved of {limit}")
+
+    def _limits(self, tenant: str, ledger: Ledger) -> Iterable[tuple[str, Fraction]]:
+        """Those of a ledger, and the highest of the policies there were."""
+        return (*ledger.hard.items(), *self.most[tenant].items())
 
     def draw(self, tenant: str, ask: Ask, token: str) -> None:
         """A pod is admitted against an advance."""
@@ -236,6 +240,9 @@ class Store:
     def change(self, policies: Policies) -> None:
         self.superseded.append(self.now)
         self.policies.append(policies)
+        for tenant, most in self.most.items():
+            hard = policies.hard[tenant].items()
+            self.most[tenant] = {key: max(most[key], limit) for key, limit in hard if key in most}
 
     def flip_namespace(self, namespace: str) -> None:
         """Delete a namespace and its pods, or make it again."""
@@ -271,7 +278,7 @@ class Store:
                 raise OvershootError(f"{tenant}: {pod.name} is live at {pod.written}, and not in {ledger}")
         _at_most(tenant, live, plus(ledger.used, total(ledger.advances.values())))
         here = [pod for pod in live if pod.stay == self.stays.get((tenant, pod.ask.namespace))]
-        most = self.most.get(tenant, {})
+        most = self.most[tenant]
         _at_most(tenant, here, {key: most.get(key, amount) for key, amount in total(_amounts(here)).items()})
 
 

@@ -22,7 +22,13 @@ class World:
     """Three replicas and two settlers. Every number is taken modulo how many there are to choose from."""
 
     def __init__(
-        self, *, making: Making = Settlement, opening: Opening = Account, cas: bool = True, trusting: bool = False
+        self,
+        *,
+        making: Making = Settlement,
+        opening: Opening = Account,
+        cas: bool = True,
+        trusting: bool = False,
+        believing: bool = False,
     ) -> None:
         self.store = Store(cas=cas)
         self.network = Network()
@@ -30,6 +36,7 @@ class World:
         self.making = making
         self.opening = opening
         self.trusting = trusting
+        self.believing = believing
         self.uids = 0
         self.starts = 0
         self.replicas = [self._replica() for _ in range(3)]
@@ -45,7 +52,8 @@ class World:
         self.starts += 1
         name = f"replica-{self.starts}"
         looks = self.starts % 3 == 0
-        return Replica(name, self.store, self.network, self.clients, self.trusting, looks, self.opening)
+        believes = self.trusting, self.believing
+        return Replica(name, self.store, self.network, self.clients, *believes, looks, self.opening)
 
     # What can happen
 
@@ -213,7 +221,15 @@ class World:
 
     def meddle(self, one: int, two: int) -> None:
         """Somebody edits a ledger: a view that nobody can have seen, or one that cannot be read."""
-        self.store.meddle(TENANTS[one % len(TENANTS)], UNKNOWN_VIEW if two % 2 else self.store.version + 1000 + two)
+        view = UNKNOWN_VIEW if two % 2 else self.store.version + 1000 + two
+        self.store.meddle(TENANTS[one % len(TENANTS)], view=view)
+
+    def inflate(self, one: int, two: int) -> None:
+        """Somebody edits the limits in a ledger: there is more, or none."""
+        hard = (
+            {} if two % 4 == 0 else {key: limit * (1 + two % 9) for key, limit in LIMITS[two % len(LIMITS)].items()}
+        )
+        self.store.meddle(TENANTS[one % len(TENANTS)], hard=hard)
 
     def delete_ledger(self, one: int, _: int) -> None:
         self.store.delete_ledger(TENANTS[one % len(TENANTS)])
@@ -287,7 +303,7 @@ WEIGHTS: Final[dict[Action, int]] = {
     World.end: 8,
     World.grow: 8,
     World.watch: 40,
-    World.stall: 6,
+    World.stall: 12,
     World.sneak: 2,
     World.list_pods: 3,
     World.get: 16,
@@ -300,6 +316,7 @@ WEIGHTS: Final[dict[Action, int]] = {
     World.flip_namespace: 1,
     World.delete_ledger: 1,
     World.meddle: 1,
+    World.inflate: 2,
 }
 
 

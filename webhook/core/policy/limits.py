@@ -376,7 +376,7 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, 
             form = "whole"
     return Reservation(
         tenant=policy.name,
-        ask=Ask(namespace=namespace, amount=usage.tally, enforced=action == "deny"),
+        ask=Ask(namespace=namespace, amount=usage.tally, enforced=action == "deny", hard=policy.quota.hard),
         path=largest.path("gpu"),
         rule=policy.quota.rule,
         action=action,

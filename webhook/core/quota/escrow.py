@@ -128,7 +128,8 @@ class Account:
         taken = tally.plus(ledger.used, tally.total(ledger.advances.values()))
         room = (
             (limit - taken.get(key, 0)) // (self._part * largest[key])
-            for key, limit in ledger.hard.items()
+            for hard in (ledger.hard, recent[-1].hard)
+            for key, limit in hard.items()
             if largest.get(key)
         )
         many = min([GROWTH * len(recent), *room])

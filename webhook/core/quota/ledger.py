@@ -164,6 +164,7 @@ class Ask(NamedTuple):
 
     `author`: who creates it, in one word. `enforced`: the pod is refused if it exceeds a limit. `created`: when the
     API server began to create it, by the API server's clock in seconds since 1970; 0 if unknown.
+    `hard`: the limits in its policy, as the replica knows it. The ledger has a copy, which somebody may have edited.
     """
 
     namespace: str
@@ -173,6 +174,7 @@ class Ask(NamedTuple):
     author: str = ""
     enforced: bool = True
     created: float = 0.0
+    hard: Tally = tally.NOTHING
 
     @property
     def place(self) -> str:
@@ -201,6 +203,7 @@ def is_uid(text: str) -> bool:
 
 TWICE: Final = "some pods may be counted twice for a moment"
 AWAY: Final = "what is left is set aside for a server that seems to be gone, until the settler's --grace is over"
+DIFFERS: Final = "its TenantUsage has a higher limit than its TenantPolicy: one of them was just changed"
 SUSPECT: Final = (
     "pods of this user were admitted and never stored, again and again, so for a while "
     f"no more than 1/{PART} of the quota is reserved for such pods, until they are stored"
@@ -212,7 +215,8 @@ class Outcome(NamedTuple):
 
     admit  the pod is admitted after the ledger is written; with `exceeded` its ask was not enforced
     over   the limits in `exceeded` would be exceeded
-    wait   the pod would be over a limit if replicas use up their escrows, or because pods may be counted twice
+    wait   the pod would be over a limit if replicas use up their escrows, or because pods may be counted twice, or it
+           is over the limit of its policy only
     again  the ledger cannot decide now
     taken  another pod has the name
 
@@ -285,11 +289,14 @@ class Draft:
 
         before, after = _largest(by_uid), _largest({**by_uid, ask.uid: ask.amount})
         grown = {key: self._used.get(key, Fraction(0)) + amount - before.get(key, 0) for key, amount in after.items()}
-        exceeded = self._over(grown, ask)
+        exceeded = self._over(grown, ask, ledger.hard)
         if ask.enforced and exceeded:
             return Outcome("wait", why=TWICE) if self._unsettled else Outcome("over", exceeded)
-        if ask.enforced and self._over(tally.plus(grown, self._advanced), ask):
+        at_most = tally.plus(grown, self._advanced) if self._advanced else grown
+        if ask.enforced and self._over(at_most, ask, ledger.hard):
             return Outcome("wait", why=AWAY)
+        if ask.enforced and self._over(at_most, ask, ask.hard):
+            return Outcome("wait", why=DIFFERS)
         self._used |= grown
         self._many += 1
         self.pending[ask.place] = {**by_uid, ask.uid: ask.amount}
@@ -312,8 +319,8 @@ class Draft:
         most = {key: limit / PART for key, limit in self._ledger.hard.items() if ask.enforced and ask.amount.get(key)}
         return len(reserved) < MOST_PENDING // PART and not tally.over(tally.total([*reserved, ask.amount]), most)
 
-    def _over(self, used: Tally, ask: Ask) -> tuple[str, ...]:
-        return tuple(key for key in tally.over(used, self._ledger.hard) if ask.amount.get(key))
+    def _over(self, used: Tally, ask: Ask, hard: Tally) -> tuple[str, ...]:
+        return tuple(key for key in tally.over(used, hard) if ask.amount.get(key))
 
 
 class Seen(NamedTuple):
