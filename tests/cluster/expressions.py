@@ -14,6 +14,7 @@ from tests.cluster.client import Object
 from webhook.core.registration import conditions, policies
 from webhook.core.rules.rulebook import Rulebook
 
+DEVICES, DELETIONS = "gpu-webhook-devices", "gpu-webhook-deletions"
 CONDITIONS_BUDGET, POLICY_BUDGET = 2_500_000, 10_000_000
 """Of all conditions of a webhook or a policy; of all else of a policy (apiserver/pkg/apis/cel/config.go)."""
 
@@ -32,17 +33,26 @@ def matchers(rulebook: Rulebook) -> Mapping[str, Object]:
     """Of every webhook and policy that is asked about pods what it has of CEL, by its name."""
     webhooks = conditions.by_webhook(rulebook)
     made = {name: {"Conditions": webhooks[name]} for name in ("mutate", "remove", "validate")}
-    specs = dict(
-        [next((name, spec) for name, spec, _ in policies.devices(rulebook, 0))]
-    )  # the other one warns of the same
+    specs = {DEVICES: dict(_kept(rulebook))[DEVICES]}  # the other one warns of the same
     for rendered in policies.render_validating(rulebook):
         resources = rendered["spec"].get("matchConstraints", {}).get("resourceRules", [{}])[0].get("resources")
         if resources == ["pods"]:
             specs[rendered["metadata"]["name"]] = rendered["spec"]
-    for name, spec in specs.items():
-        keys = {"Conditions": "matchConditions", "Variables": "variables", "Validations": "validations"}
-        made[name] = {key: spec[of] for key, of in keys.items()}
-    return made
+    return {**made, **{name: _matcher(spec) for name, spec in specs.items()}}
+
+
+def of_deletions(rulebook: Rulebook) -> Mapping[str, Object]:
+    """The same of the policy that is asked about deletions."""
+    return {DELETIONS: _matcher(dict(_kept(rulebook))[DELETIONS])}
+
+
+def _kept(rulebook: Rulebook) -> Iterator[tuple[str, Object]]:
+    return ((name, spec) for name, spec, _ in policies.devices(rulebook, 0))
+
+
+def _matcher(spec: Object) -> Object:
+    keys = {"Conditions": "matchConditions", "Variables": "variables", "Validations": "validations"}
+    return {key: spec[of] for key, of in keys.items()}
 
 
 def creating(pod: Object, *, user: str = "ada", labels: Mapping[str, str] | None = None) -> Object:
@@ -50,6 +60,12 @@ def creating(pod: Object, *, user: str = "ada", labels: Mapping[str, str] | None
     name = pod["metadata"]["namespace"]
     there = {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name, **(labels or {})}}}
     return {"Pod": pod, "Operation": "CREATE", "Username": user, "Namespace": there}
+
+
+def deleting(pod: Object, *, user: str = "ada", seconds: int = 0) -> Object:
+    """The request of a user to delete a pod within so many seconds."""
+    asked = creating(pod, user=user)
+    return {**asked, "Pod": None, "Old": pod, "Operation": "DELETE", "GracePeriodSeconds": seconds}
 
 
 def judged(

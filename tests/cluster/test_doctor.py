@@ -264,6 +264,22 @@ def test_what_the_api_server_refuses_by_itself_and_nobody_keeps_up_to_date_is_na
     assert "gpu-webhook-settler" in said.checks["net"]["fix"]
 
 
+def test_what_refuses_deletions_is_named_too_where_somebody_has_edited_it(healthy: Installation) -> None:
+    healthy.settler.popen.send_signal(signal.SIGSTOP)
+    deletions = {"kind": "ValidatingAdmissionPolicy", "metadata": {"name": "gpu-webhook-deletions"}}
+    edited = {"apiVersion": "admissionregistration.k8s.io/v1", **deletions}
+    healthy.client.patch(edited, {"spec": {"matchConditions": [{"name": "nobody", "expression": "false"}]}})
+
+    said = healthy.doctor()
+
+    healthy.settler.popen.send_signal(signal.SIGCONT)
+    healthy.says("net", "ok")
+    assert said.checks["net"]["found"] == (
+        "not what rules and policies say, so tenants may do what these refuse: "
+        "ValidatingAdmissionPolicy gpu-webhook-deletions"
+    )
+
+
 def test_the_job_after_an_install_says_the_same_with_the_rights_of_its_component(healthy: Installation) -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}}
     pod_spec = healthy.client.get(job)["spec"]["template"]["spec"]

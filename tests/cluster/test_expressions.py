@@ -6,14 +6,25 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from random import Random
+from typing import Any
 
 import pytest
 
 from tests import builders
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Object
-from tests.cluster.expressions import CONDITIONS_BUDGET, POLICY_BUDGET, creating, judged, matchers
+from tests.cluster.expressions import (
+    CONDITIONS_BUDGET,
+    DELETIONS,
+    POLICY_BUDGET,
+    creating,
+    deleting,
+    judged,
+    matchers,
+    of_deletions,
+)
 from tests.cluster.shapes import NAMESPACE, Shapes
 from tests.cluster.tenancy import attempts
 from tests.laws import SOAK
@@ -32,7 +43,7 @@ spec: {{namespaces: {{names: [{NAMESPACE}]}}, quota: {{devices: 1}}}}
 RULEBOOK = builders.rulebook({**builders.shipped_files(), "tenants.yaml": POLICY})
 
 
-def _pods() -> Iterator[Object]:
+def _pods() -> Iterator[dict[str, Any]]:
     shapes = Shapes(Random(os.urandom(8) if SOAK else 0))  # noqa: S311  not a secret
     return (shapes.pod() for _ in range(PODS))
 
@@ -74,6 +85,33 @@ def test_no_condition_errs_and_what_is_not_sent_we_would_have_left_alone(
     assert min(sent[name] for name in ("mutate", "validate", "gpu-webhook-devices")) > PODS / 50
     assert max(cost for name, cost in dearest.items() if "policy" not in name) <= CONDITIONS_BUDGET / 2
     assert max(dearest.values()) <= POLICY_BUDGET / 2
+
+
+STATES = [("", ""), ("node-1", ""), ("node-1", "Running"), ("node-1", "Succeeded"), ("node-1", "Failed")]
+
+
+def test_no_deletion_errs_and_no_pod_with_a_gpu_that_may_run_is_deleted_at_once(programs: Binaries) -> None:
+    """Every second pod has a GPU; of the others those that have much of something may be refused, too."""
+    may_be_refused: list[tuple[bool, bool]] = []
+
+    def requests() -> Iterator[Object]:
+        for number, pod in enumerate(islice(_pods(), PODS // 10)):
+            (node, phase), has_gpu = STATES[number % len(STATES)], number % 2 == 0
+            pod["spec"]["nodeName"], pod["status"] = node, {"phase": phase}
+            if has_gpu:
+                pod["spec"]["containers"][-1]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+            runs = node != "" and phase in {"", "Running"}
+            may_be_refused.append((runs, runs and has_gpu))
+            yield deleting(pod)
+
+    outcomes = [made[DELETIONS] for made in judged(programs, of_deletions(RULEBOOK), requests())]
+
+    refused = [bool(outcome.refused) for outcome in outcomes]
+    assert [error for outcome in outcomes for error in outcome.errors] == []
+    assert [number for number, (may, _) in enumerate(may_be_refused) if refused[number] and not may] == []
+    assert [number for number, (_, must) in enumerate(may_be_refused) if must and not refused[number]] == []
+    assert max(outcome.cost for outcome in outcomes) <= CONDITIONS_BUDGET / 2
+    assert max(outcome.policy_cost for outcome in outcomes) <= POLICY_BUDGET / 2
 
 
 def _document(kind: str, name: str, spec: Object) -> str:

@@ -123,9 +123,9 @@ def test_the_account_of_the_settler_may_do_what_it_does_and_nothing_else(install
         "tenantusages.gpu-webhook.io [] [] [get list watch create delete]",
         "tenantusages.gpu-webhook.io/status [] [] [update]",
         *(
-            f"validatingadmission{kind}.admissionregistration.k8s.io [] [{name}] [get update]"
+            f"validatingadmission{kind}.admissionregistration.k8s.io [] [gpu-webhook-{name}] [get update]"
             for kind in ("policies", "policybindings")
-            for name in ("gpu-webhook-devices", "gpu-webhook-devices-warn")
+            for name in ("deletions", "deletions-warn", "devices", "devices-warn")
         ),
     }
 

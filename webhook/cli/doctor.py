@@ -551,11 +551,11 @@ def net(installation: Installation) -> Verdict:
     for name, *wanted in registration.devices(rulebook, installation.now):
         for there, spec in zip(installation.net[name], wanted, strict=True):
             if there is None:
-                return "fail", f"{name} or its binding is missing: privileged pods of tenants are created", RENDER
+                return "fail", f"{name} or its binding is missing: what it refuses is let through", RENDER
             if not spec.items() <= there["spec"].items():
                 stale.append(f"{there['kind']} {name}")
     if stale:
-        return "fail", f"not what rules and policies say, so pods may reach devices without asking: {several(stale)}"
+        return "fail", f"not what rules and policies say, so tenants may do what these refuse: {several(stale)}"
     return "ok", "what the API server refuses by itself is what rules and policies say"
 
 

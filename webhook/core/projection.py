@@ -402,6 +402,7 @@ _SPEC: Final = {
     "resourceClaims": _Field(Limit(100, "resource claims", _FEWER), partial(_elements, fields=_CLAIM)),
     "volumes": _Field(Limit(1000, "volumes", _FEWER), _volumes),
     **dict.fromkeys(("schedulerName", "runtimeClassName", "nodeName", "hostIPC", "hostPID"), _Field()),
+    "terminationGracePeriodSeconds": _Field(),
     "securityContext": _Field(read=partial(_fields, fields=_SECURITY)),
     **dict.fromkeys(SECTIONS, _Field(read=partial(_elements, fields=_CONTAINER))),
     "affinity": _Field(read=partial(_fields, fields={"nodeAffinity": _NODE_AFFINITY})),

@@ -27,6 +27,7 @@ CODES: Final = {
     "GPU114": "a resource looks like a GPU and no rule knows it, or an annotation asks a disabled back end",
     "GPU115": "another pod has this name; the webhook says so before it reserves for the pod",
     "GPU116": "the pod would reach devices that it does not ask for, or lift the limits of those that it has",
+    "GPU117": "the pod could run on while its quota is free: a grace period of 0, or a long one",
     "GPU201": "a value of the shorthand cannot be understood",
     "GPU202": "two places ask for different things",
     "GPU203": "the shorthand and a resource on the container disagree",

@@ -125,6 +125,18 @@ def test_letters_that_look_alike_are_in_no_key_and_no_number(mine: Client, where
     assert code in {FORBIDDEN, INVALID}, words
 
 
+@pytest.mark.parametrize("seconds", [0, 2_592_000])
+def test_no_pod_takes_a_month_to_end_nor_leaves_at_once(mine: Client, seconds: int) -> None:
+    asking = [gpu_pod("long"), pod("long", containers=[container("main", resources=limits(**{"nvidia.com/gpu": 1}))])]
+    tried = [{**made, "spec": {**made["spec"], "terminationGracePeriodSeconds": seconds}} for made in asking]
+
+    answers = [told(mine, made, dry_run=True) for made in tried]
+
+    assert [(code, f"[GPU117] the pod has {seconds} s to end" in words) for code, words in answers] == [
+        (FORBIDDEN, True)
+    ] * 2
+
+
 def test_of_a_key_that_stands_twice_what_is_stored_is_what_counts(town: Town, mine: Client) -> None:
     """Go's decoder and ours never read the same text: the API server sends what it has understood."""
     twice = json.dumps(gpu_pod("twice")).replace('"gpu": "1"', '"gpu": "1", "gpu": "2"')

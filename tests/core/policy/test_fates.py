@@ -77,6 +77,11 @@ def test_a_policy_judges(pod: Object, given: Object, becomes: Object) -> None:
     _check(pod, given, becomes)
 
 
+@tables.rows
+def test_how_long_a_pod_may_take_to_end(pod: Object, given: Object, becomes: Object) -> None:
+    _check(pod, given, becomes)
+
+
 @pytest.mark.parametrize("model", ["a100-80gb", "A100-80GB", "A100-80gb"])
 def test_a_model_is_the_same_in_any_spelling(model: str) -> None:
     pod, models = {"labels": {"gpu": "1", "gpu-model": model}}, {"models": ["A100-80GB"]}

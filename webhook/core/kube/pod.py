@@ -28,7 +28,7 @@ CORE: Final = ("cpu", "memory", "ephemeral-storage")
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
 
-_SPEC: Final[Mapping[str, type]] = {"schedulerName": str, "runtimeClassName": str}
+_SPEC: Final = {"schedulerName": str, "runtimeClassName": str, "terminationGracePeriodSeconds": int}
 _REQUIREMENT: Final[Mapping[str, type]] = {"key": str, "operator": str}
 _TOLERATION: Final[Mapping[str, type]] = {**_REQUIREMENT, "value": str, "effect": str, "tolerationSeconds": int}
 

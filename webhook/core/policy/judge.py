@@ -114,6 +114,7 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
         (Breach("", policy.action, violation) for violation in placement),
         _ruled(policy, held, rulebook),
         limits.check_claims(policy, pod, held, claims, uncounted),
+        limits.check_termination(policy, pod, held),
         (Breach("quota", uncounted, violation) for violation in strange),
         device_access.breaches(bypasses, device_access.action(policy, cluster)),
     )

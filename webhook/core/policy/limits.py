@@ -357,6 +357,22 @@ def check_growth(policy: TenantPolicy, path: str, before: tally.Tally, after: ta
             yield Breach("quota", quota.action, violation)
 
 
+def check_termination(policy: TenantPolicy, pod: Pod, held: Sequence[Holding]) -> Iterator[Breach]:
+    """A breach (GPU117) if the pod may run long after a forced deletion, or has no time, so that it leaves at once.
+
+    A kubelet grants a pod that is gone its own period, or 1 s (pkg/kubelet/pod_workers.go).
+    """
+    key = "terminationGracePeriodSeconds"
+    most, given = policy.max_termination_grace_period_seconds, pod.spec.get(key)
+    seconds, quota = 30 if given is None else given, policy.quota  # Kubernetes' default
+    if quota and held and not 0 < seconds <= most:
+        message = f'the pod has {seconds} s to end, and the policy "{policy.name}" lets it have 1 to {most} s, as it'
+        message += " may run so long after a forced deletion has freed its quota"
+        fix = f"write {most} or less" if seconds > most else "write 1"
+        violation = Violation(code="GPU117", path=f"spec.{key}", message=message, fix=fix, rule=quota.rule)
+        yield Breach("quota", quota.action, violation)
+
+
 def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, namespace: str) -> Reservation | None:
     """What the ledger of the tenant has to reserve for the pod; None without a quota, or if the pod holds nothing."""
     if policy.quota is None or not usage.tally:

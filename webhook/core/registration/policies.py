@@ -7,6 +7,7 @@ a mount path is not resolved, and a namespace without a policy is left alone.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +37,8 @@ CHANGED: Final = {**_PODS, "operations": ["UPDATE"], "resources": ["pods", "pods
 
 VERB: Final = "assign"
 """Of RBAC, on TenantPolicies: who has it says which namespaces are whose."""
+
+MAY_ASSIGN: Final = f"authorizer.group('{PREFIX[:-1]}').resource('tenantpolicies').check('{VERB}').allowed()"
 
 LABELS: Final = "object.metadata.?labels.orValue({})"
 ANNOTATIONS: Final = "object.metadata.?annotations.orValue({})"
@@ -95,17 +98,19 @@ def render_validating(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[
 def devices(rulebook: Rulebook, at: float) -> Iterator[tuple[str, Object, Object]]:
     """What the settler writes into the spec of each policy of the manifests, by name, and into that of its binding.
 
-    They protect devices from pods that the webhook is not asked about, as exemptions are at a time.
+    They protect devices from pods that the webhook is not asked about, and quotas from deletions, as exemptions are
+    at a time.
     """
     exemptions = [exemption for exemption in rulebook.tenancy.exemptions if at < exemption.expires]
     rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, exemptions=exemptions))
     sections = Bypasses(rulebook).of_devices()
     reaching = {"name": "may-reach-a-device", "expression": conditions.reaching(rulebook)}
-    for action in WHAT_BECOMES:
-        family = _reaching("devices", [CREATED, DEBUGGED], [NOT_OF_A_FILE, reaching], sections, rulebook, action)
-        policy, binding = _written("Validating", family, rulebook, action)
-        written = {key: policy["spec"][key] for key in ("matchConditions", "variables", "validations")}
-        yield policy["metadata"]["name"], written, {"matchResources": binding["spec"]["matchResources"]}
+    reaching_devices = partial(_reaching, "devices", [CREATED, DEBUGGED], [NOT_OF_A_FILE, reaching], sections)
+    for make in (reaching_devices, _deletions):
+        for action in WHAT_BECOMES:
+            policy, binding = _written("Validating", make(rulebook, action), rulebook, action)
+            written = {key: policy["spec"][key] for key in ("matchConditions", "variables", "validations")}
+            yield policy["metadata"]["name"], written, {"matchResources": binding["spec"]["matchResources"]}
 
 
 def render_mutating(rulebook: Rulebook) -> Iterator[Object]:
@@ -204,7 +209,8 @@ def of_pods(rulebook: Rulebook) -> Sequence[Object]:
     theirs = like({name for tenant in tenants for name in tenant.namespaces.names}, "user[2]")
     spared = list_literal(sorted(rulebook.cluster.system_namespaces))
     by_a_person = f"""\
-request.operation == 'CREATE' || request.?subResource.orValue('') == 'ephemeralcontainers' ||
+(request.operation == 'CREATE' && request.?subResource.orValue('') == '') ||
+request.?subResource.orValue('') == 'ephemeralcontainers' ||
 !request.userInfo.username.startsWith('system:') ||
 [request.userInfo.username.split(':')].exists(user, user[1] == 'serviceaccount' &&
   (user[2] == request.namespace || (!(user[2] in {spared}) && ({theirs}))))"""
@@ -271,24 +277,26 @@ def spared_by_exemption(tenancy: Tenancy, lifted: str) -> str:
     return f"variables.policy != '' && ({any_of(lifting)}) && !({any_of(other)})"
 
 
-def of_tenants(rulebook: Rulebook, action: Action) -> str:
+def of_tenants(rulebook: Rulebook, action: Action, rule: str = "deviceAccess") -> str:
     """Whether the pod's namespace has the action, by its policy or without one, and nothing exempts the pod.
 
     "" if no namespace has it.
     """
-    names = [policy.name if policy else "" for policy in _having(rulebook, action)]
-    spared = spared_by_exemption(rulebook.tenancy, "deviceAccess")
+    names = [policy.name if policy else "" for policy in _having(rulebook, action, rule)]
+    spared = spared_by_exemption(rulebook.tenancy, rule)
     return f"variables.policy in {list_literal(names)} && !({spared})" if names else ""
 
 
-def _having(rulebook: Rulebook, action: Action) -> list[TenantPolicy | None]:
-    """The policies whose namespaces have the action; None: those without a policy have it, too.
+def _having(rulebook: Rulebook, action: Action, rule: str = "deviceAccess") -> list[TenantPolicy | None]:
+    """The policies whose namespaces have the action of a rule; None: those without a policy have it, too.
 
     A cluster that observes warns where others refuse.
     """
     accesses = WHAT_BECOMES[action]
     if rulebook.tenancy.observing:
         accesses = ACCESS if action == "warn" else ()
+    if rule == "quota":
+        return [policy for policy in rulebook.tenancy.policies if policy.quota and policy.quota.action in accesses]
     tenancy = [*rulebook.tenancy.policies, None]
     return [policy for policy in tenancy if device_access.action(policy, rulebook.cluster) in accesses]
 
@@ -302,12 +310,12 @@ def _without_devices(rulebook: Rulebook, action: Action) -> list[str]:
     return [*broken, *([SEVERAL] if len(tenancy.policies) > 1 else []), *([""] if tenancy.closed else [])]
 
 
-def _namespaces_having(rulebook: Rulebook, action: Action) -> Object:
+def _namespaces_having(rulebook: Rulebook, action: Action, rule: str = "deviceAccess") -> Object:
     """A selector of the namespaces that may have the action: API servers ask it first, and it costs them nothing."""
-    without = _without_devices(rulebook, action)
+    without = [name for name in _without_devices(rulebook, action) if name or rule == "deviceAccess"]
     also = rulebook.tenancy.policies if without else ()  # any of them may be one of several
     names: set[str] = set()
-    for policy in [*_having(rulebook, action), *also, *([None] if "" in without else [])]:
+    for policy in [*_having(rulebook, action, rule), *also, *([None] if "" in without else [])]:
         if policy is None or policy.namespaces.selector is not None:
             return not_exempt(rulebook)
         names.update(policy.namespaces.names)
@@ -424,9 +432,8 @@ def _guards(rulebook: Rulebook, namespace: str) -> Iterator[Family]:
 [variables.labels, variables.before].map(labels, labels.filter(key, {theirs} &&
   ((key in variables.labels) != (key in variables.before) || variables.labels[key] != variables.before[key])))""",
     }
-    may = f"authorizer.group('{group}').resource('tenantpolicies').check('{VERB}').allowed()"
     kept = {
-        "expression": f"variables.changed.all(keys, keys.size() == 0) || {may}",
+        "expression": f"variables.changed.all(keys, keys.size() == 0) || {MAY_ASSIGN}",
         "messageExpression": "'the label ' + (variables.changed[0] + variables.changed[1])[0] + "
         + literal(f" says which GPU policy is for the namespace: only who may {VERB} tenantpolicies changes it"),
     }
@@ -474,6 +481,27 @@ def _reaching(
             holds = f"!({applies}) || variables.{section}.size() == 0"
             refused.append({"expression": holds, "messageExpression": text, "message": message})
     return Family(name, rules, variables, refused, matching, _namespaces_having(rulebook, action))
+
+
+def _deletions(rulebook: Rulebook, action: Action) -> Family:
+    """A deletion with which a pod that runs is gone at once, and counts no more, while its kubelet still ends it.
+
+    An eviction says nothing of its pod: all with such a grace period are refused. With one of 1 second, or more, the
+    pod stays until its kubelet has ended it (pkg/registry/core/pod/strategy.go, CheckGracefulDelete).
+    """
+    options = f"({conditions.CREATED} ? dyn(object).?deleteOptions : request.?options)"
+    at_once = {"name": "at-once", "expression": f"{options}.?gracePeriodSeconds.orValue(1) == 0"}
+    [by_a_person, _] = of_pods(rulebook)
+    strict = list_literal(filter(None, _without_devices(rulebook, action)))
+    let = f"""\
+!(variables.policy in {strict} || ({of_tenants(rulebook, action, "quota") or "false"})) || {MAY_ASSIGN} ||
+!({conditions.CREATED} || (oldObject.spec.?nodeName.orValue('') != '' &&
+  !(oldObject.?status.?phase.orValue('') in ['Succeeded', 'Failed']) && [oldObject].exists(pod,
+{indented(conditions.asking(rulebook), 4)})))"""
+    message = "[GPU117] a grace period of 0 would free the quota while the pod runs on: leave out --force, or grant"
+    message += " 1 s or more; if the node of the pod is gone, ask an operator of the cluster to delete the pod"
+    refused, selector = {"expression": let, "message": message}, _namespaces_having(rulebook, action, "quota")
+    return Family("deletions", (), policy_holding(rulebook.tenancy), [refused], [at_once, by_a_person], selector)
 
 
 def _ceilings(rulebook: Rulebook, action: Action) -> Iterator[Family]:

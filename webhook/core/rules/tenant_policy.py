@@ -262,6 +262,13 @@ class TenantPolicy:
         word(ACCESS),
         f"{FATE} If left out, what the Cluster document says, and else what becomes of a pod that is over the quota.",
     )
+    max_termination_grace_period_seconds: int = optional(
+        whole(1, 999_999_999),
+        "Under a quota, the longest terminationGracePeriodSeconds of a GPU pod. So long may a pod run uncounted after"
+        " Kubernetes or an operator has deleted it by force. 3600 if left out.",
+        600,
+        default=3600,
+    )
     quota: Quota | None = optional(
         form(Quota, forms.any_of("devices", "memory", "models")),
         "The most that all live pods of the tenant may hold together.",

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
@@ -34,10 +35,12 @@ type Matcher struct {
 	Validations []struct{ Expression, MessageExpression string }
 }
 
-// Request is one that an API server would ask about; Old is there in updates only.
+// Request is one that an API server would ask about; Old is there in updates, and alone in deletions. Its user may do
+// nothing.
 type Request struct {
 	Pod, Old                         *corev1.Pod
 	Operation, Subresource, Username string
+	GracePeriodSeconds               *int64
 	Namespace                        *corev1.Namespace
 }
 
@@ -88,18 +91,26 @@ func compile(m Matcher) (made compiled) {
 }
 
 func (m compiled) judge(r Request) (out Outcome) {
-	var old runtime.Object
+	var object, old, options runtime.Object
+	named := r.Pod
+	if r.Pod != nil {
+		object, options = r.Pod, &metav1.CreateOptions{}
+	}
 	if r.Old != nil {
-		old = r.Old
+		old, named = r.Old, r.Old
+	}
+	if r.Operation == string(admission.Delete) {
+		options = &metav1.DeleteOptions{GracePeriodSeconds: r.GracePeriodSeconds}
 	}
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	attributes := admission.NewAttributesRecord(r.Pod, old, kind, r.Pod.Namespace, r.Pod.Name, resource, r.Subresource,
-		admission.Operation(r.Operation), &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: r.Username})
-	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: r.Pod, VersionedOldObject: old}
+	attributes := admission.NewAttributesRecord(object, old, kind, named.Namespace, named.Name, resource, r.Subresource,
+		admission.Operation(r.Operation), options, false, &user.DefaultInfo{Name: r.Username})
+	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: object, VersionedOldObject: old}
 	request := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(resource), metav1.GroupVersionKind(kind))
 	evaluate := func(evaluator cel.ConditionEvaluator, namespace *corev1.Namespace, budget int64) ([]cel.EvaluationResult, int64) {
-		results, left, err := evaluator.ForInput(context.Background(), versioned, request, cel.OptionalVariableBindings{}, namespace, budget)
+		bindings := cel.OptionalVariableBindings{Authorizer: authorizerfactory.NewAlwaysDenyAuthorizer()}
+		results, left, err := evaluator.ForInput(context.Background(), versioned, request, bindings, namespace, budget)
 		if err != nil {
 			out.Errors = append(out.Errors, err.Error())
 			return nil, budget

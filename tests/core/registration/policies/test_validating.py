@@ -32,8 +32,9 @@ def exemption(spec: str) -> str:
     return f"---\n{HEAD} Exemption\n{POLICY % ('e', '{owner: a, reason: b, expires: 2099-01-01T00:00:00Z, ' + spec)}"
 
 
-def rendered(policies: str, modes: str = MODES) -> dict[str, dict[str, Any]]:
+def rendered(policies: str, modes: str = MODES, observe: str = "false") -> dict[str, dict[str, Any]]:
     files = {"other.yaml": NOT_ENABLED, "protect.yaml": PROTECTION, "tenants.yaml": policies}
+    files["cluster.yaml"] = f"{acme.CLUSTER}  observe: {observe}\n"
     rulebook = acme.rulebook(modes, files)
     objects = {
         f"{made['kind'].removeprefix('ValidatingAdmission')} {made['metadata']['name']}": made
@@ -57,19 +58,20 @@ def quotas(policies: str, modes: str = MODES) -> list[tuple[str, dict[str, str]]
 def test_without_a_tenant_only_shorthand_and_what_is_ours_is_looked_at() -> None:
     objects = rendered("")
 
+    kept = [f"{name}{end}" for name in ("devices", "deletions") for end in ("", "-warn")]
     assert [name for name in objects if name.startswith("Policy ")] == [
-        f"Policy gpu-webhook-{name}" for name in ("shorthand", "namespaces", "ledgers", "devices", "devices-warn")
+        f"Policy gpu-webhook-{name}" for name in ("shorthand", "namespaces", "ledgers", *kept)
     ]
-    assert [expressions(objects, action) for action in ("", "-warn")] == [[NOWHERE]] * 2
+    assert [expressions(objects, name) for name in kept] == [[NOWHERE]] * 4
 
 
 NOWHERE = {"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}
 EXEMPT = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["acme-system"]}
 
 
-def expressions(objects: dict[str, dict[str, Any]], end: str = "") -> list[dict[str, Any]]:
-    """Which namespaces the policy that protects devices is asked about."""
-    selected = objects[f"PolicyBinding gpu-webhook-devices{end}"]["spec"]["matchResources"]["namespaceSelector"]
+def expressions(objects: dict[str, dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Which namespaces a policy that the settler fills in is asked about."""
+    selected = objects[f"PolicyBinding gpu-webhook-{name}"]["spec"]["matchResources"]["namespaceSelector"]
     return list(selected["matchExpressions"])
 
 
@@ -86,14 +88,47 @@ def test_what_becomes_of_a_pod_is_the_action_of_the_binding_of_the_namespaces_th
             "matchPolicy": "Equivalent",
         },
     }
-    assert [expressions(objects, action) for action in ("", "-warn")] == [[EXEMPT], [there]]  # others get no device
+    asked = [expressions(objects, name) for name in ("devices", "devices-warn")]
+    assert asked == [[EXEMPT], [there]]  # others get no device
 
 
 @pytest.mark.parametrize("names", ['names: ["a-*"]', "selector: {matchLabels: {t: x}}", "names: [a], selector: {}"])
 def test_where_a_namespace_may_join_all_are_asked_about_but_the_exempt_ones(names: str) -> None:
     objects = rendered(tenants(a=f"{{namespaces: {{{names}}}, deviceAccess: deny}}"))
 
-    assert [expressions(objects, action) for action in ("", "-warn")] == [[EXEMPT], [NOWHERE]]
+    assert [expressions(objects, name) for name in ("devices", "devices-warn")] == [[EXEMPT], [NOWHERE]]
+
+
+@pytest.mark.parametrize(
+    ("action", "observe", "becomes"),
+    [
+        ("deny", "false", "deny"),
+        ("warn", "false", "warn"),
+        ("dryrun", "false", None),
+        ("deny", "true", "warn"),
+        ("dryrun", "true", None),
+    ],
+)
+def test_deletions_are_asked_about_where_a_quota_has_the_action(
+    action: str, observe: str, becomes: str | None
+) -> None:
+    counted = f"{{namespaces: {{names: [a]}}, quota: {{devices: 1, enforcementAction: {action}}}}}"
+    objects = rendered(tenants(a=counted), observe=observe)
+
+    there = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a"]}
+    asked = {name: expressions(objects, f"deletions{end}") for name, end in (("deny", ""), ("warn", "-warn"))}
+    assert asked == {"deny": [NOWHERE], "warn": [NOWHERE], **({becomes: [there]} if becomes else {})}
+
+
+def test_without_a_quota_or_for_what_an_exemption_lifts_no_deletion_is_refused() -> None:
+    several = tenants(a="{namespaces: {names: [a]}}", b="{namespaces: {names: [b]}, quota: {devices: 1}}")
+    objects = rendered(several + exemption("namespaces: [b-x], lifts: [quota]}"))
+
+    [refused] = objects["Policy gpu-webhook-deletions"]["spec"]["validations"]
+    assert refused["expression"].partition(" || authorizer")[0] == (
+        "!(variables.policy in ['?'] || (variables.policy in ['b'] && "
+        "!(variables.policy != '' && (((request.namespace in ['b-x']) && (true))) && !(false))))"
+    )
 
 
 def test_a_variable_is_judged_by_the_first_entry_that_its_name_fits_and_only_by_enabled_back_ends() -> None:
