@@ -21,7 +21,8 @@ def _names(section: str) -> list[str]:
 
 
 VARIABLES, MOUNTS, PATHS = _names("env"), _names("mount_paths"), _names("host_paths")
-KEYS, CLASSES = [*_names("annotations"), *_names("labels")], _names("runtime_classes")
+HANDLERS: Final = {"fast": "nvidia-cdi", "faster": "amd", "sandbox": "runsc"}
+KEYS, CLASSES = [*_names("annotations"), *_names("labels")], [*_names("runtime_classes"), *HANDLERS]
 CAPABILITIES = [*_names("capabilities"), "NET_ADMIN", "\u017fys_admin", "CAP_SYS_ADMIN", "chown"]
 
 
@@ -69,6 +70,8 @@ class Shapes:
         if dice.random() < 1 / 4 and not self._packed:
             added = self._many(lambda _: dice.choice([*CAPABILITIES, self._text(CAPABILITIES)]))
             made["securityContext"] = {"privileged": dice.random() < 1 / 4, "capabilities": {"add": added}}
+            if dice.random() < 1 / 4:
+                made["securityContext"] = {"procMount": dice.choice(["Unmasked", "Default", self._text([""])])}
         if dice.random() < 1 / 10:
             resources = [dice.choice(["cpu", "memory", "hugepages-2Mi", f"hugepages-{n}Mi"]) for n in self._many(int)]
             made["resources"] = {"limits": dict.fromkeys(resources, "1")}

@@ -253,12 +253,18 @@ def test_what_the_api_server_refuses_by_itself_and_nobody_keeps_up_to_date_is_na
     healthy.settler.popen.send_signal(signal.SIGSTOP)
     policy = world.policy("late", "late", quota={"devices": 1})
     healthy.client.create(policy)
+    of_a_vendor = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "of-a-vendor"}}
+    healthy.client.create({**of_a_vendor, "handler": "nvidia"})
 
     said = healthy.doctor()
 
     healthy.client.delete(policy)
     healthy.settler.popen.send_signal(signal.SIGCONT)
     healthy.says("net", "ok")
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy"}
+    filled_in = healthy.client.get({**kind, "metadata": {"name": "gpu-webhook-devices"}})
+    healthy.client.delete(of_a_vendor)
+    assert "'of-a-vendor'" in str(filled_in["spec"]["matchConditions"])
     assert said.checks["net"]["result"] == "fail", said.out
     assert "ValidatingAdmissionPolicyBinding gpu-webhook-devices" in said.checks["net"]["found"]
     assert "gpu-webhook-settler" in said.checks["net"]["fix"]

@@ -25,7 +25,7 @@ from tests.cluster.expressions import (
     matchers,
     of_deletions,
 )
-from tests.cluster.shapes import NAMESPACE, Shapes
+from tests.cluster.shapes import HANDLERS, NAMESPACE, Shapes
 from tests.cluster.tenancy import attempts
 from tests.laws import SOAK
 from webhook.core.mutate import mutate
@@ -40,7 +40,8 @@ kind: TenantPolicy
 metadata: {{name: bounded}}
 spec: {{namespaces: {{names: [{NAMESPACE}]}}, quota: {{devices: 1}}}}
 """
-RULEBOOK = builders.rulebook({**builders.shipped_files(), "tenants.yaml": POLICY})
+RULES = builders.rulebook({**builders.shipped_files(), "tenants.yaml": POLICY})
+RULEBOOK = replace(RULES, tenancy=replace(RULES.tenancy, handlers=HANDLERS))
 
 
 def _pods() -> Iterator[dict[str, Any]]:
@@ -152,6 +153,8 @@ TENANCIES = {
 BYPASSES: list[Object] = [
     {"securityContext": {"privileged": True}},
     {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]},
+    {"securityContext": {"procMount": "Unmasked"}},
+    {"securityContext": {"capabilities": {"add": ["BPF"]}}},
 ]
 
 
@@ -168,10 +171,13 @@ def test_who_is_spared_is_the_same_to_the_api_server_and_to_us(
     ]
     rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, policies=policies))
     metadata = {"name": "a", "namespace": NAMESPACE, "uid": "0"}
+    rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, handlers=HANDLERS))
     pods = [{**attempts.trying(**fields), "metadata": metadata} for fields in BYPASSES]
+    classed = attempts.trying()
+    pods.append({**classed, "metadata": metadata, "spec": {**classed["spec"], "runtimeClassName": "fast"}})
 
     outcomes = [made["gpu-webhook-devices"] for made in judged(programs, matchers(rulebook), map(creating, pods))]
 
     judgements = [validate(builders.creating(pod, NAMESPACE), rulebook).violations for pod in pods]
-    assert [outcome.errors for outcome in outcomes] == [(), ()]
+    assert [outcome.errors for outcome in outcomes] == [()] * len(pods)
     assert [bool(outcome.refused) for outcome in outcomes] == [bool(violations) for violations in judgements]

@@ -30,3 +30,17 @@ def test_a_policy_that_was_deleted_while_the_rules_changed_is_in_force_no_more()
 
     assert names(after) == []
     assert changes == [("TenantPolicy", "vision")] * 2
+
+
+def test_the_handlers_of_runtime_classes_are_known_as_long_as_these_exist() -> None:
+    rulebook = builders.rulebook(builders.shipped_files())
+    changes: list[tuple[str, str]] = []
+    policies = Policies(cast("Api", None), lambda *change: changes.append(change))
+    fast = {"metadata": {"name": "fast"}, "handler": "nvidia"}
+
+    policies.runtime_classes.changed(fast, 1, exists=True)
+    there = policies.tenancy(rulebook).handlers
+    policies.runtime_classes.changed(fast, 2, exists=False)
+
+    assert (there, policies.tenancy(rulebook).handlers) == ({"fast": "nvidia"}, {})
+    assert changes == [("RuntimeClass", "fast")] * 2

@@ -547,7 +547,8 @@ def net(installation: Installation) -> Verdict:
     """Whether what the API server refuses by itself is what rules and policies say."""
     rulebook, stale = installation.rulebook, []
     if installation.tenants:
-        rulebook = replace(rulebook, tenancy=installation.tenants[-1].tenancy(rulebook)[0])
+        tenancy = replace(installation.tenants[-1].tenancy(rulebook)[0], handlers=installation.handlers)
+        rulebook = replace(rulebook, tenancy=tenancy)
     for name, *wanted in registration.devices(rulebook, installation.now):
         for there, spec in zip(installation.net[name], wanted, strict=True):
             if there is None:

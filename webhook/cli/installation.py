@@ -27,6 +27,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 from webhook.cli.snapshot import NOT_OVER, TENANTS, Snapshot
 from webhook.cluster import net
 from webhook.cluster.client import Api, ApiError, ForbiddenError, MissingError, Object
+from webhook.cluster.policies import RUNTIME_CLASSES
 from webhook.core import review
 from webhook.core.forms.labels import Expression
 from webhook.core.kube import fields
@@ -123,6 +124,7 @@ class Installation:
     version: Object = field(default_factory=dict)  # the answer of /version
     groups: frozenset[str] = frozenset()  # the API groups that are served
     tenants: Sequence[Snapshot] = ()  # twice, some seconds apart; none without the custom resources
+    handlers: Mapping[str, str] = field(default_factory=dict)
     net: dict[str, tuple[Object | None, Object | None]] = field(default_factory=dict)  # see `policies.devices`
     pods: int = 0  # how many are not over
     refused: Sequence[str] = ()  # which of them would be refused today: `namespace/name: why`
@@ -384,7 +386,9 @@ async def read_tenants(installation: Installation, api: Api) -> None:
 
 
 async def read_net(installation: Installation, api: Api) -> None:
-    """The policies that the settler fills in, and their bindings."""
+    """The policies that the settler fills in, and their bindings; and RuntimeClasses, by which it does."""
+    classes = await api.list(RUNTIME_CLASSES)
+    installation.handlers = {runtime_class["metadata"]["name"]: runtime_class["handler"] for runtime_class in classes}
     for name, _, _ in policies.devices(installation.rulebook, installation.now):
         installation.net[name] = await api.find(f"{net.POLICIES}/{name}"), await api.find(f"{net.BINDINGS}/{name}")
 

@@ -1,4 +1,4 @@
-"""The policies of a cluster as they are now: TenantPolicies, Exemptions and the labels of namespaces.
+"""The policies of a cluster as they are now: TenantPolicies, Exemptions, labels of namespaces, RuntimeClasses.
 
 A policy that cannot be read leaves the last good one of its name in force. One that was never good denies every GPU
 pod of the namespaces it selects. Where the API server was silent for too long the policies count as unknown, and
@@ -23,6 +23,7 @@ from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
 
 T = TypeVar("T")
 
+RUNTIME_CLASSES: Final = "/apis/node.k8s.io/v1/runtimeclasses"
 WATCH_SECONDS: Final = 2.0
 """A watch tells when it began, and that only when it has ended: what is known is up to twice as old as this."""
 
@@ -90,7 +91,7 @@ class _Known(Collection, Generic[T]):
 
 
 class Policies:
-    """Follows policies, exemptions and namespaces.
+    """Follows policies, exemptions, namespaces and runtime classes.
 
     `changed` is told the kind and the name of each object that changes: `TenantPolicy/status` where the policy says
     the same as before.
@@ -101,11 +102,13 @@ class Policies:
         """Policies of the cluster that are ignored, as the rule files have one of the name."""
         self.policies = _Known("TenantPolicy", policies_from, changed)
         self.namespaces = Collection(lambda name: changed("Namespace", name))
+        self.runtime_classes = Collection(lambda name: changed("RuntimeClass", name))
         self._exemptions = _Known("Exemption", exemptions_from, changed)
         self._followers = [
             Follower(api, [f"{GROUP}/tenantpolicies"], self.policies, WATCH_SECONDS),
             Follower(api, [f"{GROUP}/exemptions"], self._exemptions, WATCH_SECONDS),
             Follower(api, ["/api/v1/namespaces"], self.namespaces, WATCH_SECONDS),
+            Follower(api, [RUNTIME_CLASSES], self.runtime_classes, WATCH_SECONDS),
         ]
 
     async def run(self) -> None:
@@ -142,6 +145,7 @@ class Policies:
             policies=[*offline.policies, *(policy for name, policy in policies.items() if name not in named)],
             exemptions=[*offline.exemptions, *exemptions.values()],
             labels={name: raw["metadata"].get("labels") or {} for name, raw in namespaces.items()},
+            handlers={name: raw["handler"] for name, raw in self.runtime_classes.objects.items()},
             watched=True,
             unknown=self.unknown,
         )

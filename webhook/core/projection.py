@@ -378,7 +378,7 @@ _METADATA: Final = {
     "annotations": _Field(ANNOTATIONS, keys="annotations"),
 }
 _CLAIM: Final = dict.fromkeys(("name", "resourceClaimTemplateName"), _Field())
-_SECURITY: Final = dict.fromkeys(("privileged", "runAsUser", "capabilities", "windowsOptions"), _Field())
+_SECURITY: Final = dict.fromkeys(("privileged", "runAsUser", "capabilities", "windowsOptions", "procMount"), _Field())
 _RESOURCES: Final = {
     **dict.fromkeys(("limits", "requests"), _Field(keys="resources")),
     "claims": _Field(Limit(100, "claims in a container", _FEWER), partial(_elements, fields=_CLAIM)),

@@ -36,7 +36,17 @@ _SPELLINGS: Final[Sequence[Callable[[str], str]]] = (
     lambda path: path.replace("/run", "/var/run"),
     lambda path: path.replace("/var/run", "/run"),
 )
-_CAPABILITIES: Final = ("SYS_ADMIN", "sys_admin", "CAP_SYS_RAWIO", "ALL", "all", "NET_ADMIN", "\u017fys_admin")
+_CAPABILITIES: Final = (
+    "SYS_ADMIN",
+    "sys_admin",
+    "CAP_SYS_RAWIO",
+    "ALL",
+    "all",
+    "NET_ADMIN",
+    "\u017fys_admin",
+    "BPF",
+    "SYS_PTRACE",
+)
 _ANNOTATIONS: Final[Mapping[str, Sequence[str]]] = {
     "cdi.k8s.io/gpu": ("nvidia.com/gpu=all", "nvidia.com/pgpu=0", "amd.com/gpu=0", ""),
     "cdi.k8s.io/other_name": ("nvidia.com/gpu=0", "x"),

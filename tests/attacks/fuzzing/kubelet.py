@@ -160,7 +160,9 @@ def by_privileges(stored: Stored) -> Iterator[Device]:
         if context.get("privileged") is True:
             yield Device(container["name"], SOME, "privileged")
         for name in (context.get("capabilities") or {}).get("add") or ():
-            if name.upper().removeprefix("CAP_") in {"ALL", "SYS_ADMIN", "SYS_RAWIO"}:
+            plain = name.upper().removeprefix("CAP_")
+            traces = plain == "SYS_PTRACE" and stored.pod["spec"].get("hostPID") is True
+            if traces or plain in {"ALL", "SYS_ADMIN", "SYS_RAWIO", "BPF"}:
                 yield Device(container["name"], SOME, f"the capability {name}")
 
 

@@ -75,7 +75,16 @@ def privileges() -> Iterator[dict[str, Any]]:
         yield trying(securityContext={"capabilities": {"add": [name]}})
     for each in names("capabilities"):
         for name in (each.name, f"CAP_{each.name}", each.name.lower()):
-            yield trying(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE", name]}})
+            made = trying(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE", name]}})
+            yield {**made, "spec": {**made["spec"], "hostPID": bool(each.harmless)}}
+    yield unmasked()
+
+
+def unmasked() -> dict[str, Any]:
+    """The API server takes it without the node's users alone."""
+    made = trying(securityContext={"procMount": "Unmasked"})
+    made["spec"]["hostUsers"] = False
+    return made
 
 
 def runtime_classes() -> Iterator[dict[str, Any]]:

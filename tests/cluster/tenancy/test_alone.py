@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from certs import issue
 from tests.cluster.binaries import Binaries
-from tests.cluster.client import Client, Object
+from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import control_plane, free_port
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.tenancy import attempts, world
@@ -44,11 +45,34 @@ def _named(names: int, **fields: object) -> Object:
     return pod("named", containers=[container("main", env=variables, securityContext={"privileged": True}, **fields)])
 
 
+def _classed(name: str, *, claim: bool = False, **fields: Any) -> Object:
+    """A pod of a runtime class, with an empty claim or without."""
+    made = attempts.trying(**fields)
+    made["spec"]["runtimeClassName"] = name
+    if claim:
+        made["spec"]["resourceClaims"] = [{"name": "empty", "resourceClaimTemplateName": "empty"}]
+    return made
+
+
+HANDLERS = {"fast": "nvidia-cdi", "nvidia": "nvidia", "sandbox": "runsc"}
+TRACING = attempts.trying(securityContext={"capabilities": {"add": ["SYS_PTRACE"]}})
+
 REFUSED: Mapping[str, Object] = {
     "privileged": PRIVILEGED,
     "a variable": attempts.trying(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
     "a host path": attempts.on_host("/dev/nvidia0"),
     "a capability": attempts.trying(securityContext={"capabilities": {"add": ["cap_sys_admin"]}}),
+    **{
+        f"the capability {name}": attempts.trying(securityContext={"capabilities": {"add": [name]}})
+        for name in ("SYS_MODULE", "SYS_BOOT", "BPF", "PERFMON", "DAC_READ_SEARCH", "MKNOD")
+    },
+    "the processes of the node, to trace them": {**TRACING, "spec": {**TRACING["spec"], "hostPID": True}},
+    "an unmasked /proc": attempts.unmasked(),
+    "a runtime class of any name whose handler is a vendor's": _classed("fast"),
+    "the same with the processes of the node": {
+        **_classed("fast"),
+        "spec": {**_classed("fast")["spec"], "hostPID": True},
+    },
     "four containers with a hundred long mounts, and long host paths": _crowded(),
     "ninety-nine variables with long names": _named(99),
     "five hundred dropped capabilities": attempts.trying(
@@ -58,7 +82,17 @@ REFUSED: Mapping[str, Object] = {
 }
 """What the API server refuses a tenant."""
 
+FREE: Mapping[str, Object] = {
+    "a runtime class of another handler": _classed("sandbox"),
+    "tracing in the pod itself": TRACING,
+    "the processes of the node": {**attempts.trying(), "spec": {**attempts.trying()["spec"], "hostPID": True}},
+}
+"""What the API server has stored though nobody answers."""
+
 UNREACHABLE: Mapping[str, Object] = {
+    "a vendor's runtime class": _classed("nvidia"),
+    "a runtime class of a vendor's handler with an empty claim": _classed("fast", claim=True),
+    "the same with an amount of nothing": _classed("fast", resources=limits(**{"nvidia.com/gpu": "0"})),
     "a mount that climbs": pod(
         "climbing",
         containers=[container("main", volumeMounts=[{"name": "mine", "mountPath": "/x/../etc/vdev"}])],
@@ -84,9 +118,13 @@ def there(programs: Binaries) -> Iterator[Client]:
         point(plane.client, Webhook(f"https://127.0.0.1:{free_port()}", authority, settler))
         for name in ("bounded", "plugins"):
             plane.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for name, handler in HANDLERS.items():
+            named = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
+            plane.client.create({**named, "handler": handler})
         plane.client.create(world.policy("bounded", "bounded", quota={"devices": 1}))
         made = plane.client.in_namespace("bounded")
         until(partial(_is_refused, made, PRIVILEGED), "the policies are filled in")
+        until(partial(_is_refused, made, _classed("fast")), "the runtime classes are known")
         until(lambda: told(made, UNREACHABLE["a whole device"], dry_run=True)[0] != 201, "the webhooks are there")
         yield made
 
@@ -100,6 +138,23 @@ def test_a_tenant_is_refused_though_nobody_answers(there: Client, made: Object) 
     code, words = told(there, made, dry_run=True)
 
     assert (code, f"ValidatingAdmissionPolicy '{POLICY}'" in words, "[GPU116]" in words) == (403, True, True), words
+
+
+@pytest.mark.parametrize("made", FREE.values(), ids=FREE)
+def test_what_reaches_no_device_is_stored_though_nobody_answers(there: Client, made: Object) -> None:
+    assert told(there, made, dry_run=True)[0] == 201
+
+
+def test_whoever_debugs_a_pod_traces_no_process_of_the_node(there: Client) -> None:
+    stored = there.create({**FREE["the processes of the node"], "metadata": {"name": "debugged"}})
+    debugger = {"name": "debug", "image": "none", "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}
+
+    added = {**stored, "spec": {**stored["spec"], "ephemeralContainers": [debugger]}}
+
+    with pytest.raises(RefusedError) as refused:
+        there.update(added, subresource="ephemeralcontainers")
+
+    assert 'the capability SYS_PTRACE of the container "debug"' in str(refused.value)
 
 
 @pytest.mark.parametrize("made", UNREACHABLE.values(), ids=UNREACHABLE)

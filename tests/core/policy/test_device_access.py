@@ -86,6 +86,68 @@ def test_an_account_of_another_tenant_writes_no_annotation_that_gives_devices() 
     assert [each.code for each in decision.violations] == ["GPU116"]
 
 
+CLAIM: Mapping[str, Any] = {"resourceClaims": [{"name": "mine", "resourceClaimTemplateName": "mine"}]}
+CLAIMING = builders.container(resources={"claims": [{"name": "mine"}]})
+HANDLERS = {"fast": "nvidia-cdi", "sandbox": "runsc"}
+WITH_A_CLASS: Mapping[str, tuple[Mapping[str, Any], bool]] = {
+    "alone": (builders.pod(runtimeClassName="fast"), False),
+    "with a device": (
+        builders.pod(builders.container(limits={"nvidia.com/gpu": "1"}), runtimeClassName="fast"),
+        True,
+    ),
+    "with a device of no amount": (
+        builders.pod(builders.container(limits={"nvidia.com/gpu": "0"}), runtimeClassName="fast"),
+        False,
+    ),
+    "with a network card": (
+        builders.pod(builders.container(limits={"nvidia.com/rdma": "1"}), runtimeClassName="fast"),
+        False,
+    ),
+    "with a claim": (builders.pod(runtimeClassName="fast", **CLAIM), False),
+    "with a claim that its container uses": (builders.pod(CLAIMING, runtimeClassName="fast", **CLAIM), False),
+    "with a claim that a back end would have made": (
+        builders.pod(CLAIMING, runtimeClassName="fast", labels={"gpu-claim": "mine"}, **CLAIM),
+        False,
+    ),
+    "of another handler": (builders.pod(runtimeClassName="sandbox"), True),
+}
+
+
+@pytest.mark.parametrize(("made", "let"), WITH_A_CLASS.values(), ids=WITH_A_CLASS)
+def test_a_runtime_class_with_a_vendors_handler_is_for_pods_with_a_device(
+    made: Mapping[str, Any], *, let: bool
+) -> None:
+    """Where there is no quota, and claims are free."""
+    cluster = builders.cluster("backends: [nvidia-gpu, dra-claim-template]")
+    rulebook = builders.rulebook({**builders.shipped_files(), "cluster.yaml": cluster})
+    denying = tenants.rules(policy(device_access="deny"), rulebook=rulebook, handlers=HANDLERS)
+
+    decision = validate(builders.creating(made, HERE), denying)
+
+    assert [f"{each.code} {each.path}" for each in decision.violations] == (
+        [] if let else ["GPU116 spec.runtimeClassName"]
+    )
+
+
+def test_who_may_trace_the_processes_of_the_node_has_their_devices() -> None:
+    tracing = builders.container(securityContext={"capabilities": {"add": ["SYS_PTRACE"]}})
+
+    assert _codes(builders.creating(builders.pod(tracing)), "ada") == []
+    assert _codes(builders.creating(builders.pod(hostPID=True)), "ada") == []
+    assert _codes(builders.creating(builders.pod(tracing, hostPID=True)), "ada") == [
+        "GPU116 spec.containers[0].securityContext.capabilities.add"
+    ]
+
+
+def test_no_container_has_an_unmasked_proc() -> None:
+    unmasked, masked = (builders.container(securityContext={"procMount": how}) for how in ("Unmasked", "Default"))
+
+    assert _codes(builders.creating(builders.pod(masked)), "ada") == []
+    assert _codes(builders.creating(builders.pod(unmasked, hostUsers=False)), "ada") == [
+        "GPU116 spec.containers[0].securityContext.procMount"
+    ]
+
+
 def test_no_shipped_rule_writes_what_is_protected() -> None:
     """A webhook that sets `all` itself takes its own isolation away."""
     known = protected_names(tenants.RULES.protections)

@@ -25,6 +25,7 @@ CODE: Final = "GPU116"
 MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a pod that a kubelet shows."""
 
+UNMASKED: Final = "Unmasked"
 UNCOUNTED: Final = "and no quota counts that"
 FIX: Final = (
     'leave it out, and ask for GPUs as gpu: "1"; if the pod needs it, ask an operator of the cluster for an Exemption'
@@ -64,7 +65,8 @@ def protected_by_section(rulebook: Rulebook) -> Mapping[str, ProtectedNames]:
     names: Mapping[str, ProtectedNames] | None = rulebook.cache.get(ProtectedNames)
     if names is None:
         nobody = rulebook.tenancy.silent and rulebook.cluster.device_access is None
-        names = rulebook.cache[ProtectedNames] = _NOTHING if nobody else protected_names(rulebook.protections)
+        every = protected_names(rulebook.protections, rulebook.tenancy.handlers)
+        names = rulebook.cache[ProtectedNames] = _NOTHING if nobody else every
     return names
 
 
@@ -103,7 +105,8 @@ def find(pod: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
                 yield Bypass(path, f"the {kind} {shown(key)}", protected, [Remove(path)])
     runtime_class = str(pod.spec.get("runtimeClassName") or "")
     of_a_class = names["runtime_classes"].find(runtime_class)
-    if of_a_class and not served and not pod.spec.get("resourceClaims"):
+    # What is allocated by a claim comes by CDI, without a vendor's runtime.
+    if of_a_class and all(any(mode.claims for mode in rulebook.backends[name].modes) for name in served.values()):
         yield Bypass(("spec", "runtimeClassName"), f"the runtime class {shown(runtime_class)}", of_a_class)
     for container in pod.containers:
         yield from _of_container(container, served.get(container.name), names)
@@ -116,6 +119,7 @@ def find(pod: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
             if protected:
                 path = ("spec", "volumes", index, "hostPath", "path")
                 yield Bypass(path, f"the host path {shown(host_path)}", protected, of_node=True)
+    host_pid = f"hostPID: {text_of(pod.spec.get('hostPID') is True)}"
     holders = [(container.path, container.raw) for container in pod.containers]
     for path, raw in [*holders, (("spec",), pod.spec)]:
         context = mapping(raw, "securityContext")
@@ -123,15 +127,22 @@ def find(pod: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
             ("securityContext", "privileged"): context.get("privileged"),
             ("securityContext", "windowsOptions", "hostProcess"): at(context, "windowsOptions", "hostProcess"),
             ("hostPID",): of_a_class and raw.get("hostPID"),
+            ("securityContext", "procMount"): context.get("procMount"),
         }
         for steps, value in flags.items():
-            protected = names["flags"].find(steps[-1]) if value is True else None
+            protected = names["flags"].find(steps[-1]) if value is True or value == UNMASKED else None
             if protected:
-                yield Bypass((*path, *steps), f"{steps[-1]}: true", protected, of_node=True)
+                yield Bypass((*path, *steps), f"{steps[-1]}: {text_of(value)}", protected, of_node=True)
+        capabilities = at(context, "capabilities", "add")
+        for capability in map(str, capabilities) if isinstance(capabilities, list) else ():
+            protected = names["capabilities"].find(capability.upper().removeprefix("CAP_"))
+            if protected and not protected.allows(host_pid, ()):
+                where = f'the capability {shown(capability)} of the container "{raw.get("name")}"'
+                yield Bypass((*path, "securityContext", "capabilities", "add"), where, protected, of_node=True)
 
 
 def _of_container(container: Container, backend: str | None, names: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
-    """Its variables, mounts and capabilities."""
+    """Its variables and mounts."""
     backends = [backend] if backend else []
     for index, variable in enumerate(container.env):
         name = str(variable.get("name"))
@@ -159,12 +170,6 @@ def _of_container(container: Container, backend: str | None, names: Mapping[str,
             if not protected.allows(mounted, backends):
                 path = (*container.path, "volumeMounts", index, "mountPath")
                 yield Bypass(path, f'the mount at {shown(mounted)} of the container "{container.name}"', protected)
-    capabilities = at(container.raw, "securityContext", "capabilities", "add")
-    for capability in map(str, capabilities) if isinstance(capabilities, list) else ():
-        if protected := names["capabilities"].find(capability.upper().removeprefix("CAP_")):
-            path = (*container.path, "securityContext", "capabilities", "add")
-            where = f'the capability {shown(capability)} of the container "{container.name}"'
-            yield Bypass(path, where, protected, of_node=True)
 
 
 def removal(pod: Pod, served: Served, rulebook: Rulebook) -> Sequence[Bypass]:

@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
+from webhook.core.policy import device_access
 from webhook.core.registration.conditions import (
     CREATED,
     FEW,
     LETTERS,
     MANY,
+    UNMASKED,
     any_of,
     begins,
     indented,
     is_protected,
     list_literal,
     short,
+    vendor_classes,
 )
 from webhook.core.rules.cluster import ANY, Protected, parents, protected_names
 from webhook.core.rules.rulebook import Rulebook
@@ -32,6 +35,8 @@ _RUNNING: Final = f"""\
 {CREATED} ? [] :
 dyn(oldObject.spec.containers) + dyn(oldObject.spec.?initContainers.orValue([])) +
 dyn(oldObject.spec.?ephemeralContainers.orValue([]))"""
+
+_HOST_PID: Final = "object.spec.?hostPID.orValue(false)"
 
 _VALUE: Final = """\
 !has(variable.valueFrom) ? variable.?value.orValue('') :
@@ -50,10 +55,11 @@ _CLEAN: Final = "'/' + {}.split('/').filter(part, part != '' && part != '.').joi
 
 
 class Bypasses:
-    """What the Protections of a rulebook name; `variables.served` says whether a back end may serve the pod."""
+    """What the Protections of a rulebook name; `policies.carries` says whether a back end may serve the pod."""
 
     def __init__(self, rulebook: Rulebook) -> None:
-        self._names: Final = protected_names(rulebook.protections)
+        self._names: Final = protected_names(rulebook.protections, rulebook.tenancy.handlers)
+        self._rulebook: Final = rulebook
         self._enabled: Final = {backend.name for backend in rulebook.enabled}
 
     def of_names(self) -> Mapping[str, str]:
@@ -71,7 +77,7 @@ class Bypasses:
         return {
             **sections,
             "runtimeClasses": f"{CREATED} && [object.spec.?runtimeClassName.orValue('')].exists(name,\n"
-            f"{names}) && !variables.served ?\n[object.spec.runtimeClassName] : []",
+            f"{names}) && !variables.byResource ?\n[object.spec.runtimeClassName] : []",
             "volumeMounts": _of_containers("volumeMounts", "mount", "mount.mountPath", mount),
         }
 
@@ -90,7 +96,7 @@ class Bypasses:
             ("privileged", privileged, f"variables.running.exists(holder, {privileged})"),
             ("hostProcess", f"holder.{process}", f"!({CREATED})"),
             ("hostProcess", f"object.spec.{process}", ""),
-            ("hostPID", f"object.spec.?hostPID.orValue(false) && {runtime}", ""),
+            ("hostPID", f"{_HOST_PID} && {runtime}", ""),
         ):
             if flag not in self._names["flags"].exact:
                 continue
@@ -99,14 +105,22 @@ class Bypasses:
                 flags.append(f"({unless} ? [] :\n  {holders}.map(holder, '{flag}: true' + {_OF}))")
             else:
                 flags.append(f"({CREATED} && {condition} ? ['{flag}: true'] : [])")
+        if "procMount" in self._names["flags"].exact:
+            holders = f"variables.containers.filter(holder, {UNMASKED.format('holder.?securityContext')})"
+            flags.append(f"{holders}.map(holder, 'procMount: {device_access.UNMASKED}' + {_OF})")
 
         plain = f"[{_CAPITALS}].map(name, name.startsWith('CAP_') ? name.substring(4) : name)"
-        capability = f"{plain}.exists(name,\n{indented(is_protected('name', self._names['capabilities']))})"
+        host_pid = f"{_HOST_PID} ? 'hostPID: true' : 'hostPID: false'"
+        capability = f"{plain}.exists(name,\n{indented(self._refused('capabilities', 'name', host_pid))})"
         name = short("variable.name", self._names["env"])
         variable = f"[{name}].exists(name,\n{indented(self._refused('env', 'name', _VALUE))})"
         linked = "(path + '/').startsWith('/var/run/')"
         real = f"[{_CLEAN.format('volume.hostPath.path')}].map(path, {linked} ? path.substring(4) : path)"
+        named = vendor_classes(self._rulebook)
+        classes = f"{CREATED} && object.spec.?runtimeClassName.orValue('') in {list_literal(named)}"
+        runtime_class = f"{classes} && !variables.byResource ? [object.spec.runtimeClassName] : []"
         return {
+            **({"runtimeClasses": runtime_class} if named else {}),
             "running": _RUNNING,
             "flags": " +\n".join(flags) or "[]",
             "capabilities": _of_containers("securityContext.?capabilities.?add", "added", "added", capability),

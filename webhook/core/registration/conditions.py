@@ -18,7 +18,7 @@ from typing import Final
 
 from webhook.core import projection, review
 from webhook.core.kube.pod import CORE, SECTIONS
-from webhook.core.policy import updates
+from webhook.core.policy import device_access, updates
 from webhook.core.rules.cluster import ANY, ProtectedNames, parents, protected_names
 from webhook.core.rules.objects import BUILT_IN
 from webhook.core.rules.rulebook import Rulebook, with_every_backend
@@ -140,6 +140,7 @@ _ENTRIES: Final = "[{0}.?labels.orValue({{}}), {0}.?annotations.orValue({{}})].e
 _CONTAINERS: Final = f"[{', '.join(f'pod.spec.?{section}.orValue([])' for section in SECTIONS)}]"
 _VOLUMES: Final = "pod.spec.?volumes.orValue([])"
 _ADDED: Final = "holder.?securityContext.?capabilities.?add.orValue([])"
+UNMASKED: Final = f"{{}}.?procMount.orValue('') == '{device_access.UNMASKED}'"
 _MANY_CONTAINERS: Final = (
     " + ".join(f"pod.spec.?{section}.orValue([]).size()" for section in SECTIONS) + f" > {CONTAINERS}"
 )
@@ -269,6 +270,13 @@ _BEYOND: Final = f"""\
 """Whether `pod` has more of something, or something longer, than the policies look at: it comes to us instead."""
 
 
+def vendor_classes(rulebook: Rulebook) -> list[str]:
+    """The runtime classes of the cluster, by name, that a vendor's runtime handles."""
+    handlers = rulebook.tenancy.handlers
+    names = protected_names(rulebook.protections, handlers)["runtime_classes"]
+    return [name for name in sorted(handlers) if names.find(name)]
+
+
 def reaching(rulebook: Rulebook) -> str:
     """Whether `pod` may reach a device that it does not ask for: by a variable, a privilege, a capability, a path.
 
@@ -276,6 +284,8 @@ def reaching(rulebook: Rulebook) -> str:
     those of ASCII.
     """
     names = protected_names(rulebook.protections)
+    classes = vendor_classes(rulebook)
+    of_a_class = f"pod.spec.?runtimeClassName.orValue('') in {list_literal(classes)} ||\n  " if classes else ""
     paths = [path.removesuffix(ANY) for path in names["host_paths"].every]
     roots = [path for path in paths if not any(path.startswith(other) for other in paths if other != path)]
     also = [f"/var{path}" for path in roots if path.startswith("/run")]
@@ -285,10 +295,11 @@ def reaching(rulebook: Rulebook) -> str:
     capabilities = list_literal(f"{cap}{name}" for name in names["capabilities"].every for cap in ("", "CAP_"))
     return f"""\
 [object].exists(pod, !({_MANY_CONTAINERS}) && (
-  pod.spec.?hostPID.orValue(false) ||
+  {of_a_class}pod.spec.?hostPID.orValue(false) ||
   pod.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false) ||
   {_CONTAINERS}.exists(holders, holders.exists(holder, [holder.?securityContext].exists(context,
-    context.?privileged.orValue(false) || context.?windowsOptions.?hostProcess.orValue(false) ||
+    context.?privileged.orValue(false) || {UNMASKED.format("context")} ||
+    context.?windowsOptions.?hostProcess.orValue(false) ||
     [{_ADDED}].exists(added, added.size() <= {FEW} && added.exists(name, name.size() <= {LETTERS} &&
       (bytes(name).size() > name.size() || name.upperAscii() in {capabilities})))) ||
     [holder.?env.orValue([])].exists(variables, variables.size() <= {MANY} && variables.exists(variable,

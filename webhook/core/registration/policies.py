@@ -345,7 +345,7 @@ def _shorthand(rulebook: Rulebook) -> Family:
         "message": "[GPU601] the pod asks for a GPU and has no GPU resource: the webhook gpu-webhook did not see it,"
         f" or another one took its work away; {allocation.CREATE_AGAIN}",
     }
-    variables = {"served": carries(rulebook), "none": none, "asked": _asks_in_shorthand()}
+    variables = {**carries(rulebook), "none": none, "asked": _asks_in_shorthand()}
     return Family("shorthand", [CREATED], variables, [untranslated], of_pods(rulebook))
 
 
@@ -391,21 +391,22 @@ def _vendors(rulebook: Rulebook) -> list[str]:
     return sorted({f"{domain}/" for domain in domains} | {locations.DEVICE_CLASS})
 
 
-def carries(rulebook: Rulebook) -> str:
-    """Whether a container may have a device: by a vendor's resource, a claim, or a key by which a back end is asked.
+def carries(rulebook: Rulebook) -> Mapping[str, str]:
+    """Variables: `served` is whether a container may have a device, `byResource` whether otherwise than by a claim.
 
-    A resource that no rule knows counts if the pod has the note of a translation, as at /validate.
+    That is by a vendor's resource, or by a key by which a back end is asked. A resource that no rule knows counts if
+    the pod has the note of a translation, as at /validate.
     """
     vendors = list_literal(_vendors(rulebook))
     unknown = f"!(name in {list_literal(CORE)}) && !name.startsWith('hugepages-')"
     heads = sorted({slot.partition("{")[0] for by_key in rulebook.slots.values() for slot in by_key})
     keys = indented(f"{list_literal(heads)}.exists(head, key.startsWith(head))")
     slots = f" ||\n[{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key,\n{keys}))" if heads else ""
-    return f"""\
-has(object.spec.resourceClaims) ||
+    by_resource = f"""\
 {_amounts(f"{vendors}.exists(vendor, name.startsWith(vendor))")} ||
 ('{locations.NOTE}' in {ANNOTATIONS} &&
 {indented(_amounts(unknown))}){slots}"""
+    return {"byResource": by_resource, "served": "has(object.spec.resourceClaims) || variables.byResource"}
 
 
 def _amounts(condition: str) -> str:
@@ -468,7 +469,7 @@ def _reaching(
     """A family that refuses what is in some sections, in the namespaces that have the action."""
     tenant, without = of_tenants(rulebook, action) or "false", _without_devices(rulebook, action)
     variables = {**policy_holding(rulebook.tenancy), "tenant": tenant}
-    variables |= {"containers": NEW_CONTAINERS, "served": carries(rulebook), **sections}
+    variables |= {"containers": NEW_CONTAINERS, **carries(rulebook), **sections}
     reaches = f"may give devices that the pod does not ask for, {device_access.UNCOUNTED}; {device_access.FIX}"
     refused = []
     for section, kind in _KINDS.items():
@@ -476,7 +477,7 @@ def _reaching(
             text = f"'[{device_access.CODE}] {kind}' + variables.{section}.join(', ') + ' ' + {literal(reaches)}"
             message = f"[{device_access.CODE}] something in {section} {reaches}"
             # Where no policy holds, who takes the whole node may be a storage or network plugin.
-            strict = [name for name in without if name or section == "env"]
+            strict = [name for name in without if name or section in {"env", "runtimeClasses"}]
             applies = "variables.tenant" + (f" || variables.policy in {list_literal(strict)}" if strict else "")
             holds = f"!({applies}) || variables.{section}.size() == 0"
             refused.append({"expression": holds, "messageExpression": text, "message": message})

@@ -95,15 +95,21 @@ class Protection:
     )
     annotations: Entries = optional(_BY_NAME, "Annotations of pods.")
     labels: Entries = optional(_BY_NAME, "Labels of pods.")
-    runtime_classes: Entries = optional(_BY_NAME, "Runtime classes that a pod without a GPU may not name.")
+    runtime_classes: Entries = optional(
+        _BY_NAME, "Runtime classes, or handlers, that a pod without a GPU may not name."
+    )
     mount_paths: Entries = optional(_BY_NAME, "Paths at which, and below which, a container may mount nothing.")
     host_paths: Entries = optional(
         _BY_NAME, "Paths of a node that no volume may have, with the paths below them and their parent directories."
     )
-    capabilities: Entries = optional(_BY_NAME, "Capabilities that no container may add, without `CAP_`.")
+    capabilities: Entries = optional(
+        _BY_NAME,
+        "Capabilities that no container may add, without `CAP_`; a value is the pod's `hostPID: true` or `false`.",
+    )
     flags: Entries = optional(
-        map_of(form(Protected), word(("privileged", "hostProcess", "hostPID"))),
-        "Settings that may not be `true`: `privileged`, `hostProcess`, and in a pod with a runtime class `hostPID`.",
+        map_of(form(Protected), word(("privileged", "hostProcess", "hostPID", "procMount"))),
+        "Settings that may not be `true`: `privileged`, `hostProcess`, and in a pod with a runtime class `hostPID`;"
+        " and `procMount`, which may not be `Unmasked`.",
     )
 
     def protected(self) -> Iterator[tuple[str, Protected]]:
@@ -165,12 +171,17 @@ class ProtectedNames:
         yield from self._inside.get(path, ())
 
 
-def protected_names(protections: Sequence[Protection]) -> Mapping[str, ProtectedNames]:
-    """The protected names by section; no two Protections have the same."""
+def protected_names(
+    protections: Sequence[Protection], handlers: Mapping[str, str] = {}
+) -> Mapping[str, ProtectedNames]:
+    """The protected names by section; no two Protections have the same. `handlers` are those of RuntimeClasses."""
     names: dict[str, dict[str, Protected]] = {section: {} for section in SECTIONS}
     for protection in protections:
         for section in SECTIONS:
             names[section] |= getattr(protection, section)
+    classes = ProtectedNames(names["runtime_classes"])
+    handled = {name: classes.find(name) or classes.find(handler) for name, handler in handlers.items()}
+    names["runtime_classes"] |= {name: protected for name, protected in handled.items() if protected}
     return {section: ProtectedNames(entries) for section, entries in names.items()}
 
 

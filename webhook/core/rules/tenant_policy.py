@@ -335,8 +335,8 @@ UNREADABLE: Final = "the policies of this cluster cannot be read now"
 class Tenancy:
     """All policies and exemptions, and what is known of namespaces.
 
-    `labels` are those of each namespace; `without_policy`: what a namespace may do that no policy selects; None:
-    anything as long as there is no policy at all.
+    `labels` are those of each namespace, `handlers` that of each RuntimeClass; `without_policy`: what a namespace may
+    do that no policy selects; None: anything as long as there is no policy at all.
     `watched`: every namespace of the cluster is in `labels`; a namespace that is missing was created a moment ago.
     `observing`: nothing is changed or refused, and users are told what would be. `unknown`: why none of this can be
     relied on now, if so; clients that ask for a GPU are told to retry.
@@ -345,6 +345,7 @@ class Tenancy:
     policies: Sequence[TenantPolicy] = ()
     exemptions: Sequence[Exemption] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    handlers: Mapping[str, str] = field(default_factory=dict)
     without_policy: Literal["allow", "deny"] | None = None
     observing: bool = False
     unknown: str = ""
