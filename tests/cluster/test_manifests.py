@@ -127,7 +127,7 @@ def test_the_account_of_the_settler_may_do_what_it_does_and_nothing_else(install
         *(
             f"validatingadmission{kind}.admissionregistration.k8s.io [] [gpu-webhook-{name}] [get update]"
             for kind in ("policies", "policybindings")
-            for name in ("deletions", "deletions-warn", "devices", "devices-warn")
+            for name in ("claims", "deletions", "deletions-warn", "devices", "devices-warn")
         ),
     }
 

@@ -18,7 +18,7 @@ CODES: Final = {
     "GPU105": "no policy selects the namespace, and without one it may not use GPUs",
     "GPU106": "several policies of the same priority select the namespace",
     "GPU107": "a policy limits what depends on the card, and neither the pod nor the cluster says which it gets",
-    "GPU108": "the pod has resource claims, which no policy can judge and no quota count",
+    "GPU108": "the pod has resource claims, or somebody makes one, which no policy can judge and no quota count",
     "GPU109": "a pod that exists changes its GPU, what a quota counts by, or what a policy has put on it",
     "GPU110": "a label, annotation or node selection of the pod contradicts what a policy puts there",
     "GPU111": "whether the pod is within the quota is not known now; the client retries automatically",

@@ -75,7 +75,9 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
         return _by_cluster(pod, unknown, bypasses, rulebook)
 
     # Everything in the pod that is for a GPU, or may be.
-    claims = limits.claimed(pod, rulebook)
+    membership = member(namespace, tenancy)
+    policy = membership.policy
+    claims = limits.claimed(pod, policy, rulebook)
     devices = [
         *(shown(holding.container.name) for holding in held),
         *(f"the claim {shown(claim)}" for claim in claims),
@@ -91,8 +93,6 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
         message = f"what policies say of this pod cannot be told now: {why}"
         later = Violation(code="GPU111", path="metadata.namespace", message=message, fix=LATER_FIX)
         return Judgement(violations=[later])
-    membership = member(namespace, tenancy)
-    policy = membership.policy
     if policy is None:
         if membership.rivals:  # whichever of them held, it would count in a tenant's namespace
             devices += (bypass.holder for bypass in bypasses if bypass.of_node)

@@ -255,9 +255,6 @@ def _fewer(most: Fraction, held: Sequence[Holding]) -> str:
 NAMED: Final = 3
 """How many claims a message names."""
 
-TEMPLATES: Final = "resourceclaimtemplates/"
-"""What stands before the names of templates of resource claims where a site lists what is no GPU."""
-
 _JUDGED: Final = {
     "container": "hold what a container may have",
     "pod": "hold what a pod may have",
@@ -266,16 +263,26 @@ _JUDGED: Final = {
 }
 
 
-def claimed(pod: Pod, rulebook: Rulebook) -> Sequence[str]:
+def judged_by_class(policy: TenantPolicy | None, rulebook: Rulebook) -> bool:
+    """Whether the API server refuses each claim that is made, by its device classes, and not we a pod that has some.
+
+    A template may be another one by the time of the claim. Where a policy does more or less than refuse all claims
+    that nothing counts, its pods are judged.
+    """
+    listed = any(glob.startswith(locations.DEVICE_CLASS) for glob in rulebook.cluster.other_devices)
+    if not listed or policy is None or policy.broken:
+        return listed
+    return policy.quota is not None and unknown_devices.action(policy, rulebook.cluster) == "deny"
+
+
+def claimed(pod: Pod, policy: TenantPolicy | None, rulebook: Rulebook) -> Sequence[str]:
     """The resource claims of a pod by name, and the device classes that it asks for as extended resources.
 
-    Without the templates and the classes that are listed as no GPUs.
+    Without the claims that are made for it if these are judged by class, and the classes listed as no GPUs.
     """
-    names: list[str] = []
-    for claim in pod.spec.get("resourceClaims") or ():
-        template = claim.get("resourceClaimTemplateName")
-        if not isinstance(template, str) or not unknown_devices.is_another(f"{TEMPLATES}{template}", rulebook):
-            names.append(str(claim.get("name", "")))
+    made = judged_by_class(policy, rulebook)
+    claims = pod.spec.get("resourceClaims") or ()
+    names = [str(claim.get("name", "")) for claim in claims if not (made and "resourceClaimTemplateName" in claim)]
     classes = (
         name
         for container in pod.containers
@@ -301,7 +308,7 @@ def check_claims(
     listed = ", ".join([*map(quantity.shown, claims[:NAMED]), *(["..."] if claims[NAMED:] else [])])
     fix = 'ask for gpu: "1" instead of its claims'
     if any(holding.demand.extended.amounts for holding in held):
-        fix = "remove the claims; if they hold no GPU, an administrator lists their templates (otherDevices)"
+        fix = "remove the claims; if they hold no GPU, an administrator lists their device classes (otherDevices)"
     elif locations.NOTE in pod.annotations:
         fix = (
             "have the webhook that made claims of the request leave the namespace alone, or have the policy say "

@@ -15,8 +15,8 @@ from webhook.core.forms.document import API_VERSION
 from webhook.core.interpret import locations
 from webhook.core.kube.pod import CORE
 from webhook.core.plan import allocation
-from webhook.core.policy import device_access
-from webhook.core.policy.membership import NAME_LABEL, is_of_one_tenant, selects
+from webhook.core.policy import device_access, limits
+from webhook.core.policy.membership import ACCOUNT, NAME_LABEL, is_of_one_tenant, selects
 from webhook.core.quota import tally
 from webhook.core.registration import conditions
 from webhook.core.registration.bypasses import NEW_CONTAINERS, Bypasses
@@ -26,7 +26,7 @@ from webhook.core.request import AMOUNTS, ASKING, PREFIX
 from webhook.core.rules import cluster
 from webhook.core.rules.cluster import ACCESS, Access, protected_names
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Ceiling, Tenancy, TenantPolicy
+from webhook.core.rules.tenant_policy import RULES, Ceiling, Tenancy, TenantPolicy
 from webhook.core.rules.verbs import Slot
 from webhook.core.violations import Action
 
@@ -34,6 +34,11 @@ _PODS: Final = {"apiGroups": [""], "apiVersions": ["v1"]}
 CREATED: Final = {**_PODS, "operations": ["CREATE"], "resources": ["pods"]}
 DEBUGGED: Final = {**_PODS, "operations": ["UPDATE"], "resources": ["pods/ephemeralcontainers"]}
 CHANGED: Final = {**_PODS, "operations": ["UPDATE"], "resources": ["pods", "pods/ephemeralcontainers", "pods/status"]}
+
+_UNCOUNTED_CLAIM: Final = (
+    'may hold a GPU, and no quota counts it; ask for gpu: "1" instead, or have its device class listed in the Cluster'
+    " document under otherDevices if it is of no GPU"
+)
 
 VERB: Final = "assign"
 """Of RBAC, on TenantPolicies: who has it says which namespaces are whose."""
@@ -98,19 +103,23 @@ def render_validating(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[
 def devices(rulebook: Rulebook, at: float) -> Iterator[tuple[str, Object, Object]]:
     """What the settler writes into the spec of each policy of the manifests, by name, and into that of its binding.
 
-    They protect devices from pods that the webhook is not asked about, and quotas from deletions, as exemptions are
-    at a time.
+    They protect devices from pods and claims that the webhook is not asked about, and quotas from deletions, as
+    exemptions are at a time. For which requests they are the manifests say.
     """
     exemptions = [exemption for exemption in rulebook.tenancy.exemptions if at < exemption.expires]
     rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, exemptions=exemptions))
     sections = Bypasses(rulebook).of_devices()
     reaching = {"name": "may-reach-a-device", "expression": conditions.reaching(rulebook)}
-    reaching_devices = partial(_reaching, "devices", [CREATED, DEBUGGED], [NOT_OF_A_FILE, reaching], sections)
-    for make in (reaching_devices, _deletions):
-        for action in WHAT_BECOMES:
-            policy, binding = _written("Validating", make(rulebook, action), rulebook, action)
-            written = {key: policy["spec"][key] for key in ("matchConditions", "variables", "validations")}
-            yield policy["metadata"]["name"], written, {"matchResources": binding["spec"]["matchResources"]}
+    reaching_devices = partial(_reaching, "devices", [], [NOT_OF_A_FILE, reaching], sections)
+    families = [
+        (make(rulebook, action), action) for make in (reaching_devices, _deletions) for action in WHAT_BECOMES
+    ]
+    for family, action in [*families, (_claims(rulebook), "deny")]:
+        policy, binding = _written("Validating", family, rulebook, action)
+        written = {key: policy["spec"][key] for key in ("matchConditions", "variables", "validations")}
+        acts = ["Warn"] if rulebook.tenancy.observing else binding["spec"]["validationActions"]
+        bound = {"matchResources": binding["spec"]["matchResources"], "validationActions": acts}
+        yield policy["metadata"]["name"], written, bound
 
 
 def render_mutating(rulebook: Rulebook) -> Iterator[Object]:
@@ -503,6 +512,45 @@ def _deletions(rulebook: Rulebook, action: Action) -> Family:
     message += " 1 s or more; if the node of the pod is gone, ask an operator of the cluster to delete the pod"
     refused, selector = {"expression": let, "message": message}, _namespaces_having(rulebook, action, "quota")
     return Family("deletions", (), policy_holding(rulebook.tenancy), [refused], [at_once, by_a_person], selector)
+
+
+def _claims(rulebook: Rulebook) -> Family:
+    """A claim, or a template of claims, of devices that may be GPUs, where nothing counts them.
+
+    What schedulers claim for extended resources is counted at the pod; a template may have their annotation, too. An
+    exemption has to lift all rules of these policies, for all users: none is the controller that makes pods' claims.
+    """
+    tenancy, globs = rulebook.tenancy, rulebook.cluster.other_devices
+    refusing = [policy for policy in tenancy.policies if limits.judged_by_class(policy, rulebook)]
+    rules = [rule for rule in RULES if any(getattr(policy, rule) is not None for policy in refusing)]
+    spared = " && ".join(spared_by_exemption(tenancy, rule) for rule in rules) or "false"
+    listed = {glob.removeprefix(locations.DEVICE_CLASS) for glob in globs if glob.startswith(locations.DEVICE_CLASS)}
+    nobody = _without_devices(rulebook, "warn" if tenancy.observing else "deny") if listed else []
+    other = like((glob for glob in listed if "[" not in glob), "name")
+    variables = {
+        **policy_holding(tenancy),
+        "spec": "request.resource.resource == 'resourceclaims' ? object.spec : object.spec.spec",
+        "classes": f"""\
+(has(variables.spec.devices) ? variables.spec.devices.?requests.orValue([]) : dyn([{{}}])).map(wanted,
+  (has(wanted.exactly) ? [wanted.exactly] : wanted.?firstAvailable.orValue([wanted])
+  ).map(kind, kind.?deviceClassName.orValue('unknown')).filter(name, !({other})).join(', ')
+).filter(names, names != '')""",
+    }
+    refused = {
+        "expression": f"""\
+!(variables.policy in {list_literal(nobody)} ||
+  (variables.policy in {list_literal(policy.name for policy in refusing)} && !({spared}))) ||
+variables.classes.size() == 0""",
+        "messageExpression": f"'[GPU108] a claim of ' + variables.classes.join(', ') + ' {_UNCOUNTED_CLAIM}'",
+        "message": f"[GPU108] a claim {_UNCOUNTED_CLAIM}",
+    }
+    schedulers = {"system:kube-scheduler", *(f"{ACCOUNT}{name}:*" for name in rulebook.cluster.system_namespaces)}
+    counted = f"""\
+'resource.kubernetes.io/extended-resource-claim' in {ANNOTATIONS} &&
+!('resource.kubernetes.io/pod-claim-name' in {ANNOTATIONS}) &&
+({like(schedulers, "request.userInfo.username")})"""
+    matching = [{"name": "of-no-counted-resource", "expression": f"!({counted})"}]
+    return Family("claims", [], variables, [refused], matching)
 
 
 def _ceilings(rulebook: Rulebook, action: Action) -> Iterator[Family]:

@@ -263,10 +263,10 @@ class Cluster:
     device_access: Access | None = optional(word(ACCESS), f"{FATE} If left out, what policies say.")
     other_devices: tuple[str, ...] = optional(
         list_of(TEXT),
-        "Resources, as globs, that look like GPUs and are none. Each back end lists those of its vendor. Also"
-        " templates of resource claims without GPUs, which no quota counts then.",
+        "Resources, as globs, that look like GPUs and are none. Each back end lists those of its vendor. Claims of"
+        " device classes, which are listed by their names as resources, are then admitted, and no quota counts them.",
         ["acme.example/nic*", "acme.example/gpu-licence"],
-        ["resourceclaimtemplates/channel-*"],
+        ["deviceclass.resource.kubernetes.io/channel-*"],
     )
     system_namespaces: frozenset[str] = optional(
         forms.set_of(TEXT),

@@ -60,7 +60,7 @@ def test_without_a_tenant_only_shorthand_and_what_is_ours_is_looked_at() -> None
 
     kept = [f"{name}{end}" for name in ("devices", "deletions") for end in ("", "-warn")]
     assert [name for name in objects if name.startswith("Policy ")] == [
-        f"Policy gpu-webhook-{name}" for name in ("shorthand", "namespaces", "ledgers", *kept)
+        f"Policy gpu-webhook-{name}" for name in ("shorthand", "namespaces", "ledgers", *kept, "claims")
     ]
     assert [expressions(objects, name) for name in kept] == [[NOWHERE]] * 4
 
